@@ -8,7 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Finished, Process, Readings, TempDir, get, need_hardware,
+    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, ExporterReadings, FinishedProcess,
+    TempDir, get, need_hardware,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -23,7 +24,7 @@ fn agent() -> AgentBuilder {
 #[test]
 fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
     let agent = agent().start();
-    let readings = Readings::parse_prometheus(agent.get("/metrics").text());
+    let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     assert!(readings.value("node_load1") >= 0.0);
     assert!(
         !agent.samples("node_load1").is_empty(),
@@ -119,7 +120,7 @@ fn once_samples_stores_prints_and_exits() {
 
 #[test]
 fn until_pid_ends_with_that_process() {
-    let other = Process::start(Command::new("sleep").arg("1000"));
+    let other = ChildProcess::start(Command::new("sleep").arg("1000"));
     let pid = other.pid().to_string();
     let mut agent = agent().args(&["--until-pid", &pid]).start();
     assert!(!agent.has_ended());
@@ -131,7 +132,7 @@ fn until_pid_ends_with_that_process() {
 
 #[test]
 fn until_pid_of_a_process_that_is_gone_is_an_error() {
-    let other = Process::start(&mut Command::new("true"));
+    let other = ChildProcess::start(&mut Command::new("true"));
     let pid = other.pid().to_string();
     other.wait(Duration::from_secs(10));
     let finished = agent().args(&["--until-pid", &pid]).run();
@@ -141,7 +142,7 @@ fn until_pid_of_a_process_that_is_gone_is_an_error() {
 
 /// A second agent was refused, with the number of the first, which did not notice.
 #[track_caller]
-fn assert_refused(second: Finished, first: &AgentProcess) {
+fn assert_refused(second: FinishedProcess, first: &AgentProcess) {
     assert_eq!(second.code(), Some(1), "{second}");
     let pid = first.pid().to_string();
     assert!(
@@ -241,7 +242,7 @@ fn port_search_takes_the_next_free_port() {
         .listen(&[&busy.to_string()])
         .arg("--port-search")
         .start();
-    let Address::Tcp(found) = *agent.http() else {
+    let AgentAddress::Tcp(found) = *agent.http() else {
         panic!("TCP")
     };
     assert!(found.port() > busy.port(), "{found} comes after {busy}");
@@ -258,7 +259,7 @@ fn another_root_is_another_machine() {
         .next()
         .and_then(|word| word.parse().ok())
         .expect("a load");
-    let readings = Readings::parse_prometheus(agent.get("/metrics").text());
+    let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     assert_eq!(readings.value("node_load1"), expected);
     agent.assert_conserved();
 }

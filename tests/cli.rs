@@ -9,7 +9,9 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Process, TempDir, assert_golden, eventually, need, need_hardware};
+use pegel_testkit::{
+    ChildProcess, FinishedProcess, TempDir, assert_golden, eventually, need, need_hardware,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -96,7 +98,7 @@ fn matching(target: &str, all: Vec<Value>) -> Vec<Value> {
         let text = value["name"].as_str().expect("a name");
         let bare = text.split('{').next().expect("a name");
         let by_names = names.as_deref().is_none_or(|names| {
-            pegel_metric::split_names(names)
+            pegel_metric::split_series_list(names)
                 .iter()
                 .any(|name| *name == text || *name == bare)
         });
@@ -177,13 +179,13 @@ impl CannedAgent {
         command
     }
 
-    fn pegel(&self, args: &[&str]) -> Finished {
-        Process::start(&mut self.command(PEGEL, args)).wait(BOUND)
+    fn pegel(&self, args: &[&str]) -> FinishedProcess {
+        ChildProcess::start(&mut self.command(PEGEL, args)).wait(BOUND)
     }
 
     /// Runs the binary as `tau_metric_client`.
-    fn tau(&self, args: &[&str]) -> Finished {
-        Process::start(&mut self.command(self.tau_path(), args)).wait(BOUND)
+    fn tau(&self, args: &[&str]) -> FinishedProcess {
+        ChildProcess::start(&mut self.command(self.tau_path(), args)).wait(BOUND)
     }
 
     fn tau_path(&self) -> PathBuf {
@@ -210,7 +212,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 #[track_caller]
-fn assert_ok(finished: &Finished) {
+fn assert_ok(finished: &FinishedProcess) {
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert_eq!(finished.stderr, "", "{finished}");
 }
@@ -294,7 +296,7 @@ fn a_signal_leaves_a_complete_file() {
         let file = agent.home.join("log.json");
         let _ = fs::remove_file(&file);
         let args = ["track", "node_load1", "-F", "50", "-o", "log.json"];
-        let process = Process::start(&mut agent.command(PEGEL, &args));
+        let process = ChildProcess::start(&mut agent.command(PEGEL, &args));
         eventually("two steps are written", || {
             let text = fs::read_to_string(&file).unwrap_or_default();
             if text.matches("node_load1").count() == 2 {
@@ -456,7 +458,7 @@ fn without_an_agent_the_message_explains_how_to_start_one() {
     for args in [["list", "-u"], ["values", "-u"], ["track", "-u"]] {
         let mut command = Command::new(PEGEL);
         command.env_clear().args(args).arg(&socket);
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(3), "{finished}");
         let expected = format!(
             "pegel: no agent is listening on {}\nhint: start one with `pegel agent`, or pass its socket with -u or $PEGEL_SOCKET\n",
@@ -487,14 +489,14 @@ print(repr(c.recv(10)), flush=True)
 ";
     let home = TempDir::new();
     let socket = home.join("push.sock");
-    let server = Process::start(Command::new("python3").args(["-c", script]).arg(&socket));
+    let server = ChildProcess::start(Command::new("python3").args(["-c", script]).arg(&socket));
     eventually("the stranger listens", || {
         let said = server.stdout();
         if said == "ready\n" { Ok(()) } else { Err(said) }
     });
     let mut client = Command::new(PEGEL);
     client.env_clear().arg("list").arg("-u").arg(&socket);
-    let finished = Process::start(&mut client).wait(BOUND);
+    let finished = ChildProcess::start(&mut client).wait(BOUND);
     assert_eq!(finished.code(), Some(1), "{finished}");
     let expected = format!(
         "pegel: {} is served by user 65534 (process ",
@@ -512,7 +514,7 @@ print(repr(c.recv(10)), flush=True)
 fn a_closed_pipe_exits_without_a_message() {
     let agent = CannedAgent::start(StreamEnd::Close);
     let script = format!("{PEGEL} values | true; {PEGEL} completions bash | head -n 1 >/dev/null");
-    let finished = Process::start(&mut agent.command("/bin/sh", &["-c", &script])).wait(BOUND);
+    let finished = ChildProcess::start(&mut agent.command("/bin/sh", &["-c", &script])).wait(BOUND);
     assert_ok(&finished);
 }
 
@@ -681,7 +683,7 @@ fn tau_metric_client_tracks_to_a_file() {
         "-F",
         "10",
     ];
-    let process = Process::start(&mut agent.command(agent.tau_path(), &args));
+    let process = ChildProcess::start(&mut agent.command(agent.tau_path(), &args));
     let file = agent.home.join("log.json");
     eventually("two steps are written", || {
         let text = fs::read_to_string(&file).unwrap_or_default();

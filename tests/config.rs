@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Process, TempDir, assert_golden};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, assert_golden};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -15,13 +15,13 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/conf
 const DEFAULT_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/pegel.yaml");
 
 /// Runs in the directory of the cases, so that messages name files as they are there.
-fn pegel(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> Finished {
+fn pegel(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> FinishedProcess {
     let mut command = Command::new(PEGEL);
     command
         .env_clear()
         .env("HOME", "/nonexistent")
         .envs(variables.iter().copied());
-    Process::start(command.current_dir(dir).args(args)).wait(Duration::from_secs(30))
+    ChildProcess::start(command.current_dir(dir).args(args)).wait(Duration::from_secs(30))
 }
 
 fn cases(kind: &str) -> Vec<PathBuf> {
@@ -198,7 +198,7 @@ fn show_says_where_each_value_comes_from() {
 }
 
 /// The message for one key of a file, and its place.
-fn check_one(home: &TempDir, line: &str) -> Finished {
+fn check_one(home: &TempDir, line: &str) -> FinishedProcess {
     fs::write(home.join("one.yaml"), format!("{line}\n")).expect("written");
     pegel(home.path(), &["config", "check", "one.yaml"], &[])
 }

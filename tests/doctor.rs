@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, Finished, PLANTED_TOKEN, Process, SmallDisk, Stranger, TempDir, eventually, need,
+    AgentBuilder, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, SmallDisk, TempDir,
+    eventually, need,
 };
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ fn agent() -> AgentBuilder {
 }
 
 /// Runs the doctor in an environment of its own, isolated from agents running on this machine.
-fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> Finished {
+fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> FinishedProcess {
     let mut command = Command::new(PEGEL);
     command
         .arg("doctor")
@@ -28,11 +29,11 @@ fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> Finished {
         .env("PEGEL_SOCKET", home.join("nobody.sock"))
         .envs(envs.iter().map(|(key, value)| (key, value)))
         .current_dir(home.path());
-    Process::start(&mut command).wait(Duration::from_secs(60))
+    ChildProcess::start(&mut command).wait(Duration::from_secs(60))
 }
 
 /// Parses the findings and checks their fields.
-fn findings(finished: &Finished) -> Vec<Value> {
+fn findings(finished: &FinishedProcess) -> Vec<Value> {
     let json: Value = serde_json::from_str(&finished.stdout)
         .unwrap_or_else(|error| panic!("not JSON: {error}: {finished}"));
     let findings = json.as_array().expect("an array").clone();
@@ -202,7 +203,7 @@ fn shared_binary(home: &TempDir) -> PathBuf {
 
 #[test]
 fn another_user_has_no_access_to_the_agent() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().start();
@@ -237,7 +238,7 @@ fn on_terminal(home: &TempDir, columns: usize, envs: &[(&str, &str)]) -> Option<
         .env("TERM", "xterm")
         .env("PEGEL_SOCKET", home.join("nobody.sock"))
         .envs(envs.iter().copied());
-    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
     assert!(finished.stdout.contains("could be better"), "{finished}");
     Some(finished.stdout.replace('\r', ""))
 }

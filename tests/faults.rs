@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Rng, Samples, SmallDisk, TempDir, eventually, get, post,
+    AgentBuilder, AgentProcess, Rng, SmallDisk, StoredSamples, TempDir, eventually, get, post,
 };
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn a_full_disk_degrades_it_until_there_is_room() {
     let health = get(running.http(), "/healthz").expect("it answers");
     assert_eq!(health.status, 503, "{}", health.text());
     running.assert_conserved();
-    disk.make_room();
+    disk.free_space();
     eventually_well(&running);
     let seen = running.samples("node_load1");
     running.assert_conserved();
@@ -66,7 +66,7 @@ fn a_start_on_a_full_disk_is_degraded_until_there_is_room() {
     let Some(disk) = SmallDisk::mount("16m") else {
         return;
     };
-    assert_starts_degraded(&disk, SmallDisk::fill, SmallDisk::make_room);
+    assert_starts_degraded(&disk, SmallDisk::fill, SmallDisk::free_space);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn what_could_be_read_survives_kill_9() {
     let mut rng = Rng::from_env();
     let home = TempDir::new();
     let dir = home.join("store");
-    let mut remembered = Samples::default();
+    let mut remembered = StoredSamples::default();
     for _ in 0..6 {
         // Samples go to blocks after a second, so that kills hit sealing too.
         let running = agent()

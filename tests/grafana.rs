@@ -13,18 +13,18 @@ mod scraping;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Process, TempDir};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Runs `pegel` with the given environment only.
-fn pegel(args: &[&str], envs: &[(&str, &str)]) -> Finished {
+fn pegel(args: &[&str], envs: &[(&str, &str)]) -> FinishedProcess {
     let home = TempDir::new();
     let mut command = Command::new(PEGEL);
     command.env_clear().env("HOME", home.path()).args(args);
     command.envs(envs.iter().copied());
-    Process::start(&mut command).wait(Duration::from_secs(30))
+    ChildProcess::start(&mut command).wait(Duration::from_secs(30))
 }
 
 fn now() -> u64 {

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Answer, Stranger, TempDir, curl, get_with, post,
+    AgentAddress, AgentBuilder, AgentProcess, OtherUser, TempDir, TestResponse, curl, get_with,
+    post,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ fn agent() -> AgentBuilder {
 }
 
 #[track_caller]
-fn send(agent: &AgentProcess, path: &str, body: &Value) -> Answer {
+fn send(agent: &AgentProcess, path: &str, body: &Value) -> TestResponse {
     post(agent.http(), path, &[], body.to_string().as_bytes()).expect("an answer")
 }
 
@@ -122,7 +123,7 @@ fn points_put_by_http_and_telnet_are_read_back_after_a_kill() {
     let dir = TempDir::new();
     let start = || agent().dir(dir.join("store")).start();
     let agent = start();
-    let Address::Tcp(address) = *agent.http() else {
+    let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("not TCP");
     };
     let time = seconds() - 5;
@@ -184,7 +185,7 @@ fn strangers_and_foreign_pages_write_nothing() {
         let (status, output) = curl(&["-H", header, &url(&agent, "/api/telemetry_shutdown")]);
         assert_eq!(status, 403, "{header}: {output}");
     }
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     for path in ["/api/put", "/api/metrics", "/api/tsdb_cleanup"] {
@@ -195,10 +196,10 @@ fn strangers_and_foreign_pages_write_nothing() {
         let (status, output) = stranger.curl(&[&url(&agent, path)]);
         assert_eq!(status, 401, "{path}: {output}");
     }
-    let Address::Tcp(address) = *agent.http() else {
+    let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("not TCP");
     };
-    let said = stranger.act(|| {
+    let said = stranger.run_as(|| {
         let mut telnet = TcpStream::connect(address).expect("connected");
         telnet.write_all(b"put x 1 1\n").expect("sent");
         let mut text = String::new();
@@ -215,7 +216,7 @@ fn strangers_and_foreign_pages_write_nothing() {
 
 #[test]
 fn a_user_who_may_write_may_not_clean_up_or_end() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent()
@@ -239,7 +240,7 @@ fn a_user_who_may_write_may_not_clean_up_or_end() {
 
 #[test]
 fn a_stranger_with_the_key_gets_a_token() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().config("auth_key: a key of dragons\n").start();

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, Readings, TempDir, eventually};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, ChildProcess, ExporterReadings, TempDir, eventually,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -16,19 +18,19 @@ const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures
 const CONFIG: &str = "rate: 20ms\ncollectors: {vmstat: {rate: 20ms}}\n";
 
 /// An agent on a machine made of files, which the test changes.
-struct Node {
+struct KernelFilesNode {
     root: TempDir,
     agent: AgentProcess,
 }
 
-impl Node {
-    fn start() -> Node {
+impl KernelFilesNode {
+    fn start() -> KernelFilesNode {
         let root = TempDir::copy_of(FIXTURE);
         let agent = AgentBuilder::new(PEGEL)
             .env("PEGEL_ROOT", root.path())
             .config(CONFIG)
             .start();
-        Node { root, agent }
+        KernelFilesNode { root, agent }
     }
 
     fn write(&self, file: &str, text: &[u8]) {
@@ -37,7 +39,7 @@ impl Node {
 
     /// The series of the machine. What the agent tells of itself changes by itself.
     fn series(&self) -> BTreeSet<String> {
-        let readings = Readings::parse_prometheus(self.agent.get("/metrics").text());
+        let readings = ExporterReadings::parse_prometheus(self.agent.get("/metrics").text());
         let texts = readings.values.into_keys();
         texts.filter(|text| !text.starts_with("pegel_")).collect()
     }
@@ -123,7 +125,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn a_spoiled_file_costs_its_own_series_until_it_is_mended() {
-    let node = Node::start();
+    let node = KernelFilesNode::start();
     let whole = node.series();
     assert_eq!(node.failed(), BTreeMap::new());
     let garbage = [
@@ -169,7 +171,7 @@ fn a_spoiled_file_costs_its_own_series_until_it_is_mended() {
 
 #[test]
 fn devices_come_and_go_under_any_name() {
-    let node = Node::start();
+    let node = KernelFilesNode::start();
     let whole = node.series();
     for (file, line, gone) in [
         ("proc/stat", "cpu1 ", "node_cpu_seconds_total{cpu=\"1\""),
@@ -210,7 +212,7 @@ fn devices_come_and_go_under_any_name() {
     node.write("proc/net/dev", &text);
     let series = r#"node_network_receive_bytes_total{device="e\\xff\"\\x5c"}"#;
     eventually("the new interface", || {
-        let readings = Readings::parse_prometheus(node.agent.get("/metrics").text());
+        let readings = ExporterReadings::parse_prometheus(node.agent.get("/metrics").text());
         let value = readings.values.get(series).copied();
         if value == Some(18_446_744_073_709_551_615.0) {
             Ok(())
@@ -260,7 +262,7 @@ fn pipes_in_the_place_of_files_make_nobody_wait() {
                 .env("PEGEL_ROOT", root.path())
                 .current_dir(home.path());
             // Panics when it takes longer.
-            let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+            let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
             assert!(finished.code().is_some(), "{machine}, {args:?}: {finished}");
             assert!(!finished.stderr.contains("panicked"), "{finished}");
         }

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Rng, Samples, TempDir, eventually, get};
+use pegel_testkit::{AgentBuilder, AgentProcess, Rng, StoredSamples, TempDir, eventually, get};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -36,8 +36,8 @@ fn watched() -> String {
 }
 
 /// Reads until it is told to stop or the agent is gone; returns what it was shown in full answers.
-fn remember(agent: &AgentProcess, is_over: &AtomicBool) -> Samples {
-    let mut shown = Samples::default();
+fn remember(agent: &AgentProcess, is_over: &AtomicBool) -> StoredSamples {
+    let mut shown = StoredSamples::default();
     while !is_over.load(Ordering::Relaxed) {
         for path in ["values?match=", "range?start=-2s&match="] {
             // An answer that the kill cut off is none.
@@ -92,7 +92,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
     };
     let mut rng = Rng::from_env();
     let dir = TempDir::new();
-    let mut remembered = Samples::default();
+    let mut remembered = StoredSamples::default();
     let (mut blocks, mut torn) = (0, 0);
     let begun = now();
     for kill in 0..kills {
@@ -111,7 +111,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
             remembered.assert_all_in(&agent.samples(&watched()));
         } else {
             let recent = now() - 5_000;
-            let found = Samples::since(&agent, &watched(), "-6s");
+            let found = StoredSamples::since(&agent, &watched(), "-6s");
             remembered.from(recent).assert_all_in(&found);
         }
         let life = Duration::from_millis(100 + rng.below(200));

@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use pegel_lane::{Counter, Gauge, Handle, LaneKind, LaneSeriesSpec, Points, ProcessLanes};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Finished, Forked, Process, Stranger, TempDir, eventually, need,
-    post,
+    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, ForkedChild, OtherUser, TempDir,
+    eventually, need, post,
 };
 use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
-struct Scene {
+struct LaneSetup {
     dir: TempDir,
     home: &'static ProcessLanes,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl LaneSetup {
+    fn new() -> LaneSetup {
         let dir = TempDir::new();
         fs::create_dir(dir.join("lanes")).expect("made");
         let home = ProcessLanes::in_directory(dir.join("lanes"));
-        Scene { dir, home }
+        LaneSetup { dir, home }
     }
 
     fn agent(&self) -> AgentProcess {
@@ -56,7 +56,7 @@ fn value(agent: &AgentProcess, name: &str) -> Option<f64> {
 
 #[test]
 fn what_a_program_counted_is_shown_when_asked() {
-    let scene = Scene::new();
+    let scene = LaneSetup::new();
     let agent = scene.agent();
     let steps = scene.counter("steps_total");
     for count in 1..=20_u32 {
@@ -87,15 +87,15 @@ fn what_a_program_counted_is_shown_when_asked() {
 
 #[test]
 fn totals_are_exact_while_agent_and_programs_are_killed() {
-    let scene = Scene::new();
+    let scene = LaneSetup::new();
     let own = scene.counter("steps_total");
     let mut expected = 0;
     for round in 0..6_u32 {
         let agent = scene.agent();
         let home = scene.home;
-        let children: Vec<Forked> = (0..3)
+        let children: Vec<ForkedChild> = (0..3)
             .map(|_| {
-                Forked::run(|| {
+                ForkedChild::run(|| {
                     let spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
                     let steps = Counter::create_in(home, &spec).expect("made");
                     for _ in 0..1000 {
@@ -116,15 +116,15 @@ fn totals_are_exact_while_agent_and_programs_are_killed() {
         match round % 3 {
             0 => {
                 agent.kill();
-                children.into_iter().for_each(Forked::kill);
+                children.into_iter().for_each(ForkedChild::kill);
             }
             1 => {
-                children.into_iter().for_each(Forked::kill);
+                children.into_iter().for_each(ForkedChild::kill);
                 agent.kill();
             }
             _ => {
                 agent.signal(Signal::STOP);
-                children.into_iter().for_each(Forked::kill);
+                children.into_iter().for_each(ForkedChild::kill);
                 agent.signal(Signal::CONT);
                 agent.stop();
             }
@@ -140,10 +140,10 @@ fn totals_are_exact_while_agent_and_programs_are_killed() {
 
 #[test]
 fn gauges_go_with_their_program_and_points_stay() {
-    let scene = Scene::new();
+    let scene = LaneSetup::new();
     let agent = scene.agent();
     let (home, said) = (scene.home, scene.dir.join("said"));
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         Gauge::create_in(home, &LaneSeriesSpec::new(LaneKind::Gauge, "depth"))
             .expect("made")
             .set(2.5);
@@ -181,7 +181,7 @@ fn gauges_go_with_their_program_and_points_stay() {
 
 #[test]
 fn rules_and_limits_hold_for_lanes() {
-    let scene = Scene::new();
+    let scene = LaneSetup::new();
     let yaml = "limits: {series_per_sender: 5}\nrules:\n  - {name: \"noise*\", drop: true}\n  \
                 - {name: \"flux.{rank:int}.{rest:any}\", rename: \"flux.{rest}\", label: {rank: \"{rank}\"}}\n";
     let agent = scene.agent_with(yaml);
@@ -226,7 +226,7 @@ fn overwrite(agent: &AgentProcess, name: &str) {
 
 #[test]
 fn no_other_input_overwrites_what_a_lane_counted() {
-    let scene = Scene::new();
+    let scene = LaneSetup::new();
     let agent = scene.agent();
     // One name was a lane's before, one is statsd's first.
     let first = scene.counter("first_total");
@@ -288,7 +288,7 @@ fn no_other_input_overwrites_what_a_lane_counted() {
 
 /// Runs a script in a mount namespace of its own, in `home`, with a copy of the binary there: tests mount over the
 /// directories in which lanes and sockets are by default.
-fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> Finished {
+fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> FinishedProcess {
     let copied = Command::new("cp")
         .arg(PEGEL)
         .arg(home.join("pegel"))
@@ -301,13 +301,13 @@ fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> Finishe
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("PEGEL_IMDS_URL", "none")
         .current_dir(home.path());
-    Process::start(&mut command).wait(Duration::from_secs(60))
+    ChildProcess::start(&mut command).wait(Duration::from_secs(60))
 }
 
 /// An agent that lets other users in has a place for what they count, without anybody setting one up.
 #[test]
 fn programs_of_users_who_are_allowed_in_are_counted() {
-    let (Some(_), Some(unshare)) = (Stranger::new(), need("unshare")) else {
+    let (Some(_), Some(unshare)) = (OtherUser::new(), need("unshare")) else {
         return;
     };
     let home = TempDir::new();
@@ -340,7 +340,7 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
 /// Another user took the default names in `/dev/shm` and `/tmp` first: agent, programs and command line meet at the next ones.
 #[test]
 fn default_places_that_another_user_took_are_left_for_the_next() {
-    let (Some(_), Some(unshare)) = (Stranger::new(), need("unshare")) else {
+    let (Some(_), Some(unshare)) = (OtherUser::new(), need("unshare")) else {
         return;
     };
     let home = TempDir::new();

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Forked, TempDir, check_conserved, eventually, get,
-    need_hardware,
+    AgentAddress, AgentBuilder, AgentProcess, ForkedChild, TempDir, check_conserved, eventually,
+    get, need_hardware,
 };
 use serde_json::Value;
 
@@ -45,10 +45,10 @@ fn assert_conserved(agent: &AgentProcess) {
     });
 }
 
-fn tcp(address: &Address) -> std::net::SocketAddr {
+fn tcp(address: &AgentAddress) -> std::net::SocketAddr {
     match address {
-        Address::Tcp(address) => *address,
-        Address::Unix(path) => panic!("{} is not TCP", path.display()),
+        AgentAddress::Tcp(address) => *address,
+        AgentAddress::Unix(path) => panic!("{} is not TCP", path.display()),
     }
 }
 
@@ -122,9 +122,9 @@ fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
     let lanes = builder.lanes();
     let agent = builder.start();
     let home = ProcessLanes::in_directory(&lanes);
-    let programs: Vec<Forked> = (0..400)
+    let programs: Vec<ForkedChild> = (0..400)
         .map(|_| {
-            Forked::run(|| {
+            ForkedChild::run(|| {
                 let spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
                 let steps = Counter::create_in(home, &spec).expect("made");
                 steps.add(1);
@@ -142,7 +142,7 @@ fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
         is_there.then_some(()).ok_or_else(lines)
     });
     assert_conserved(&agent);
-    programs.into_iter().for_each(Forked::kill);
+    programs.into_iter().for_each(ForkedChild::kill);
 }
 
 /// A machine made of files, on which the agent is in a cgroup with a limit.

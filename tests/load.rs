@@ -11,7 +11,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Readings, Samples, TempDir, eventually, get, get_with,
+    AgentAddress, AgentBuilder, AgentProcess, ExporterReadings, StoredSamples, TempDir, eventually,
+    get, get_with,
 };
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,7 +41,7 @@ const GAP_MS_MAX: i64 = 1_000;
 /// Tests of load compete with each other for two cores, and would measure that.
 static ALONE: Mutex<()> = Mutex::new(());
 
-struct Scene {
+struct LoadSetup {
     agent: AgentProcess,
     base_bytes: u64,
     begun: Instant,
@@ -48,18 +49,18 @@ struct Scene {
     _alone: std::sync::MutexGuard<'static, ()>,
 }
 
-impl Scene {
-    fn new(rate_ms: u64) -> Scene {
-        Scene::with(AgentBuilder::new(PEGEL), rate_ms)
+impl LoadSetup {
+    fn new(rate_ms: u64) -> LoadSetup {
+        LoadSetup::with(AgentBuilder::new(PEGEL), rate_ms)
     }
 
-    fn with(builder: AgentBuilder, rate_ms: u64) -> Scene {
+    fn with(builder: AgentBuilder, rate_ms: u64) -> LoadSetup {
         let alone = ALONE
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         let agent = builder.config(&format!("rate: {rate_ms}ms\n")).start();
         let base_bytes = memory(agent.pid(), "VmRSS");
-        Scene {
+        LoadSetup {
             agent,
             base_bytes,
             begun: Instant::now(),
@@ -70,8 +71,8 @@ impl Scene {
 
     fn address(&self) -> SocketAddr {
         match self.agent.http() {
-            Address::Tcp(address) => *address,
-            Address::Unix(path) => panic!("{} is not TCP", path.display()),
+            AgentAddress::Tcp(address) => *address,
+            AgentAddress::Unix(path) => panic!("{} is not TCP", path.display()),
         }
     }
 
@@ -137,7 +138,7 @@ impl Scene {
         // Short scenes would show nothing.
         std::thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
         let elapsed = self.begun.elapsed().as_millis() as u64;
-        let samples = Samples::since(&self.agent, "node_load1", &format!("-{elapsed}ms"));
+        let samples = StoredSamples::since(&self.agent, "node_load1", &format!("-{elapsed}ms"));
         let mut times: Vec<i64> = samples.times().collect();
         times.sort_unstable();
         let gap = times.windows(2).map(|pair| pair[1] - pair[0]).max();
@@ -145,7 +146,7 @@ impl Scene {
             gap.is_some_and(|gap| gap <= GAP_MS_MAX),
             "{gap:?} ms without a sample"
         );
-        let metrics = Readings::parse_prometheus(self.agent.get("/metrics").text());
+        let metrics = ExporterReadings::parse_prometheus(self.agent.get("/metrics").text());
         let missed = metrics.value("pegel_samples_missed_total") as u64;
         let late = metrics.value("pegel_samples_late_total");
         let due = elapsed / self.rate_ms;
@@ -168,7 +169,7 @@ impl Scene {
     }
 }
 
-fn assert_answered(address: &Address) {
+fn assert_answered(address: &AgentAddress) {
     for path in [
         "/healthz",
         "/metrics",
@@ -203,7 +204,7 @@ fn meanwhile(time: Duration, mut work: impl FnMut()) {
 
 #[test]
 fn readers_that_are_stuck_or_slow_delay_nobody() {
-    let scene = Scene::new(10);
+    let scene = LoadSetup::new(10);
     // Something to read: every series at 100 Hz.
     std::thread::sleep(Duration::from_secs(1));
     let paths = [
@@ -234,7 +235,7 @@ fn readers_that_are_stuck_or_slow_delay_nobody() {
 
 #[test]
 fn silent_and_half_open_connections_and_a_port_scan_are_counted_and_closed() {
-    let scene = Scene::new(100);
+    let scene = LoadSetup::new(100);
     let silent: Vec<TcpStream> = (0..100).map(|_| scene.connect()).collect();
     let half: Vec<TcpStream> = (0..100)
         .map(|_| {
@@ -298,7 +299,7 @@ fn ten_thousand_connections_are_held_or_refused_and_the_socket_stays_open() {
     );
     let count = raised.saturating_sub(500).min(wanted);
     eprintln!("{count} of {wanted} connections: the limit on descriptors is {raised}");
-    let scene = Scene::new(100);
+    let scene = LoadSetup::new(100);
     let begun = Instant::now();
     let mut held = Vec::new();
     for n in 0..count {
@@ -346,7 +347,7 @@ fn without_descriptors_it_goes_on_and_its_store_stays_well() {
     )
     .expect("written");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("set");
-    let scene = Scene::with(AgentBuilder::new(&script), 10);
+    let scene = LoadSetup::with(AgentBuilder::new(&script), 10);
     let mut held: Vec<TcpStream> = Vec::new();
     meanwhile(Duration::from_secs(3), || {
         if held.len() < 1_000 {
@@ -370,7 +371,7 @@ fn without_descriptors_it_goes_on_and_its_store_stays_well() {
 
 #[test]
 fn bodies_without_end_are_refused() {
-    let scene = Scene::new(100);
+    let scene = LoadSetup::new(100);
     // Announced: refused before a byte of it comes.
     for method in ["GET", "POST", "PUT"] {
         let mut stream = scene.connect();
@@ -407,7 +408,7 @@ fn bodies_without_end_are_refused() {
 
 #[test]
 fn requests_come_byte_by_byte() {
-    let scene = Scene::new(100);
+    let scene = LoadSetup::new(100);
     let mut streams: Vec<TcpStream> = (0..50).map(|_| scene.connect()).collect();
     let request = b"GET /api/v1/values?match=node_load1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     for byte in request {
@@ -426,7 +427,7 @@ fn requests_come_byte_by_byte() {
 
 #[test]
 fn absurd_questions_get_an_answer_or_an_error_in_time() {
-    let scene = Scene::new(10);
+    let scene = LoadSetup::new(10);
     let many = |text: &str, count: usize| text.repeat(count);
     let questions = [
         (
@@ -515,7 +516,7 @@ const HEAVY: &str = "/api/v1/range?match=node_*&start=-1h";
 #[test]
 fn many_heavy_questions_at_once_stay_within_memory() {
     let home = TempDir::new();
-    let scene = Scene::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
+    let scene = LoadSetup::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
     let counts = Mutex::new(std::collections::BTreeMap::<u16, (u32, usize)>::new());
     std::thread::scope(|scope| {
         let end = Instant::now() + Duration::from_secs(5);
@@ -556,7 +557,7 @@ fn many_heavy_questions_at_once_stay_within_memory() {
 #[test]
 fn stuck_readers_of_large_answers_leave_room_for_others() {
     let home = TempDir::new();
-    let scene = Scene::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
+    let scene = LoadSetup::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
     let mut stuck = Vec::new();
     // Until nothing more fits.
     while scene.refused("answer_memory") == 0 {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, assert_not_shown, eventually};
+use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, assert_token_absent, eventually};
 use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -71,7 +71,7 @@ fn a_rotated_file_is_reopened() {
     let all = fs::read_to_string(&path).expect("there");
     assert!(all.contains("stopped"), "{all}");
     assert!(!finished.stderr.contains(HANGUP), "{finished}");
-    assert_not_shown("the log", all.as_bytes());
+    assert_token_absent("the log", all.as_bytes());
 }
 
 #[test]

@@ -8,16 +8,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use launch::{Count, Library, Scene, add, assert_same, sources};
-use pegel_testkit::{AgentBuilder, Process, eventually_within, need};
+use launch::{MpiCount, MpiLibrary, MpiRun, add, assert_same, sources};
+use pegel_testkit::{AgentBuilder, ChildProcess, eventually_within, need};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const BOUND: Duration = Duration::from_secs(60);
 
-fn expect(ranks: u64, calls: &[(&str, u64, u64)]) -> BTreeMap<String, Count> {
+fn expect(ranks: u64, calls: &[(&str, u64, u64)]) -> BTreeMap<String, MpiCount> {
     let count = |&(name, hits, bytes): &(&str, u64, u64)| {
-        let count = Count {
+        let count = MpiCount {
             hits: ranks * hits,
             bytes: ranks * bytes,
             nanos: 0,
@@ -29,21 +29,28 @@ fn expect(ranks: u64, calls: &[(&str, u64, u64)]) -> BTreeMap<String, Count> {
 
 #[test]
 fn every_family_of_calls_is_counted_as_the_program_counts_itself() {
-    for library in Library::BOTH {
-        let Some(first) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(first) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = first.compile("mpicc", "families.c", &[]) else {
             return;
         };
         for ranks in 2..=4 {
-            let Some(scene) = Scene::new(library) else {
+            let Some(scene) = MpiRun::new(library) else {
                 return;
             };
             scene.run(ranks, &[], &[&program]);
             let (counted, expected) = (scene.counted(), scene.expected(ranks));
             // What each family has at least, so that the program cannot lose one unseen.
-            assert!(expected.len() >= if library == Library::Mpich { 258 } else { 163 });
+            assert!(
+                expected.len()
+                    >= if library == MpiLibrary::Mpich {
+                        258
+                    } else {
+                        163
+                    }
+            );
             assert_same(&counted, &expected);
             assert!(
                 counted["MPI_Init"].nanos > 1_000_000,
@@ -57,9 +64,9 @@ fn every_family_of_calls_is_counted_as_the_program_counts_itself() {
 
 #[test]
 fn fortran_counts_once_by_all_three_bindings() {
-    for library in Library::BOTH {
+    for library in MpiLibrary::BOTH {
         for binding in 1..=3 {
-            let Some(scene) = Scene::new(library) else {
+            let Some(scene) = MpiRun::new(library) else {
                 return;
             };
             let flags = [
@@ -111,7 +118,7 @@ fn fortran_counts_once_by_all_three_bindings() {
 
 #[test]
 fn python_counts_although_it_loads_mpi_for_itself_alone() {
-    let Some(scene) = Scene::new(Library::OpenMpi) else {
+    let Some(scene) = MpiRun::new(MpiLibrary::OpenMpi) else {
         return;
     };
     // The system's own, which has the package.
@@ -145,8 +152,8 @@ fn python_counts_although_it_loads_mpi_for_itself_alone() {
 
 #[test]
 fn threads_that_call_at_once_lose_nothing() {
-    for library in Library::BOTH {
-        let Some(scene) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicc", "threads.c", &["-pthread"]) else {
@@ -160,7 +167,7 @@ fn threads_that_call_at_once_lose_nothing() {
 #[test]
 fn a_session_counts_like_the_world() {
     // Open MPI has none before its version 5.
-    let Some(scene) = Scene::new(Library::Mpich) else {
+    let Some(scene) = MpiRun::new(MpiLibrary::Mpich) else {
         return;
     };
     let Some(program) = scene.compile("mpicc", "session.c", &[]) else {
@@ -171,7 +178,7 @@ fn a_session_counts_like_the_world() {
 }
 
 /// Waits until every rank has made some calls; the pid of each rank.
-fn ranks_at_work(scene: &Scene, ranks: usize) -> Vec<(String, Pid)> {
+fn ranks_at_work(scene: &MpiRun, ranks: usize) -> Vec<(String, Pid)> {
     eventually_within(BOUND, "all ranks are at work", || {
         let mut found = Vec::new();
         for lane in &mut scene.lanes() {
@@ -191,22 +198,22 @@ fn ranks_at_work(scene: &Scene, ranks: usize) -> Vec<(String, Pid)> {
 }
 
 /// What a rank of `endless.c` said last.
-fn done(scene: &Scene, rank: &str) -> u64 {
+fn done(scene: &MpiRun, rank: &str) -> u64 {
     let bytes = std::fs::read(scene.dir.join(format!("counts.{rank}"))).expect("written");
     u64::from_ne_bytes(bytes.try_into().expect("one number"))
 }
 
 #[test]
 fn what_was_counted_before_kill_9_stays() {
-    for library in Library::BOTH {
+    for library in MpiLibrary::BOTH {
         for kills_all in [false, true] {
-            let Some(scene) = Scene::new(library) else {
+            let Some(scene) = MpiRun::new(library) else {
                 return;
             };
             let Some(program) = scene.compile("mpicc", "endless.c", &[]) else {
                 return;
             };
-            let process = Process::start(&mut scene.mpirun(3, &[], &[&program]));
+            let process = ChildProcess::start(&mut scene.mpirun(3, &[], &[&program]));
             let ranks = ranks_at_work(&scene, 3);
             let victims = if kills_all { &ranks[..] } else { &ranks[..1] };
             for (_, pid) in victims {
@@ -236,8 +243,8 @@ fn what_was_counted_before_kill_9_stays() {
 
 #[test]
 fn another_preloaded_tool_still_sees_the_calls() {
-    for library in Library::BOTH {
-        let Some(scene) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
@@ -247,7 +254,7 @@ fn another_preloaded_tool_still_sees_the_calls() {
             return;
         };
         for order in [[&tool, &scene.preload], [&scene.preload, &tool]] {
-            let Some(run) = Scene::new(library) else {
+            let Some(run) = MpiRun::new(library) else {
                 return;
             };
             let both = format!("{}:{}", order[0].display(), order[1].display());
@@ -266,8 +273,8 @@ fn another_preloaded_tool_still_sees_the_calls() {
 
 #[test]
 fn a_program_that_is_not_counted_runs_as_if_alone() {
-    for library in Library::BOTH {
-        let Some(scene) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
@@ -292,15 +299,15 @@ fn a_program_that_is_not_counted_runs_as_if_alone() {
 
 #[test]
 fn an_aborting_program_is_counted_to_the_end() {
-    for library in Library::BOTH {
-        let Some(scene) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
             return;
         };
         let mut command = scene.mpirun(2, &[], &[&program, Path::new("abort")]);
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.status.code(), Some(3), "{finished}");
         let counted = scene.counted();
         // One may end the other before it gets there.
@@ -311,8 +318,8 @@ fn an_aborting_program_is_counted_to_the_end() {
 
 #[test]
 fn an_exception_passes_through_and_counting_goes_on() {
-    for library in Library::BOTH {
-        let Some(scene) = Scene::new(library) else {
+    for library in MpiLibrary::BOTH {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicxx", "throws.cc", &[]) else {
@@ -328,7 +335,7 @@ fn an_exception_passes_through_and_counting_goes_on() {
 
 #[test]
 fn labels_are_added_when_asked_for() {
-    let Some(scene) = Scene::new(Library::OpenMpi) else {
+    let Some(scene) = MpiRun::new(MpiLibrary::OpenMpi) else {
         return;
     };
     let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
@@ -349,7 +356,7 @@ fn labels_are_added_when_asked_for() {
 
 #[test]
 fn the_agent_sums_the_ranks_of_a_job() {
-    let Some(scene) = Scene::new(Library::Mpich) else {
+    let Some(scene) = MpiRun::new(MpiLibrary::Mpich) else {
         return;
     };
     let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
@@ -378,8 +385,8 @@ fn the_agent_sums_the_ranks_of_a_job() {
 
 #[test]
 fn the_wrapper_brings_the_library_with_it() {
-    for library in [Library::OpenMpi, Library::Mpich] {
-        let Some(scene) = Scene::new(library) else {
+    for library in [MpiLibrary::OpenMpi, MpiLibrary::Mpich] {
+        let Some(scene) = MpiRun::new(library) else {
             return;
         };
         let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
@@ -404,7 +411,7 @@ fn the_wrapper_brings_the_library_with_it() {
 
 #[test]
 fn the_library_changes_nothing_for_programs_without_mpi() {
-    let Some(scene) = Scene::new(Library::OpenMpi) else {
+    let Some(scene) = MpiRun::new(MpiLibrary::OpenMpi) else {
         return;
     };
     let mut command = Command::new("sh");
@@ -412,7 +419,7 @@ fn the_library_changes_nothing_for_programs_without_mpi() {
         .args(["-c", "echo said; exit 7"])
         .env("LD_PRELOAD", &scene.preload)
         .env("PEGEL_LANES", scene.dir.join("lanes"));
-    let finished = Process::start(&mut command).wait(BOUND);
+    let finished = ChildProcess::start(&mut command).wait(BOUND);
     assert_eq!(finished.status.code(), Some(7));
     assert_eq!(
         (finished.stdout.as_str(), finished.stderr.as_str()),

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pegel_collect::{DIFFERENT, LEFT_OUT};
+use pegel_collect::{DIVERGENT_METRICS, OMITTED_METRICS};
 use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, MetricType, Neighbour, Readings, eventually, need,
+    AgentBuilder, AgentProcess, ExporterReadings, MetricType, PrometheusProcess, eventually, need,
 };
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -67,8 +67,8 @@ const LIVE: &[&str] = &[
 /// What it publishes about itself.
 const ITS_OWN: [&str; 3] = ["node_exporter_", "node_scrape_collector_", "promhttp_"];
 
-fn start_node_exporter(program: &Path, root: &Path, collectors: &[&str]) -> Neighbour {
-    Neighbour::start(program, |_| {
+fn start_node_exporter(program: &Path, root: &Path, collectors: &[&str]) -> PrometheusProcess {
+    PrometheusProcess::start(program, |_| {
         let mut args = vec![
             "--collector.disable-defaults".to_owned(),
             "--web.disable-exporter-metrics".to_owned(),
@@ -86,8 +86,8 @@ fn start_node_exporter(program: &Path, root: &Path, collectors: &[&str]) -> Neig
     })
 }
 
-fn read_theirs(node_exporter: &Neighbour) -> Readings {
-    let mut theirs = Readings::parse_prometheus(node_exporter.get("/metrics").text());
+fn read_theirs(node_exporter: &PrometheusProcess) -> ExporterReadings {
+    let mut theirs = ExporterReadings::parse_prometheus(node_exporter.get("/metrics").text());
     let is_its_own = |name: &str| ITS_OWN.iter().any(|beginning| name.starts_with(beginning));
     for (series, value) in &theirs.values {
         if series.starts_with("node_scrape_collector_success") {
@@ -99,8 +99,8 @@ fn read_theirs(node_exporter: &Neighbour) -> Readings {
     theirs
 }
 
-fn read_ours(agent: &AgentProcess) -> Readings {
-    Readings::parse_prometheus(agent.get("/metrics").text())
+fn read_ours(agent: &AgentProcess) -> ExporterReadings {
+    ExporterReadings::parse_prometheus(agent.get("/metrics").text())
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn on_one_fixture_tree_both_say_the_same() {
         let (our_series, their_series) = (series_of(&ours, name), series_of(&theirs, name));
         let all: BTreeSet<&String> = our_series.keys().chain(their_series.keys()).collect();
         for series in all {
-            if begins_with_one_of(series, DIFFERENT) {
+            if begins_with_one_of(series, DIVERGENT_METRICS) {
                 continue;
             }
             let (our_value, their_value) = (our_series.get(series), their_series.get(series));
@@ -156,7 +156,7 @@ fn begins_with_one_of(text: &str, table: &[(&str, &str)]) -> bool {
     table.iter().any(|(start, _)| text.starts_with(start))
 }
 
-fn series_of(readings: &Readings, name: &str) -> BTreeMap<String, f64> {
+fn series_of(readings: &ExporterReadings, name: &str) -> BTreeMap<String, f64> {
     let is_of = |series: &str| series.split('{').next() == Some(name);
     let of_name = readings.values.iter().filter(|(series, _)| is_of(series));
     of_name
@@ -241,15 +241,18 @@ fn live_counters_lie_between_two_readings() {
 #[test]
 fn what_it_has_by_default_and_we_lack_is_explained() {
     let Some(program) = need(PROGRAM) else { return };
-    let node_exporter = Neighbour::start(&program, |_| Vec::new());
+    let node_exporter = PrometheusProcess::start(&program, |_| Vec::new());
     let agent = AgentBuilder::new(PEGEL).config("level: 4\n").start();
-    let theirs = Readings::parse_prometheus(node_exporter.get("/metrics").text());
+    let theirs = ExporterReadings::parse_prometheus(node_exporter.get("/metrics").text());
     let ours = read_ours(&agent);
     let missing: Vec<&str> = theirs
         .names()
         .difference(&ours.names())
         .copied()
-        .filter(|name| !begins_with_one_of(name, LEFT_OUT) && !begins_with_one_of(name, DIFFERENT))
+        .filter(|name| {
+            !begins_with_one_of(name, OMITTED_METRICS)
+                && !begins_with_one_of(name, DIVERGENT_METRICS)
+        })
         .collect();
     assert!(
         missing.is_empty(),

@@ -1,13 +1,15 @@
 //! The built agent as Grafana's OpenTSDB source sees it: what the node samples, what programs push, and what is left
 //! after a restart.
 
-use pegel_testkit::{Address, AgentBuilder, AgentProcess, Answer, TempDir, eventually, post};
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, AgentProcess, TempDir, TestResponse, eventually, post,
+};
 use serde_json::{Value, json};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
-fn ask(agent: &AgentProcess, path: &str, body: &Value) -> Answer {
-    let address: &Address = agent.http();
+fn ask(agent: &AgentProcess, path: &str, body: &Value) -> TestResponse {
+    let address: &AgentAddress = agent.http();
     let headers = [("Content-Type", "application/json")];
     post(address, path, &headers, body.to_string().as_bytes()).expect("an answer")
 }

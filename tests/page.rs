@@ -12,9 +12,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use browser::Page;
+use browser::BrowserPage;
 use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually, need};
-use prefix::{PREFIX, Proxy};
+use prefix::{PREFIX, PrefixProxy};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -49,7 +49,7 @@ fn every_view_shows_live_data_and_asks_only_its_own_agent() {
         return;
     };
     let agent = agent();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     for view in VIEWS {
         page.open(&format!("{}#/{view}", url(&agent)));
@@ -81,7 +81,7 @@ fn every_view_shows_live_data_and_asks_only_its_own_agent() {
         }
         page.until("[...document.querySelectorAll('.panel.is-empty .message')].every(message => message.textContent.length > 10)");
     }
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
     let home = url(&agent);
     for request in page.requests() {
         assert!(
@@ -99,7 +99,7 @@ fn a_metric_is_found_charted_grouped_and_saved() {
     };
     let agent = agent();
     let downloads = TempDir::new();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.save_to(downloads.path());
     page.open(&url(&agent));
@@ -148,7 +148,7 @@ fn a_metric_is_found_charted_grouped_and_saved() {
     page.eval("[...document.querySelectorAll('.chosen .panel-tools button')].filter(b => b.textContent === 'PNG')[0].click()");
     let picture = eventually("the picture is saved", || saved(downloads.path(), "png"));
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 2000);
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 
     // The address is the whole state: another page that opens it shows the same.
     let address = page.eval("location.href");
@@ -175,7 +175,7 @@ fn a_page_that_nobody_sees_lets_go_and_fills_its_gap_later() {
         return;
     };
     let agent = agent();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
     page.until_live();
@@ -216,7 +216,7 @@ fn a_page_that_nobody_sees_lets_go_and_fills_its_gap_later() {
             Err((missing, shown))
         }
     });
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn leaving_the_page_frees_its_connection() {
         return;
     };
     let agent = agent();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     // A browser keeps pages that were left, and has six connections for an agent: the seventh page would wait.
     let begun = Instant::now();
     for _ in 0..9 {
@@ -238,7 +238,7 @@ fn leaving_the_page_frees_its_connection() {
         "{:?}",
         begun.elapsed()
     );
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
                  train.loss:0.25|g|#jobid:48213\n\
                  other.queue:7|g";
     send(calls);
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 1600);
     page.open(&format!("{}#/programs", url(&agent)));
     page.until_live();
@@ -296,7 +296,7 @@ fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
     page.until(&format!(
         "{text}.includes('Series by sender') && {text}.includes('127.0.0.1')"
     ));
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 /// The points of the first chart as `[[ms, value], …]`, by way of the page's own CSV.
@@ -310,7 +310,7 @@ const POINTS: &str = "(async () => {
     return rows.filter(row => row[2] !== '').map(row => [Number(row[1]), Number(row[2])]);
 })()";
 
-fn points(page: &mut Page) -> Vec<(i64, f64)> {
+fn points(page: &mut BrowserPage) -> Vec<(i64, f64)> {
     let rows = page.eval(POINTS);
     let rows = rows.as_array().expect("rows");
     let point = |row: &Value| Some((row[0].as_i64()?, row[1].as_f64()?));
@@ -325,7 +325,7 @@ fn what_was_followed_live_is_what_the_store_says_later() {
         return;
     };
     let agent = agent();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     let address = format!("{}#/metrics?chart=node_context_switches_total", url(&agent));
     page.open(&address);
@@ -375,7 +375,7 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
         return;
     };
     let agent = AgentBuilder::new(PEGEL).args(&["--rate", "0.1"]).start();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
     page.until_live();
@@ -448,7 +448,7 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
         oldest - 600_000
     ));
     page.until("document.querySelector('.track').getAttribute('aria-valuetext') !== ''");
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
     };
     let first = start("127.0.0.1:0");
     let address = first.http().to_string();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.open(&format!(
         "http://{address}/#/metrics?chart=node_time_seconds"
@@ -497,7 +497,7 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
     page.forget_events();
     thread::sleep(Duration::from_millis(100));
     page.until("document.getElementById('notice').hidden");
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
@@ -506,8 +506,8 @@ fn the_page_works_behind_a_prefix() {
         return;
     };
     let agent = agent();
-    let proxy = Proxy::start(agent.http().to_string());
-    let mut page = Page::start(&chromium);
+    let proxy = PrefixProxy::start(agent.http().to_string());
+    let mut page = BrowserPage::start(&chromium);
     page.size(1200, 800);
     page.open(&format!("http://{}{PREFIX}/", proxy.address));
     page.until_live();
@@ -517,8 +517,8 @@ fn the_page_works_behind_a_prefix() {
     page.until(&format!("{LINES} >= 10"));
     page.press("5");
     page.until("document.querySelectorAll('.badge.is-active').length > 10");
-    assert_eq!(page.complaints(), [""; 0]);
-    assert_eq!(*proxy.strays.lock().expect("no panic"), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
+    assert_eq!(*proxy.unprefixed_paths.lock().expect("no panic"), [""; 0]);
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
         .any(|start| name.starts_with(start))
     };
     let names: Vec<&str> = names.into_iter().filter(wanted).collect();
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.before_all(include_str!("page/ticks.js"));
     page.open(&format!("{}#/node", url(&agent)));
@@ -579,7 +579,7 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
     // for each of the 18,000 ticks would be seen.
     assert!(late < early * 1.05 + 900_000.0, "{used:?}");
     assert!(nodes_late <= nodes + 20, "{used:?}");
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
@@ -590,7 +590,7 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
     let agent = agent();
     let shots = Path::new(ROOT).join("target/page-screenshots");
     fs::create_dir_all(&shots).expect("a folder");
-    let mut page = Page::start(&chromium);
+    let mut page = BrowserPage::start(&chromium);
     for scheme in ["light", "dark"] {
         page.prefer(scheme);
         for (width, height) in [(1440, 900), (400, 800)] {
@@ -630,7 +630,7 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
     // Everything that can be clicked can be reached by keys, and shows where one is.
     page.press("Tab");
     page.until("document.activeElement !== document.body");
-    assert_eq!(page.complaints(), [""; 0]);
+    assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pegel_metric::{Family, Input, Kind, Series};
+use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Neighbour, Readings, TempDir, eventually, get, get_with,
-    need,
+    AgentAddress, AgentBuilder, AgentProcess, ExporterReadings, PrometheusProcess, TempDir,
+    eventually, get, get_with, need,
 };
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ struct TextRelay {
 }
 
 impl TextRelay {
-    fn start(agent: Address) -> TextRelay {
+    fn start(agent: AgentAddress) -> TextRelay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let accept = Arc::new(Mutex::new(None));
@@ -132,7 +132,7 @@ impl TextRelay {
 
 fn relay(
     mut stream: TcpStream,
-    agent: &Address,
+    agent: &AgentAddress,
     seen: &Mutex<Option<String>>,
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -160,14 +160,14 @@ fn relay(
     stream.write_all(&answer.body)
 }
 
-fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> Neighbour {
+fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> PrometheusProcess {
     let mut config = String::from("global: {scrape_interval: 1s}\nscrape_configs:\n");
     for (job, target) in jobs {
         config.push_str(&format!(
             "  - {{job_name: {job}, static_configs: [{{targets: ['{target}']}}]}}\n"
         ));
     }
-    let prometheus = Neighbour::start(program, |home| {
+    let prometheus = PrometheusProcess::start(program, |home| {
         fs::write(home.join("prometheus.yml"), config).expect("a configuration");
         vec![
             format!("--config.file={}", home.join("prometheus.yml").display()),
@@ -186,7 +186,7 @@ fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> N
 }
 
 /// The current values of all series with this label and value, by series text, without what Prometheus adds.
-fn query(prometheus: &Neighbour, job: &str) -> BTreeMap<String, f64> {
+fn query(prometheus: &PrometheusProcess, job: &str) -> BTreeMap<String, f64> {
     let answer = prometheus
         .get(&format!(
             "/api/v1/query?query=%7B__name__%3D~%22.%2B%22%2Cjob%3D%22{job}%22%7D"
@@ -220,7 +220,7 @@ fn without_empty_labels(series: &str) -> String {
         let name = name.to_owned().into();
         Arc::new(Family {
             name,
-            kind: Kind::Unknown,
+            kind: MetricKind::Unknown,
             help: "".into(),
             unit: "".into(),
             level: 0,
@@ -273,13 +273,13 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
     };
     let agent = fixture_agent();
     let relay = TextRelay::start(agent.http().clone());
-    let Address::Tcp(direct) = *agent.http() else {
+    let AgentAddress::Tcp(direct) = *agent.http() else {
         panic!("the first listener is TCP")
     };
     let jobs = [("openmetrics", direct), ("text", relay.address)];
     let prometheus = start_prometheus(&program, &jobs);
 
-    let ours = Readings::parse_prometheus(agent.get("/metrics").text());
+    let ours = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     let ours: BTreeMap<String, f64> = ours
         .values
         .into_iter()

@@ -5,12 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Finished, Stranger, TempDir};
+use pegel_testkit::{AgentBuilder, AgentProcess, FinishedProcess, OtherUser, TempDir};
 use serde_json::Value;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
-fn push(agent: &AgentProcess, args: &[&str]) -> Finished {
+fn push(agent: &AgentProcess, args: &[&str]) -> FinishedProcess {
     agent.client(PEGEL, &[&["push"], args].concat())
 }
 
@@ -186,7 +186,7 @@ fn acknowledged_values_survive_sigkill() {
 
 #[test]
 fn other_users_are_not_permitted_to_push() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = AgentBuilder::new(PEGEL).start();
@@ -208,7 +208,7 @@ fn other_users_are_not_permitted_to_push() {
         opened(dir, 0o755);
         parent = dir.parent();
     }
-    let said = stranger.act(|| {
+    let said = stranger.run_as(|| {
         let mut stream = UnixStream::connect(&agent.socket).expect("connected");
         stream.write_all(b"x:1|c\n").expect("sent");
         let mut text = String::new();

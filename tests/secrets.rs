@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, Finished, PLANTED_TOKEN, Process, Stranger, TempDir, assert_not_shown,
-    eventually, get_with, need_hardware, send_raw,
+    AgentBuilder, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, TempDir,
+    assert_token_absent, eventually, get_with, need_hardware, send_raw,
 };
 use rustix::process::Signal;
 
@@ -37,7 +37,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let home = TempDir::new();
@@ -125,7 +125,7 @@ fn a_token_file_that_others_can_read_is_refused() {
     }
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to make another user's file").is_some() {
-        chown(&file, Some(Stranger::UID), None).expect("given away");
+        chown(&file, Some(OtherUser::UID), None).expect("given away");
         assert!(run().contains("belongs to nobody (uid 65534)"));
     }
 }
@@ -166,7 +166,7 @@ fn the_token_shows_nowhere() {
                 "POST /status HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\nAuthorization: Bearer {PLANTED_TOKEN}\r\nConnection: close\r\n\r\n"
             ),
         ] {
-            assert_not_shown("an answer", send_raw(agent.http(), &raw).as_bytes());
+            assert_token_absent("an answer", send_raw(agent.http(), &raw).as_bytes());
         }
         agent.signal(Signal::HUP);
         eventually("it has read its files again", || {
@@ -178,7 +178,7 @@ fn the_token_shows_nowhere() {
         });
         agent.assert_conserved();
         let dir = agent.dir.clone();
-        assert_not_shown("the agent's log", agent.output().as_bytes());
+        assert_token_absent("the agent's log", agent.output().as_bytes());
         search_files(&dir);
         assert_eq!(agent.stop().code(), Some(0));
     }
@@ -201,19 +201,19 @@ fn the_token_shows_nowhere() {
         ],
     ] {
         let finished = pegel(args);
-        assert_not_shown("a command", finished.to_string().as_bytes());
+        assert_token_absent("a command", finished.to_string().as_bytes());
     }
     let shown = pegel(&["config", "show", "--config", yaml]);
     assert!(shown.stdout.contains("token_file: "), "{shown}");
 }
 
-fn pegel(args: &[&str]) -> Finished {
+fn pegel(args: &[&str]) -> FinishedProcess {
     let mut command = Command::new(PEGEL);
     command
         .env_clear()
         .env("HOME", "/nonexistent")
         .env("PEGEL_TOKEN", PLANTED_TOKEN);
-    Process::start(command.args(args)).wait(Duration::from_secs(30))
+    ChildProcess::start(command.args(args)).wait(Duration::from_secs(30))
 }
 
 fn files_below(dir: &Path) -> Vec<PathBuf> {
@@ -240,6 +240,6 @@ fn search_files(dir: &Path) {
     for path in &files {
         // What was removed meanwhile shows nothing.
         let text = fs::read(path).unwrap_or_default();
-        assert_not_shown(&path.display().to_string(), &text);
+        assert_token_absent(&path.display().to_string(), &text);
     }
 }

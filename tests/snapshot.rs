@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, Finished, Process, TempDir, eventually, get};
+use pegel_testkit::{AgentBuilder, ChildProcess, FinishedProcess, TempDir, eventually, get};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Runs `pegel snapshot` on a fixture tree.
-fn snapshot(machine: &str, args: &[&str]) -> Finished {
+fn snapshot(machine: &str, args: &[&str]) -> FinishedProcess {
     let mut command = Command::new(PEGEL);
     command
         .env_clear()
@@ -33,7 +33,7 @@ fn snapshot(machine: &str, args: &[&str]) -> Finished {
         .env("SLURM_JWT", PLANTED)
         .arg("snapshot")
         .args(args);
-    let finished = Process::start(&mut command).wait(Duration::from_secs(30));
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
     assert!(!finished.stdout.contains(PLANTED), "{finished}");
     finished
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use pegel_testkit::{AgentBuilder, Stranger, TempDir, need_hardware};
+use pegel_testkit::{AgentBuilder, OtherUser, TempDir, need_hardware};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 
@@ -90,7 +90,7 @@ fn what_belongs_to_another_user_is_left_alone_and_its_owner_named() {
         return;
     }
     let owner = "nobody (uid 65534)";
-    let give_away = |path: &Path| chown(path, Some(Stranger::UID), None).expect("given away");
+    let give_away = |path: &Path| chown(path, Some(OtherUser::UID), None).expect("given away");
     for what in ["lock", "socket", "directory", "file"] {
         let home = TempDir::new();
         let dir = home.join("pegel");

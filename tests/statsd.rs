@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Process, Stranger, TempDir, eventually, need_peer, post,
+    AgentBuilder, AgentProcess, ChildProcess, OtherUser, TempDir, eventually, need_peer, post,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
@@ -20,7 +20,7 @@ use serde_json::Value;
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/statsd");
 
-type Values = BTreeMap<String, f64>;
+type SeriesValues = BTreeMap<String, f64>;
 
 fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL).args(&["--rate", "100ms"])
@@ -46,7 +46,7 @@ fn udp(agent: &AgentProcess) -> UdpSocket {
 }
 
 /// The current values of all series whose text matches.
-fn values(agent: &AgentProcess, matching: &str) -> Values {
+fn values(agent: &AgentProcess, matching: &str) -> SeriesValues {
     let all = agent
         .get(&format!("/api/v1/values?match={matching}"))
         .json();
@@ -60,7 +60,7 @@ fn values(agent: &AgentProcess, matching: &str) -> Values {
 
 #[track_caller]
 fn shows(agent: &AgentProcess, matching: &str, expected: &[(&str, f64)]) {
-    let expected: Values = expected
+    let expected: SeriesValues = expected
         .iter()
         .map(|(name, value)| ((*name).to_owned(), *value))
         .collect();
@@ -108,7 +108,7 @@ fn replay(file: &str) {
     let agent = agent().start();
     let text = fs::read_to_string(format!("{FIXTURES}/{file}")).expect("the fixture");
     let mut sockets: HashMap<u64, UdpSocket> = HashMap::new();
-    let mut expected = Values::new();
+    let mut expected = SeriesValues::new();
     for line in text.lines() {
         let datagram: Value = serde_json::from_str(line).expect("JSON");
         let data = datagram["data"].as_str().expect("a text");
@@ -153,7 +153,7 @@ fn replay(file: &str) {
         for (name, value) in expected {
             assert_eq!(
                 values(&agent, name),
-                Values::from([(name.to_owned(), value)])
+                SeriesValues::from([(name.to_owned(), value)])
             );
         }
     }
@@ -405,12 +405,12 @@ fn a_busy_port_is_an_error_that_names_its_holder() {
 
 #[test]
 fn other_users_may_not_write_where_they_can_be_told_apart() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().start();
     let tcp = place(&agent, "tcp").to_owned();
-    stranger.act(move || {
+    stranger.run_as(move || {
         let mut stream = TcpStream::connect(tcp).expect("it listens");
         // Hung up on: sooner or later, writing fails.
         eventually("the end", || match stream.write_all(b"theirs:1|c\n") {
@@ -430,7 +430,7 @@ fn other_users_may_not_write_where_they_can_be_told_apart() {
     assert!(values(&agent, "theirs").is_empty());
     let account = agent.status()["senders"].to_string();
     assert!(
-        account.contains(&format!("uid {}", Stranger::UID)),
+        account.contains(&format!("uid {}", OtherUser::UID)),
         "{account}"
     );
     agent.assert_conserved();
@@ -569,7 +569,7 @@ fn run_client(program: &Path, script: &str, agent: &AgentProcess, dir: &Path) {
     command
         .current_dir(dir)
         .args([flag, script, &port, place(agent, "unix")]);
-    let finished = Process::start(&mut command).wait(Duration::from_secs(60));
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
     assert_eq!(finished.code(), Some(0), "{finished}");
 }
 

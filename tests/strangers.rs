@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, PLANTED_TOKEN, Process, Stranger, TempDir, curl,
-    eventually, get, get_with, need, need_hardware, send_raw,
+    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, OtherUser, PLANTED_TOKEN, TempDir,
+    curl, eventually, get, get_with, need, need_hardware, send_raw,
 };
 use rustix::process::Signal;
 
@@ -46,7 +46,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn another_user_gets_nothing_over_http_without_the_token() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().args(&["--node", "secret-node-name"]).start();
@@ -90,7 +90,7 @@ fn another_user_gets_nothing_over_http_without_the_token() {
 
 #[test]
 fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().start();
@@ -125,10 +125,10 @@ fn the_agents_own_user_and_root_need_no_token() {
 
 #[test]
 fn allow_users_lets_them_in_by_name_and_by_number() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
-    for user in [Stranger::NAME.to_owned(), Stranger::UID.to_string()] {
+    for user in [OtherUser::NAME.to_owned(), OtherUser::UID.to_string()] {
         let agent = agent().config(&format!("allow_users: [{user}]\n")).start();
         for path in &PATHS[..7] {
             let (status, output) = stranger.curl(&[&url(&agent, path)]);
@@ -147,7 +147,7 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
 
 #[test]
 fn an_agent_of_another_user_serves_that_user_and_root_only() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     // The binary may lie where only root can read: the stranger gets its own.
@@ -157,14 +157,14 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     fs::copy(PEGEL, &binary).expect("a copy");
     set_mode(&binary, 0o755);
     fs::create_dir(&place).expect("a directory");
-    chown(&place, Some(Stranger::UID), Some(Stranger::UID)).expect("given away");
+    chown(&place, Some(OtherUser::UID), Some(OtherUser::UID)).expect("given away");
     let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let (dir, socket) = (
         text(&place.join("store")),
         text(&place.join("run/push.sock")),
     );
     let mut command = Command::new("setpriv");
-    let uid = Stranger::UID.to_string();
+    let uid = OtherUser::UID.to_string();
     command
         .args(["--reuid", &uid, "--regid", &uid, "--clear-groups"])
         .arg(&binary)
@@ -185,7 +185,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     if need("setpriv").is_none() {
         return;
     }
-    let theirs = Process::start(&mut command);
+    let theirs = ChildProcess::start(&mut command);
     let endpoint = eventually("it has started", || {
         fs::read(place.join("store/endpoint.json")).map_err(|e| (e, theirs.output()))
     });
@@ -205,7 +205,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     ];
     let mut command = Command::new("setpriv");
     command.args(third).args(["-w", "%{http_code}", &status]);
-    let finished = Process::start(&mut command).wait(Duration::from_secs(30));
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
     assert_eq!(finished.stdout, "401", "{finished}");
     // A client trusts its own agent and root's, and says whose this one is.
     let mut command = Command::new("setpriv");
@@ -213,7 +213,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
         .args(["--reuid", "65533", "--clear-groups"])
         .arg(&binary)
         .args(["list", "-u", &socket]);
-    let finished = Process::start(&mut command).wait(Duration::from_secs(30));
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
     assert_ne!(finished.code(), Some(0), "{finished}");
     theirs.signal(Signal::TERM);
     assert_eq!(theirs.wait(Duration::from_secs(30)).code(), Some(0));
@@ -221,7 +221,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
 
 #[test]
 fn every_loopback_address_knows_its_users() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
@@ -241,7 +241,7 @@ fn every_loopback_address_knows_its_users() {
 
 #[test]
 fn another_user_gets_nothing_over_the_socket() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let home = TempDir::new();
@@ -268,7 +268,7 @@ fn another_user_gets_nothing_over_the_socket() {
 
 #[test]
 fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let mut agent = agent().start();
@@ -298,14 +298,14 @@ fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
 
 #[test]
 fn another_user_cannot_take_all_connections() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent().config("limits: {connections: 16}\n").start();
-    let Address::Tcp(address) = *agent.http() else {
+    let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
-    let held = stranger.act(|| {
+    let held = stranger.run_as(|| {
         let connect = |_| TcpStream::connect(address).expect("connected");
         (0..32).map(connect).collect::<Vec<_>>()
     });
@@ -330,7 +330,7 @@ fn another_user_cannot_take_all_connections() {
 #[test]
 fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
     let agent = agent().start();
-    let Address::Tcp(address) = *agent.http() else {
+    let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
     // Half of them reset, half of them closed in order; none of them may disturb the agent.
@@ -390,7 +390,7 @@ fn a_name_that_is_not_ours_is_misdirected() {
 #[test]
 fn another_sites_page_changes_nothing() {
     let agent = agent().start();
-    let Address::Tcp(address) = *agent.http() else {
+    let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
     let post = |headers: &str| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    Address, AgentBuilder, Process, TempDir, eventually, get, need, need_hardware,
+    AgentAddress, AgentBuilder, ChildProcess, TempDir, eventually, get, need, need_hardware,
 };
 use rustix::process::Signal;
 
@@ -42,12 +42,12 @@ fn drop_ins() -> Vec<(String, String)> {
 }
 
 /// The unit in a place of its own, with some of the drop-ins, and with this binary in place of the installed one.
-struct Installed {
+struct InstalledUnit {
     home: TempDir,
 }
 
-impl Installed {
-    fn new(text: &str, drop_ins: &[(String, String)]) -> Installed {
+impl InstalledUnit {
+    fn new(text: &str, drop_ins: &[(String, String)]) -> InstalledUnit {
         let home = TempDir::new();
         let text = text.replace("/usr/bin/pegel", PEGEL);
         fs::write(home.join("pegel.service"), text).expect("written");
@@ -56,7 +56,7 @@ impl Installed {
         for (name, text) in drop_ins {
             fs::write(dir.join(name), text).expect("written");
         }
-        Installed { home }
+        InstalledUnit { home }
     }
 
     #[track_caller]
@@ -67,7 +67,7 @@ impl Installed {
             .args(args)
             .arg(self.home.join("pegel.service"))
             .env("XDG_RUNTIME_DIR", self.home.path());
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(0), "{finished}");
         // A word that it does not know is a warning, and it goes on without it.
         assert!(!finished.stderr.contains("pegel.service"), "{finished}");
@@ -81,13 +81,13 @@ fn systemd_understands_every_unit_and_drop_in() {
         return;
     }
     let system = unit("pegel.service");
-    Installed::new(&system, &[]).analyze(&["verify", "--man=no"]);
-    Installed::new(&system, &drop_ins()).analyze(&["verify", "--man=no"]);
+    InstalledUnit::new(&system, &[]).analyze(&["verify", "--man=no"]);
+    InstalledUnit::new(&system, &drop_ins()).analyze(&["verify", "--man=no"]);
     for drop_in in drop_ins() {
-        Installed::new(&system, &[drop_in]).analyze(&["verify", "--man=no"]);
+        InstalledUnit::new(&system, &[drop_in]).analyze(&["verify", "--man=no"]);
     }
     let user = unit("user/pegel.service");
-    Installed::new(&user, &[]).analyze(&["verify", "--man=no", "--user"]);
+    InstalledUnit::new(&user, &[]).analyze(&["verify", "--man=no", "--user"]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_word_that_systemd_does_not_know_would_be_found() {
         return;
     }
     let wrong = unit("pegel.service").replace("ProtectHostname=", "ProtectHostnames=");
-    let installed = Installed::new(&wrong, &[]);
+    let installed = InstalledUnit::new(&wrong, &[]);
     let result = std::panic::catch_unwind(|| installed.analyze(&["verify", "--man=no"]));
     assert!(result.is_err());
 }
@@ -109,7 +109,7 @@ fn the_unit_leaves_little_open_and_each_drop_in_only_what_it_says() {
     }
     let check = |drop_ins: &[(String, String)], most: u32| {
         let threshold = format!("--threshold={most}");
-        let installed = Installed::new(&unit("pegel.service"), drop_ins);
+        let installed = InstalledUnit::new(&unit("pegel.service"), drop_ins);
         installed.analyze(&["security", "--offline=yes", "--no-pager", &threshold]);
     };
     check(&[], 20);
@@ -143,7 +143,7 @@ fn a_drop_in_says_what_it_gives_and_what_it_costs() {
 #[test]
 fn the_options_in_the_units_are_those_of_the_agent() {
     let mut command = Command::new(PEGEL);
-    let help = Process::start(command.args(["agent", "--help"]))
+    let help = ChildProcess::start(command.args(["agent", "--help"]))
         .wait(BOUND)
         .stdout;
     for name in ["pegel.service", "user/pegel.service"] {
@@ -169,26 +169,26 @@ fn the_options_in_the_units_are_those_of_the_agent() {
 }
 
 /// A service manager's end.
-struct Manager {
+struct FakeServiceManager {
     socket: UnixDatagram,
     _home: TempDir,
     path: PathBuf,
 }
 
-impl Manager {
-    fn new() -> Manager {
+impl FakeServiceManager {
+    fn new() -> FakeServiceManager {
         let home = TempDir::new();
         let path = home.join("notify");
         let socket = UnixDatagram::bind(&path).expect("bound");
         socket.set_read_timeout(Some(BOUND)).expect("set");
-        Manager {
+        FakeServiceManager {
             socket,
             _home: home,
             path,
         }
     }
 
-    fn hears(&self) -> String {
+    fn receive(&self) -> String {
         let mut buffer = [0; 4096];
         let count = self.socket.recv(&mut buffer).expect("told in time");
         String::from_utf8_lossy(&buffer[..count]).into_owned()
@@ -197,11 +197,11 @@ impl Manager {
 
 #[test]
 fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
-    let manager = Manager::new();
+    let manager = FakeServiceManager::new();
     let agent = AgentBuilder::new(PEGEL)
         .env("NOTIFY_SOCKET", &manager.path)
         .start();
-    let ready = manager.hears();
+    let ready = manager.receive();
     assert!(ready.starts_with("READY=1\n"), "{ready}");
     assert!(
         ready.contains(&format!("\nMAINPID={}\n", agent.pid())),
@@ -212,13 +212,13 @@ fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
     let pid = agent.pid();
     let finished = agent.stop();
     assert_eq!(finished.code(), Some(0), "{finished}");
-    let stopping = manager.hears();
+    let stopping = manager.receive();
     assert!(stopping.starts_with("STOPPING=1\n"), "{pid}: {stopping}");
 }
 
 #[test]
 fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
-    let manager = Manager::new();
+    let manager = FakeServiceManager::new();
     manager.socket.set_nonblocking(true).expect("set");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -232,15 +232,15 @@ fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
 
 #[test]
 fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
-    let manager = Manager::new();
+    let manager = FakeServiceManager::new();
     let agent = AgentBuilder::new(PEGEL)
         .env("NOTIFY_SOCKET", &manager.path)
         .env("WATCHDOG_USEC", "400000")
         .start();
-    assert!(manager.hears().starts_with("READY=1\n"));
+    assert!(manager.receive().starts_with("READY=1\n"));
     let started = Instant::now();
     for _ in 0..5 {
-        assert_eq!(manager.hears(), "WATCHDOG=1\n");
+        assert_eq!(manager.receive(), "WATCHDOG=1\n");
     }
     // The first comes at once, then one every 200 ms.
     assert!(
@@ -295,9 +295,9 @@ fn live(endpoint: &Path, socket: &Path) {
     let text = fs::read_to_string(endpoint).expect("there");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let http = json["http"][0].as_str().expect("an address");
-    let http = Address::Tcp(http.parse().expect("an address"));
+    let http = AgentAddress::Tcp(http.parse().expect("an address"));
     for path in ["/metrics", "/status", "/api/v1/range?match=node_load1"] {
-        for address in [&http, &Address::Unix(socket.to_owned())] {
+        for address in [&http, &AgentAddress::Unix(socket.to_owned())] {
             assert_eq!(get(address, path).expect("an answer").status, 200);
         }
     }
@@ -315,7 +315,7 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
         return;
     }
     let mut command = Command::new("systemd-analyze");
-    let sets = Process::start(command.args(["--no-pager", "syscall-filter"]))
+    let sets = ChildProcess::start(command.args(["--no-pager", "syscall-filter"]))
         .wait(BOUND)
         .stdout;
     let home = TempDir::new();
@@ -342,7 +342,7 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
         .arg(&socket)
         .env_clear()
         .env("HOME", home.path());
-    let mut strace = Process::start(&mut command);
+    let mut strace = ChildProcess::start(&mut command);
     let endpoint = home.join("store/endpoint.json");
     let is_traced = eventually("it has started", || {
         match (endpoint.exists(), strace.has_ended()) {

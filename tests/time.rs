@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Readings, Samples, eventually};
+use pegel_testkit::{AgentBuilder, AgentProcess, ExporterReadings, StoredSamples, eventually};
 use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -20,7 +20,7 @@ fn now() -> i64 {
 }
 
 /// What the agent stored and what it says it missed, both as of the same sample.
-struct Record {
+struct StoredTimes {
     /// The nominal times that were stored. The first pass has a time of its own and is left out.
     times: Vec<i64>,
     /// Nominal times up to the last one that were not.
@@ -28,9 +28,9 @@ struct Record {
     missed: u64,
 }
 
-impl Record {
-    fn read(agent: &AgentProcess, rate_ms: i64) -> Record {
-        let mut times: Vec<i64> = Samples::read(agent, "node_load1").times().collect();
+impl StoredTimes {
+    fn read(agent: &AgentProcess, rate_ms: i64) -> StoredTimes {
+        let mut times: Vec<i64> = StoredSamples::read(agent, "node_load1").times().collect();
         times.sort_unstable();
         let now = now();
         assert!(
@@ -46,7 +46,7 @@ impl Record {
             "/api/v1/range?match=pegel_samples_missed_total&start={last}&end={last}"
         ));
         let missed = missed.json()[0]["points"][0][1].as_f64();
-        Record {
+        StoredTimes {
             absent: due as u64 - times.len() as u64,
             missed: missed.expect("sampled together") as u64,
             times,
@@ -55,7 +55,7 @@ impl Record {
 
     /// What is absent was counted. The collectors that run every 5 s may have missed a time of their own.
     fn assert_counted(&self, what: &str) {
-        let Record { absent, missed, .. } = self;
+        let StoredTimes { absent, missed, .. } = self;
         assert!(
             (*absent..=absent + 2).contains(missed),
             "{what}: {absent} absent, {missed} counted as missed"
@@ -70,7 +70,7 @@ fn assert_nothing_twice(agent: &AgentProcess) {
         (&0.into(), &0.into()),
         "{store}"
     );
-    let readings = Readings::parse_prometheus(agent.get("/metrics").text());
+    let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     assert_eq!(readings.value("pegel_clock_steps_total"), 0.0);
 }
 
@@ -82,14 +82,14 @@ fn a_machine_that_stands_still_misses_samples_and_counts_each() {
         let count = agent.samples("node_load1").len();
         if count > 5 { Ok(()) } else { Err(count) }
     });
-    let before = Record::read(&agent, rate);
+    let before = StoredTimes::read(&agent, rate);
     agent.signal(Signal::STOP);
     let stopped = now();
     std::thread::sleep(Duration::from_secs(3));
     agent.signal(Signal::CONT);
     let continued = now();
     let after = eventually("it goes on", || {
-        let after = Record::read(&agent, rate);
+        let after = StoredTimes::read(&agent, rate);
         let count = after.times.iter().filter(|time| **time > continued).count();
         if count >= 10 { Ok(after) } else { Err(count) }
     });
@@ -115,7 +115,7 @@ fn at_every_rate_each_nominal_time_is_stored_once_or_counted_as_missed() {
     for rate in [1_000, 100, 10, 1] {
         let agent = start(rate);
         std::thread::sleep(Duration::from_millis(2_300));
-        let record = Record::read(&agent, rate);
+        let record = StoredTimes::read(&agent, rate);
         let what = format!("every {rate} ms");
         record.assert_counted(&what);
         let span = record.times.last().expect("samples") - record.times[0];

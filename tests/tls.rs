@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    Address, AgentBuilder, AgentProcess, Island, PLANTED_TOKEN, Stranger, TempDir, curl,
-    eventually, need,
+    AgentAddress, AgentBuilder, AgentProcess, NetworkNamespace, OtherUser, PLANTED_TOKEN, TempDir,
+    curl, eventually, need,
 };
 use rustix::process::Signal;
 
@@ -110,13 +110,13 @@ impl Authority {
 }
 
 /// The files that an agent is told to use, and what is in them now.
-struct Files {
+struct CertificateFiles {
     home: TempDir,
 }
 
-impl Files {
-    fn new(authority: &Authority, name: &str) -> Files {
-        let files = Files {
+impl CertificateFiles {
+    fn new(authority: &Authority, name: &str) -> CertificateFiles {
+        let files = CertificateFiles {
             home: TempDir::new(),
         };
         files.put(authority, name);
@@ -151,13 +151,13 @@ fn agent() -> AgentBuilder {
 }
 
 /// The network and the programs that these tests need.
-fn prepared() -> Option<Island> {
+fn prepared() -> Option<NetworkNamespace> {
     need("openssl")?;
     need("curl")?;
-    Island::new()
+    NetworkNamespace::new()
 }
 
-fn outside(agent: &AgentProcess) -> &Address {
+fn outside(agent: &AgentProcess) -> &AgentAddress {
     &agent.endpoint.http[1]
 }
 
@@ -177,8 +177,8 @@ fn other_machines_need_tls_and_the_token() {
     let Some(island) = prepared() else { return };
     let authority = Authority::new();
     authority.sign("node");
-    let files = Files::new(&authority, "node");
-    island.visit(|| {
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
         let agent = agent().config(&files.config(None)).start();
         let ca = authority.path("ca.pem");
         let url = format!("https://{}/metrics", outside(&agent));
@@ -198,7 +198,7 @@ fn other_machines_need_tls_and_the_token() {
         assert_eq!(status, 421, "{output}");
         // Loopback stays plain, and knows its users.
         assert_eq!(agent.get("/status").json()["http"]["guard"]["tls"], true);
-        if let Some(stranger) = Stranger::new() {
+        if let Some(stranger) = OtherUser::new() {
             assert_eq!(
                 stranger
                     .curl(&[&format!("http://{}/metrics", agent.http())])
@@ -220,10 +220,10 @@ fn what_is_no_tls_is_told_so_and_counted() {
     let Some(island) = prepared() else { return };
     let authority = Authority::new();
     authority.sign("node");
-    let files = Files::new(&authority, "node");
-    island.visit(|| {
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
         let agent = agent().config(&files.config(None)).start();
-        let Address::Tcp(address) = *outside(&agent) else {
+        let AgentAddress::Tcp(address) = *outside(&agent) else {
             panic!("TCP")
         };
         let (status, output) = curl(&[&format!("http://{address}/metrics")]);
@@ -273,9 +273,9 @@ fn a_certificate_of_our_authority_takes_the_place_of_the_token() {
     authority.sign("node");
     authority.sign("client");
     other.sign("client");
-    let files = Files::new(&authority, "node");
+    let files = CertificateFiles::new(&authority, "node");
     let ca = authority.path("ca.pem");
-    island.visit(|| {
+    island.run_inside(|| {
         let agent = agent()
             .env("PEGEL_TOKEN", "")
             .config(&files.config(Some(&ca)))
@@ -308,8 +308,8 @@ fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
     let (old, new) = (Authority::new(), Authority::new());
     old.sign("node");
     new.sign("node");
-    let files = Files::new(&old, "node");
-    island.visit(|| {
+    let files = CertificateFiles::new(&old, "node");
+    island.run_inside(|| {
         let agent = agent()
             .config(&files.config(None))
             .args(&["--log", "info"])
@@ -371,8 +371,8 @@ fn bad_files_are_refused_with_a_reason_and_without_their_content() {
     let authority = Authority::new();
     authority.sign("node");
     authority.sign("other");
-    let run = |change: &dyn Fn(&Files), expected: &str| {
-        let files = Files::new(&authority, "node");
+    let run = |change: &dyn Fn(&CertificateFiles), expected: &str| {
+        let files = CertificateFiles::new(&authority, "node");
         change(&files);
         // The files are read before any address is taken.
         let config = files.config(Some(files.path("ca.pem").to_str().expect("UTF-8")));
@@ -384,7 +384,7 @@ fn bad_files_are_refused_with_a_reason_and_without_their_content() {
     let copy = |from: &str, to: PathBuf| {
         fs::copy(authority.path(from), to).expect("copied");
     };
-    let with_ca = |files: &Files| copy("ca.pem", files.path("ca.pem"));
+    let with_ca = |files: &CertificateFiles| copy("ca.pem", files.path("ca.pem"));
     run(&|_| {}, "ca.pem: No such file");
     run(
         &|files| fs::remove_file(files.path("key.pem")).expect("removed"),
@@ -434,8 +434,8 @@ fn nothing_is_opened_to_other_machines_by_accident() {
     let Some(island) = prepared() else { return };
     let authority = Authority::new();
     authority.sign("node");
-    let files = Files::new(&authority, "node");
-    island.visit(|| {
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
         let plain = agent().run();
         assert_eq!(plain.code(), Some(2), "{plain}");
         assert!(
@@ -459,7 +459,7 @@ fn nothing_is_opened_to_other_machines_by_accident() {
 #[test]
 fn insecure_is_said_aloud_and_still_asks_for_a_token_that_is_there() {
     let Some(island) = prepared() else { return };
-    island.visit(|| {
+    island.run_inside(|| {
         let open = agent().env("PEGEL_TOKEN", "").arg("--insecure").start();
         let url = |agent: &AgentProcess| format!("http://{}/metrics", outside(agent));
         let (status, output) = curl(&[&url(&open)]);
@@ -469,7 +469,7 @@ fn insecure_is_said_aloud_and_still_asks_for_a_token_that_is_there() {
             said.contains("NOT PROTECTED") && said.contains("NOT ENCRYPTED"),
             "{said}"
         );
-        if let Some(stranger) = Stranger::new() {
+        if let Some(stranger) = OtherUser::new() {
             assert_eq!(stranger.curl(&[&url(&open)]).0, 200, "everyone");
             let loopback = format!("http://{}/metrics", open.http());
             assert_eq!(

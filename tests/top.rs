@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, TempDir, eventually, need};
+use pegel_testkit::{AgentBuilder, AgentProcess, ChildProcess, TempDir, eventually, need};
 use rustix::process::{Pid, Signal};
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -13,19 +13,19 @@ const BOUND: Duration = Duration::from_secs(30);
 const USUAL: [(&str, &str); 2] = [("TERM", "tmux-256color"), ("LANG", "C.UTF-8")];
 
 /// A private tmux server with one window, killed on drop.
-struct Terminal {
+struct TmuxTerminal {
     tmux: PathBuf,
     home: TempDir,
     name: String,
 }
 
-impl Terminal {
+impl TmuxTerminal {
     /// Opens a shell in a terminal of this size; `None` without tmux.
     #[track_caller]
-    fn open(columns: u16, rows: u16, variables: &[(&str, &str)]) -> Option<Terminal> {
+    fn open(columns: u16, rows: u16, variables: &[(&str, &str)]) -> Option<TmuxTerminal> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let terminal = Terminal {
+        let terminal = TmuxTerminal {
             tmux: need("tmux")?,
             home: TempDir::new(),
             name: format!("pegel-top-{}-{count}", std::process::id()),
@@ -53,7 +53,7 @@ impl Terminal {
             .env("LANG", "C.UTF-8")
             .args(["-L", &self.name, "-f", "/dev/null"])
             .args(arguments);
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(0), "tmux {arguments:?}: {finished}");
         finished.stdout
     }
@@ -119,7 +119,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for TmuxTerminal {
     fn drop(&mut self) {
         // Kills this server only, by its own socket name.
         let _ = Command::new(&self.tmux)
@@ -143,7 +143,7 @@ fn top(agent: &AgentProcess, options: &str) -> String {
 
 #[test]
 fn every_view_has_a_key() {
-    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -179,7 +179,7 @@ fn every_view_has_a_key() {
 
 #[test]
 fn series_are_filtered_sorted_and_shown_in_detail() {
-    let Some(terminal) = Terminal::open(120, 40, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(120, 40, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -230,7 +230,7 @@ fn series_are_filtered_sorted_and_shown_in_detail() {
 
 #[test]
 fn top_survives_a_restart_of_the_agent() {
-    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &USUAL) else {
         return;
     };
     let home = TempDir::new();
@@ -266,7 +266,7 @@ fn top_survives_a_restart_of_the_agent() {
 }
 
 /// Returns the process in the terminal's foreground.
-fn foreground(terminal: &Terminal) -> Pid {
+fn foreground(terminal: &TmuxTerminal) -> Pid {
     let shell = terminal.state("#{pane_pid}");
     eventually("a child of the shell", || {
         let path = format!("/proc/{shell}/task/{shell}/children");
@@ -278,7 +278,7 @@ fn foreground(terminal: &Terminal) -> Pid {
 
 #[test]
 fn the_terminal_is_restored_on_every_exit() {
-    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -298,7 +298,7 @@ fn the_terminal_is_restored_on_every_exit() {
 
 #[test]
 fn top_exits_with_its_terminal() {
-    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -327,7 +327,7 @@ fn top_exits_with_its_terminal() {
 
 #[test]
 fn top_can_be_suspended_and_resized() {
-    let Some(terminal) = Terminal::open(80, 24, &USUAL) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &USUAL) else {
         return;
     };
     let agent = agent();
@@ -376,7 +376,7 @@ fn top_can_be_suspended_and_resized() {
 #[test]
 fn colours_and_blocks_are_used_only_if_supported() {
     let variables = [("TERM", "vt100"), ("LANG", "C"), ("LC_ALL", "C")];
-    let Some(terminal) = Terminal::open(80, 24, &variables) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &variables) else {
         return;
     };
     let agent = agent();
@@ -402,11 +402,11 @@ fn a_missing_agent_or_terminal_is_reported_at_once() {
     let home = TempDir::new();
     let socket = home.join("nobody.sock");
     let socket = socket.to_str().expect("a plain path");
-    let finished = Process::start(Command::new(PEGEL).args(["top", "-u", socket])).wait(BOUND);
+    let finished = ChildProcess::start(Command::new(PEGEL).args(["top", "-u", socket])).wait(BOUND);
     assert_eq!(finished.code(), Some(2), "{finished}");
     assert!(finished.stderr.contains("not a terminal"), "{finished}");
     assert!(finished.stderr.contains("pegel values"), "{finished}");
-    let Some(terminal) = Terminal::open(80, 24, &[("TERM", "tmux-256color")]) else {
+    let Some(terminal) = TmuxTerminal::open(80, 24, &[("TERM", "tmux-256color")]) else {
         return;
     };
     terminal.run(&format!("{PEGEL} top -u {socket}; echo code=$?"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Input, Kind, Millis, Slot, Tick};
+use pegel_metric::{Family, Input, MetricKind, Millis, SampleGroup, Slot, Tick};
 use pegel_testkit::Rng;
 
 pub const CPUS: usize = 24;
@@ -25,7 +25,7 @@ pub struct SimulatedNode {
     rng: Rng,
     phase: NodePhase,
     phase_left: u64,
-    groups: Vec<(Group, Vec<SimulatedSeries>)>,
+    groups: Vec<(SampleGroup, Vec<SimulatedSeries>)>,
     tick: Tick,
 }
 
@@ -107,7 +107,8 @@ impl SimulatedNode {
     }
 
     fn group(&mut self, name: &str) -> usize {
-        self.groups.push((Group::new(name, 3, 10_000), Vec::new()));
+        self.groups
+            .push((SampleGroup::new(name, 3, 10_000), Vec::new()));
         self.groups.len() - 1
     }
 
@@ -130,7 +131,7 @@ impl SimulatedNode {
 
     fn add_cpu(&mut self) {
         let group = self.group("cpu");
-        let family = family("node_cpu_seconds_total", Kind::Counter);
+        let family = family("node_cpu_seconds_total", MetricKind::Counter);
         for cpu in 0..CPUS {
             for (mode, name) in MODES.iter().enumerate() {
                 let start = self.rng.below(100_000_000) as f64 / 100.0;
@@ -143,7 +144,7 @@ impl SimulatedNode {
                 );
             }
         }
-        let family = self::family("cpu_percent", Kind::Gauge);
+        let family = self::family("cpu_percent", MetricKind::Gauge);
         self.add(group, &family, &[], 0.0, SeriesBehaviour::Percent);
     }
 
@@ -155,7 +156,7 @@ impl SimulatedNode {
                 1 => SeriesBehaviour::Pages { wander: 4000.0 },
                 _ => SeriesBehaviour::Pages { wander: 40.0 },
             };
-            let family = family(&format!("node_memory_Key{number}_bytes"), Kind::Gauge);
+            let family = family(&format!("node_memory_Key{number}_bytes"), MetricKind::Gauge);
             let start = (self.rng.below(4_000_000) * 4096) as f64;
             self.add(group, &family, &[], start, behaviour);
         }
@@ -164,7 +165,10 @@ impl SimulatedNode {
     fn add_devices(&mut self, name: &str, prefix: &str, devices: &[&str], count: usize) {
         let group = self.group(name);
         for number in 0..count {
-            let family = family(&format!("{prefix}_figure{number}_total"), Kind::Counter);
+            let family = family(
+                &format!("{prefix}_figure{number}_total"),
+                MetricKind::Counter,
+            );
             for (index, device) in devices.iter().enumerate() {
                 let behaviour = match (number % 4, index) {
                     (_, 0) => SeriesBehaviour::Events {
@@ -236,11 +240,11 @@ impl SimulatedNode {
                 },
             ),
         ] {
-            let family = family(name, Kind::Counter);
+            let family = family(name, MetricKind::Counter);
             self.add(group, &family, &[], 0.0, behaviour);
         }
         for name in ["node_load1", "node_load5", "node_load15"] {
-            let family = family(name, Kind::Gauge);
+            let family = family(name, MetricKind::Gauge);
             self.add(group, &family, &[], 1.0, SeriesBehaviour::Load);
         }
     }
@@ -300,7 +304,7 @@ impl SimulatedSeries {
     }
 }
 
-fn family(name: &str, kind: Kind) -> Arc<Family> {
+fn family(name: &str, kind: MetricKind) -> Arc<Family> {
     Arc::new(Family {
         name: name.to_owned().into(),
         kind,

@@ -19,15 +19,15 @@ pub fn panels(dashboard: &Value) -> Vec<&Value> {
 }
 
 /// The values selected at the top of the dashboard.
-pub struct Chosen<'a> {
+pub struct DashboardVariables<'a> {
     /// In the variable's `regex` format.
     pub host: &'a str,
     pub metric: &'a str,
     pub tag: &'a str,
 }
 
-impl Chosen<'_> {
-    fn put_in(&self, text: &str) -> String {
+impl DashboardVariables<'_> {
+    fn substitute(&self, text: &str) -> String {
         let text = text
             .replace("${host:regex}", self.host)
             .replace("$metric", self.metric)
@@ -52,11 +52,11 @@ impl Chosen<'_> {
         let mut filters = target["filters"].clone();
         for filter in filters.as_array_mut().expect("filters") {
             for key in ["tagk", "filter"] {
-                filter[key] = json!(self.put_in(filter[key].as_str().expect("a text")));
+                filter[key] = json!(self.substitute(filter[key].as_str().expect("a text")));
             }
         }
         let mut query = json!({
-            "metric": self.put_in(text("metric")), "aggregator": text("aggregator"),
+            "metric": self.substitute(text("metric")), "aggregator": text("aggregator"),
             "downsample": format!("1s-{}", text("downsampleAggregator")), "filters": filters,
         });
         if target["shouldComputeRate"] == true {

@@ -9,7 +9,7 @@ use pegel_collect::REGISTRY;
 use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually_within, need, post};
 use serde_json::{Value, json};
 
-use crate::asked::{self, Chosen};
+use crate::asked::{self, DashboardVariables};
 use crate::{PEGEL, ROOT, now};
 
 const FILES: [&str; 6] = [
@@ -47,14 +47,14 @@ fn nvml(dir: &TempDir) -> PathBuf {
 }
 
 /// A node with all hardware, at level 4, with every collector at the agent's rate.
-struct Node {
+struct PanelNode {
     agent: AgentProcess,
     machine: TempDir,
     _library: TempDir,
 }
 
-impl Node {
-    fn start() -> Node {
+impl PanelNode {
+    fn start() -> PanelNode {
         let library = TempDir::new();
         let machine = TempDir::copy_of(Path::new(ROOT).join("tests/fixtures/basic"));
         let rates = REGISTRY.iter().filter(|entry| entry.name != "agent");
@@ -67,7 +67,7 @@ impl Node {
             .env("PEGEL_NVML", nvml(&library))
             .start();
         push(&agent);
-        let node = Node {
+        let node = PanelNode {
             agent,
             machine,
             _library: library,
@@ -150,7 +150,11 @@ fn ask(agent: &AgentProcess, body: &Value) -> Result<Value, String> {
 }
 
 /// Checks that every target has data in both forms, that each line has the tags of its name, and that no gauges are summed.
-fn check_panel(agent: &AgentProcess, panel: &Value, chosen: &Chosen<'_>) -> Result<(), String> {
+fn check_panel(
+    agent: &AgentProcess,
+    panel: &Value,
+    chosen: &DashboardVariables<'_>,
+) -> Result<(), String> {
     let answer = ask(agent, &chosen.browser_form(panel, now()))?;
     let lines = asked::browser_lines(&answer);
     for (index, target) in panel["targets"]
@@ -189,14 +193,14 @@ fn every_panel_of_every_dashboard_finds_data() {
     if need("cc").is_none() {
         return;
     }
-    let node = Node::start();
+    let node = PanelNode::start();
     let agent = &node.agent;
     for name in FILES {
         let dashboard = dashboard(name);
         for panel in asked::panels(&dashboard) {
             // All nodes; one selected node; and lines by another tag.
             for (host, tag) in [(".*", "host"), ("nid7", "host"), ("(nid7|nid8)", "puid")] {
-                let chosen = Chosen {
+                let chosen = DashboardVariables {
                     host,
                     metric: "iteration_time",
                     tag,
@@ -206,7 +210,7 @@ fn every_panel_of_every_dashboard_finds_data() {
                     check_panel(agent, panel, &chosen)
                 });
             }
-            let nobody = Chosen {
+            let nobody = DashboardVariables {
                 host: "nid8",
                 metric: "iteration_time",
                 tag: "host",
@@ -223,7 +227,7 @@ fn every_variable_has_values() {
     if need("cc").is_none() {
         return;
     }
-    let node = Node::start();
+    let node = PanelNode::start();
     let agent = &node.agent;
     for name in FILES {
         let dashboard = dashboard(name);

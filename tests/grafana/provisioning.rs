@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Finished, PLANTED_TOKEN, Stranger, TempDir, need_hardware,
+    AgentBuilder, AgentProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, TempDir, need_hardware,
 };
 
 use crate::{PEGEL, ROOT, pegel};
@@ -14,7 +14,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-fn provision(dir: &Path, more: &[&str]) -> Finished {
+fn provision(dir: &Path, more: &[&str]) -> FinishedProcess {
     let args = ["grafana", "provision", "--dir", text(dir)];
     pegel(&[&args, more].concat(), &[])
 }
@@ -215,7 +215,7 @@ fn invalid_arguments_are_reported() {
 
 #[test]
 fn an_unwritable_directory_is_reported() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let dir = TempDir::new();
@@ -239,7 +239,7 @@ fn agent(config: &str) -> AgentProcess {
 }
 
 /// Returns the statuses of "Save & test", a query and a variable, as sent by Grafana's user.
-fn statuses(stranger: Stranger, agent: &AgentProcess, headers: &[&str]) -> [u16; 3] {
+fn statuses(stranger: OtherUser, agent: &AgentProcess, headers: &[&str]) -> [u16; 3] {
     let url = |path: &str| format!("http://{}{path}", agent.http());
     let ask = |more: &[&str]| stranger.curl(&[headers, more].concat()).0;
     let body = r#"{"start":"1m-ago","queries":[{"metric":"pegel_threads","aggregator":"sum"}]}"#;
@@ -256,13 +256,13 @@ fn statuses(stranger: Stranger, agent: &AgentProcess, headers: &[&str]) -> [u16;
 
 #[test]
 fn the_printed_line_gives_grafanas_user_access() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let dir = TempDir::new();
     let finished = provision(
         dir.path(),
-        &["--user", Stranger::NAME, "--user", "no-such-user"],
+        &["--user", OtherUser::NAME, "--user", "no-such-user"],
     );
     assert_eq!(finished.code(), Some(0), "{finished}");
     let lines = finished.stdout.lines();
@@ -290,7 +290,7 @@ fn the_printed_line_gives_grafanas_user_access() {
     fs::write(&file, &config).expect("written");
     let finished = provision(
         dir.path(),
-        &["--user", Stranger::NAME, "--config", text(&file)],
+        &["--user", OtherUser::NAME, "--config", text(&file)],
     );
     assert!(
         finished.stdout.contains("already permits nobody"),
@@ -332,7 +332,7 @@ fn the_written_token_gives_grafanas_user_access() {
         .find_map(|line| line.trim().strip_prefix("httpHeaderValue1: "));
     let value = value.and_then(|value| value.strip_prefix('"')?.strip_suffix('"'));
     let header = format!("Authorization: {}", value.expect("a value"));
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = agent("level: 2\n");
@@ -346,7 +346,7 @@ fn only_the_group_of_grafanas_directory_can_read_the_token() {
         return;
     }
     let dir = TempDir::new();
-    chown(dir.path(), None, Some(Stranger::UID)).expect("root");
+    chown(dir.path(), None, Some(OtherUser::UID)).expect("root");
     // First written without a token: the world-readable file becomes secret.
     assert_eq!(provision(dir.path(), &[]).code(), Some(0));
     let about = |name: &str| {
@@ -358,7 +358,7 @@ fn only_the_group_of_grafanas_directory_can_read_the_token() {
     let finished = pegel(&args, &[("PEGEL_TOKEN", PLANTED_TOKEN)]);
     assert_eq!(finished.code(), Some(0), "{finished}");
     for name in ["datasources/pegel.yaml", "pegel-provisioned.txt"] {
-        assert_eq!(about(name), (0o640, Stranger::UID), "{name}");
+        assert_eq!(about(name), (0o640, OtherUser::UID), "{name}");
     }
     fs::set_permissions(
         dir.join("datasources/pegel.yaml"),
@@ -369,7 +369,7 @@ fn only_the_group_of_grafanas_directory_can_read_the_token() {
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert_eq!(
         about("datasources/pegel.yaml"),
-        (0o640, Stranger::UID),
+        (0o640, OtherUser::UID),
         "mended"
     );
 }

@@ -5,17 +5,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Finished, Neighbour, PLANTED_TOKEN, Process, Stranger, TempDir,
-    eventually, get, need, post,
+    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN,
+    PrometheusProcess, TempDir, eventually, get, need, post,
 };
 use serde_json::{Value, json};
 
 use crate::{PEGEL, ROOT, now, pegel};
 
-fn promtool(args: &[&str]) -> Finished {
+fn promtool(args: &[&str]) -> FinishedProcess {
     let mut command = Command::new("promtool");
     command.args(args);
-    Process::start(&mut command).wait(Duration::from_secs(30))
+    ChildProcess::start(&mut command).wait(Duration::from_secs(30))
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn each_node_is_scraped_as_its_access_rules_require() {
 
 #[test]
 fn another_users_prometheus_has_access_by_token_or_by_name() {
-    let Some(stranger) = Stranger::new() else {
+    let Some(stranger) = OtherUser::new() else {
         return;
     };
     let agent = |config: &str| AgentBuilder::new(PEGEL).config(config).start();
@@ -167,7 +167,7 @@ fn a_real_prometheus_scrapes_and_answers_the_example_queries() {
         &address,
     ];
     let config = pegel(&args, &[]).stdout;
-    let prometheus = Neighbour::start(&prometheus, |home| {
+    let prometheus = PrometheusProcess::start(&prometheus, |home| {
         fs::write(home.join("prometheus.yml"), config).expect("written");
         vec![
             format!("--config.file={}", home.join("prometheus.yml").display()),

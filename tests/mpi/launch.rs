@@ -7,50 +7,50 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_lane::reader::{LaneFile, LaneValue};
-use pegel_testkit::{Finished, Process, TempDir, lanes_so_far, need};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need, open_ready_lanes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
+pub enum MpiLibrary {
     OpenMpi,
     Mpich,
 }
 
-impl Library {
-    pub const BOTH: [Library; 2] = [Library::OpenMpi, Library::Mpich];
+impl MpiLibrary {
+    pub const BOTH: [MpiLibrary; 2] = [MpiLibrary::OpenMpi, MpiLibrary::Mpich];
 
     /// A program of this library's package, or None and the test is skipped.
     #[track_caller]
     pub fn need(self, program: &str) -> Option<PathBuf> {
         match self {
-            Library::OpenMpi => need(&format!("{program}.openmpi")),
-            Library::Mpich => need(&format!("{program}.mpich")),
+            MpiLibrary::OpenMpi => need(&format!("{program}.openmpi")),
+            MpiLibrary::Mpich => need(&format!("{program}.mpich")),
         }
     }
 }
 
 /// Hits, bytes and nanoseconds of one call, of all ranks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
+pub struct MpiCount {
     pub hits: u64,
     pub bytes: u64,
     pub nanos: u64,
 }
 
 /// A directory with everything that a run of one program needs.
-pub struct Scene {
-    pub library: Library,
+pub struct MpiRun {
+    pub library: MpiLibrary,
     pub dir: TempDir,
     pub preload: PathBuf,
 }
 
-impl Scene {
+impl MpiRun {
     #[track_caller]
-    pub fn new(library: Library) -> Option<Scene> {
+    pub fn new(library: MpiLibrary) -> Option<MpiRun> {
         library.need("mpirun")?;
         let dir = TempDir::new();
-        let preload = pegel_preload::place_in(&dir.join("preload")).expect("a place");
+        let preload = pegel_preload::install_in(&dir.join("preload")).expect("a place");
         std::fs::create_dir(dir.join("lanes")).expect("a directory of our own");
-        Some(Scene {
+        Some(MpiRun {
             library,
             dir,
             preload,
@@ -68,7 +68,7 @@ impl Scene {
             .arg(&program)
             .arg(sources().join(source))
             .args(flags);
-        let finished = Process::start(&mut command).wait(Duration::from_secs(300));
+        let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(300));
         assert!(finished.status.success(), "{command:?}: {finished}");
         Some(program)
     }
@@ -76,7 +76,7 @@ impl Scene {
     /// `mpirun` with so many ranks of a program, each with the preloaded library and variables.
     pub fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
         let mut command = Command::new(self.library.need("mpirun").expect("found before"));
-        if self.library == Library::OpenMpi {
+        if self.library == MpiLibrary::OpenMpi {
             command.arg("--oversubscribe");
         }
         command
@@ -104,19 +104,19 @@ impl Scene {
     }
 
     /// Runs it to its good end.
-    pub fn run(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Finished {
+    pub fn run(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> FinishedProcess {
         let mut command = self.mpirun(ranks, env, program);
-        let finished = Process::start(&mut command).wait(Duration::from_secs(120));
+        let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(120));
         assert!(finished.status.success(), "{command:?}: {finished}");
         finished
     }
 
     pub fn lanes(&self) -> Vec<LaneFile> {
-        lanes_so_far(self.dir.join("lanes"))
+        open_ready_lanes(self.dir.join("lanes"))
     }
 
     /// What all lanes together counted, by name of the call.
-    pub fn counted(&self) -> BTreeMap<String, Count> {
+    pub fn counted(&self) -> BTreeMap<String, MpiCount> {
         let mut sums = BTreeMap::new();
         for lane in &mut self.lanes() {
             add(lane, &mut sums);
@@ -125,8 +125,8 @@ impl Scene {
     }
 
     /// What the ranks of the program say that they did, as [`Count`]s without times.
-    pub fn expected(&self, ranks: usize) -> BTreeMap<String, Count> {
-        let mut sums: BTreeMap<String, Count> = BTreeMap::new();
+    pub fn expected(&self, ranks: usize) -> BTreeMap<String, MpiCount> {
+        let mut sums: BTreeMap<String, MpiCount> = BTreeMap::new();
         for rank in 0..ranks {
             let path = self.dir.join(format!("counts.{rank}"));
             let text = std::fs::read_to_string(&path).expect("each rank writes its counts");
@@ -153,7 +153,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// Adds what one lane counted.
-pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, Count>) {
+pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
     let mut buffer = Vec::new();
     let view = lane.read(&mut buffer).expect("readable");
     for index in 0..view.len() {
@@ -177,9 +177,9 @@ pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, Count>) {
 }
 
 /// Compares hits and bytes; times are never the same.
-pub fn assert_same(counted: &BTreeMap<String, Count>, expected: &BTreeMap<String, Count>) {
-    let without_time = |counts: &BTreeMap<String, Count>| -> BTreeMap<String, (u64, u64)> {
-        let pair = |(name, count): (&String, &Count)| (name.clone(), (count.hits, count.bytes));
+pub fn assert_same(counted: &BTreeMap<String, MpiCount>, expected: &BTreeMap<String, MpiCount>) {
+    let without_time = |counts: &BTreeMap<String, MpiCount>| -> BTreeMap<String, (u64, u64)> {
+        let pair = |(name, count): (&String, &MpiCount)| (name.clone(), (count.hits, count.bytes));
         counts.iter().map(pair).collect()
     };
     let (counted, expected) = (without_time(counted), without_time(expected));

@@ -21,7 +21,7 @@ const WITH_PIPES: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/n
 
 /// One page of one browser; both are gone at the end of the test.
 #[derive(Debug)]
-pub struct Page {
+pub struct BrowserPage {
     child: Child,
     commands: ChildStdin,
     messages: Receiver<Value>,
@@ -31,8 +31,8 @@ pub struct Page {
     profile: TempDir,
 }
 
-impl Page {
-    pub fn start(chromium: &Path) -> Page {
+impl BrowserPage {
+    pub fn start(chromium: &Path) -> BrowserPage {
         let profile = TempDir::new();
         let mut child = Command::new("sh")
             .args(["-c", WITH_PIPES, "sh"])
@@ -72,7 +72,7 @@ impl Page {
                 }
             }
         });
-        let mut page = Page {
+        let mut page = BrowserPage {
             child,
             commands,
             messages,
@@ -86,21 +86,21 @@ impl Page {
     }
 
     fn attach(&mut self) {
-        let target = self.ask("Target.createTarget", json!({"url": "about:blank"}));
+        let target = self.call("Target.createTarget", json!({"url": "about:blank"}));
         let id = target["targetId"].clone();
-        let attached = self.ask(
+        let attached = self.call(
             "Target.attachToTarget",
             json!({"targetId": id, "flatten": true}),
         );
         self.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            self.ask(&format!("{domain}.enable"), json!({}));
+            self.call(&format!("{domain}.enable"), json!({}));
         }
     }
 
     /// Sends a command and waits for its answer. Events that come meanwhile are kept.
     #[track_caller]
-    pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last_id += 1;
         let mut command = json!({"id": self.last_id, "method": method, "params": parameters});
         if let Some(session) = &self.session {
@@ -127,17 +127,17 @@ impl Page {
     pub fn size(&mut self, width: u32, height: u32) {
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        self.ask("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.ask("Emulation.setEmulatedMedia", json!({"features": features}));
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
     /// A script that every document runs before its own.
     pub fn before_all(&mut self, script: &str) {
-        self.ask(
+        self.call(
             "Page.addScriptToEvaluateOnNewDocument",
             json!({"source": script}),
         );
@@ -145,8 +145,8 @@ impl Page {
 
     #[track_caller]
     pub fn open(&mut self, url: &str) {
-        self.ask("Page.navigate", json!({"url": "about:blank"}));
-        let opened = self.ask("Page.navigate", json!({"url": url}));
+        self.call("Page.navigate", json!({"url": "about:blank"}));
+        let opened = self.call("Page.navigate", json!({"url": url}));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
@@ -155,7 +155,7 @@ impl Page {
     pub fn eval(&mut self, expression: &str) -> Value {
         let parameters =
             json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let answer = self.ask("Runtime.evaluate", parameters);
+        let answer = self.call("Runtime.evaluate", parameters);
         assert!(
             answer["exceptionDetails"].is_null(),
             "{expression}: {answer}"
@@ -180,25 +180,25 @@ impl Page {
 
     pub fn press(&mut self, key: &str) {
         let text = if key.len() == 1 { key } else { "" };
-        self.ask(
+        self.call(
             "Input.dispatchKeyEvent",
             json!({"type": "keyDown", "key": key, "text": text}),
         );
-        self.ask(
+        self.call(
             "Input.dispatchKeyEvent",
             json!({"type": "keyUp", "key": key}),
         );
     }
 
     pub fn type_text(&mut self, text: &str) {
-        self.ask("Input.insertText", json!({"text": text}));
+        self.call("Input.insertText", json!({"text": text}));
     }
 
     /// Presses the left button at the first point, moves to the second and lets go.
     pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
         let mut mouse = |kind: &str, (x, y): (f64, f64)| {
             let event = json!({"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1});
-            self.ask("Input.dispatchMouseEvent", event);
+            self.call("Input.dispatchMouseEvent", event);
         };
         mouse("mouseMoved", from);
         mouse("mousePressed", from);
@@ -209,29 +209,29 @@ impl Page {
 
     /// Files that the page saves go there.
     pub fn save_to(&mut self, dir: &Path) {
-        self.ask(
+        self.call(
             "Browser.setDownloadBehavior",
             json!({"behavior": "allow", "downloadPath": dir}),
         );
     }
 
     pub fn screenshot(&mut self) -> Vec<u8> {
-        let answer = self.ask("Page.captureScreenshot", json!({"format": "png"}));
+        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
         base64(answer["data"].as_str().expect("a picture"))
     }
 
     /// Bytes that scripts use, after everything unreachable is gone.
     pub fn heap_bytes(&mut self) -> f64 {
         for _ in 0..3 {
-            self.ask("HeapProfiler.collectGarbage", json!({}));
+            self.call("HeapProfiler.collectGarbage", json!({}));
         }
-        self.ask("Runtime.getHeapUsage", json!({}))["usedSize"]
+        self.call("Runtime.getHeapUsage", json!({}))["usedSize"]
             .as_f64()
             .expect("a number")
     }
 
     /// Everything that went wrong in the page so far, as its console would show it.
-    pub fn complaints(&mut self) -> Vec<String> {
+    pub fn console_errors(&mut self) -> Vec<String> {
         self.eval("0");
         let events = std::mem::take(&mut self.events);
         let complaint = |event: &Value| {
@@ -275,7 +275,7 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for BrowserPage {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);

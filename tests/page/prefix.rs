@@ -7,14 +7,14 @@ use std::thread;
 
 pub const PREFIX: &str = "/node/nid0001/proxy/1337";
 
-pub struct Proxy {
+pub struct PrefixProxy {
     pub address: SocketAddr,
     /// Paths that were asked for outside the prefix.
-    pub strays: Arc<Mutex<Vec<String>>>,
+    pub unprefixed_paths: Arc<Mutex<Vec<String>>>,
 }
 
-impl Proxy {
-    pub fn start(agent: String) -> Proxy {
+impl PrefixProxy {
+    pub fn start(agent: String) -> PrefixProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let strays: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -23,14 +23,17 @@ impl Proxy {
             for stream in listener.incoming().flatten() {
                 let (agent, seen) = (agent.clone(), seen.clone());
                 // A request that fails shows in the page.
-                thread::spawn(move || hand_on(stream, &agent, &seen));
+                thread::spawn(move || forward(stream, &agent, &seen));
             }
         });
-        Proxy { address, strays }
+        PrefixProxy {
+            address,
+            unprefixed_paths: strays,
+        }
     }
 }
 
-fn hand_on(client: TcpStream, agent: &str, strays: &Mutex<Vec<String>>) -> io::Result<()> {
+fn forward(client: TcpStream, agent: &str, strays: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut lines = BufReader::new(client.try_clone()?);
     let mut first = String::new();
     lines.read_line(&mut first)?;

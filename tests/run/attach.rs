@@ -3,18 +3,18 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use pegel_testkit::{Process, Stranger, TempDir, eventually, need};
+use pegel_testkit::{ChildProcess, OtherUser, TempDir, eventually, need};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
+use crate::wrapped::{BOUND, RunMode, compile, isolate, pegel, read_report};
 
 /// A target program, killed on drop.
-struct Target(Child);
+struct TargetProcess(Child);
 
-impl Target {
-    fn start(command: &mut Command) -> Target {
+impl TargetProcess {
+    fn start(command: &mut Command) -> TargetProcess {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        Target(child.expect("started"))
+        TargetProcess(child.expect("started"))
     }
 
     fn pid(&self) -> String {
@@ -35,7 +35,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for TargetProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -49,13 +49,13 @@ fn an_interrupt_lets_the_process_live() {
         return;
     };
     let signals = [Signal::INT, Signal::TERM, Signal::HUP];
-    let methods = Way::counting().into_iter().map(|way| match way {
-        Way::Ebpf => ("ebpf", ": 5 threads, counted by eBPF"),
+    let methods = RunMode::counting().into_iter().map(|way| match way {
+        RunMode::Ebpf => ("ebpf", ": 5 threads, counted by eBPF"),
         _ => ("ptrace", ": 5 threads, counted by ptrace"),
     });
     let ways = methods.flat_map(|method| signals.map(|signal| (method, signal)));
     for ((method, said), signal) in ways {
-        let mut target = Target::start(&mut Command::new(&program));
+        let mut target = TargetProcess::start(&mut Command::new(&program));
         let tasks = format!("/proc/{}/task", target.pid());
         eventually("it has five threads", || {
             let count = std::fs::read_dir(&tasks).map_or(0, Iterator::count);
@@ -71,7 +71,7 @@ fn an_interrupt_lets_the_process_live() {
             "--report",
             "report.json",
         ];
-        let process = Process::start(&mut pegel(&home, &args));
+        let process = ChildProcess::start(&mut pegel(&home, &args));
         eventually("all five threads are taken", || {
             match process.stderr().contains(said) {
                 true => Ok(()),
@@ -111,9 +111,9 @@ fn cpu_ticks(pid: u32) -> u64 {
 #[test]
 fn the_end_of_the_process_is_the_end() {
     let home = TempDir::new();
-    let mut target = Target::start(Command::new("sleep").arg("1"));
+    let mut target = TargetProcess::start(Command::new("sleep").arg("1"));
     let args = ["-S", &target.pid()];
-    let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+    let finished = ChildProcess::start(&mut pegel(&home, &args)).wait(BOUND);
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert_eq!(
         (finished.stdout.as_str(), finished.stderr.as_str()),
@@ -127,7 +127,7 @@ fn the_end_of_the_process_is_the_end() {
 
 #[track_caller]
 fn assert_refused(home: &TempDir, pid: &str, words: &str) {
-    let finished = Process::start(&mut pegel(home, &["-S", pid])).wait(BOUND);
+    let finished = ChildProcess::start(&mut pegel(home, &["-S", pid])).wait(BOUND);
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(finished.stderr.contains(words), "{words}: {finished}");
 }
@@ -141,12 +141,12 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
     assert_refused(&home, "-5", "there is no process");
     assert_refused(&home, "0", "there is no process");
     if let Some(strace) = need("strace") {
-        let mut target = Target::start(Command::new("sleep").arg("1000"));
+        let mut target = TargetProcess::start(Command::new("sleep").arg("1000"));
         let mut command = Command::new(strace);
         command
             .args(["-o", "/dev/null", "-p", &target.pid()])
             .stderr(Stdio::null());
-        let mut tracer = Target::start(&mut command);
+        let mut tracer = TargetProcess::start(&mut command);
         let by = tracer.pid();
         eventually("strace has it", || match target.tracer() == by {
             true => Ok(()),
@@ -164,8 +164,8 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
         tracer.0.wait().expect("ended");
         assert!(target.is_alive());
     }
-    if Stranger::new().is_some() {
-        let mut target = Target::start(Command::new("sleep").arg("1000"));
+    if OtherUser::new().is_some() {
+        let mut target = TargetProcess::start(Command::new("sleep").arg("1000"));
         let mut command = pegel(&home, &["-S", &target.pid()]);
         let binary = home.join("pegel");
         crate::wrapped::copy_pegel(&binary);
@@ -179,10 +179,10 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
             other
         };
         command
-            .uid(Stranger::UID)
-            .gid(Stranger::UID)
+            .uid(OtherUser::UID)
+            .gid(OtherUser::UID)
             .current_dir("/");
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(1), "{finished}");
         assert!(finished.stderr.contains("belongs to user 0"), "{finished}");
         assert!(target.is_alive());

@@ -11,26 +11,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Finished, Process, Stranger, TempDir, eventually, need,
+    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, OtherUser, TempDir, eventually, need,
 };
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::wrapped::{BOUND, PEGEL, Way, compile, copy_pegel, isolate, read_report, value};
+use crate::wrapped::{BOUND, PEGEL, RunMode, compile, copy_pegel, isolate, read_report, value};
 
 /// An agent of root, and a directory from which another user runs programs.
-struct Scene {
+struct OtherUserSetup {
     agent: AgentProcess,
-    stranger: Stranger,
+    stranger: OtherUser,
     home: TempDir,
     binary: PathBuf,
 }
 
-impl Scene {
+impl OtherUserSetup {
     /// Returns `None` if this machine does not permit it.
-    fn new(allowed: &[u32]) -> Option<Scene> {
-        let stranger = Stranger::new()?;
-        if !Way::counting().contains(&Way::Ebpf) {
+    fn new(allowed: &[u32]) -> Option<OtherUserSetup> {
+        let stranger = OtherUser::new()?;
+        if !RunMode::counting().contains(&RunMode::Ebpf) {
             return None;
         }
         let home = TempDir::new();
@@ -50,7 +50,7 @@ impl Scene {
         for above in lanes.ancestors().skip(1).take(1) {
             open_to_all(above, 0o755);
         }
-        Some(Scene {
+        Some(OtherUserSetup {
             agent,
             stranger,
             home,
@@ -66,14 +66,14 @@ impl Scene {
         command
             .env_remove("PEGEL_LANES")
             .env_remove("XDG_RUNTIME_DIR")
-            .uid(Stranger::UID)
-            .gid(Stranger::UID)
+            .uid(OtherUser::UID)
+            .gid(OtherUser::UID)
             .current_dir(self.home.path());
         command
     }
 
-    fn run(&self, args: &[&str]) -> Finished {
-        Process::start(&mut self.command(args)).wait(BOUND)
+    fn run(&self, args: &[&str]) -> FinishedProcess {
+        ChildProcess::start(&mut self.command(args)).wait(BOUND)
     }
 
     fn watched(&self) -> u64 {
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     /// Creates a directory that the other user can write to.
-    fn place(&self) -> PathBuf {
+    fn lanes_dir(&self) -> PathBuf {
         let place = self.home.join("place");
         fs::create_dir(&place).expect("made");
         open_to_all(&place, 0o777);
@@ -100,11 +100,11 @@ impl Scene {
     fn connect(&self) -> UnixStream {
         let socket = &self.agent.socket;
         let connect = || UnixStream::connect(socket).expect("the socket is open to all");
-        self.stranger.act(connect)
+        self.stranger.run_as(connect)
     }
 
     /// Returns the reply to lines sent by another user.
-    fn say(&self, lines: &[&str]) -> Vec<String> {
+    fn exchange(&self, lines: &[&str]) -> Vec<String> {
         let mut stream = self.connect();
         let mut answers = BufReader::new(stream.try_clone().expect("a second handle"));
         let ask = |line: &&str| {
@@ -123,7 +123,7 @@ fn open_to_all(path: &Path, mode: u32) {
 
 #[test]
 fn it_counts_for_a_user_without_rights() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let Some(program) = compile(&scene.home, "known", &[]) else {
@@ -161,7 +161,7 @@ fn it_counts_for_a_user_without_rights() {
 
 #[test]
 fn it_counts_many_at_a_time_and_their_children() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let Some(program) = compile(&scene.home, "known", &[]) else {
@@ -169,8 +169,8 @@ fn it_counts_many_at_a_time_and_their_children() {
     };
     let script = format!("{0}; {0}; exit 7", program.display());
     let args = ["-s", "--", "sh", "-c", &script];
-    let start = |_| Process::start(&mut scene.command(&args));
-    let programs: Vec<Process> = (0..12).map(start).collect();
+    let start = |_| ChildProcess::start(&mut scene.command(&args));
+    let programs: Vec<ChildProcess> = (0..12).map(start).collect();
     for program in programs {
         let finished = program.wait(BOUND);
         assert_eq!(finished.code(), Some(7), "{finished}");
@@ -188,7 +188,7 @@ fn it_counts_many_at_a_time_and_their_children() {
 
 #[test]
 fn it_does_not_count_for_whom_it_does_not_know() {
-    let Some(scene) = Scene::new(&[]) else {
+    let Some(scene) = OtherUserSetup::new(&[]) else {
         return;
     };
     let finished = scene.run(&["-v", "-s", "--", "sh", "-c", "exit 5"]);
@@ -202,7 +202,7 @@ fn it_does_not_count_for_whom_it_does_not_know() {
 
 #[test]
 fn programs_with_rights_of_their_own_get_them_and_are_not_counted() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let Some(program) = compile(&scene.home, "ids", &[]) else {
@@ -223,19 +223,19 @@ fn programs_with_rights_of_their_own_get_them_and_are_not_counted() {
 
 #[test]
 fn a_running_process_is_counted_for_its_user() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let Some(program) = compile(&scene.home, "steps", &[]) else {
         return;
     };
-    let place = scene.place();
+    let place = scene.lanes_dir();
     let mut target = Command::new(&program);
-    target.arg(&place).uid(Stranger::UID).gid(Stranger::UID);
-    let target = Process::start(&mut target);
+    target.arg(&place).uid(OtherUser::UID).gid(OtherUser::UID);
+    let target = ChildProcess::start(&mut target);
     let pid = target.pid().to_string();
     let watcher = ["-v", "-S", &pid, "--report", "report.json"];
-    let watcher = Process::start(&mut scene.command(&watcher));
+    let watcher = ChildProcess::start(&mut scene.command(&watcher));
     eventually("it is taken", || {
         let said = format!("process {pid}: one thread, counted by eBPF");
         watcher
@@ -255,16 +255,16 @@ fn a_running_process_is_counted_for_its_user() {
 
 #[test]
 fn when_it_is_killed_the_program_goes_on() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let Some(program) = compile(&scene.home, "steps", &[]) else {
         return;
     };
-    let place = scene.place();
+    let place = scene.lanes_dir();
     let (program, at) = (program.display().to_string(), place.display().to_string());
     let args = ["-v", "-s", "--report", "report.json", "--", &program, &at];
-    let process = Process::start(&mut scene.command(&args));
+    let process = ChildProcess::start(&mut scene.command(&args));
     fs::write(place.join("first"), "").expect("written");
     eventually("the first thousand", || {
         match value(
@@ -291,12 +291,12 @@ fn when_it_is_killed_the_program_goes_on() {
 
 #[test]
 fn it_tells_nothing_about_processes_of_others() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let own = std::process::id();
     let start = start_of(own);
-    let answers = scene.say(&[
+    let answers = scene.exchange(&[
         &format!("watch now {own} {start}"),
         &format!("watch exec {own} {start}"),
         &format!("watch now {own} 1"),
@@ -324,19 +324,19 @@ fn it_tells_nothing_about_processes_of_others() {
 }
 
 /// A process of the other user, with the data that identifies it.
-struct Named {
+struct WatchableProcess {
     child: Child,
     pid: u32,
     start: String,
 }
 
-impl Named {
-    fn start(program: &Path) -> Named {
+impl WatchableProcess {
+    fn start(program: &Path) -> WatchableProcess {
         let mut command = Command::new(program);
-        command.arg("1000").uid(Stranger::UID).gid(Stranger::UID);
+        command.arg("1000").uid(OtherUser::UID).gid(OtherUser::UID);
         let child = command.spawn().expect("started");
         let pid = child.id();
-        Named {
+        WatchableProcess {
             child,
             pid,
             start: start_of(pid),
@@ -354,7 +354,7 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for WatchableProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -381,21 +381,21 @@ fn find(program: &str) -> PathBuf {
 
 #[test]
 fn what_cannot_be_counted_is_refused() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     let sleeper = find("sleep");
     let copy = scene.home.join("set-gid");
     fs::copy(&sleeper, &copy).expect("copied");
     open_to_all(&copy, 0o2755);
-    let group = Named::start(&copy);
+    let group = WatchableProcess::start(&copy);
     eventually("it has other groups", || {
         match group.status("Gid:").starts_with("65534\t0") {
             true => Ok(()),
             false => Err(group.status("Gid:")),
         }
     });
-    let mut zombie = Named::start(&sleeper);
+    let mut zombie = WatchableProcess::start(&sleeper);
     zombie.child.kill().expect("ours");
     eventually("it is dead", || {
         match zombie.status("State:").starts_with('Z') {
@@ -405,7 +405,7 @@ fn what_cannot_be_counted_is_refused() {
     });
     for (named, words) in [(&group, "is not yours"), (&zombie, "is not")] {
         for how in ["now", "exec"] {
-            let answers = scene.say(&[&named.watch(how)]);
+            let answers = scene.exchange(&[&named.watch(how)]);
             assert!(answers[0].starts_with("error "), "{answers:?}");
             assert!(answers[0].contains(words), "{answers:?}");
         }
@@ -417,10 +417,10 @@ fn what_cannot_be_counted_is_refused() {
 /// Two clients counting the same process would each get a part.
 #[test]
 fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
-    let process = Named::start(&find("sleep"));
+    let process = WatchableProcess::start(&find("sleep"));
     let request = process.watch("exec");
     let mut stream = scene.connect();
     writeln!(stream, "{request}").expect("written");
@@ -429,7 +429,7 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
     answers.read_line(&mut answer).expect("an answer");
     assert_eq!(answer, "ok\n");
     assert_ne!(process.status("TracerPid:"), "0", "a thread of the agent");
-    let second = scene.say(&[&process.watch("now"), &request]);
+    let second = scene.exchange(&[&process.watch("now"), &request]);
     assert!(
         second.iter().all(|answer| answer.starts_with("error ")),
         "{second:?}"
@@ -442,18 +442,20 @@ fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
         }
     });
     scene.wait_until_nobody_is_watched();
-    assert_eq!(scene.say(&[&request]), ["ok"], "once more");
+    assert_eq!(scene.exchange(&[&request]), ["ok"], "once more");
 }
 
 /// Detaching a program waits for the kernel: a separate thread does it, not those that serve connections.
 #[test]
 fn connections_that_end_do_not_delay_others() {
-    let (Some(scene), Some(strace)) = (Scene::new(&[Stranger::UID]), need("strace")) else {
+    let (Some(scene), Some(strace)) = (OtherUserSetup::new(&[OtherUser::UID]), need("strace"))
+    else {
         return;
     };
     let sleeper = find("sleep");
-    let processes: Vec<Named> = (0..32).map(|_| Named::start(&sleeper)).collect();
-    let watch = |process: &Named| {
+    let processes: Vec<WatchableProcess> =
+        (0..32).map(|_| WatchableProcess::start(&sleeper)).collect();
+    let watch = |process: &WatchableProcess| {
         let mut stream = scene.connect();
         writeln!(stream, "{}", process.watch("exec")).expect("written");
         let mut answer = [0; 3];
@@ -469,7 +471,7 @@ fn connections_that_end_do_not_delay_others() {
     command
         .args(["-f", "-e", "trace=bpf", "-p", &pid, "-o"])
         .arg(&trace);
-    let tracer = Process::start(&mut command);
+    let tracer = ChildProcess::start(&mut command);
     eventually("it is traced", || match tracer.stderr() {
         said if said.contains("attached") => Ok(()),
         said => Err(said),
@@ -509,10 +511,10 @@ fn thread_ids(pid: &str) -> HashSet<String> {
 /// The client may be stuck or stopped.
 #[test]
 fn the_end_of_a_process_is_not_kept_back_for_long() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
-    let mut process = Named::start(&find("sleep"));
+    let mut process = WatchableProcess::start(&find("sleep"));
     let mut stream = scene.connect();
     writeln!(stream, "{}", process.watch("exec")).expect("written");
     let mut answer = [0; 3];
@@ -530,7 +532,7 @@ fn the_end_of_a_process_is_not_kept_back_for_long() {
 /// As with Ctrl-C right after the start: neither the program nor its counting process remains.
 #[test]
 fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     for millis in 0..24 {
@@ -548,7 +550,7 @@ fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
 
 #[test]
 fn an_agent_that_does_not_answer_does_not_keep_a_program_from_starting() {
-    let Some(scene) = Scene::new(&[Stranger::UID]) else {
+    let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
     scene.agent.signal(Signal::STOP);

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use pegel_testkit::{Process, TempDir, eventually, need};
+use pegel_testkit::{ChildProcess, TempDir, eventually, need};
 
-use crate::wrapped::{BOUND, Way, compile, isolate, pegel, read_report};
+use crate::wrapped::{BOUND, RunMode, compile, isolate, pegel, read_report};
 
 /// Number of rounds of the test program.
 const ROUNDS: u64 = 260;
 
-fn report(way: Way, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]> {
+fn report(way: RunMode, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]> {
     let method = match way {
-        Way::Ebpf => "ebpf",
+        RunMode::Ebpf => "ebpf",
         _ => "ptrace",
     };
     let path = home.join("report.json");
     let _ = std::fs::remove_file(&path);
     let options = ["-s", "--method", method, "--report", "report.json", "--"];
     let args = [&options[..], argv].concat();
-    let finished = Process::start(&mut pegel(home, &args)).wait(BOUND);
+    let finished = ChildProcess::start(&mut pegel(home, &args)).wait(BOUND);
     assert!(finished.status.code().is_some(), "{finished}");
     // The report exists when the command returns, except after an exec by another thread, whose exit cannot be delayed.
-    if way == Way::Ebpf && argv[0].ends_with("/exec_from_thread") {
+    if way == RunMode::Ebpf && argv[0].ends_with("/exec_from_thread") {
         eventually("the report", || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
             text.ends_with("}\n").then_some(()).ok_or(text)
@@ -30,7 +30,11 @@ fn report(way: Way, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64; 3]>
     }
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        text.contains(if way == Way::Ebpf { "eBPF" } else { "ptrace" }),
+        text.contains(if way == RunMode::Ebpf {
+            "eBPF"
+        } else {
+            "ptrace"
+        }),
         "{way:?} {argv:?}: {finished}\n{text}"
     );
     read_report(&path)
@@ -43,7 +47,7 @@ fn calls_of_threads_children_and_programs_are_counted_exactly() {
         return;
     };
     let program = program.display().to_string();
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for _ in 0..3 {
             let calls = report(way, &home, &[&program]);
             let hits = |name: &str| calls.get(name).map_or(0, |counts| counts[0]);
@@ -65,16 +69,20 @@ fn many_at_once_are_counted_apart() {
         return;
     };
     let program = program.display().to_string();
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for round in 0..3 {
-            let method = if way == Way::Ebpf { "ebpf" } else { "ptrace" };
+            let method = if way == RunMode::Ebpf {
+                "ebpf"
+            } else {
+                "ptrace"
+            };
             let start = |home: &TempDir, pause: usize| {
                 let script = format!("{program} || sleep 0.{}", pause % 3);
                 let options = ["-s", "--method", method, "--report", "report.json", "--"];
                 let args = [&options[..], &["sh", "-c", &script]].concat();
-                Process::start(&mut pegel(home, &args))
+                ChildProcess::start(&mut pegel(home, &args))
             };
-            let processes: Vec<Process> = homes
+            let processes: Vec<ChildProcess> = homes
                 .iter()
                 .enumerate()
                 .map(|(index, home)| start(home, index + round))
@@ -131,11 +139,11 @@ fn strace_counts_the_same() {
         let mut command = Command::new(&strace);
         command.args(["-c", "-f", "-o", "table", "--"]).args(argv);
         isolate(&mut command, &home);
-        Process::start(&mut command).wait(BOUND);
+        ChildProcess::start(&mut command).wait(BOUND);
         let table = std::fs::read_to_string(home.join("table")).expect("written");
         let expected = read_table(&table);
         assert!(expected.len() > 5, "{table}");
-        for way in Way::counting() {
+        for way in RunMode::counting() {
             let calls = report(way, &home, argv);
             let found: BTreeMap<String, (u64, u64)> = calls
                 .into_iter()
@@ -180,14 +188,14 @@ fn strace_counts_the_zoo_the_same() {
         let mut command = Command::new(&strace);
         command.args(["-c", "-f", "-o", "table", "--", &program]);
         isolate(&mut command, &home);
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(42), "{name}: {finished}");
         let table = std::fs::read_to_string(home.join("table")).expect("written");
         let is_certain = |call: &str| calls.is_empty() || calls.contains(&call);
         let mut expected = read_table(&table);
         expected.retain(|call, _| is_certain(call));
         assert!(expected.len() >= 2, "{name}: {table}");
-        for way in Way::counting() {
+        for way in RunMode::counting() {
             let mut found: BTreeMap<String, (u64, u64)> = report(way, &home, &[&program])
                 .into_iter()
                 .map(|(call, [hits, _, errors])| (call, (hits, errors)))
@@ -207,7 +215,7 @@ fn signals_are_no_calls() {
         return;
     };
     let program = program.display().to_string();
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for _ in 0..5 {
             let calls = report(way, &home, &[&program]);
             let hits = |name: &str| calls.get(name).map_or(0, |counts| counts[0]);
@@ -257,7 +265,7 @@ fn a_filter_counts_calls_that_move_bytes_and_no_others() {
         "--",
     ];
     let args = [&options[..], &[&program]].concat();
-    let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+    let finished = ChildProcess::start(&mut pegel(&home, &args)).wait(BOUND);
     assert_eq!(finished.code(), Some(42), "{finished}");
     let calls = read_report(&home.join("report.json"));
     assert_eq!(calls["write"], [ROUNDS, 7 * ROUNDS, 0]);
@@ -271,7 +279,7 @@ fn a_filter_counts_calls_that_move_bytes_and_no_others() {
         ["-s", "--io-only", "--", "true"],
         ["-s", "--method=seccomp", "--", "true"],
     ] {
-        let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+        let finished = ChildProcess::start(&mut pegel(&home, &args)).wait(BOUND);
         assert_eq!(finished.code(), Some(2), "{finished}");
     }
 }
@@ -296,7 +304,7 @@ fn without_permission_the_program_runs_uncounted() {
         "run", "-v", "-s", "--method", "ebpf", "--", "sh", "-c", "exit 3",
     ]);
     isolate(&mut command, &home);
-    let finished = Process::start(&mut command).wait(BOUND);
+    let finished = ChildProcess::start(&mut command).wait(BOUND);
     assert_eq!(finished.code(), Some(3), "{finished}");
     assert!(
         finished.stderr.contains("eBPF is not possible"),
@@ -309,7 +317,7 @@ fn without_permission_the_program_runs_uncounted() {
         &["-v", "-s", "--method", "ptrace", "--", "sh", "-c", "exit 4"],
     );
     forbid_ptrace(&mut command, None);
-    let finished = Process::start(&mut command).wait(BOUND);
+    let finished = ChildProcess::start(&mut command).wait(BOUND);
     assert_eq!(finished.code(), Some(4), "{finished}");
     assert!(finished.stderr.contains("allows no ptrace"), "{finished}");
 }
@@ -326,10 +334,10 @@ fn an_old_kernel_counts_the_same() {
     let options = ["-s", "--method", "ptrace", "--report", "report.json", "--"];
     let mut command = pegel(&home, &[&options[..], &[&program]].concat());
     forbid_ptrace(&mut command, Some(GET_SYSCALL_INFO));
-    let finished = Process::start(&mut command).wait(BOUND);
+    let finished = ChildProcess::start(&mut command).wait(BOUND);
     assert_eq!(finished.code(), Some(42), "{finished}");
     let old = read_report(&home.join("report.json"));
-    let new = report(Way::Ptrace, &home, &[&program]);
+    let new = report(RunMode::Ptrace, &home, &[&program]);
     let certain = |calls: BTreeMap<String, [u64; 3]>| -> BTreeMap<String, [u64; 3]> {
         let is_certain = |name: &str| !BY_CHANCE.contains(&name);
         calls
@@ -341,13 +349,13 @@ fn an_old_kernel_counts_the_same() {
 }
 
 #[repr(C)]
-struct Step(u16, u8, u8, u32);
+struct BpfInstruction(u16, u8, u8, u32);
 
 /// Installs a seccomp filter, as containers do, under which ptrace or one of its requests fails.
 fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     use std::os::unix::process::CommandExt;
     #[repr(C)]
-    struct Filter(u16, *const Step);
+    struct BpfProgram(u16, *const BpfInstruction);
     const PTRACE: u32 = if cfg!(target_arch = "aarch64") {
         117
     } else {
@@ -355,16 +363,16 @@ fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     };
     // Compares the call's number, then its first argument for a single request.
     let is_all = u8::from(request.is_none());
-    let steps: &'static [Step; 6] = Box::leak(Box::new([
-        Step(0x20, 0, 0, 0),
-        Step(0x15, 0, 3, PTRACE),
-        Step(0x20, 0, 0, 16),
-        Step(0x15, is_all, 1 - is_all, request.unwrap_or(u32::MAX)),
-        Step(0x06, 0, 0, 0x0005_0001),
-        Step(0x06, 0, 0, 0x7fff_0000),
+    let steps: &'static [BpfInstruction; 6] = Box::leak(Box::new([
+        BpfInstruction(0x20, 0, 0, 0),
+        BpfInstruction(0x15, 0, 3, PTRACE),
+        BpfInstruction(0x20, 0, 0, 16),
+        BpfInstruction(0x15, is_all, 1 - is_all, request.unwrap_or(u32::MAX)),
+        BpfInstruction(0x06, 0, 0, 0x0005_0001),
+        BpfInstruction(0x06, 0, 0, 0x7fff_0000),
     ]));
     let install = move || {
-        let filter = Filter(steps.len() as u16, steps.as_ptr());
+        let filter = BpfProgram(steps.len() as u16, steps.as_ptr());
         // SAFETY: the filter outlives the call, and its length is that of the array; the kernel copies it.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -5,24 +5,24 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pegel_testkit::{Finished, Process, Stranger, TempDir};
+use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir};
 
-use crate::wrapped::{BOUND, Way, compile, copy_pegel, isolate};
+use crate::wrapped::{BOUND, RunMode, compile, copy_pegel, isolate};
 
 /// A program that sets unusual attributes, and one that prints them.
-struct Pair {
+struct InheritancePair {
     home: TempDir,
     gives: PathBuf,
     finds: PathBuf,
 }
 
-impl Pair {
+impl InheritancePair {
     #[track_caller]
-    fn new() -> Option<Pair> {
+    fn new() -> Option<InheritancePair> {
         let home = TempDir::new();
         let gives = compile(&home, "gives", &[])?;
         let finds = compile(&home, "finds", &[])?;
-        Some(Pair { home, gives, finds })
+        Some(InheritancePair { home, gives, finds })
     }
 
     fn command(&self, what: &str, words: &[String]) -> Command {
@@ -32,8 +32,8 @@ impl Pair {
         command
     }
 
-    fn run(&self, way: Way, what: &str) -> Finished {
-        Process::start(&mut self.command(what, &way.words())).wait(BOUND)
+    fn run(&self, way: RunMode, what: &str) -> FinishedProcess {
+        ChildProcess::start(&mut self.command(what, &way.prefix())).wait(BOUND)
     }
 }
 
@@ -54,14 +54,14 @@ const GIVEN: [(&str, &str); 11] = [
 
 #[test]
 fn everything_arrives() {
-    let Some(pair) = Pair::new() else {
+    let Some(pair) = InheritancePair::new() else {
         return;
     };
     for (what, line) in GIVEN {
-        let plain = pair.run(Way::Plain, what);
+        let plain = pair.run(RunMode::Plain, what);
         assert_eq!(plain.code(), Some(42), "{what}: {plain}");
         assert!(plain.stdout.contains(line), "{what}: {plain}");
-        for way in Way::wrapped() {
+        for way in RunMode::wrapped() {
             let found = pair.run(way, what);
             assert_eq!(found.stdout, plain.stdout, "{way:?} {what}");
             assert_eq!(found.status, plain.status, "{way:?} {what}");
@@ -79,13 +79,13 @@ fn without_library(text: &str) -> String {
 
 #[test]
 fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
-    let Some(pair) = Pair::new() else {
+    let Some(pair) = InheritancePair::new() else {
         return;
     };
     for (what, _) in GIVEN {
-        let plain = pair.run(Way::Plain, what);
+        let plain = pair.run(RunMode::Plain, what);
         let words = [crate::wrapped::PEGEL, "run", "-m", "-s", "--"].map(str::to_owned);
-        let found = Process::start(&mut pair.command(what, &words)).wait(BOUND);
+        let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
         assert_eq!(found.code(), Some(42), "{what}: {found}");
         let found = &found.stdout;
         assert_eq!(
@@ -101,13 +101,13 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
 #[test]
 fn where_nothing_is_left_for_us_the_program_runs() {
     for what in ["no-descriptors", "small-files"] {
-        let Some(pair) = Pair::new() else {
+        let Some(pair) = InheritancePair::new() else {
             return;
         };
-        let plain = pair.run(Way::Plain, what);
+        let plain = pair.run(RunMode::Plain, what);
         let mpi = ["run", "-v", "-m", "-s", "--"].map(str::to_owned);
         let words = [&[crate::wrapped::PEGEL.to_owned()][..], &mpi].concat();
-        let found = Process::start(&mut pair.command(what, &words)).wait(BOUND);
+        let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
         assert_eq!(found.code(), Some(42), "{what}: {found}");
         assert_eq!(
             without_library(&found.stdout),
@@ -124,7 +124,7 @@ fn where_nothing_is_left_for_us_the_program_runs() {
 /// Root has no such limit.
 #[test]
 fn where_no_process_may_be_made_the_program_runs() {
-    let (Some(pair), Some(_)) = (Pair::new(), Stranger::new()) else {
+    let (Some(pair), Some(_)) = (InheritancePair::new(), OtherUser::new()) else {
         return;
     };
     let binary = pair.home.join("pegel");
@@ -139,24 +139,24 @@ fn where_no_process_may_be_made_the_program_runs() {
     open(&lanes, 0o1777);
     // The limit counts all processes of a user: use one without any.
     let uid = 300_000_000 + std::process::id();
-    let run = |way: Way, more: &[&str]| {
-        let mut words = way.words_with(&binary);
+    let run = |way: RunMode, more: &[&str]| {
+        let mut words = way.prefix_with(&binary);
         if let Some(run) = words.get(1) {
             assert_eq!(run, "run");
             words.splice(2..2, more.iter().map(|word| (*word).to_owned()));
         }
         let mut command = pair.command("no-processes", &words);
         command.uid(uid).gid(uid).current_dir("/");
-        Process::start(&mut command).wait(BOUND)
+        ChildProcess::start(&mut command).wait(BOUND)
     };
-    let plain = run(Way::Plain, &[]);
+    let plain = run(RunMode::Plain, &[]);
     assert!(plain.stdout.contains("limit 6: 1 1\n"), "{plain}");
-    for way in [Way::Wrapped, Way::Ptrace] {
+    for way in [RunMode::Wrapped, RunMode::Ptrace] {
         let found = run(way, &[]);
         assert_eq!(found.stdout, plain.stdout, "{way:?}");
         assert_eq!((found.code(), found.stderr.as_str()), (Some(42), ""));
     }
-    let told = run(Way::Ptrace, &["-v"]);
+    let told = run(RunMode::Ptrace, &["-v"]);
     assert_eq!(told.stdout, plain.stdout);
     assert!(
         told.stderr.contains("system calls are not counted: "),

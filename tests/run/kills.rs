@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Process, TempDir, eventually};
+use pegel_testkit::{AgentBuilder, AgentProcess, ChildProcess, TempDir, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wrapped::{BOUND, PEGEL, Way, compile, isolate};
+use crate::wrapped::{BOUND, PEGEL, RunMode, compile, isolate};
 
 fn hits(agent: &AgentProcess) -> f64 {
     let text = agent.get("/metrics").text().to_owned();
@@ -18,7 +18,7 @@ fn hits(agent: &AgentProcess) -> f64 {
 
 #[test]
 fn when_the_one_who_counts_is_killed_the_program_goes_on() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         let agent = AgentBuilder::new(PEGEL).start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {
@@ -48,7 +48,7 @@ fn when_the_one_who_counts_is_killed_the_program_goes_on() {
 
 #[test]
 fn when_the_program_is_killed_its_counts_stay() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         let agent = AgentBuilder::new(PEGEL).start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {
@@ -71,7 +71,7 @@ fn when_the_program_is_killed_its_counts_stay() {
 
 #[test]
 fn when_the_agent_is_killed_nothing_is_lost_or_counted_twice() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         let dir = TempDir::new();
         let build = || {
             AgentBuilder::new(PEGEL)
@@ -102,13 +102,13 @@ fn when_the_agent_is_killed_nothing_is_lost_or_counted_twice() {
 }
 
 fn start(
-    way: Way,
+    way: RunMode,
     agent: &AgentProcess,
     home: &TempDir,
     program: &std::path::Path,
     marker: &str,
-) -> Process {
-    let words = way.words();
+) -> ChildProcess {
+    let words = way.prefix();
     let mut command = Command::new(&words[0]);
     command
         .args(["run", "-u"])
@@ -118,7 +118,7 @@ fn start(
     command.arg(home.path()).arg(marker);
     isolate(&mut command, home);
     command.env_remove("PEGEL_LANES");
-    Process::start(&mut command)
+    ChildProcess::start(&mut command)
 }
 
 /// Finds the helper by its command line, which is the wrapper's and contains this test's directory.
@@ -141,14 +141,14 @@ fn helper_by_marker(home: &TempDir) -> Pid {
 struct Ranks {
     agent: AgentProcess,
     homes: Vec<TempDir>,
-    processes: Vec<Process>,
+    processes: Vec<ChildProcess>,
 }
 
 const RANKS: usize = 4;
 
 impl Ranks {
     #[track_caller]
-    fn start(way: Way, agent: AgentProcess) -> Option<Ranks> {
+    fn start(way: RunMode, agent: AgentProcess) -> Option<Ranks> {
         let homes: Vec<TempDir> = (0..RANKS).map(|_| TempDir::new()).collect();
         let program = compile(&homes[0], "steps", &[])?;
         let mut processes = Vec::new();
@@ -181,7 +181,7 @@ impl Ranks {
     }
 
     /// Lets the others make their second thousand calls and exit normally.
-    fn go_on(&mut self, way: Way) {
+    fn go_on(&mut self, way: RunMode) {
         self.step("second");
         for process in self.processes.drain(..) {
             let finished = process.wait(BOUND);
@@ -192,7 +192,7 @@ impl Ranks {
 
 #[test]
 fn when_a_rank_is_killed_the_others_are_counted() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
             let agent = AgentBuilder::new(PEGEL).start();
             let Some(mut ranks) = Ranks::start(way, agent) else {
@@ -208,7 +208,7 @@ fn when_a_rank_is_killed_the_others_are_counted() {
 
 #[test]
 fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
             let agent = AgentBuilder::new(PEGEL).start();
             let Some(mut ranks) = Ranks::start(way, agent) else {
@@ -226,7 +226,7 @@ fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
 /// Kills all programs, counting processes and the agent at once: the next agent finds the counts.
 #[test]
 fn when_all_are_killed_their_counts_stay() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for kills_agent in [false, true] {
             let dir = TempDir::new();
             std::fs::create_dir(dir.join("lanes")).expect("made");
@@ -261,7 +261,7 @@ fn when_all_are_killed_their_counts_stay() {
 
 #[test]
 fn a_thousand_signals_do_not_confuse_the_count() {
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         let agent = AgentBuilder::new(PEGEL).start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {

@@ -5,34 +5,34 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pegel_testkit::{Finished, Process, TempDir, need};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need};
 
-use crate::wrapped::{BOUND, Way, isolate, pegel, read_report};
+use crate::wrapped::{BOUND, RunMode, isolate, pegel, read_report};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/zoo/{name}"))
 }
 
 /// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is counted.
-fn run(way: Way, argv: &[String]) -> (Finished, BTreeMap<String, [u64; 3]>) {
+fn run(way: RunMode, argv: &[String]) -> (FinishedProcess, BTreeMap<String, [u64; 3]>) {
     let home = TempDir::new();
     let report = home.join("report.json");
     let mut command = match way {
-        Way::Plain => {
+        RunMode::Plain => {
             let mut command = Command::new(&argv[0]);
             command.args(&argv[1..]);
             isolate(&mut command, &home);
             command
         }
-        Way::Wrapped => pegel(&home, &[&["--".to_owned()][..], argv].concat()),
+        RunMode::Wrapped => pegel(&home, &[&["--".to_owned()][..], argv].concat()),
         _ => {
             let named = ["--report".to_owned(), report.display().to_string()];
-            pegel(&home, &[&named[..], &way.words()[2..], argv].concat())
+            pegel(&home, &[&named[..], &way.prefix()[2..], argv].concat())
         }
     };
-    let finished = Process::start(&mut command).wait(BOUND);
+    let finished = ChildProcess::start(&mut command).wait(BOUND);
     let calls = match way {
-        Way::Plain | Way::Wrapped => BTreeMap::new(),
+        RunMode::Plain | RunMode::Wrapped => BTreeMap::new(),
         _ => read_report(&report),
     };
     (finished, calls)
@@ -40,16 +40,16 @@ fn run(way: Way, argv: &[String]) -> (Finished, BTreeMap<String, [u64; 3]>) {
 
 /// Runs the program in all ways and compares the counts with its output: number of calls and bytes.
 fn assert_counted(argv: &[String], least: usize) {
-    let (plain, _) = run(Way::Plain, argv);
+    let (plain, _) = run(RunMode::Plain, argv);
     assert_eq!(plain.code(), Some(42), "{plain}");
     let lines: Vec<&str> = plain.stdout.lines().collect();
     assert!(lines.len() >= least, "{plain}");
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let (finished, calls) = run(way, argv);
         assert_eq!(finished.code(), Some(42), "{way:?}: {finished}");
         assert_eq!(finished.stdout, plain.stdout, "{way:?}");
         assert_eq!(finished.stderr, plain.stderr, "{way:?}");
-        for line in lines.iter().filter(|_| way != Way::Wrapped) {
+        for line in lines.iter().filter(|_| way != RunMode::Wrapped) {
             let words: Vec<&str> = line.split(' ').collect();
             let number = |at: usize| words[at].parse::<u64>().expect("a number");
             let expected = [number(1), number(2), 0];
@@ -84,7 +84,7 @@ fn a_java_program_is_counted_as_it_counts_itself() {
         .arg("-d")
         .arg(classes.path())
         .arg(source("Counts.java"));
-    let compiled = Process::start(&mut command).wait(BOUND);
+    let compiled = ChildProcess::start(&mut command).wait(BOUND);
     assert!(compiled.status.success(), "{compiled}");
     let words = [
         "-Xmx64m",

@@ -8,12 +8,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pegel_testkit::{Finished, Process, Stranger, TempDir, need_hardware};
+use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir, need_hardware};
 
-use crate::wrapped::{BOUND, Way, compile, copy_pegel, isolate};
+use crate::wrapped::{BOUND, RunMode, compile, copy_pegel, isolate};
 
 /// An unprivileged user, and a directory in which that user can reach everything.
-struct Scene {
+struct SetUidSetup {
     home: TempDir,
     pegel: PathBuf,
     uid: u32,
@@ -23,10 +23,10 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
 }
 
-impl Scene {
+impl SetUidSetup {
     #[track_caller]
-    fn new() -> Option<Scene> {
-        Stranger::new()?;
+    fn new() -> Option<SetUidSetup> {
+        OtherUser::new()?;
         let home = TempDir::new();
         set_mode(home.path(), 0o755);
         let (pegel, lanes) = (home.join("pegel"), home.join("lanes"));
@@ -34,8 +34,8 @@ impl Scene {
         set_mode(&pegel, 0o755);
         fs::create_dir(&lanes).expect("made");
         set_mode(&lanes, 0o1777);
-        let uid = Stranger::UID;
-        Some(Scene { home, pegel, uid })
+        let uid = OtherUser::UID;
+        Some(SetUidSetup { home, pegel, uid })
     }
 
     /// Installs a program with an owner and a mode.
@@ -56,9 +56,9 @@ impl Scene {
         Some((execs, self.program("ids", 0, 0o4755)?))
     }
 
-    fn run(&self, way: Way, uid: u32, options: &[&str], argv: &[&str]) -> Finished {
-        let mut words = way.words_with(&self.pegel);
-        if way != Way::Plain {
+    fn run(&self, way: RunMode, uid: u32, options: &[&str], argv: &[&str]) -> FinishedProcess {
+        let mut words = way.prefix_with(&self.pegel);
+        if way != RunMode::Plain {
             words.splice(2..2, options.iter().map(|word| (*word).to_owned()));
         }
         words.extend(argv.iter().map(|word| (*word).to_owned()));
@@ -70,7 +70,7 @@ impl Scene {
             .gid(uid)
             .env("PATH", "/usr/bin:/bin")
             .current_dir("/");
-        Process::start(&mut command).wait(BOUND)
+        ChildProcess::start(&mut command).wait(BOUND)
     }
 
     /// Runs directly, as a child of a shell and by exec: the result is the same as without the wrapper.
@@ -84,11 +84,11 @@ impl Scene {
 
     #[track_caller]
     fn assert_same_command(&self, uid: u32, argv: &[&str], line: &str) {
-        let plain = self.run(Way::Plain, uid, &[], argv);
+        let plain = self.run(RunMode::Plain, uid, &[], argv);
         assert!(plain.stdout.contains(line), "{line}: {plain}");
-        for way in Way::wrapped() {
+        for way in RunMode::wrapped() {
             // An unprivileged user has no eBPF; ptrace is tested separately below.
-            if way == Way::Ebpf && uid != 0 {
+            if way == RunMode::Ebpf && uid != 0 {
                 continue;
             }
             let found = self.run(way, uid, &[], argv);
@@ -101,7 +101,7 @@ impl Scene {
 
 #[test]
 fn set_uid_and_set_gid_programs_get_their_rights() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let user = scene.uid;
@@ -143,7 +143,7 @@ const SET_UID_LINE: &str = "uid 65534 euid 0 gid 65534 egid 65534 secure 1\n";
 
 #[test]
 fn rights_are_given_however_the_program_is_named() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let Some((execs, ids)) = scene.execs_and_set_uid() else {
@@ -160,7 +160,7 @@ fn rights_are_given_however_the_program_is_named() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn rights_are_given_by_calls_of_32_bits() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let Some((execs, ids)) = scene.execs_and_set_uid() else {
@@ -190,7 +190,7 @@ fn rights_are_given_by_calls_of_32_bits() {
 
 #[test]
 fn a_program_with_file_capabilities_gets_them() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let Some(program) = scene.program("ids", 0, 0o755) else {
@@ -220,7 +220,7 @@ fn a_program_with_file_capabilities_gets_them() {
 /// Other user IDs, a child, its exit code and its signal.
 #[test]
 fn a_program_like_sudo_works() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let Some(sudo) = scene.program("like_sudo", 0, 0o4755) else {
@@ -231,7 +231,7 @@ fn a_program_like_sudo_works() {
     for (inner, code, signal) in [(script, Some(9), None), ("kill -TERM $$", None, Some(15))] {
         let outer = format!("{sudo} sh -c '{inner}'; echo $?");
         for argv in [vec![&*sudo, "sh", "-c", inner], vec!["sh", "-c", &outer]] {
-            let plain = scene.run(Way::Plain, scene.uid, &[], &argv);
+            let plain = scene.run(RunMode::Plain, scene.uid, &[], &argv);
             if argv.len() == 4 {
                 assert_eq!(
                     (plain.code(), plain.status.signal()),
@@ -239,7 +239,7 @@ fn a_program_like_sudo_works() {
                     "{plain}"
                 );
             }
-            for way in [Way::Wrapped, Way::Ptrace] {
+            for way in [RunMode::Wrapped, RunMode::Ptrace] {
                 let found = scene.run(way, scene.uid, &[], &argv);
                 assert_eq!(found.stdout, plain.stdout, "{way:?} {argv:?}");
                 assert_eq!(found.status, plain.status, "{way:?} {argv:?}");
@@ -247,14 +247,14 @@ fn a_program_like_sudo_works() {
             }
         }
     }
-    let said = scene.run(Way::Ptrace, scene.uid, &["-v"], &[&sudo, "true"]);
+    let said = scene.run(RunMode::Ptrace, scene.uid, &["-v"], &[&sudo, "true"]);
     assert!(said.stderr.contains("rights of its own"), "{said}");
 }
 
 /// Like a shell, reports "command not found" even if a directory of the path cannot be searched.
 #[test]
 fn a_directory_that_may_not_be_searched_hides_the_command() {
-    let Some(scene) = Scene::new() else {
+    let Some(scene) = SetUidSetup::new() else {
         return;
     };
     let closed = scene.home.join("closed");
@@ -278,7 +278,7 @@ fn a_directory_that_may_not_be_searched_hides_the_command() {
                 .uid(scene.uid)
                 .gid(scene.uid)
                 .current_dir("/");
-            let finished = Process::start(&mut wrapped).wait(BOUND);
+            let finished = ChildProcess::start(&mut wrapped).wait(BOUND);
             assert_eq!(finished.code(), Some(code), "{finished}");
             let line = format!("pegel: cannot run {name}: {words}");
             assert!(finished.stderr.starts_with(&line), "{finished}");

@@ -6,20 +6,20 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{Finished, Process, TempDir, need_hardware};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need_hardware};
 
-use crate::wrapped::{BOUND, Way, compile, isolate, pegel};
+use crate::wrapped::{BOUND, RunMode, compile, isolate, pegel};
 
 /// The observable result of a run.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct RunResult {
     status: std::process::ExitStatus,
     stdout: String,
     stderr: String,
 }
 
-fn seen(finished: Finished) -> Seen {
-    Seen {
+fn run_result(finished: FinishedProcess) -> RunResult {
+    RunResult {
         status: finished.status,
         stdout: finished.stdout,
         stderr: finished.stderr,
@@ -28,11 +28,12 @@ fn seen(finished: Finished) -> Seen {
 
 /// Runs the command in all ways, one after another in the same directory, and compares.
 #[track_caller]
-fn assert_same(argv: &[&str]) -> Seen {
+fn assert_same(argv: &[&str]) -> RunResult {
     let home = TempDir::new();
-    let run = |way: Way| seen(Process::start(&mut way.command(&home, argv)).wait(BOUND));
-    let plain = run(Way::Plain);
-    for way in Way::wrapped() {
+    let run =
+        |way: RunMode| run_result(ChildProcess::start(&mut way.command(&home, argv)).wait(BOUND));
+    let plain = run(RunMode::Plain);
+    for way in RunMode::wrapped() {
         assert_eq!(run(way), plain, "{way:?}: {argv:?}");
     }
     plain
@@ -46,8 +47,8 @@ fn exit_codes_are_the_programs_own() {
     }
     // Many more, as seen by a shell.
     let home = TempDir::new();
-    for way in Way::wrapped() {
-        let words = way.words().join(" ");
+    for way in RunMode::wrapped() {
+        let words = way.prefix().join(" ");
         let script =
             format!("for code in $(seq 3 12 255); do {words} sh -c \"exit $code\"; echo $?; done");
         let mut command = Command::new("sh");
@@ -58,7 +59,7 @@ fn exit_codes_are_the_programs_own() {
             .map(|code| format!("{code}\n"))
             .collect();
         assert_eq!(
-            Process::start(&mut command).wait(BOUND).stdout,
+            ChildProcess::start(&mut command).wait(BOUND).stdout,
             codes.concat(),
             "{way:?}"
         );
@@ -94,19 +95,19 @@ fn a_core_is_dumped_as_it_would_be() {
         return;
     }
     for signal in ["QUIT", "ABRT", "SEGV", "SYS"] {
-        let run = |way: Way| {
+        let run = |way: RunMode| {
             let home = TempDir::new();
             let script = format!("ulimit -c unlimited; kill -{signal} $$");
             let finished =
-                Process::start(&mut way.command(&home, &["sh", "-c", &script])).wait(BOUND);
+                ChildProcess::start(&mut way.command(&home, &["sh", "-c", &script])).wait(BOUND);
             let files = fs::read_dir(home.path()).expect("ours").flatten();
             let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
             let cores = names.filter(|name| name.starts_with("core")).count();
             (finished.status, finished.status.core_dumped(), cores)
         };
-        let plain = run(Way::Plain);
+        let plain = run(RunMode::Plain);
         assert!(plain.1 && plain.2 == 1, "{signal}: {plain:?}");
-        for way in Way::wrapped() {
+        for way in RunMode::wrapped() {
             assert_eq!(run(way), plain, "{way:?} {signal}");
         }
     }
@@ -116,7 +117,7 @@ fn a_core_is_dumped_as_it_would_be() {
 #[test]
 fn signals_that_stop_the_program_stop_it() {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-    for way in [vec![Way::Plain], Way::wrapped()].concat() {
+    for way in [vec![RunMode::Plain], RunMode::wrapped()].concat() {
         for signal in [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU] {
             let home = TempDir::new();
             let script = format!("kill -{} $$; exit 7", signal.as_raw());
@@ -151,10 +152,10 @@ fn a_handler_of_the_programs_own_is_called() {
 
 #[test]
 fn a_signal_from_outside_reaches_the_program() {
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let home = TempDir::new();
         let script = "trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 0.05; done";
-        let process = Process::start(&mut way.command(&home, &["sh", "-c", script]));
+        let process = ChildProcess::start(&mut way.command(&home, &["sh", "-c", script]));
         let started = Instant::now();
         while process.stdout() != "ready\n" {
             assert!(started.elapsed() < BOUND, "{way:?}: {}", process.output());
@@ -201,7 +202,7 @@ fn arguments_arrive_untouched() {
 
 #[test]
 fn children_that_go_on_do_not_hold_the_callers_pipes() {
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let home = TempDir::new();
         let script = "sleep 40 </dev/null >/dev/null 2>&1 & echo $!";
         let mut command = way.command(&home, &["sh", "-c", script]);
@@ -261,7 +262,7 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
     ] {
         for options in [&[][..], &["-s"], &["-s", "--method", "ptrace"]] {
             let args = [options, &["--", command]].concat();
-            let finished = Process::start(&mut pegel(&home, &args)).wait(BOUND);
+            let finished = ChildProcess::start(&mut pegel(&home, &args)).wait(BOUND);
             assert_eq!(finished.code(), Some(code), "{args:?}: {finished}");
             assert_eq!(finished.stdout, "");
             let line = format!("pegel: cannot run {command}: {words}");
@@ -275,7 +276,7 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
         &["--bogus", "--", "true"],
         &["-s", "-x", "true"],
     ] {
-        let finished = Process::start(&mut pegel(&home, args)).wait(BOUND);
+        let finished = ChildProcess::start(&mut pegel(&home, args)).wait(BOUND);
         assert_eq!(finished.code(), Some(2), "{args:?}: {finished}");
     }
 }
@@ -283,7 +284,7 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
 #[test]
 fn what_is_asked_for_is_said_with_v_and_only_then() {
     let home = TempDir::new();
-    let run = |args: &[&str]| Process::start(&mut pegel(&home, args)).wait(BOUND);
+    let run = |args: &[&str]| ChildProcess::start(&mut pegel(&home, args)).wait(BOUND);
     let finished = run(&[
         "-v", "-s", "--method", "ptrace", "-j", "job 7", "--", "true",
     ]);
@@ -304,7 +305,7 @@ fn what_is_asked_for_is_said_with_v_and_only_then() {
     );
     let mut disabled = pegel(&home, &["-v", "-s", "-m", "--", "true"]);
     disabled.env("PEGEL_DISABLE", "1");
-    let finished = Process::start(&mut disabled).wait(BOUND);
+    let finished = ChildProcess::start(&mut disabled).wait(BOUND);
     assert!(
         finished.stderr.contains("PEGEL_DISABLE is set"),
         "{finished}"

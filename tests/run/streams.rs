@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use pegel_testkit::{Process, Rng, TempDir};
+use pegel_testkit::{ChildProcess, Rng, TempDir};
 
-use crate::wrapped::{BOUND, Way, isolate, pegel, read_report};
+use crate::wrapped::{BOUND, RunMode, isolate, pegel, read_report};
 
 const BLOCK: usize = 1 << 20;
 const BLOCKS: u64 = 1000;
@@ -29,7 +29,7 @@ impl Blocks {
 
 #[test]
 fn a_gigabyte_passes_from_input_to_output() {
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let home = TempDir::new();
         let mut child = way
             .command(&home, &["cat"])
@@ -61,21 +61,21 @@ fn a_gigabyte_passes_from_input_to_output() {
 #[test]
 fn a_gigabyte_passes_between_two_programs() {
     let script = "dd if=/dev/zero bs=1M count=1000 status=none | { dd of=/dev/null bs=1M status=none count=900 iflag=fullblock; wc -c; }";
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let home = TempDir::new();
         let mut command = match way {
-            Way::Wrapped => way.command(&home, &["sh", "-c", script]),
+            RunMode::Wrapped => way.command(&home, &["sh", "-c", script]),
             _ => {
-                let words = way.words();
+                let words = way.prefix();
                 let options = [&words[2..], &["sh".into(), "-c".into(), script.into()]].concat();
                 let report = ["--report".to_owned(), "report.json".to_owned()];
                 pegel(&home, &[&report[..], &options].concat())
             }
         };
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.stdout, "104857600\n", "{way:?}: {finished}");
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
-        if way != Way::Wrapped {
+        if way != RunMode::Wrapped {
             let calls = read_report(&home.join("report.json"));
             // The first program writes all bytes, the second nine tenths of them, and the third a number.
             let (all, part) = (1000 << 20, 900 << 20);
@@ -93,13 +93,13 @@ fn a_gigabyte_passes_between_two_programs() {
 #[test]
 fn a_broken_pipe_ends_the_program() {
     let home = TempDir::new();
-    for way in [vec![Way::Plain], Way::wrapped()].concat() {
-        let words = way.words().join(" ");
+    for way in [vec![RunMode::Plain], RunMode::wrapped()].concat() {
+        let words = way.prefix().join(" ");
         let script = format!("{{ {words} yes; echo $? >&2; }} | head -n 1");
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
         isolate(&mut command, &home);
-        let finished = Process::start(&mut command).wait(BOUND);
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.stdout, "y\n", "{way:?}");
         assert_eq!(finished.stderr, "141\n", "{way:?}");
     }
@@ -130,20 +130,20 @@ fn closed_descriptors_stay_closed() {
         "<&- >&- 2>&-",
         "</dev/null",
     ] {
-        let run = |way: Way, option: &str| {
-            let words = way.words().join(" ").replacen(" run ", option, 1);
+        let run = |way: RunMode, option: &str| {
+            let words = way.prefix().join(" ").replacen(" run ", option, 1);
             let script =
                 format!("exec 3>result; {words} sh -c \"{{ {inner}; }} >&3 2>/dev/null\" {close}");
             let mut command = Command::new("sh");
             command.args(["-c", &script]);
             isolate(&mut command, &home);
             close_inherited(&mut command);
-            let finished = Process::start(&mut command).wait(BOUND);
+            let finished = ChildProcess::start(&mut command).wait(BOUND);
             let result = std::fs::read_to_string(home.join("result")).expect("written");
             (finished.status, result)
         };
-        let plain = run(Way::Plain, "");
-        for way in Way::wrapped() {
+        let plain = run(RunMode::Plain, "");
+        for way in RunMode::wrapped() {
             assert_eq!(run(way, " run "), plain, "{way:?} {close}");
             // Messages for a closed stderr must not reach a file that reuses the descriptor.
             assert_eq!(run(way, " run -v "), plain, "{way:?} -v {close}");

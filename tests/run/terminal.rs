@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use pegel_testkit::{TempDir, eventually, need};
 
-use crate::wrapped::{Way, isolate};
+use crate::wrapped::{RunMode, isolate};
 
 /// A shell in a pseudo-terminal of its own.
-struct Terminal {
+struct PtyTerminal {
     keys: File,
     shell: Child,
     screen: Arc<Mutex<String>>,
@@ -20,8 +20,8 @@ struct Terminal {
     seen: usize,
 }
 
-impl Terminal {
-    fn open(home: &TempDir, bash: &std::path::Path) -> Terminal {
+impl PtyTerminal {
+    fn open(home: &TempDir, bash: &std::path::Path) -> PtyTerminal {
         let (mut master, mut slave) = (0, 0);
         // Wide enough for the longest command, which the shell would scroll otherwise.
         let mut size = libc::winsize {
@@ -71,7 +71,7 @@ impl Terminal {
                 shown.lock().expect("no panic").push_str(&text);
             }
         });
-        let mut terminal = Terminal {
+        let mut terminal = PtyTerminal {
             keys,
             shell,
             screen,
@@ -121,7 +121,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for PtyTerminal {
     fn drop(&mut self) {
         let _ = self.shell.kill();
         let _ = self.shell.wait();
@@ -129,8 +129,8 @@ impl Drop for Terminal {
 }
 
 /// Starts a program in the foreground and stops it with Ctrl-Z.
-fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> Terminal {
-    let mut terminal = Terminal::open(home, bash);
+fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> PtyTerminal {
+    let mut terminal = PtyTerminal::open(home, bash);
     terminal.press(&format!("{words}sh -c 'echo \"\"up; exec sleep 1000'\r"));
     terminal.wait_for("\nup\n");
     terminal.press("\u{1a}");
@@ -139,8 +139,8 @@ fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> Te
     terminal
 }
 
-fn session(way: Way, home: &TempDir, bash: &std::path::Path) -> (String, String) {
-    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
+fn session(way: RunMode, home: &TempDir, bash: &std::path::Path) -> (String, String) {
+    let words: String = way.prefix().iter().map(|word| format!("{word} ")).collect();
     let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("echo stopped=$?; jobs | cut -c1-20");
     terminal.press("fg\r");
@@ -198,23 +198,23 @@ fn job_control_is_as_without_us() {
         return;
     };
     let home = TempDir::new();
-    let (plain, _) = session(Way::Plain, &home, &bash);
+    let (plain, _) = session(RunMode::Plain, &home, &bash);
     for words in ["stopped=148", "interrupted=130", "terminal", "last=0"] {
         assert!(plain.contains(words), "{words}: {plain}");
     }
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         let (transcript, screen) = session(way, &home, &bash);
         assert_eq!(transcript, plain, "{way:?}");
         // One final line per counted program.
         let lines = screen.matches("pegel: ").count();
-        let expected = if way == Way::Wrapped { 0 } else { 5 };
+        let expected = if way == RunMode::Wrapped { 0 } else { 5 };
         assert_eq!(lines, expected, "{way:?}: {screen}");
     }
 }
 
 /// Runs jobs in the background, in a pipeline, and in a window that is resized.
-fn background(way: Way, home: &TempDir, bash: &std::path::Path) -> String {
-    let words: String = way.words().iter().map(|word| format!("{word} ")).collect();
+fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
+    let words: String = way.prefix().iter().map(|word| format!("{word} ")).collect();
     let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("bg");
     terminal.run("echo running=$(jobs -r | wc -l)");
@@ -271,7 +271,7 @@ fn jobs_in_the_background_are_as_without_us() {
         return;
     };
     let home = TempDir::new();
-    let plain = background(Way::Plain, &home, &bash);
+    let plain = background(RunMode::Plain, &home, &bash);
     for words in [
         "running=1",
         "quit=131",
@@ -281,7 +281,7 @@ fn jobs_in_the_background_are_as_without_us() {
     ] {
         assert!(plain.contains(words), "{words}: {plain}");
     }
-    for way in Way::wrapped() {
+    for way in RunMode::wrapped() {
         assert_eq!(background(way, &home, &bash), plain, "{way:?}");
     }
 }

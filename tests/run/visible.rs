@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, Process, TempDir, eventually, eventually_within};
+use pegel_testkit::{AgentBuilder, ChildProcess, TempDir, eventually, eventually_within};
 
-use crate::wrapped::{BOUND, PEGEL, Way, compile, isolate, value};
+use crate::wrapped::{BOUND, PEGEL, RunMode, compile, isolate, value};
 
 #[test]
 fn counts_are_there_when_the_command_returns() {
@@ -15,10 +15,10 @@ fn counts_are_there_when_the_command_returns() {
         return;
     };
     let mut runs = 0.0;
-    for way in Way::counting() {
+    for way in RunMode::counting() {
         for _ in 0..5 {
             runs += 1.0;
-            let words = way.words();
+            let words = way.prefix();
             // The agent provides the directory of lanes.
             let mut command = Command::new(&words[0]);
             command
@@ -89,10 +89,10 @@ fn an_agent_is_started_where_there_is_none() {
             .env("PEGEL_DIR", home.join("store"))
             .env("PEGEL_IMDS_URL", "none")
             .env("PEGEL_LISTEN", "127.0.0.1:0");
-        Process::start(&mut command)
+        ChildProcess::start(&mut command)
     };
-    let wrappers: Vec<Process> = (0..4).map(|_| start()).collect();
-    let address = pegel_testkit::Address::Unix(socket.clone());
+    let wrappers: Vec<ChildProcess> = (0..4).map(|_| start()).collect();
+    let address = pegel_testkit::AgentAddress::Unix(socket.clone());
     let read = || {
         let answer = pegel_testkit::get(&address, "/metrics").map_err(|error| error.to_string())?;
         let text = answer.text().to_owned();

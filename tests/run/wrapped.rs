@@ -14,7 +14,7 @@ pub const BOUND: Duration = Duration::from_secs(60);
 
 /// Ways to run a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum RunMode {
     Plain,
     /// Wrapped without counting.
     Wrapped,
@@ -22,42 +22,42 @@ pub enum Way {
     Ebpf,
 }
 
-impl Way {
+impl RunMode {
     /// Returns all methods of counting that this machine permits.
-    pub fn counting() -> Vec<Way> {
-        let mut ways = vec![Way::Ptrace];
+    pub fn counting() -> Vec<RunMode> {
+        let mut ways = vec![RunMode::Ptrace];
         if rustix::process::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists() {
-            ways.push(Way::Ebpf);
+            ways.push(RunMode::Ebpf);
         }
         ways
     }
 
-    pub fn wrapped() -> Vec<Way> {
-        let mut ways = vec![Way::Wrapped];
-        ways.extend(Way::counting());
+    pub fn wrapped() -> Vec<RunMode> {
+        let mut ways = vec![RunMode::Wrapped];
+        ways.extend(RunMode::counting());
         ways
     }
 
     /// Returns the words before the command, for a binary at the given path.
-    pub fn words_with(self, pegel: &Path) -> Vec<String> {
+    pub fn prefix_with(self, pegel: &Path) -> Vec<String> {
         let words: &[&str] = match self {
-            Way::Plain => return Vec::new(),
-            Way::Wrapped => &["run", "--"],
-            Way::Ptrace => &["run", "-s", "--method", "ptrace", "--"],
-            Way::Ebpf => &["run", "-s", "--method", "ebpf", "--"],
+            RunMode::Plain => return Vec::new(),
+            RunMode::Wrapped => &["run", "--"],
+            RunMode::Ptrace => &["run", "-s", "--method", "ptrace", "--"],
+            RunMode::Ebpf => &["run", "-s", "--method", "ebpf", "--"],
         };
         let pegel = pegel.display().to_string();
         let words = words.iter().map(|word| (*word).to_owned());
         std::iter::once(pegel).chain(words).collect()
     }
 
-    pub fn words(self) -> Vec<String> {
-        self.words_with(Path::new(PEGEL))
+    pub fn prefix(self) -> Vec<String> {
+        self.prefix_with(Path::new(PEGEL))
     }
 
     /// Returns the command run this way, with `home` as its home directory.
     pub fn command(self, home: &TempDir, argv: &[&str]) -> Command {
-        let words = self.words();
+        let words = self.prefix();
         let all: Vec<&str> = words
             .iter()
             .map(String::as_str)

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use pegel_testkit::{Process, TempDir};
+use pegel_testkit::{ChildProcess, TempDir};
 
 use crate::user::{BOUND, PEGEL};
 
@@ -21,7 +21,7 @@ fn only_taus_options_are_accepted() {
             .env_clear()
             .env("XDG_RUNTIME_DIR", home.path())
             .env("PEGEL_LANES", home.path());
-        Process::start(&mut command).wait(BOUND)
+        ChildProcess::start(&mut command).wait(BOUND)
     };
     for option in [
         "--listen=127.0.0.1:0",

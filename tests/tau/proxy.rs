@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
-use pegel_testkit::{Address, eventually, get};
+use pegel_testkit::{AgentAddress, eventually, get};
 use rustix::process::Signal;
 
-use crate::user::{BOUND, HTTP, User};
+use crate::user::{BOUND, HTTP, TauUser};
 
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata()
@@ -32,7 +32,7 @@ fn listening(pid: u32) -> Vec<u16> {
 
 #[test]
 fn the_proxy_prints_its_addresses_and_cleans_up() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let proxy = user.proxy(&[]);
@@ -40,10 +40,10 @@ fn the_proxy_prints_its_addresses_and_cleans_up() {
     assert_eq!(proxy.stderr(), lines);
     assert!(is_link(&user.link()));
     // The URL in TAU's manual ends with a slash.
-    let address = Address::Tcp(HTTP.parse().expect("an address"));
+    let address = AgentAddress::Tcp(HTTP.parse().expect("an address"));
     let answer = user
-        .island
-        .visit(|| get(&address, "/metrics/"))
+        .network
+        .run_inside(|| get(&address, "/metrics/"))
         .expect("an answer");
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("\nnode_load1 "));
@@ -64,7 +64,7 @@ fn the_proxy_prints_its_addresses_and_cleans_up() {
 
 #[test]
 fn the_proxy_prints_the_bound_port() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let proxy = user.proxy(&[("PEGEL_LISTEN", Path::new("127.0.0.1:0"))]);
@@ -75,8 +75,8 @@ fn the_proxy_prints_the_bound_port() {
         .expect("an address");
     assert_eq!(text, user.first_lines(&address.to_string(), &user.link()));
     let answer = user
-        .island
-        .visit(|| get(&Address::Tcp(address), "/metrics"));
+        .network
+        .run_inside(|| get(&AgentAddress::Tcp(address), "/metrics"));
     assert_eq!(answer.expect("an answer").status, 200);
     // With logging off, it still creates the symlink.
     drop(proxy);
@@ -94,7 +94,7 @@ fn the_proxy_prints_the_bound_port() {
 
 #[test]
 fn a_port_in_use_is_an_error_that_names_the_holder() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let proxy = user.proxy(&[]);
@@ -115,7 +115,7 @@ fn a_port_in_use_is_an_error_that_names_the_holder() {
 
 #[test]
 fn a_stale_symlink_is_replaced() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     user.proxy(&[]).kill();
@@ -136,7 +136,7 @@ fn a_stale_symlink_is_replaced() {
 
 #[test]
 fn a_foreign_file_or_symlink_is_kept() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let link = user.link();

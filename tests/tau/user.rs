@@ -8,7 +8,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Island, Process, TempDir, eventually, need_hardware};
+use pegel_testkit::{
+    ChildProcess, FinishedProcess, NetworkNamespace, TempDir, eventually, need_hardware,
+};
 use serde_json::Value;
 
 pub const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
@@ -18,19 +20,19 @@ pub const HTTP: &str = "127.0.0.1:1337";
 
 /// A user of those programs. The symlink is unique per user and the port per machine, so that each test has its own user and
 /// network namespace.
-pub struct User {
-    pub island: Island,
+pub struct TauUser {
+    pub network: NetworkNamespace,
     pub uid: u32,
     pub home: TempDir,
 }
 
-impl User {
+impl TauUser {
     #[track_caller]
-    pub fn new() -> Option<User> {
+    pub fn new() -> Option<TauUser> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let is_root = rustix::process::geteuid().is_root();
         need_hardware(is_root, "root privilege to act for other users")?;
-        let island = Island::new()?;
+        let island = NetworkNamespace::new()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let uid = 400_000_000 + std::process::id() * 16 + number;
         let home = TempDir::new();
@@ -52,7 +54,11 @@ impl User {
             symlink("pegel", bin.join(name)).expect("a link");
         }
         chown(home.path(), Some(uid), Some(uid)).expect("given");
-        Some(User { island, uid, home })
+        Some(TauUser {
+            network: island,
+            uid,
+            home,
+        })
     }
 
     /// Returns a command for one of the programs, in the user's home.
@@ -73,16 +79,17 @@ impl User {
         command
     }
 
-    pub fn start(&self, mut command: Command) -> Process {
-        self.island.visit(|| Process::start(&mut command))
+    pub fn start(&self, mut command: Command) -> ChildProcess {
+        self.network
+            .run_inside(|| ChildProcess::start(&mut command))
     }
 
-    pub fn run(&self, name: &str, args: &[&str]) -> Finished {
+    pub fn run(&self, name: &str, args: &[&str]) -> FinishedProcess {
         self.start(self.command(name, args)).wait(BOUND)
     }
 
     /// Starts a proxy with its own lanes, and waits for its startup messages.
-    pub fn proxy(&self, variables: &[(&str, &Path)]) -> Process {
+    pub fn proxy(&self, variables: &[(&str, &Path)]) -> ChildProcess {
         let lanes = self.home.join("lanes");
         if !lanes.exists() {
             self.make_dir(&lanes);
@@ -135,7 +142,7 @@ impl User {
     }
 }
 
-impl Drop for User {
+impl Drop for TauUser {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.link());
     }

@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use pegel_testkit::{Process, Stranger, eventually, need, need_hardware};
+use pegel_testkit::{ChildProcess, OtherUser, eventually, need, need_hardware};
 use rustix::process::Signal;
 
-use crate::user::{BOUND, User};
+use crate::user::{BOUND, TauUser};
 
 const EXEC: &str = "tau_metric_proxy_run_total{operation=\"exec\"}";
 
@@ -18,7 +18,7 @@ fn hits(call: &str) -> String {
 
 #[test]
 fn counts_of_a_wrapped_program_reach_the_proxy() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let run = |args: &[&str]| user.run("tau_metric_proxy_run", args);
@@ -64,7 +64,7 @@ fn counts_of_a_wrapped_program_reach_the_proxy() {
 
 #[test]
 fn another_proxy_is_reached_by_its_socket() {
-    let Some(user) = User::new() else {
+    let Some(user) = TauUser::new() else {
         return;
     };
     let usual = user.proxy(&[]);
@@ -104,7 +104,7 @@ fn another_proxy_is_reached_by_its_socket() {
 
 #[test]
 fn mpi_calls_reach_the_proxy() {
-    let (Some(user), Some(mpicc)) = (User::new(), need("mpicc.mpich")) else {
+    let (Some(user), Some(mpicc)) = (TauUser::new(), need("mpicc.mpich")) else {
         return;
     };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/plain.c");
@@ -130,7 +130,7 @@ fn mpi_calls_reach_the_proxy() {
 
 #[test]
 fn a_running_process_is_counted_until_an_interrupt() {
-    let (Some(user), Some(_)) = (User::new(), Stranger::new()) else {
+    let (Some(user), Some(_)) = (TauUser::new(), OtherUser::new()) else {
         return;
     };
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -146,7 +146,7 @@ fn a_running_process_is_counted_until_an_interrupt() {
         .uid(user.uid)
         .gid(user.uid)
         .current_dir("/");
-    let mut target = Process::start(&mut command);
+    let mut target = ChildProcess::start(&mut command);
     let pid = target.pid().to_string();
     // -m and a command are ignored with -S.
     let args = ["-m", "-v", "-S", &pid, "--", "false"];

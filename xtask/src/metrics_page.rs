@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use pegel_collect::{DIFFERENT, Entry, LEFT_OUT, REGISTRY, Tier};
+use pegel_collect::{CollectorEntry, DIVERGENT_METRICS, OMITTED_METRICS, REGISTRY, Tier};
 use pegel_metric::Family;
 use serde_json::Value;
 
@@ -46,18 +46,23 @@ pub fn page() -> Result<String> {
         &mut page,
         "Metrics of node_exporter that Pegel lacks",
         "name prefix",
-        LEFT_OUT,
+        OMITTED_METRICS,
     );
     table(
         &mut page,
         "Metrics that differ from node_exporter's",
         "series prefix",
-        DIFFERENT,
+        DIVERGENT_METRICS,
     );
     Ok(page)
 }
 
-fn section(page: &mut String, entry: &Entry, labels: &GoldenLabels, costs: &Value) -> Result<()> {
+fn section(
+    page: &mut String,
+    entry: &CollectorEntry,
+    labels: &GoldenLabels,
+    costs: &Value,
+) -> Result<()> {
     let description = collector_description(entry.name)?;
     let interval = match entry.tier {
         Tier::Fast => "",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pegel_bench::{BenchReport, FigureGate, is_trial_run, process_cpu_time, release_binary};
 use pegel_metric::{Clock, SystemClock};
-use pegel_testkit::{Address, AgentBuilder, AgentProcess};
+use pegel_testkit::{AgentAddress, AgentBuilder, AgentProcess};
 
 const BATCH: usize = 100;
 /// Number of batches per figure.
@@ -69,7 +69,7 @@ struct PostClient {
 
 impl PostClient {
     fn new(agent: &AgentProcess, format: PostFormat, time: i64) -> PostClient {
-        let Address::Tcp(address) = *agent.http() else {
+        let AgentAddress::Tcp(address) = *agent.http() else {
             panic!("the first listener is TCP");
         };
         let stream = TcpStream::connect(address).expect("connected");

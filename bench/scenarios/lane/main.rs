@@ -11,7 +11,7 @@ use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, Points,
     ProcessLanes, StripedCounter, Timer,
 };
-use pegel_testkit::{TempDir, lanes};
+use pegel_testkit::{TempDir, open_lanes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LANES: usize = 1000;
@@ -128,7 +128,7 @@ fn passes(report: &mut BenchReport) {
     let mut buffer = Vec::new();
     for _ in 0..report.repetitions(9) {
         let before = cpu_time();
-        let mut lanes = lanes(&dir);
+        let mut lanes = open_lanes(&dir);
         open.push((cpu_time() - before).as_secs_f64() * 1e3);
         for figures in [&mut first, &mut pass] {
             let before = cpu_time();

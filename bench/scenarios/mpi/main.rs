@@ -36,7 +36,7 @@ fn compile(dir: &TempDir, package: &str) -> Option<PathBuf> {
 
 fn measure(report: &mut BenchReport, dir: &TempDir, program: &Path, case: (&str, &str, f64)) {
     let (name, level, budget) = case;
-    let library = pegel_preload::place_in(&dir.join("preload")).expect("written");
+    let library = pegel_preload::install_in(&dir.join("preload")).expect("written");
     let mut plain: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let mut added: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for _ in 0..report.repetitions(7) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time};
-use pegel_collect::{CollectorSet, Host, Settings};
+use pegel_collect::{CollectSettings, CollectorSet, Host};
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
 /// Passes per figure: a single pass is too short for the resolution of the clock.
@@ -13,7 +13,7 @@ const PASSES: u32 = 200;
 fn main() -> ExitCode {
     let mut report = BenchReport::new("node_sample");
     let mut set = CollectorSet::open(
-        &Settings::default(),
+        &CollectSettings::default(),
         Host::local(),
         3,
         Vec::new(),

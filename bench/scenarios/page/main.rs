@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use browser::Page;
+use browser::BrowserPage;
 use pegel_bench::{BenchReport, FigureGate, is_trial_run, release_binary};
 use pegel_testkit::{AgentBuilder, AgentProcess, get_with, need};
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         vec![kilobytes],
     );
     if let Some(chromium) = need("chromium") {
-        let mut page = Page::start(&chromium);
+        let mut page = BrowserPage::start(&chromium);
         page.size(1700, 4600);
         page.before_all(include_str!("../../../tests/page/ticks.js"));
         page.open(&format!("http://{}/#/metrics", agent.http()));
@@ -73,7 +73,7 @@ fn transferred(agent: &AgentProcess) -> usize {
     files.iter().map(bytes).sum()
 }
 
-fn cpu_per_tick(page: &mut Page, ticks: u32) -> f64 {
+fn cpu_per_tick(page: &mut BrowserPage, ticks: u32) -> f64 {
     let before = group_cpu_time(page.group());
     let mut next = Instant::now();
     for _ in 0..ticks {

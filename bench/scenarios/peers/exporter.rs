@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pegel_bench::{BenchReport, FigureGate, process_cpu_time, release_binary};
-use pegel_testkit::{Address, AgentBuilder, Neighbour, get, need};
+use pegel_testkit::{AgentAddress, AgentBuilder, PrometheusProcess, get, need};
 
 /// The collectors that both have.
 const SHARED_COLLECTORS: [&str; 8] = [
@@ -21,7 +21,7 @@ pub fn measure(report: &mut BenchReport) {
     let scrapes = report.repetitions(200);
     let mut theirs = Vec::new();
     if let Some(program) = need("prometheus-node-exporter") {
-        let same = Neighbour::start(&program, |_| {
+        let same = PrometheusProcess::start(&program, |_| {
             let only = SHARED_COLLECTORS
                 .iter()
                 .map(|name| format!("--collector.{name}"));
@@ -33,7 +33,7 @@ pub fn measure(report: &mut BenchReport) {
             "node_exporter, same collectors",
             scrape_us(same.pid(), &same.address, scrapes),
         ));
-        let full = Neighbour::start(&program, |_| Vec::new());
+        let full = PrometheusProcess::start(&program, |_| Vec::new());
         theirs.push((
             "node_exporter, its defaults",
             scrape_us(full.pid(), &full.address, scrapes),
@@ -53,7 +53,7 @@ pub fn measure(report: &mut BenchReport) {
     agent.stop();
 }
 
-fn scrape_us(pid: u32, address: &Address, scrapes: usize) -> f64 {
+fn scrape_us(pid: u32, address: &AgentAddress, scrapes: usize) -> f64 {
     let scrape = || assert_eq!(get(address, "/metrics").expect("an answer").status, 200);
     (0..scrapes.min(20)).for_each(|_| scrape());
     let before = process_cpu_time(pid);

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_bench::{RecordedHour, process_cpu_time};
-use pegel_metric::{Kind as MetricKind, Millis, Selector, format_value};
+use pegel_metric::{MetricKind, Millis, Selector, format_value};
 use pegel_store::RangeQuery;
-use pegel_testkit::{Address, Process, TempDir, eventually_within, get, need};
+use pegel_testkit::{AgentAddress, ChildProcess, TempDir, eventually_within, get, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerKind {
@@ -32,7 +32,7 @@ pub struct PeerStore {
     kind: PeerKind,
     program: PathBuf,
     dir: TempDir,
-    process: Option<Process>,
+    process: Option<ChildProcess>,
     address: SocketAddr,
 }
 
@@ -56,7 +56,7 @@ impl PeerStore {
                 peer.start();
                 peer.post("/api/v1/import/prometheus", exposition(hour, 1).as_bytes());
                 for path in ["/internal/force_flush", "/internal/force_merge"] {
-                    get(&Address::Tcp(peer.address), path).expect("an answer");
+                    get(&AgentAddress::Tcp(peer.address), path).expect("an answer");
                 }
                 peer.wait_until_merged();
             }
@@ -106,7 +106,7 @@ impl PeerStore {
             start as f64 / 1e3,
             end as f64 / 1e3
         );
-        let answer = get(&Address::Tcp(self.address), &path).expect("an answer");
+        let answer = get(&AgentAddress::Tcp(self.address), &path).expect("an answer");
         assert_eq!(answer.status, 200, "{}", answer.text());
         let text = answer.text().to_owned();
         if text.contains("\"result\":[]") {
@@ -166,13 +166,13 @@ impl PeerStore {
                     .arg(format!("--web.listen-address={}", self.address))
             }
         };
-        let process = Process::start(&mut command);
+        let process = ChildProcess::start(&mut command);
         let path = if self.kind == PeerKind::Prometheus {
             "/-/ready"
         } else {
             "/health"
         };
-        let address = Address::Tcp(self.address);
+        let address = AgentAddress::Tcp(self.address);
         let deadline = Instant::now() + Duration::from_secs(30);
         while !get(&address, path).is_ok_and(|answer| answer.status == 200) {
             assert!(
@@ -202,7 +202,7 @@ impl PeerStore {
     }
 
     fn wait_until_merged(&self) {
-        let address = Address::Tcp(self.address);
+        let address = AgentAddress::Tcp(self.address);
         eventually_within(Duration::from_secs(60), "merges end", || {
             let answer = get(&address, "/metrics").map_err(|error| error.to_string())?;
             let busy = answer

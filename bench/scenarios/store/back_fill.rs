@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time, is_trial_run};
-use pegel_metric::{Clock, Family, Input, Kind, Point, Series, SystemClock};
+use pegel_metric::{Clock, Family, Input, MetricKind, Point, Series, SystemClock};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
@@ -36,7 +36,7 @@ fn measure() -> (f64, f64) {
     let store = Store::open(options()).expect("the store opens");
     let count = if is_trial_run() { POINTS / 10 } else { POINTS };
     let base = SystemClock.utc() - POINTS * 100;
-    let family = Arc::new(Family::new("filled", Kind::Gauge, "", 1, ""));
+    let family = Arc::new(Family::new("filled", MetricKind::Gauge, "", 1, ""));
     let series = Arc::new(Series::new(family, &[]).expect("a valid series"));
     let point = |n: i64| Point {
         series: series.clone(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use pegel_bench::median;
 use pegel_collect::{
-    CollectorSet, CollectorSettings, CollectorStatus, Host, Pace, REGISTRY, Settings, State,
+    CollectSettings, CollectorSet, CollectorSettings, CollectorState, CollectorStatus, Execution,
+    Host, REGISTRY,
 };
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
@@ -24,9 +25,9 @@ fn main() {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/basic");
     let mut lines = Vec::new();
     for entry in REGISTRY {
-        let passes = match entry.pace {
-            Pace::Here => PASSES,
-            Pace::Aside => PASSES_THREADED,
+        let passes = match entry.execution {
+            Execution::Inline => PASSES,
+            Execution::Threaded => PASSES_THREADED,
         };
         let live = measure(entry.name, Host::local(), passes);
         let (on, status) = match live {
@@ -53,11 +54,11 @@ fn measure(name: &str, host: Host, passes: u32) -> Option<CollectorStatus> {
         enabled: Some(false),
         rate: None,
     };
-    let settings = Settings {
+    let settings = CollectSettings {
         collectors: others
             .map(|entry| (entry.name.to_owned(), off.clone()))
             .collect(),
-        ..Settings::default()
+        ..CollectSettings::default()
     };
     let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
     let set = CollectorSet::open(&settings, host, LEVEL, Vec::new(), ledger, clock);
@@ -67,13 +68,13 @@ fn measure(name: &str, host: Host, passes: u32) -> Option<CollectorStatus> {
     let mut last = None;
     for _ in 0..ROUNDS {
         for _ in 0..passes {
-            set.settle(Duration::from_secs(1));
+            set.wait_for_threaded(Duration::from_secs(1));
             set.sample_all(0, &mut tick);
         }
         last = set.status().into_iter().find(|status| status.name == name);
         costs.extend(last.iter().map(|status| status.cost));
     }
-    last.filter(|status| status.state == State::Active && status.series > 0)
+    last.filter(|status| status.state == CollectorState::Active && status.series > 0)
         .map(|status| CollectorStatus {
             cost: median(&mut costs),
             ..status

@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use pegel_lane::reader::LaneValue;
-use pegel_testkit::{Finished, Process, TempDir, lanes, need};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need, open_lanes};
 
-fn run(command: &mut Command) -> Finished {
-    Process::start(command).wait(Duration::from_secs(300))
+fn run(command: &mut Command) -> FinishedProcess {
+    ChildProcess::start(command).wait(Duration::from_secs(300))
 }
 
 fn succeed(command: &mut Command) -> String {
@@ -98,7 +98,7 @@ fn check_solver(program: &Path) {
             .env("LD_LIBRARY_PATH", installed().join("lib")),
     );
     assert_eq!(printed, "50 steps, published: true\n");
-    let mut lanes = lanes(&dir);
+    let mut lanes = open_lanes(&dir);
     assert_eq!(lanes.len(), 2);
     let mut buffer = Vec::new();
     let view = lanes[0].read(&mut buffer).expect("readable");
@@ -208,7 +208,7 @@ fn mistakes_are_explained_and_do_no_harm() {
         env!("CARGO_PKG_VERSION")
     );
     assert_eq!(printed, expected);
-    let mut lanes = lanes(&lanes_dir);
+    let mut lanes = open_lanes(&lanes_dir);
     let mut buffer = Vec::new();
     let view = lanes[0].read(&mut buffer).expect("readable");
     let series = view.series(0).expect("described");

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_lane::reader::LaneValue;
-use pegel_testkit::{Finished, Process, TempDir, lanes, need, need_hardware};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need, need_hardware, open_lanes};
 
 fn solver() -> PathBuf {
     let own = std::env::current_exe().expect("a test has a file");
@@ -13,8 +13,8 @@ fn solver() -> PathBuf {
     built.join("examples/solver")
 }
 
-fn run(command: &mut Command) -> Finished {
-    Process::start(command).wait(Duration::from_secs(60))
+fn run(command: &mut Command) -> FinishedProcess {
+    ChildProcess::start(command).wait(Duration::from_secs(60))
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn a_program_leaves_what_it_counted() {
         .env("SLURM_JOB_ID", "4711")
         .env("OMPI_COMM_WORLD_RANK", "3"));
     assert_eq!(finished.stdout, "50 steps, published: true\n", "{finished}");
-    let mut lanes = lanes(dir.join("lanes"));
+    let mut lanes = open_lanes(dir.join("lanes"));
     assert_eq!(lanes.len(), 2);
     let header = lanes[0].header();
     assert_eq!((header.job.as_str(), header.rank.as_str()), ("4711", "3"));
@@ -79,7 +79,7 @@ fn a_program_can_be_told_to_count_nothing() {
             format!("2 steps, published: {is_published}\n"),
             "PEGEL_DISABLE={value:?}: {finished}"
         );
-        assert_eq!(lanes(&dir).is_empty(), !is_published);
+        assert_eq!(open_lanes(&dir).is_empty(), !is_published);
     }
 }
 
@@ -100,7 +100,7 @@ fn a_place_that_is_no_good_does_not_disturb_the_program() {
 }
 
 /// In a mount namespace of its own, so that nobody else's shared memory is full.
-fn in_full_memory(script: &str) -> Option<Finished> {
+fn in_full_memory(script: &str) -> Option<FinishedProcess> {
     need("unshare")?;
     let is_root = rustix_is_root();
     need_hardware(is_root, "privilege to mount")?;

@@ -2,35 +2,37 @@
 
 use std::path::PathBuf;
 
-use pegel_collect::Collectors;
-use pegel_config::{Key, Level, Log, Rate, Secret, Section, Span, settings};
+use pegel_collect::CollectorsConfig;
+use pegel_config::{
+    ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
+};
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
-use pegel_serve::Places;
+use pegel_serve::ServeConfig;
 use pegel_snapshot::SnapshotConfig;
 use pegel_store::{LimitSettings, RetentionSettings};
 
 settings! {
     /// What a configuration file may say.
     pub struct Config {
-        ..places: Places;
-        ..own: Own;
-        ..dragon: Dragon;
+        ..serve: ServeConfig;
+        ..agent: AgentConfig;
+        ..dragon: DragonConfig;
     }
 }
 
 settings! {
     /// The agent's own keys, and the sections of its components.
-    pub struct Own {
+    pub struct AgentConfig {
         /// Where the store is. Without this key: pegel/HOST in $XDG_STATE_HOME, else in ~/.local/state; on
         /// a network file system pegel-UID/HOST in $TMPDIR, else in /tmp.
         dir: Option<PathBuf> = None => "/var/lib/pegel",
         /// What this node is called. Without this key: the host name.
         node: Option<String> = None => "nid0001",
         /// How often the node is sampled. Collectors that cost more have slower rates of their own.
-        rate: Rate = Rate::from_millis(500),
+        rate: SampleInterval = SampleInterval::from_millis(500),
         /// How much detail is kept: every metric has a level, and those above this one are left out.
-        level: Level = Level::DEFAULT,
+        level: DetailLevel = DetailLevel::DEFAULT,
         /// How long samples are kept.
         keep: RetentionSettings = RetentionSettings::default(),
         /// What the agent may take at most, whatever is offered to it.
@@ -38,7 +40,7 @@ settings! {
         /// Where statsd lines are taken, and what becomes of them.
         statsd: StatsdSettings = StatsdSettings::default(),
         /// Collectors that are switched off, or that run at a rate of their own.
-        collectors: Collectors = Collectors::default(),
+        collectors: CollectorsConfig = CollectorsConfig::default(),
         /// How this machine is described: `pegel snapshot`.
         snapshot: SnapshotConfig = SnapshotConfig::default(),
         /// What becomes of the series that programs send, rule by rule: keep, drop, rename, label.
@@ -46,7 +48,7 @@ settings! {
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file (with a slash in
         /// its name); or both, as in journal:info. Without a place: the journal if standard error leads
         /// there, else standard error. A file is opened again on SIGHUP.
-        log: Log = Log::DEFAULT,
+        log: LogConfig = LogConfig::DEFAULT,
         /// More files to read, relative to this one, in the order of their names. A key may be set in
         /// one file only.
         include: Vec<String> = Vec::new(),
@@ -55,16 +57,16 @@ settings! {
 
 settings! {
     /// The keys of Dragon's telemetry files, with their meaning.
-    pub struct Dragon {
+    pub struct DragonConfig {
         /// For files written for Dragon: the port of the OpenTSDB listener.
         aggregator_port: Option<u16> = None => "4242",
         /// For files written for Dragon: the port of the node's own store, on loopback. When any of
         /// Dragon's keys or $DRAGON_TELEMETRY_LEVEL is set: 4243.
         tsdb_server_port: Option<u16> = None => "4243",
         /// For files written for Dragon: the same as `rate`.
-        collector_rate: Option<Rate> = None => "0.5",
+        collector_rate: Option<SampleInterval> = None => "0.5",
         /// For files written for Dragon: an upper bound for keep.memory and keep.disk.
-        default_tmdb_window: Option<Span> = None => "300",
+        default_tmdb_window: Option<TimeSpan> = None => "300",
         /// For files written for Dragon: the store goes to pegel-HOST in this directory.
         default_tmdb_dir: Option<PathBuf> = None => "/tmp",
         /// For files written for Dragon: remove the store when the agent ends in an orderly way.
@@ -77,7 +79,7 @@ settings! {
 
 impl Config {
     /// What is known about every key, in the order of the default file.
-    pub fn keys() -> Vec<Key> {
+    pub fn keys() -> Vec<ConfigKey> {
         <Config as Section>::keys()
     }
 
@@ -92,8 +94,8 @@ finds mistakes. The command line wins over the environment, the environment over
 }
 
 /// Whether a key is one of Dragon's.
-pub(crate) fn is_dragon(key: &str) -> bool {
-    <Dragon as Section>::keys()
+pub(crate) fn is_dragon_key(key: &str) -> bool {
+    <DragonConfig as Section>::keys()
         .iter()
         .any(|known| known.name == key)
 }

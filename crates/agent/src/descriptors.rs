@@ -3,7 +3,7 @@
 
 use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
-use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Settings as ServeSettings};
+use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, ServeSettings};
 use pegel_store::StoreOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -16,7 +16,7 @@ pub(crate) const DESCRIPTORS_MIN: usize = 112;
 
 /// How many descriptors each part of the agent may have open at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Descriptors {
+pub(crate) struct DescriptorBudget {
     /// Connections over TCP and on the UNIX socket.
     pub tcp: usize,
     pub socket: usize,
@@ -31,9 +31,9 @@ pub(crate) struct Descriptors {
     pub programs: usize,
 }
 
-impl Descriptors {
+impl DescriptorBudget {
     /// Shares out what a limit leaves, by weight. What a part does not request for goes to the others.
-    pub fn within(self, limit: usize) -> Descriptors {
+    pub fn shared_within(self, limit: usize) -> DescriptorBudget {
         let requests = self.to_array();
         let mut shares = [0; 7];
         let mut rest = limit.saturating_sub(reserved(limit));
@@ -45,7 +45,7 @@ impl Descriptors {
                 for part in open {
                     shares[part] = share(part);
                 }
-                return Descriptors::from_array(shares);
+                return DescriptorBudget::from_array(shares);
             };
             let part = open.remove(at);
             shares[part] = requests[part];
@@ -54,7 +54,7 @@ impl Descriptors {
     }
 
     /// The limit with which every request comes true.
-    pub fn wanted_limit(self) -> usize {
+    pub fn required_limit(self) -> usize {
         let requests = self.to_array();
         requests
             .iter()
@@ -75,8 +75,8 @@ impl Descriptors {
 
     fn from_array(
         [tcp, socket, refusals, blocks, statsd, programs, lanes]: [usize; 7],
-    ) -> Descriptors {
-        Descriptors {
+    ) -> DescriptorBudget {
+        DescriptorBudget {
             tcp: tcp.max(2),
             socket: socket.max(2),
             refusals,
@@ -95,7 +95,7 @@ impl Descriptors {
         lanes: Option<&mut LanesSettings>,
     ) -> usize {
         let listeners = serve.listen.len() + 1;
-        let requested = Descriptors {
+        let requested = DescriptorBudget {
             tcp: serve.connections_max,
             socket: serve.socket_connections_max,
             refusals: serve.refusals_max * listeners,
@@ -104,10 +104,10 @@ impl Descriptors {
             programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
             lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
         };
-        let wanted = requested.wanted_limit();
-        let limit = reachable(wanted.saturating_add(udp_descriptors(statsd)));
+        let wanted = requested.required_limit();
+        let limit = reachable_limit(wanted.saturating_add(udp_descriptors(statsd)));
         statsd.threads = udp_threads(statsd, limit);
-        let shares = requested.within(limit.saturating_sub(udp_descriptors(statsd)));
+        let shares = requested.shared_within(limit.saturating_sub(udp_descriptors(statsd)));
         serve.connections_max = shares.tcp;
         serve.socket_connections_max = shares.socket;
         serve.refusals_max = (shares.refusals / listeners).max(1);
@@ -141,7 +141,7 @@ fn reserved(limit: usize) -> usize {
 }
 
 /// The limit on open files that [`raise`] can reach, towards `wanted`.
-pub(crate) fn reachable(wanted: usize) -> usize {
+pub(crate) fn reachable_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     let most = (wanted as u64).min(limit.maximum.unwrap_or(u64::MAX));
@@ -149,7 +149,7 @@ pub(crate) fn reachable(wanted: usize) -> usize {
 }
 
 /// Raises the soft limit on open files to what [`reachable`] promised.
-pub(crate) fn raise(to: usize) {
+pub(crate) fn raise_limit(to: usize) {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < to as u64) {
         let raised = Rlimit {
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    const REQUESTED: Descriptors = Descriptors {
+    const REQUESTED: DescriptorBudget = DescriptorBudget {
         tcp: 512,
         socket: 576,
         refusals: 96,
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn parts_stay_within_the_limit_and_leave_what_the_agent_needs() {
         for limit in DESCRIPTORS_MIN..5_000 {
-            let shares = REQUESTED.within(limit);
+            let shares = REQUESTED.shared_within(limit);
             let used: usize = shares.to_array().iter().sum();
             assert!(used + reserved(limit) <= limit, "{limit}: {shares:?}");
             assert!(shares.tcp >= 2 && shares.socket >= 2 && shares.statsd >= 1);
@@ -198,7 +198,7 @@ mod tests {
                 statsd.threads = threads;
                 statsd.threads = udp_threads(&statsd, limit);
                 let sockets = udp_descriptors(&statsd);
-                let shares = REQUESTED.within(limit - sockets);
+                let shares = REQUESTED.shared_within(limit - sockets);
                 let used = shares.to_array().iter().sum::<usize>() + sockets;
                 let reserved = reserved(limit - sockets);
                 assert!(used + reserved <= limit, "{limit}: {shares:?}, {sockets}");
@@ -221,21 +221,21 @@ mod tests {
 
     #[test]
     fn a_limit_of_1024_has_room_for_400_lanes_and_a_large_one_for_everything() {
-        let shares = REQUESTED.within(1024);
+        let shares = REQUESTED.shared_within(1024);
         assert!(shares.lanes >= 400, "{shares:?}");
         assert!(shares.tcp >= 64 && shares.socket >= 64, "{shares:?}");
-        let all = REQUESTED.within(REQUESTED.wanted_limit());
+        let all = REQUESTED.shared_within(REQUESTED.required_limit());
         assert_eq!(all, REQUESTED);
     }
 
     #[test]
     fn what_one_part_does_not_need_goes_to_the_others() {
-        let few_lanes = Descriptors {
+        let few_lanes = DescriptorBudget {
             lanes: 10,
             ..REQUESTED
         };
-        let shares = few_lanes.within(1024);
+        let shares = few_lanes.shared_within(1024);
         assert_eq!(shares.lanes, 10);
-        assert!(shares.tcp > REQUESTED.within(1024).tcp, "{shares:?}");
+        assert!(shares.tcp > REQUESTED.shared_within(1024).tcp, "{shares:?}");
     }
 }

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a hangup means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hangup {
+enum HangupAction {
     /// Someone sent it by hand, as one does with daemons.
     Reload,
     /// The terminal in which the agent was started is gone.
@@ -16,44 +16,44 @@ enum Hangup {
 
 /// Hangups from now on do not end the process by themselves.
 #[derive(Debug)]
-pub struct Hangups {
+pub struct HangupSignals {
     signal: Signal,
     /// Whether the agent ends with its terminal: not without one, nor under `nohup`.
     has_terminal: bool,
 }
 
-impl Hangups {
+impl HangupSignals {
     /// Must be called inside a runtime.
-    pub fn new() -> io::Result<Hangups> {
+    pub fn new() -> io::Result<HangupSignals> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let has_terminal = is_terminal_there() && !ignores_hangup(&status);
-        Ok(Hangups {
+        let has_terminal = has_controlling_terminal() && !ignores_hangup(&status);
+        Ok(HangupSignals {
             signal: signal(SignalKind::hangup())?,
             has_terminal,
         })
     }
 
     /// Has files read again whenever it is asked for; returns when the terminal is gone.
-    pub async fn until_end(mut self, reload: impl Fn() + Clone + Send + 'static) {
-        while self.next().await == Hangup::Reload {
+    pub async fn run_until_terminal_closes(mut self, reload: impl Fn() + Clone + Send + 'static) {
+        while self.next().await == HangupAction::Reload {
             tracing::info!("hangup: files are read again");
             // Not here: files may be slow.
             tokio::task::spawn_blocking(reload.clone());
         }
     }
 
-    async fn next(&mut self) -> Hangup {
+    async fn next(&mut self) -> HangupAction {
         // Signals never end while there is a runtime.
         let _ = self.signal.recv().await;
-        match self.has_terminal && !is_terminal_there() {
-            true => Hangup::End,
-            false => Hangup::Reload,
+        match self.has_terminal && !has_controlling_terminal() {
+            true => HangupAction::End,
+            false => HangupAction::Reload,
         }
     }
 }
 
 /// A process whose terminal was hung up has none any more.
-fn is_terminal_there() -> bool {
+fn has_controlling_terminal() -> bool {
     fs::File::open("/dev/tty").is_ok()
 }
 

@@ -3,48 +3,50 @@
 //! [`load`] reads file, environment and command line into a [`Config`]; [`Plan`] settles what depends
 //! on the machine; [`Node`] opens the store, binds the servers, starts the sampler and connects them.
 
-mod check;
+mod agent_settings;
+mod agent_status;
+mod allocator;
+mod check_config;
 mod config;
+mod config_json;
+mod config_sources;
 mod descriptors;
-mod endpoint;
+mod endpoint_file;
 mod hangup;
+pub mod human_text;
 mod log_output;
-mod memory;
 mod memory_limit;
-mod node;
-mod notify;
-mod once;
-mod own;
-mod place;
-mod plan;
 mod private_files;
-mod remove;
-mod shown;
+mod probe_collectors;
+mod remove_store;
+mod running_agent;
+mod sample_once;
+mod service_notifier;
 mod signals;
 mod snapshots;
-mod source;
-mod sources;
 mod statsd;
-mod survey;
-mod until;
-pub mod words;
+mod stop_condition;
+mod store_dir;
+mod store_metrics;
 
-pub use check::check;
-pub use config::{Config, Dragon, Own};
+pub use agent_settings::AgentSettings;
+pub use check_config::check_config;
+pub use config::{AgentConfig, Config, DragonConfig};
+pub use config_sources::{ConfigArgument, EnvironmentLookup, LoadedConfig, load_config};
 pub use log_output::LogOutput;
-pub use node::{Node, StartError};
-pub use once::{Sample, sample_once};
 pub use pegel_collect::collectors::timex::is_synchronised;
-pub use pegel_collect::{CollectorStatus, State as CollectorState};
+pub use pegel_collect::{CollectorState, CollectorStatus};
 pub use pegel_serve::socket::SYSTEM_SOCKET;
-pub use pegel_serve::{Holder, Owner, holder_of, sock_diag_answers, udp_holder_of};
-pub use place::{FileSystem, file_system};
-pub use plan::Plan;
+pub use pegel_serve::{
+    PortOwner, UserInfo, is_sock_diag_available, tcp_port_owner, udp_port_owner,
+};
+pub use probe_collectors::probe_collectors;
+pub use running_agent::{AgentStartError, RunningAgent};
+pub use sample_once::{OnceSample, sample_once};
 pub use signals::{StopSignals, on_stop_signal};
-pub use snapshots::snapshot_subject;
-pub use sources::{Argument, Environment, Loaded, load};
-pub use survey::survey;
-pub use until::{Until, UntilError};
+pub use snapshots::snapshot_options;
+pub use stop_condition::{StopCondition, StopConditionError};
+pub use store_dir::{FileSystemKind, file_system_kind};
 
 /// Where clients look for an agent that is given no path: the user's own places, then the system's.
 pub use pegel_serve::socket::default_socket_paths as usual_sockets;

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use pegel_collect::Own;
-use pegel_metric::{Family, Kind};
+use pegel_collect::SelfMetrics;
+use pegel_metric::{Family, MetricKind};
 
 /// Where log messages go, as the one who made the place tells it.
 pub trait LogOutput: Send + Sync + Debug {
     /// Its name, for people.
-    fn place(&self) -> &str;
+    fn destination(&self) -> &str;
 
     /// Messages that the place did not take.
     fn lost(&self) -> u64;
@@ -18,9 +18,9 @@ pub trait LogOutput: Send + Sync + Debug {
     fn reopen(&self);
 }
 
-static LOST: Family = Family::new(
+static LOST_FAMILY: Family = Family::new(
     "pegel_log_lost_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     0,
     "Log messages that could not be handed over.",
@@ -28,21 +28,21 @@ static LOST: Family = Family::new(
 
 /// Publishes what was lost.
 #[derive(Debug)]
-pub(crate) struct LogFigures {
+pub(crate) struct LogMetrics {
     output: Arc<dyn LogOutput>,
     lost: Arc<Family>,
 }
 
-impl LogFigures {
-    pub fn new(output: &Arc<dyn LogOutput>) -> Arc<LogFigures> {
-        Arc::new(LogFigures {
+impl LogMetrics {
+    pub fn new(output: &Arc<dyn LogOutput>) -> Arc<LogMetrics> {
+        Arc::new(LogMetrics {
             output: output.clone(),
-            lost: Arc::new(LOST.clone()),
+            lost: Arc::new(LOST_FAMILY.clone()),
         })
     }
 }
 
-impl Own for LogFigures {
+impl SelfMetrics for LogMetrics {
     fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
         put(&self.lost, &[], self.output.lost() as f64);
     }

@@ -6,20 +6,20 @@
 
 use std::num::NonZeroU32;
 
-use pegel_config::Bytes;
+use pegel_config::ByteSize;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
-use pegel_serve::Settings as ServeSettings;
+use pegel_serve::ServeSettings;
 use pegel_snapshot::cgroup_memory_limit;
 
+use crate::agent_settings::host;
 use crate::config::Config;
-use crate::plan::host;
-use crate::sources::Environment;
-use crate::words;
+use crate::config_sources::EnvironmentLookup;
+use crate::human_text;
 
 /// What an agent with the defaults takes at most.
-const FULL: u64 = 640 << 20;
+const DEFAULT_BYTES_MAX: u64 = 640 << 20;
 /// What an agent takes that holds nothing.
-const OWN: u64 = 16 << 20;
+const BASE_BYTES: u64 = 16 << 20;
 /// With less the agent does not start.
 pub(crate) const MEMORY_MIN: u64 = 24 << 20;
 
@@ -29,15 +29,16 @@ pub(crate) struct MemoryLimit(pub u64);
 
 impl MemoryLimit {
     /// Reads the lowest limit of the agent's cgroup and its parents; `None` where the defaults fit.
-    pub fn read(environment: Environment<'_>) -> Option<MemoryLimit> {
+    pub fn read(environment: EnvironmentLookup<'_>) -> Option<MemoryLimit> {
         let limit = cgroup_memory_limit(&host(environment).root)?;
-        (limit < FULL).then_some(MemoryLimit(limit))
+        (limit < DEFAULT_BYTES_MAX).then_some(MemoryLimit(limit))
     }
 
     /// The share of something that is `default` when all of [`FULL`] is there, but not less than `least`.
     pub fn share(self, default: u64, least: u64) -> u64 {
-        let room = self.0.saturating_sub(OWN);
-        let share = u128::from(default) * u128::from(room) / u128::from(FULL - OWN);
+        let room = self.0.saturating_sub(BASE_BYTES);
+        let share =
+            u128::from(default) * u128::from(room) / u128::from(DEFAULT_BYTES_MAX - BASE_BYTES);
         u64::try_from(share)
             .unwrap_or(default)
             .clamp(least.min(default), default)
@@ -49,8 +50,8 @@ impl MemoryLimit {
             let share = self.share(*value as u64, least);
             *value = usize::try_from(share).unwrap_or(*value);
         };
-        lower(&mut serve.answer_bytes_max, 1 << 20);
-        lower(&mut serve.answers_bytes_max, 2 << 20);
+        lower(&mut serve.response_bytes_max, 1 << 20);
+        lower(&mut serve.responses_bytes_max, 2 << 20);
         lower(&mut serve.queries_max, 1);
         lower(&mut serve.socket_connections_max, 32);
         lower(&mut statsd.connections, 8);
@@ -58,20 +59,20 @@ impl MemoryLimit {
 
     /// The limit and what follows from it, for the person who starts the agent.
     pub fn remark(self, config: &Config) -> String {
-        let limits = &config.own.limits;
+        let limits = &config.agent.limits;
         format!(
             "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
-            words::bytes(self.0),
+            human_text::format_bytes(self.0),
             limits.memory,
             limits.series,
             limits.connections,
-            config.own.statsd.memory,
+            config.agent.statsd.memory,
         )
     }
 
     /// Lowers what was not set. `is_set` tells whether a key was.
-    pub fn fit(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
-        let limits = &mut config.own.limits;
+    pub fn fit_config(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
+        let limits = &mut config.agent.limits;
         let counts = [
             ("limits.series", &mut limits.series, 2_000),
             (
@@ -92,16 +93,16 @@ impl MemoryLimit {
             ("limits.memory", &mut limits.memory),
             ("limits.body", &mut limits.body),
             ("limits.bodies", &mut limits.bodies),
-            ("statsd.memory", &mut config.own.statsd.memory),
+            ("statsd.memory", &mut config.agent.statsd.memory),
             (
                 "statsd.receive_buffer",
-                &mut config.own.statsd.receive_buffer,
+                &mut config.agent.statsd.receive_buffer,
             ),
         ];
         for (key, value) in sizes {
             if !is_set(key) {
                 let least = 256 << 10;
-                *value = Bytes::kibibytes(self.share(value.count(), least) >> 10);
+                *value = ByteSize::kibibytes(self.share(value.count(), least) >> 10);
             }
         }
     }
@@ -116,13 +117,16 @@ mod tests {
         let fitted = |mebibytes: u64| {
             let mut config = Config::default();
             let is_set = |key: &str| key == "limits.bodies";
-            MemoryLimit(mebibytes << 20).fit(&mut config, is_set);
-            config.own
+            MemoryLimit(mebibytes << 20).fit_config(&mut config, is_set);
+            config.agent
         };
         for mebibytes in [24, 32, 64, 256, 639] {
             let own = fitted(mebibytes);
             let held = own.limits.memory.count() + own.statsd.memory.count();
-            assert!(held + OWN <= mebibytes << 20, "{mebibytes} MiB: {own:?}");
+            assert!(
+                held + BASE_BYTES <= mebibytes << 20,
+                "{mebibytes} MiB: {own:?}"
+            );
             assert_eq!(own.limits.bodies.count(), 32 << 20, "it was set");
         }
         let (small, large) = (fitted(32).limits, fitted(256).limits);

@@ -4,26 +4,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_collect::Own;
+use pegel_collect::SelfMetrics;
 use pegel_config::Setting;
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 use pegel_snapshot::{ProcessEnvironment, RedactedConfig, SnapshotOptions};
 
-use crate::place;
-use crate::plan::host;
-use crate::source::Source;
-use crate::sources::{self, Loaded};
+use crate::agent_settings::host;
+use crate::agent_status::AgentStatus;
+use crate::config_sources::{self, LoadedConfig};
+use crate::store_dir;
 
-static EVENT: Family = Family::new(
+static EVENT_FAMILY: Family = Family::new(
     "node_cloud_scheduled_event",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Events that the cloud has announced for this machine, by what will happen and whether it has begun.",
 );
-static WATCHED: Family = Family::new(
+static WATCHED_FAMILY: Family = Family::new(
     "node_cloud_events_watched",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "1 where a cloud answers when it is asked for events.",
@@ -31,47 +31,54 @@ static WATCHED: Family = Family::new(
 
 /// What is published about the cloud.
 pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
-    [&EVENT, &WATCHED].into_iter()
+    [&EVENT_FAMILY, &WATCHED_FAMILY].into_iter()
 }
 
 /// What a snapshot looks at.
-pub fn snapshot_subject(loaded: &Loaded, environment: sources::Environment<'_>) -> SnapshotOptions {
+pub fn snapshot_options(
+    loaded: &LoadedConfig,
+    environment: config_sources::EnvironmentLookup<'_>,
+) -> SnapshotOptions {
     let config = &loaded.config;
     SnapshotOptions {
         root: host(environment).root,
-        node: config.own.node.clone().unwrap_or_else(place::host_name),
+        node: config
+            .agent
+            .node
+            .clone()
+            .unwrap_or_else(store_dir::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         environment: ProcessEnvironment::current(),
         configuration: Some(RedactedConfig::new(
             loaded.file.as_deref(),
-            &config.written(),
+            &config.to_yaml(),
         )),
-        azure_batch_log: config.own.snapshot.azure_batch_log.clone(),
-        cloud: config.own.snapshot.cloud,
+        azure_batch_log: config.agent.snapshot.azure_batch_log.clone(),
+        cloud: config.agent.snapshot.cloud,
     }
 }
 
 /// Publishes what the cloud is about to do.
 #[derive(Debug)]
-pub(crate) struct CloudFigures {
-    source: Arc<Source>,
+pub(crate) struct CloudMetrics {
+    status: Arc<AgentStatus>,
     event: Arc<Family>,
     watched: Arc<Family>,
 }
 
-impl CloudFigures {
-    pub fn new(source: &Arc<Source>) -> Arc<CloudFigures> {
-        Arc::new(CloudFigures {
-            source: source.clone(),
-            event: Arc::new(EVENT.clone()),
-            watched: Arc::new(WATCHED.clone()),
+impl CloudMetrics {
+    pub fn new(source: &Arc<AgentStatus>) -> Arc<CloudMetrics> {
+        Arc::new(CloudMetrics {
+            status: source.clone(),
+            event: Arc::new(EVENT_FAMILY.clone()),
+            watched: Arc::new(WATCHED_FAMILY.clone()),
         })
     }
 }
 
-impl Own for CloudFigures {
+impl SelfMetrics for CloudMetrics {
     fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
-        let Some((provider, events)) = self.source.cloud_events() else {
+        let Some((provider, events)) = self.status.cloud_events() else {
             return;
         };
         put(&self.watched, &[("provider", provider.as_str())], 1.0);

@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 
-use pegel_config::{ConfigError, Place, Problem, Tree, Value};
+use pegel_config::{ConfigError, ConfigOrigin, ConfigProblem, ConfigTree, ConfigValue};
 use pegel_ingest::statsd::{LoopbackPeer, StatsdPeerPolicy, StatsdSettings, TransportProtocol};
-use pegel_serve::{LocalUsers, holder_of, udp_holder_of};
+use pegel_serve::{LocalUsers, tcp_port_owner, udp_port_owner};
 
 const ACCEPTS: &str =
     "udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, unix-stream:PATH, or off for none at all";
 
 /// Lays `--statsd` over what files said: its addresses replace all others. UNIX sockets stay as they are, unless
 /// one is named or all are off.
-pub(crate) fn lay_over(
-    tree: &mut Tree,
+pub(crate) fn apply_statsd_argument(
+    tree: &mut ConfigTree,
     texts: &[String],
-    place: &Place,
+    place: &ConfigOrigin,
 ) -> Result<(), ConfigError> {
     let (mut udp, mut tcp, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     for text in texts {
@@ -25,8 +25,8 @@ pub(crate) fn lay_over(
             Some(("unix-stream", path)) => sockets.push(("unix_stream", path)),
             _ if text == "off" => sockets.extend([("unix", "off"), ("unix_stream", "off")]),
             _ => {
-                return Err(ConfigError::from(Problem {
-                    place: Some(place.clone()),
+                return Err(ConfigError::from(ConfigProblem {
+                    origin: Some(place.clone()),
                     key: "statsd".to_owned(),
                     message: format!("{text:?} is no place for statsd"),
                     hint: ACCEPTS.to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn lay_over(
 pub(crate) fn check_exposure(
     keys: &StatsdSettings,
     is_insecure: bool,
-    tree: &Tree,
+    tree: &ConfigTree,
 ) -> Result<(), ConfigError> {
     for (key, list) in [("statsd.udp", &keys.udp), ("statsd.tcp", &keys.tcp)] {
         let exposed = list.iter().position(|address| !address.is_loopback());
@@ -55,28 +55,28 @@ pub(crate) fn check_exposure(
             continue;
         };
         let item = match &tree.value {
-            Value::List(items) => items.get(at).unwrap_or(tree),
+            ConfigValue::List(items) => items.get(at).unwrap_or(tree),
             _ => tree,
         };
         let message = format!("\"{}\" can be reached from other machines", list[at]);
         let hint = "use a loopback address such as 127.0.0.1, or say `insecure: true` (--insecure) if everyone \
                     who can reach it may write: statsd knows neither encryption nor tokens";
-        return Err(Problem::new(item, message, hint).into());
+        return Err(ConfigProblem::new(item, message, hint).into());
     }
     Ok(())
 }
 
 /// Answers from what serving knows.
 #[derive(Debug)]
-pub(crate) struct AgentDoor {
+pub(crate) struct AgentPeerPolicy {
     pub users: LocalUsers,
 }
 
-impl StatsdPeerPolicy for AgentDoor {
+impl StatsdPeerPolicy for AgentPeerPolicy {
     fn port_holder(&self, protocol: TransportProtocol, address: SocketAddr) -> Option<String> {
         let holder = match protocol {
-            TransportProtocol::Udp => udp_holder_of(address),
-            TransportProtocol::Tcp => holder_of(address),
+            TransportProtocol::Udp => udp_port_owner(address),
+            TransportProtocol::Tcp => tcp_port_owner(address),
         };
         holder.map(|holder| holder.to_string())
     }
@@ -95,22 +95,22 @@ impl StatsdPeerPolicy for AgentDoor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::{Argument, Loaded, load};
+    use crate::config_sources::{ConfigArgument, LoadedConfig, load_config};
 
-    fn load_with(texts: &[&str]) -> Result<Loaded, ConfigError> {
-        let argument = Argument {
+    fn load_with(texts: &[&str]) -> Result<LoadedConfig, ConfigError> {
+        let argument = ConfigArgument {
             key: "statsd",
             flag: "--statsd",
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
         };
-        load(None, &[argument], &|_| None)
+        load_config(None, &[argument], &|_| None)
     }
 
     #[test]
     fn the_command_line_replaces_all_addresses() {
         let places = |texts: &[&str]| {
-            let keys = load_with(texts).expect("valid").config.own.statsd;
-            let list = |addresses: &[pegel_config::Address]| {
+            let keys = load_with(texts).expect("valid").config.agent.statsd;
+            let list = |addresses: &[pegel_config::ListenAddress]| {
                 let all: Vec<String> = addresses.iter().map(|a| a.to_string()).collect();
                 all.join(",")
             };

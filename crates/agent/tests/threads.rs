@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pegel_agent::{Argument, Node, Plan, load};
+use pegel_agent::{AgentSettings, ConfigArgument, RunningAgent, load_config};
 use pegel_metric::{Clock, Millis, SystemClock};
 use pegel_testkit::{
-    Address, Failing, Hook, HookedFiles, Operation, TempDir, check_conserved, eventually, get,
+    AgentAddress, FileFailure, FileHook, FileOperation, HookedFiles, TempDir, check_conserved,
+    eventually, get,
 };
 
 /// Panics when the thread with this name uses it.
 #[derive(Debug)]
-struct Trap {
+struct PanicHook {
     thread: &'static str,
     is_armed: AtomicBool,
 }
 
-impl Trap {
+impl PanicHook {
     fn check(&self) {
         let thread = std::thread::current();
         let is_meant = thread.name() == Some(self.thread);
@@ -37,14 +38,14 @@ impl Trap {
     }
 }
 
-impl Hook for Trap {
-    fn before(&self, _: Operation) -> Result<(), Failing> {
+impl FileHook for PanicHook {
+    fn before(&self, _: FileOperation) -> Result<(), FileFailure> {
         self.check();
         Ok(())
     }
 }
 
-impl Clock for Trap {
+impl Clock for PanicHook {
     fn utc(&self) -> Millis {
         self.check_clock();
         SystemClock.utc()
@@ -60,8 +61,8 @@ impl Clock for Trap {
     }
 }
 
-fn start(dir: &TempDir, trap: &Arc<Trap>) -> Node {
-    let argument = |key, texts: &[&str]| Argument {
+fn start(dir: &TempDir, trap: &Arc<PanicHook>) -> RunningAgent {
+    let argument = |key, texts: &[&str]| ConfigArgument {
         key,
         flag: "--test",
         texts: texts.iter().map(|text| (*text).to_owned()).collect(),
@@ -77,22 +78,22 @@ fn start(dir: &TempDir, trap: &Arc<Trap>) -> Node {
     ];
     let lanes = dir.join("lanes").into_os_string();
     let environment = move |name: &str| (name == "PEGEL_LANES").then(|| OsString::from(&lanes));
-    let loaded = load(None, &arguments, &environment).expect("valid");
-    let mut plan = Plan::new(&loaded, &environment);
+    let loaded = load_config(None, &arguments, &environment).expect("valid");
+    let mut plan = AgentSettings::new(&loaded, &environment);
     plan.store.files = Arc::new(HookedFiles::with(trap.clone()));
     plan.store.clock = trap.clone();
     plan.store.keep_memory = Duration::from_millis(300);
-    Node::start(plan).expect("started")
+    RunningAgent::start(plan).expect("started")
 }
 
 fn ends_with_the_reason(thread: &'static str) {
     let dir = TempDir::new();
-    let trap = Arc::new(Trap {
+    let trap = Arc::new(PanicHook {
         thread,
         is_armed: AtomicBool::new(false),
     });
     let mut node = start(&dir, &trap);
-    let address = Address::Tcp(node.http_addresses()[0]);
+    let address = AgentAddress::Tcp(node.http_addresses()[0]);
     let health = get(&address, "/healthz").expect("an answer");
     assert_eq!(health.status, 200, "{}", health.text());
     trap.is_armed.store(true, Ordering::Relaxed);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use pegel_collect::{Host, Sampler, Settings};
-use pegel_metric::{Clock, Input, Millis, Reason, Selector, SystemClock};
+use pegel_collect::{CollectSettings, Host, Sampler};
+use pegel_metric::{Clock, DropReason, Input, Millis, Selector, SystemClock};
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{TempDir, eventually};
 
@@ -36,7 +36,7 @@ impl Clock for SetClock {
     }
 }
 
-struct Scene {
+struct ClockStepSetup {
     clock: Arc<SetClock>,
     store: Store,
     sampler: Sampler,
@@ -44,17 +44,17 @@ struct Scene {
     _dir: TempDir,
 }
 
-impl Scene {
-    fn new(keep_disk: Duration) -> Scene {
+impl ClockStepSetup {
+    fn new(keep_disk: Duration) -> ClockStepSetup {
         let dir = TempDir::new();
         let clock = Arc::new(SetClock::default());
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = clock.clone();
         options.keep_disk = keep_disk;
         let store = Store::open(options).expect("the store opens");
-        let settings = Settings {
+        let settings = CollectSettings {
             rate: Duration::from_millis(RATE as u64),
-            ..Settings::default()
+            ..CollectSettings::default()
         };
         let sink = {
             let store = store.clone();
@@ -70,7 +70,7 @@ impl Scene {
             clock.clone(),
             sink,
         );
-        Scene {
+        ClockStepSetup {
             clock,
             store,
             sampler: sampler.expect("started"),
@@ -123,7 +123,7 @@ impl Scene {
         self.steps += 1;
         self.sample();
         let (after, now) = (self.times(), self.clock.utc());
-        let counts = self.sampler.counts();
+        let counts = self.sampler.schedule_counts();
         assert_eq!(
             counts.clock_steps, self.steps,
             "a step by {by} ms is counted once"
@@ -153,10 +153,10 @@ impl Scene {
         self.sampler.stop();
         let ledger = self.store.ledger().clone();
         eventually("the store has written all", || {
-            let account = &ledger.accounts()[Input::Collect as usize];
+            let account = &ledger.totals_by_input()[Input::Collect as usize];
             let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
             // A tick that is on its way when the clock leaps is refused for its time, and counted.
-            let is_leap = |reason| matches!(reason, Reason::TooOld | Reason::Future);
+            let is_leap = |reason| matches!(reason, DropReason::TooOld | DropReason::Future);
             let others = account
                 .dropped
                 .iter()
@@ -177,16 +177,16 @@ impl Scene {
         let kept = ledger.kept_total(Input::Collect);
         assert_eq!(
             stored,
-            kept - ledger.duplicates(),
+            kept - ledger.duplicates_total(),
             "{} duplicates",
-            ledger.duplicates()
+            ledger.duplicates_total()
         );
     }
 }
 
 #[test]
 fn a_clock_that_is_set_back_or_ahead_neither_loses_nor_doubles_samples() {
-    let mut scene = Scene::new(Duration::from_secs(2 * 86_400));
+    let mut scene = ClockStepSetup::new(Duration::from_secs(2 * 86_400));
     scene.sample();
     for by in [
         -2 * SECOND,
@@ -205,7 +205,7 @@ fn a_clock_that_is_set_back_or_ahead_neither_loses_nor_doubles_samples() {
 
 #[test]
 fn years_are_as_good_as_hours() {
-    let mut scene = Scene::new(Duration::from_secs(200 * 366 * 86_400));
+    let mut scene = ClockStepSetup::new(Duration::from_secs(200 * 366 * 86_400));
     scene.sample();
     let start = scene.clock.utc();
     scene.step(YEAR_2038 - 150 - start);
@@ -227,7 +227,7 @@ fn years_are_as_good_as_hours() {
 
 #[test]
 fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
-    let scene = Scene::new(Duration::from_secs(2 * 86_400));
+    let scene = ClockStepSetup::new(Duration::from_secs(2 * 86_400));
     scene.sample();
     scene.store.flush_to_blocks();
     let (before, start) = (scene.times(), scene.clock.utc());
@@ -244,22 +244,22 @@ fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
         .iter()
         .filter(|time| after.binary_search(time).is_err());
     assert_eq!(lost.count(), 0, "of {}", before.len());
-    assert_eq!(scene.sampler.counts().clock_steps, 2);
+    assert_eq!(scene.sampler.schedule_counts().clock_steps, 2);
     scene.assert_books();
 }
 
 #[test]
 fn a_small_difference_is_no_step() {
-    let scene = Scene::new(Duration::from_secs(86_400));
+    let scene = ClockStepSetup::new(Duration::from_secs(86_400));
     scene.sample();
     scene.clock.0.fetch_add(-300, Ordering::SeqCst);
     scene.sample();
     scene.clock.0.fetch_add(300, Ordering::SeqCst);
     scene.sample();
-    let counts = scene.sampler.counts();
+    let counts = scene.sampler.schedule_counts();
     assert_eq!(counts.clock_steps, 0);
     assert_eq!(
-        scene.store.ledger().duplicates(),
+        scene.store.ledger().duplicates_total(),
         0,
         "nominal times only count up"
     );

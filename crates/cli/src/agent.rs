@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use pegel_agent::{Argument, Loaded, Node, Plan, StopSignals, Until};
+use pegel_agent::{
+    AgentSettings, ConfigArgument, LoadedConfig, RunningAgent, StopCondition, StopSignals,
+};
 use pegel_config::LogLevel;
 
 use crate::command_error::{CommandError, FAILED, USAGE};
@@ -76,14 +78,14 @@ pub struct ConfigFlags {
 
 impl ConfigFlags {
     /// Reads file, environment and command line. Errors exit with 2.
-    pub fn load(&self) -> anyhow::Result<Loaded> {
-        pegel_agent::load(self.config.clone(), &self.arguments(), &|name| {
+    pub fn load(&self) -> anyhow::Result<LoadedConfig> {
+        pegel_agent::load_config(self.config.clone(), &self.arguments(), &|name| {
             std::env::var_os(name)
         })
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))
     }
 
-    fn arguments(&self) -> Vec<Argument> {
+    fn arguments(&self) -> Vec<ConfigArgument> {
         let single = [
             ("socket", "--socket", &self.socket),
             ("dir", "--dir", &self.dir),
@@ -92,10 +94,10 @@ impl ConfigFlags {
             ("node", "--node", &self.node),
             ("log", "--log", &self.log),
         ];
-        let mut arguments: Vec<Argument> = single
+        let mut arguments: Vec<ConfigArgument> = single
             .into_iter()
             .filter_map(|(key, flag, text)| {
-                Some(Argument {
+                Some(ConfigArgument {
                     key,
                     flag,
                     texts: vec![text.clone()?],
@@ -107,7 +109,7 @@ impl ConfigFlags {
             ("statsd", "--statsd", &self.statsd),
         ] {
             if !texts.is_empty() {
-                arguments.push(Argument {
+                arguments.push(ConfigArgument {
                     key,
                     flag,
                     texts: texts.clone(),
@@ -119,7 +121,7 @@ impl ConfigFlags {
             ("insecure", "--insecure", self.insecure),
         ] {
             if is_set {
-                arguments.push(Argument {
+                arguments.push(ConfigArgument {
                     key,
                     flag,
                     texts: vec!["true".to_owned()],
@@ -139,25 +141,31 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
 }
 
 /// Runs the agent. `announce` prints the startup messages; its flag is true if logging is off.
-pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow::Result<()> {
+pub fn run_with(
+    args: &AgentArgs,
+    announce: impl FnOnce(&RunningAgent, bool),
+) -> anyhow::Result<()> {
     let loaded = args.config_flags.load()?;
-    let log = &loaded.config.own.log;
+    let log = &loaded.config.agent.log;
     let logging = logging::start(log);
-    let mut plan = Plan::new(&loaded, &|name| std::env::var_os(name));
+    let mut plan = AgentSettings::new(&loaded, &|name| std::env::var_os(name));
     plan.log = Some(logging);
     plan.ends_with_job |= args.until_pid.is_some() || args.until_lanes_end;
     // Reject an invalid PID before starting anything.
-    let mut until = args.until_pid.map(Until::pid).transpose()?;
+    let mut until = args
+        .until_pid
+        .map(StopCondition::on_process_exit)
+        .transpose()?;
     if args.until_lanes_end {
         let lanes = plan.lanes.iter().flat_map(|lanes| &lanes.directories);
-        until = Some(Until::lanes_end(
+        until = Some(StopCondition::on_lanes_end(
             lanes.map(|directory| directory.path.clone()).collect(),
         ));
     }
     if args.once {
         return run_once(plan, args.format);
     }
-    let mut node = Node::start(plan)?;
+    let mut node = RunningAgent::start(plan)?;
     announce(&node, log.level == LogLevel::Off);
     match node.wait(until).context("the agent cannot continue") {
         Ok(signals) => {
@@ -173,7 +181,7 @@ pub fn run_with(args: &AgentArgs, announce: impl FnOnce(&Node, bool)) -> anyhow:
     }
 }
 
-fn run_once(plan: Plan, format: Option<OutputFormat>) -> anyhow::Result<()> {
+fn run_once(plan: AgentSettings, format: Option<OutputFormat>) -> anyhow::Result<()> {
     let sample = pegel_agent::sample_once(plan)?;
     let text = match format {
         None => sample.prometheus,
@@ -203,7 +211,7 @@ fn exit_after(time: Duration, error: &anyhow::Error) {
 
 /// Exits at once on a second signal, without waiting for the orderly stop.
 #[allow(clippy::exit)] // Skips the orderly stop on purpose.
-fn exit_on_second_signal(node: &Node, mut signals: StopSignals) {
+fn exit_on_second_signal(node: &RunningAgent, mut signals: StopSignals) {
     node.runtime().spawn(async move {
         signals.next().await;
         std::process::exit(1);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pegel_metric::{Family, Input, Kind, Selector, Series, split_names};
+use pegel_metric::{Family, Input, MetricKind, Selector, Series, split_series_list};
 
 use crate::agent_client::AgentClient;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list, parse_values};
@@ -93,7 +93,7 @@ pub fn series_matches(selector: &Selector, text: &str) -> bool {
     let family = |name: &str| {
         Arc::new(Family {
             name: name.to_owned().into(),
-            kind: Kind::Unknown,
+            kind: MetricKind::Unknown,
             help: "".into(),
             unit: "".into(),
             level: 0,
@@ -107,7 +107,7 @@ pub fn series_matches(selector: &Selector, text: &str) -> bool {
 pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
     let family = Family {
         name: name.to_owned().into(),
-        kind: Kind::Unknown,
+        kind: MetricKind::Unknown,
         help: "".into(),
         unit: "".into(),
         level: 0,
@@ -121,7 +121,7 @@ pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
 pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = arguments
         .iter()
-        .flat_map(|list| split_names(list))
+        .flat_map(|list| split_series_list(list))
         .map(str::to_owned)
         .collect();
     if names.is_empty() {

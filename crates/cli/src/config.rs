@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use pegel_agent::{Config, Loaded};
-use pegel_config::{ConfigError, Setting, Written};
+use pegel_agent::{Config, LoadedConfig};
+use pegel_config::{ConfigError, Setting, YamlValue};
 
 use crate::agent::ConfigFlags;
 use crate::command_error::{CommandError, USAGE};
@@ -64,22 +64,22 @@ fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
 fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
     let usage_error = |error: ConfigError| CommandError::with_code(USAGE, error.to_string());
-    let loaded = pegel_agent::load(file, &[], &environment).map_err(usage_error)?;
+    let loaded = pegel_agent::load_config(file, &[], &environment).map_err(usage_error)?;
     let Some(file) = &loaded.file else {
         return Err(CommandError::usage(
             "no file to check: pass FILE or set $PEGEL_CONFIG",
         ));
     };
     if !text_only {
-        pegel_agent::check(&loaded, &environment).map_err(usage_error)?;
+        pegel_agent::check_config(&loaded, &environment).map_err(usage_error)?;
     }
     output::write(None, &format!("{}: no errors\n", file.display()))
 }
 
 /// Formats one key per line, followed by the origin of its value.
-fn show(loaded: &Loaded) -> String {
+fn show(loaded: &LoadedConfig) -> String {
     let mut lines = Vec::new();
-    if let Written::Map(entries) = loaded.config.written() {
+    if let YamlValue::Map(entries) = loaded.config.to_yaml() {
         for (key, value) in &entries {
             flatten(loaded, key, key, value, &mut lines);
         }
@@ -98,25 +98,25 @@ fn show(loaded: &Loaded) -> String {
 
 /// Writes maps in block style, so that each nested key has its own line and origin.
 fn flatten(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     path: &str,
     key: &str,
-    value: &Written,
+    value: &YamlValue,
     lines: &mut Vec<(String, String)>,
 ) {
     let depth = path.matches('.').count();
     let indent = "  ".repeat(depth);
-    let origin = || match loaded.place_of(path) {
+    let origin = || match loaded.origin_of(path) {
         Some(place) => place.to_string(),
         None => "default".to_owned(),
     };
     match value {
-        Written::Map(entries) if !entries.is_empty() => {
+        YamlValue::Map(entries) if !entries.is_empty() => {
             lines.push((format!("{indent}{key}:"), origin()));
             for (inner, value) in entries {
                 flatten(loaded, &format!("{path}.{inner}"), inner, value, lines);
             }
         }
-        value => lines.push((format!("{indent}{key}: {}", value.inline()), origin())),
+        value => lines.push((format!("{indent}{key}: {}", value.to_inline()), origin())),
     }
 }

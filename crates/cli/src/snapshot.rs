@@ -52,14 +52,14 @@ impl SnapshotFormat {
 
 pub fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
-    let loaded = pegel_agent::load(args.config.clone(), &[], &environment)
+    let loaded = pegel_agent::load_config(args.config.clone(), &[], &environment)
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
     let extension = args.output.as_ref().and_then(|path| path.extension());
     let extension = extension.and_then(|extension| extension.to_str());
     let format = args
         .format
         .or_else(|| extension.and_then(SnapshotFormat::from_extension));
-    let subject = pegel_agent::snapshot_subject(&loaded, &environment);
+    let subject = pegel_agent::snapshot_options(&loaded, &environment);
     let snapshot = subject.take(Timestamp::now());
     let text = format.unwrap_or(SnapshotFormat::Md).text(&snapshot);
     output::write(args.output.as_deref(), &text)

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
-use pegel_metric::split_names;
+use pegel_metric::split_series_list;
 
 use crate::agent_client::AgentClient;
 use crate::agent_query::{self, fetch_series_list};
@@ -139,7 +139,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 }
 
 fn parse_names(list: &str, option: &str) -> anyhow::Result<Vec<String>> {
-    let names: Vec<String> = split_names(list).into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = split_series_list(list)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     if names.is_empty() {
         return Err(usage(&format!("argument {option}: no name given")));
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use pegel_agent::{Node, StartError};
+use pegel_agent::{AgentStartError, RunningAgent};
 
 use crate::agent::{self, ConfigFlags};
 use crate::command_error::CommandError;
@@ -47,7 +47,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let mut link = None;
     agent::run_with(&args, |node, is_quiet| link = announce(node, is_quiet)).map_err(|error| {
         // The agent's messages name options that tau_metric_proxy does not have.
-        let hint = if error.is::<StartError>() {
+        let hint = if error.is::<AgentStartError>() {
             "\nhint: tau_metric_proxy has no such options; set PEGEL_LISTEN, PEGEL_SOCKET and PEGEL_DIR instead"
         } else {
             ""
@@ -61,18 +61,18 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 fn default_flags() -> anyhow::Result<ConfigFlags> {
     let mut settings = ConfigFlags::default();
     let loaded = settings.load()?;
-    if loaded.place_of("listen").is_none() {
-        let first = loaded.config.places.listen.iter().take(1);
+    if loaded.origin_of("listen").is_none() {
+        let first = loaded.config.serve.listen.iter().take(1);
         settings.listen = first.map(ToString::to_string).collect();
     }
-    if loaded.place_of("statsd").is_none() {
+    if loaded.origin_of("statsd").is_none() {
         settings.statsd = vec!["unix:auto".to_owned()];
     }
     Ok(settings)
 }
 
 /// Prints the startup messages of TAU's proxy and creates the symlink to the socket.
-fn announce(node: &Node, is_quiet: bool) -> Option<SocketLink> {
+fn announce(node: &RunningAgent, is_quiet: bool) -> Option<SocketLink> {
     let print = |text: &str| {
         if !is_quiet {
             output::print_message(text);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use pegel_config::read_plain;
 
-use crate::scan::{hexadecimal, signed};
+use crate::proc_parse::{parse_hex, parse_signed};
 
 /// The kernel gives a page at most.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -16,22 +16,22 @@ const BYTES_MAX: u64 = 64 * 1024;
 const NAMES_MAX: usize = 16_384;
 
 /// The text without blanks around it.
-pub(crate) fn text(path: &Path) -> Option<String> {
+pub(crate) fn attribute_text(path: &Path) -> Option<String> {
     let bytes = read_plain(path, BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// A whole number, decimal or with `0x` before it.
-pub(crate) fn number(path: &Path) -> Option<f64> {
-    let text = text(path)?;
+pub(crate) fn attribute_number(path: &Path) -> Option<f64> {
+    let text = attribute_text(path)?;
     match text.strip_prefix("0x") {
-        Some(digits) => hexadecimal(digits.as_bytes()).map(|value| value as f64),
-        None => signed(text.as_bytes()),
+        Some(digits) => parse_hex(digits.as_bytes()).map(|value| value as f64),
+        None => parse_signed(text.as_bytes()),
     }
 }
 
 /// What is in a directory, sorted; nothing when it is not there.
-pub(crate) fn names(directory: &Path) -> Vec<OsString> {
+pub(crate) fn directory_names(directory: &Path) -> Vec<OsString> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
@@ -59,12 +59,15 @@ mod tests {
             ("0x\n", None),
         ] {
             fs::write(&path, written).expect("write");
-            assert_eq!(number(&path), expected, "{written:?}");
+            assert_eq!(attribute_number(&path), expected, "{written:?}");
         }
         fs::write(&path, " a b \n").expect("write");
-        assert_eq!(text(&path).as_deref(), Some("a b"));
-        assert_eq!(names(&folder), ["value"]);
+        assert_eq!(attribute_text(&path).as_deref(), Some("a b"));
+        assert_eq!(directory_names(&folder), ["value"]);
         fs::remove_dir_all(&folder).expect("remove");
-        assert_eq!((text(&path), names(&folder).len()), (None, 0));
+        assert_eq!(
+            (attribute_text(&path), directory_names(&folder).len()),
+            (None, 0)
+        );
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pegel_config::{Problem, Rate, Setting, Tree, Value, Written, settings};
+use pegel_config::{
+    ConfigProblem, ConfigTree, ConfigValue, SampleInterval, Setting, YamlValue, settings,
+};
 
-use crate::{CollectorSettings, REGISTRY, Settings};
+use crate::{CollectSettings, CollectorSettings, REGISTRY};
 
 settings! {
     /// What may be said about one collector.
@@ -13,19 +15,19 @@ settings! {
         /// Whether it runs. Without this key the collector's own default holds.
         enabled: Option<bool> = None => "false",
         /// How often it runs. Without this key: the rate of its tier.
-        rate: Option<Rate> = None => "5s",
+        rate: Option<SampleInterval> = None => "5s",
     }
 }
 
 /// What the configuration says about collectors, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Collectors(BTreeMap<String, CollectorConfig>);
+pub struct CollectorsConfig(BTreeMap<String, CollectorConfig>);
 
-impl Collectors {
+impl CollectorsConfig {
     /// As the sampler takes it, with the rate of the fast tier.
-    pub fn settings(&self, rate: Duration) -> Settings {
+    pub fn settings(&self, rate: Duration) -> CollectSettings {
         let collectors = self.0.iter().map(|(name, config)| {
-            let rate = config.rate.as_ref().map(Rate::duration);
+            let rate = config.rate.as_ref().map(SampleInterval::duration);
             (
                 name.clone(),
                 CollectorSettings {
@@ -34,15 +36,15 @@ impl Collectors {
                 },
             )
         });
-        Settings {
+        CollectSettings {
             rate,
             collectors: collectors.collect(),
-            ..Settings::default()
+            ..CollectSettings::default()
         }
     }
 }
 
-impl Setting for Collectors {
+impl Setting for CollectorsConfig {
     fn accepts() -> String {
         let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
         format!(
@@ -51,18 +53,22 @@ impl Setting for Collectors {
         )
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Collectors> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<CollectorsConfig> {
         let entries = match &tree.value {
-            Value::Map(entries) => entries.as_slice(),
-            Value::Nothing => &[],
+            ConfigValue::Map(entries) => entries.as_slice(),
+            ConfigValue::Null => &[],
             _ => {
                 let message = format!("{} where a map is needed", tree.kind());
-                problems.push(Problem::value(tree, message, &Collectors::accepts()));
+                problems.push(ConfigProblem::value(
+                    tree,
+                    message,
+                    &CollectorsConfig::accepts(),
+                ));
                 return None;
             }
         };
         let before = problems.len();
-        let mut collectors = Collectors::default();
+        let mut collectors = CollectorsConfig::default();
         for entry in entries {
             if REGISTRY.iter().any(|known| known.name == entry.key) {
                 if let Some(config) = CollectorConfig::read(&entry.value, problems) {
@@ -70,8 +76,8 @@ impl Setting for Collectors {
                 }
             } else {
                 let known = REGISTRY.iter().map(|known| known.name);
-                problems.push(Problem::unknown_key(
-                    &entry.place,
+                problems.push(ConfigProblem::unknown_key(
+                    &entry.origin,
                     &tree.path,
                     &entry.key,
                     known,
@@ -81,11 +87,11 @@ impl Setting for Collectors {
         (problems.len() == before).then_some(collectors)
     }
 
-    fn written(&self) -> Written {
+    fn to_yaml(&self) -> YamlValue {
         let entries = self
             .0
             .iter()
-            .map(|(name, config)| (name.clone(), config.written()));
-        Written::Map(entries.collect())
+            .map(|(name, config)| (name.clone(), config.to_yaml()));
+        YamlValue::Map(entries.collect())
     }
 }

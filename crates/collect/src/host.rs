@@ -2,7 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where the loader finds it, then where container and other systems put it out of its sight.
-const NVML: [&str; 4] = [
+const NVML_PATHS: [&str; 4] = [
     "libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
     "/run/opengl-driver/lib/libnvidia-ml.so.1",
@@ -29,11 +29,11 @@ pub struct Host {
 }
 
 /// Asks the file system that is mounted at a path. It may hang.
-pub type StatVfs = fn(&Path) -> io::Result<Volume>;
+pub type StatVfs = fn(&Path) -> io::Result<FilesystemSpace>;
 
 /// Room and inodes of a file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Volume {
+pub struct FilesystemSpace {
     pub block_bytes: u64,
     pub blocks: u64,
     pub blocks_free: u64,
@@ -43,9 +43,9 @@ pub struct Volume {
     pub files_free: u64,
 }
 
-fn statvfs(path: &Path) -> io::Result<Volume> {
+fn statvfs(path: &Path) -> io::Result<FilesystemSpace> {
     let found = rustix::fs::statvfs(path)?;
-    Ok(Volume {
+    Ok(FilesystemSpace {
         block_bytes: found.f_frsize,
         blocks: found.f_blocks,
         blocks_free: found.f_bfree,
@@ -71,7 +71,7 @@ impl Host {
             page_bytes: rustix::param::page_size() as u64,
             user_hz: rustix::param::clock_ticks_per_second().max(1),
             nvml: match root == Path::new("/") {
-                true => NVML.iter().map(PathBuf::from).collect(),
+                true => NVML_PATHS.iter().map(PathBuf::from).collect(),
                 false => Vec::new(),
             },
             statvfs,

@@ -13,48 +13,48 @@
 //! | [`Sampler`] | the thread that connects the two |
 //! | [`Pace::Aside`] | collectors whose reads may hang, each on its own thread |
 
-mod aside;
 mod attribute;
+mod collector_set;
 pub mod collectors;
 mod config;
 mod context;
-mod fact;
-mod figures;
-mod files;
-mod folder;
+mod cursor_map;
+mod device_slots;
+mod dynamic_series;
+mod file_collector;
 mod host;
-mod left_out;
-mod places;
-mod procfile;
-mod roster;
+mod info_series;
+mod managed_collector;
+mod node_exporter_gaps;
+mod proc_file;
+mod proc_parse;
 mod sampler;
-mod scan;
 mod schedule;
-mod set;
 mod settings;
-mod sheet;
-mod single;
-mod station;
+mod stats;
+mod sysfs_dir;
+mod sysfs_walk;
+mod threaded_collector;
 mod udev;
-mod walk;
+mod unlabelled_series;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_metric::{Family, Group, Level};
+use pegel_metric::{Family, Level, SampleGroup};
 
-pub use aside::Note;
-pub use config::{CollectorConfig, Collectors};
-pub use context::{Context, Own};
-pub use figures::{CollectorStatus, Figures, State};
-pub use host::{Host, StatVfs, Volume};
-pub use left_out::{DIFFERENT, LEFT_OUT};
-pub use procfile::CollectError;
-pub use sampler::{Sampler, Sink, StartError};
-pub use schedule::{Counts, Moment, Schedule};
-pub use set::CollectorSet;
-pub use settings::{CollectorSettings, RATE_MAX, RATE_MIN, Settings, SettingsError};
+pub use collector_set::CollectorSet;
+pub use config::{CollectorConfig, CollectorsConfig};
+pub use context::{Context, SelfMetrics};
+pub use host::{FilesystemSpace, Host, StatVfs};
+pub use node_exporter_gaps::{DIVERGENT_METRICS, OMITTED_METRICS};
+pub use proc_file::CollectError;
+pub use sampler::{Sampler, SamplerStartError, TickSink};
+pub use schedule::{ClockPair, Schedule, ScheduleCounts};
+pub use settings::{CollectSettings, CollectSettingsError, CollectorSettings, RATE_MAX, RATE_MIN};
+pub use stats::{CollectorState, CollectorStatus, SamplerStats};
+pub use threaded_collector::CurrentOperation;
 
 use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
 use collectors::{
@@ -68,7 +68,7 @@ use collectors::{
 };
 
 /// Every collector there is. `agent` comes last, so that its figures include this pass.
-pub static REGISTRY: &[&Entry] = &[
+pub static REGISTRY: &[&CollectorEntry] = &[
     &cpu::ENTRY,
     &stat::ENTRY,
     &memory::ENTRY,
@@ -123,15 +123,15 @@ pub static REGISTRY: &[&Entry] = &[
 
 /// What is known about a collector before it is opened.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CollectorEntry {
     pub name: &'static str,
     pub tier: Tier,
-    pub pace: Pace,
+    pub execution: Execution,
     /// The lowest level of its families: an agent below it leaves the collector disabled.
     pub level: Level,
     /// What it may publish. A name with `<…>` in it stands for many.
     pub families: &'static [&'static Family],
-    pub open: fn(&Context) -> Result<Opened, OpenError>,
+    pub open: fn(&Context) -> Result<OpenOutcome, CollectorOpenError>,
 }
 
 /// How often a collector runs unless the settings say otherwise.
@@ -157,16 +157,16 @@ impl Tier {
 
 /// On which thread a collector runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum Execution {
     /// On the sampler's: its reads cannot hang, and take microseconds.
-    Here,
+    Inline,
     /// On its own, because its reads may take long or hang: see [`Note`].
-    Aside,
+    Threaded,
 }
 
 /// What opening a collector found.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenOutcome {
     Active(Box<dyn Collector>),
     /// This node has no such thing. Quiet; looked for again every minute.
     Absent {
@@ -176,7 +176,7 @@ pub enum Opened {
 
 /// Why a collector could not be opened although its source is there.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum CollectorOpenError {
     #[error("cannot open {path}")]
     Io {
         path: PathBuf,
@@ -191,11 +191,11 @@ pub enum OpenError {
 pub trait Collector: Debug + Send {
     /// Sets the current readings. A series that is not set is absent from this tick; after an error
     /// all are.
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError>;
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError>;
 
     /// What could not be read in the last pass although the rest could: the collector counts as
     /// failed and its values stay. It is not opened again, so it must go on by itself.
-    fn trouble(&self) -> Option<&str> {
+    fn partial_failure(&self) -> Option<&str> {
         None
     }
 }

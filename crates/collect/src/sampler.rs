@@ -6,14 +6,14 @@ use std::time::Duration;
 use pegel_metric::{Clock, Input, Ledger, Level, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
-use crate::aside::TIMEOUT;
+use crate::threaded_collector::PASS_TIMEOUT;
 use crate::{
-    CollectorSet, CollectorStatus, Counts, Figures, Host, Moment, Own, Schedule, Settings,
-    SettingsError,
+    ClockPair, CollectSettings, CollectSettingsError, CollectorSet, CollectorStatus, Host,
+    SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
 };
 
 /// Takes each tick; it may keep it and leave another, emptied or not.
-pub type Sink = Box<dyn FnMut(&mut Tick) + Send>;
+pub type TickSink = Box<dyn FnMut(&mut Tick) + Send>;
 
 /// The clocks are compared at least this often.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -21,9 +21,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(30);
 
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum SamplerStartError {
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    Settings(#[from] CollectSettingsError),
     #[error("cannot start the sampler's thread")]
     Thread(#[source] std::io::Error),
 }
@@ -31,14 +31,14 @@ pub enum StartError {
 /// The thread that samples the node. Dropping it stops it, too.
 #[derive(Debug)]
 pub struct Sampler {
-    stop: Arc<Stop>,
-    figures: Arc<Figures>,
+    stop: Arc<SamplerStop>,
+    stats: Arc<SamplerStats>,
     thread: Option<CriticalThread>,
 }
 
 #[derive(Debug, Default)]
-struct Stop {
-    is_asked: Mutex<bool>,
+struct SamplerStop {
+    is_requested: Mutex<bool>,
     changed: Condvar,
 }
 
@@ -46,44 +46,44 @@ impl Sampler {
     /// Opens the collectors, takes the first sample and starts the thread that takes the others:
     /// when this returns, `sink` had its first tick.
     pub fn start(
-        settings: &Settings,
+        settings: &CollectSettings,
         host: Host,
         level: Level,
-        own: Vec<Arc<dyn Own>>,
+        own: Vec<Arc<dyn SelfMetrics>>,
         ledger: Arc<Ledger>,
         clock: Arc<dyn Clock>,
-        sink: Sink,
-    ) -> Result<Sampler, StartError> {
+        sink: TickSink,
+    ) -> Result<Sampler, SamplerStartError> {
         let set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
-        set.settle(FIRST_WAIT_MAX);
-        let stop = Arc::new(Stop::default());
-        let figures = set.figures().clone();
-        let mut run = Run::new(set, sink);
-        run.take_due();
+        set.wait_for_threaded(FIRST_WAIT_MAX);
+        let stop = Arc::new(SamplerStop::default());
+        let figures = set.stats().clone();
+        let mut run = SamplerLoop::new(set, sink);
+        run.sample_due();
         let for_thread = stop.clone();
         let thread = settings.supervisor.thread("sampler");
         let thread = thread
-            .critical(move |heartbeat| run.until(&for_thread, heartbeat))
-            .map_err(StartError::Thread)?;
+            .critical(move |heartbeat| run.run_until_stopped(&for_thread, heartbeat))
+            .map_err(SamplerStartError::Thread)?;
         Ok(Sampler {
             stop,
-            figures,
+            stats: figures,
             thread: Some(thread),
         })
     }
 
     /// Takes exactly one sample, of all collectors, without a thread.
-    pub fn once(
-        settings: &Settings,
+    pub fn sample_once(
+        settings: &CollectSettings,
         host: Host,
         level: Level,
-        own: Vec<Arc<dyn Own>>,
+        own: Vec<Arc<dyn SelfMetrics>>,
         ledger: Arc<Ledger>,
         clock: Arc<dyn Clock>,
-        mut sink: Sink,
-    ) -> Result<Vec<CollectorStatus>, SettingsError> {
+        mut sink: TickSink,
+    ) -> Result<Vec<CollectorStatus>, CollectSettingsError> {
         let mut set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
-        set.settle(TIMEOUT);
+        set.wait_for_threaded(PASS_TIMEOUT);
         let mut tick = Tick::new(Input::Collect);
         let now = set.clock().utc();
         set.sample_all(now, &mut tick);
@@ -92,16 +92,16 @@ impl Sampler {
     }
 
     pub fn status(&self) -> Vec<CollectorStatus> {
-        self.figures.status()
+        self.stats.status()
     }
 
     pub fn active_count(&self) -> usize {
-        self.figures.active_count()
+        self.stats.active_count()
     }
 
     /// Late and missed passes and clock steps since the start.
-    pub fn counts(&self) -> Counts {
-        self.figures.counts()
+    pub fn schedule_counts(&self) -> ScheduleCounts {
+        self.stats.schedule_counts()
     }
 
     /// Takes a last sample and ends the thread. When this returns, the sink had its last tick.
@@ -112,7 +112,7 @@ impl Sampler {
         thread.expect_end();
         *self
             .stop
-            .is_asked
+            .is_requested
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.changed.notify_all();
@@ -127,26 +127,26 @@ impl Drop for Sampler {
 }
 
 /// What the thread works with.
-struct Run {
+struct SamplerLoop {
     set: CollectorSet,
     schedule: Schedule,
-    sink: Sink,
+    sink: TickSink,
     tick: Tick,
     due: Vec<usize>,
 }
 
-impl fmt::Debug for Run {
+impl fmt::Debug for SamplerLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("SamplerLoop")
             .field("schedule", &self.schedule)
             .finish_non_exhaustive()
     }
 }
 
-impl Run {
-    fn new(set: CollectorSet, sink: Sink) -> Run {
-        let schedule = Schedule::new(set.rates(), Moment::read(&**set.clock()));
-        Run {
+impl SamplerLoop {
+    fn new(set: CollectorSet, sink: TickSink) -> SamplerLoop {
+        let schedule = Schedule::new(set.rates(), ClockPair::read(&**set.clock()));
+        SamplerLoop {
             set,
             schedule,
             sink,
@@ -155,25 +155,28 @@ impl Run {
         }
     }
 
-    fn until(mut self, stop: &Stop, heartbeat: &Heartbeat) {
+    fn run_until_stopped(mut self, stop: &SamplerStop, heartbeat: &Heartbeat) {
         // By default the kernel may wake a thread 50 µs late, which shows at 1000 Hz. Without the
         // permission it stays so.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let clock = self.set.clock().clone();
         while !self.wait(stop, &*clock) {
             heartbeat.busy();
-            self.take_due();
+            self.sample_due();
             heartbeat.idle();
         }
-        self.take_last();
+        self.sample_last();
     }
 
     /// Waits for the next deadline, at most a second. True when the thread shall end.
-    fn wait(&self, stop: &Stop, clock: &dyn Clock) -> bool {
+    fn wait(&self, stop: &SamplerStop, clock: &dyn Clock) -> bool {
         let now = clock.monotonic();
         let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
         let wait = deadline.saturating_sub(now).min(WAIT_MAX);
-        let is_asked = stop.is_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_asked = stop
+            .is_requested
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if wait.is_zero() || *is_asked {
             return *is_asked;
         }
@@ -182,27 +185,29 @@ impl Run {
         *result.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn take_due(&mut self) {
-        let now = Moment::read(&**self.set.clock());
+    fn sample_due(&mut self) {
+        let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);
-        while let Some(time) = self.schedule.take(now, &mut self.due) {
-            self.set.figures().set_counts(self.schedule.counts());
+        while let Some(time) = self.schedule.take_due(now, &mut self.due) {
+            self.set
+                .stats()
+                .set_schedule_counts(self.schedule.schedule_counts());
             self.set.sample(time, &self.due, &mut self.tick);
-            self.hand_over();
+            self.deliver();
         }
     }
 
     /// The end of a node's record lies between two nominal times; it carries the time as it is.
-    fn take_last(&mut self) {
-        let now = Moment::read(&**self.set.clock());
+    fn sample_last(&mut self) {
+        let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);
-        if let Some(time) = self.schedule.last(now) {
+        if let Some(time) = self.schedule.final_time(now) {
             self.set.sample_all(time, &mut self.tick);
-            self.hand_over();
+            self.deliver();
         }
     }
 
-    fn hand_over(&mut self) {
+    fn deliver(&mut self) {
         if !self.tick.rows().is_empty() {
             (self.sink)(&mut self.tick);
         }

@@ -13,33 +13,33 @@ use pegel_metric::{Clock, Millis};
 /// A smaller difference between the clocks is slew.
 pub const STEP_MIN: Duration = Duration::from_millis(500);
 
-const ANCHOR_NANOS: i64 = 1_000_000_000;
+const OFFSET_REFRESH_NANOS: i64 = 1_000_000_000;
 const MILLI_NANOS: i64 = 1_000_000;
 
 /// Both clocks at one moment, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockPair {
     pub utc: i64,
     pub monotonic: i64,
 }
 
-impl Moment {
+impl ClockPair {
     /// Reads both clocks. If the thread is paused between the reads, the difference would look like
     /// a clock step, so that a slow reading is repeated.
-    pub fn read(clock: &dyn Clock) -> Moment {
+    pub fn read(clock: &dyn Clock) -> ClockPair {
         let mut before = nanos(clock.monotonic());
         for _ in 0..3 {
             let utc = clock.utc_nanos();
             let after = nanos(clock.monotonic());
             if after - before < MILLI_NANOS / 10 {
-                return Moment {
+                return ClockPair {
                     utc,
                     monotonic: after,
                 };
             }
             before = after;
         }
-        Moment {
+        ClockPair {
             utc: clock.utc_nanos(),
             monotonic: before,
         }
@@ -48,7 +48,7 @@ impl Moment {
 
 /// What did not go as planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ScheduleCounts {
     /// Passes taken more than half an interval after their deadline.
     pub late: u64,
     /// Nominal times for which no pass was taken.
@@ -58,20 +58,20 @@ pub struct Counts {
 
 #[derive(Debug)]
 pub struct Schedule {
-    tracks: Vec<Track>,
+    tracks: Vec<RateTrack>,
     /// UTC minus monotonic time.
     offset: i64,
     /// The monotonic time at which `offset` was measured.
-    anchored: i64,
-    step: i64,
+    offset_measured_at: i64,
+    step_threshold: i64,
     /// The newest time that was taken; nothing before the first pass and after a clock step.
-    taken: Option<i64>,
+    newest_taken: Option<i64>,
     is_first: bool,
-    counts: Counts,
+    counts: ScheduleCounts,
 }
 
 #[derive(Debug)]
-struct Track {
+struct RateTrack {
     rate: i64,
     /// The next nominal time.
     next: i64,
@@ -79,60 +79,60 @@ struct Track {
 
 impl Schedule {
     /// Every track is due at once. A rate below a millisecond counts as one.
-    pub fn new(rates: &[Duration], now: Moment) -> Schedule {
+    pub fn new(rates: &[Duration], now: ClockPair) -> Schedule {
         let track = |rate: &Duration| {
             let rate = nanos(*rate).max(MILLI_NANOS);
-            Track {
+            RateTrack {
                 rate,
                 next: now.utc,
             }
         };
-        let tracks: Vec<Track> = rates.iter().map(track).collect();
+        let tracks: Vec<RateTrack> = rates.iter().map(track).collect();
         let fastest = tracks.iter().map(|track| track.rate).min().unwrap_or(0);
         Schedule {
             tracks,
             offset: now.utc - now.monotonic,
-            anchored: now.monotonic,
-            step: fastest.max(nanos(STEP_MIN)),
-            taken: None,
+            offset_measured_at: now.monotonic,
+            step_threshold: fastest.max(nanos(STEP_MIN)),
+            newest_taken: None,
             is_first: true,
-            counts: Counts::default(),
+            counts: ScheduleCounts::default(),
         }
     }
 
     /// Compares the clocks. Call it after every wait, before [`Schedule::take`].
-    pub fn observe(&mut self, now: Moment) {
+    pub fn observe(&mut self, now: ClockPair) {
         let offset = now.utc.saturating_sub(now.monotonic);
-        if offset.saturating_sub(self.offset).saturating_abs() >= self.step {
+        if offset.saturating_sub(self.offset).saturating_abs() >= self.step_threshold {
             self.counts.clock_steps += 1;
-            self.taken = None;
+            self.newest_taken = None;
             for track in &mut self.tracks {
-                track.next = newest(now.utc, track.rate) + track.rate;
+                track.next = newest_multiple(now.utc, track.rate) + track.rate;
             }
-        } else if now.monotonic - self.anchored < ANCHOR_NANOS {
+        } else if now.monotonic - self.offset_measured_at < OFFSET_REFRESH_NANOS {
             return;
         }
         self.offset = offset;
-        self.anchored = now.monotonic;
+        self.offset_measured_at = now.monotonic;
     }
 
     /// The oldest nominal time that is due and its tracks, by their position. Call it until it
     /// returns `None`. A track that fell behind gives only its newest time; the others are missed.
-    pub fn take(&mut self, now: Moment, due: &mut Vec<usize>) -> Option<Millis> {
+    pub fn take_due(&mut self, now: ClockPair, due: &mut Vec<usize>) -> Option<Millis> {
         let utc = now.monotonic + self.offset;
         due.clear();
         if std::mem::take(&mut self.is_first) {
             return self.take_first(utc, due);
         }
-        let is_due = |track: &&Track| track.next <= utc;
+        let is_due = |track: &&RateTrack| track.next <= utc;
         let time = self
             .tracks
             .iter()
             .filter(is_due)
-            .map(|track| newest(utc, track.rate))
+            .map(|track| newest_multiple(utc, track.rate))
             .min()?;
         for (index, track) in self.tracks.iter_mut().enumerate() {
-            if track.next > utc || newest(utc, track.rate) != time {
+            if track.next > utc || newest_multiple(utc, track.rate) != time {
                 continue;
             }
             self.counts.missed += (time - track.next).unsigned_abs() / track.rate.unsigned_abs();
@@ -142,7 +142,7 @@ impl Schedule {
             track.next = time + track.rate;
             due.push(index);
         }
-        self.taken = self.taken.max(Some(time));
+        self.newest_taken = self.newest_taken.max(Some(time));
         Some(time.div_euclid(MILLI_NANOS))
     }
 
@@ -151,9 +151,9 @@ impl Schedule {
     fn take_first(&mut self, utc: i64, due: &mut Vec<usize>) -> Option<Millis> {
         due.extend(0..self.tracks.len());
         for track in &mut self.tracks {
-            track.next = newest(utc, track.rate) + track.rate;
+            track.next = newest_multiple(utc, track.rate) + track.rate;
         }
-        self.taken = Some(utc);
+        self.newest_taken = Some(utc);
         (!due.is_empty()).then_some(utc.div_euclid(MILLI_NANOS))
     }
 
@@ -166,21 +166,21 @@ impl Schedule {
     }
 
     /// The time of a last pass between two nominal times: now, unless that was already taken.
-    pub fn last(&self, now: Moment) -> Option<Millis> {
+    pub fn final_time(&self, now: ClockPair) -> Option<Millis> {
         let utc = (now.monotonic + self.offset).div_euclid(MILLI_NANOS);
         let is_taken = self
-            .taken
+            .newest_taken
             .is_some_and(|taken| taken.div_euclid(MILLI_NANOS) >= utc);
         (!is_taken).then_some(utc)
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn schedule_counts(&self) -> ScheduleCounts {
         self.counts
     }
 }
 
 /// The newest multiple of `rate` that is not after `utc`.
-fn newest(utc: i64, rate: i64) -> i64 {
+fn newest_multiple(utc: i64, rate: i64) -> i64 {
     utc.div_euclid(rate) * rate
 }
 

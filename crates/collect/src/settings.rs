@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use pegel_supervisor::Supervisor;
 
-use crate::{Entry, REGISTRY};
+use crate::{CollectorEntry, REGISTRY};
 
 /// The fastest and the slowest rate that is accepted.
 pub const RATE_MIN: Duration = Duration::from_millis(1);
@@ -11,7 +11,7 @@ pub const RATE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the user may choose about collecting.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct CollectSettings {
     /// The interval of the fast tier.
     pub rate: Duration,
     /// By the name of the collector.
@@ -28,21 +28,21 @@ pub struct CollectorSettings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    #[error("no collector is called {name:?}; there are {}", known())]
-    Unknown { name: String },
+pub enum CollectSettingsError {
+    #[error("no collector is called {name:?}; there are {}", collector_names())]
+    UnknownCollector { name: String },
     #[error("{key} is {rate:?}: a rate is a whole number of milliseconds from 1 ms to 24 h")]
-    Rate { key: String, rate: Duration },
+    InvalidRate { key: String, rate: Duration },
 }
 
-fn known() -> String {
+fn collector_names() -> String {
     let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
     names.join(", ")
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for CollectSettings {
+    fn default() -> CollectSettings {
+        CollectSettings {
             rate: Duration::from_millis(500),
             collectors: BTreeMap::new(),
             supervisor: Supervisor::default(),
@@ -50,12 +50,12 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    pub fn check(&self) -> Result<(), SettingsError> {
+impl CollectSettings {
+    pub fn check(&self) -> Result<(), CollectSettingsError> {
         check_rate("rate", self.rate)?;
         for (name, collector) in &self.collectors {
             if !REGISTRY.iter().any(|entry| entry.name == name) {
-                return Err(SettingsError::Unknown { name: name.clone() });
+                return Err(CollectSettingsError::UnknownCollector { name: name.clone() });
             }
             if let Some(rate) = collector.rate {
                 check_rate(&format!("collectors.{name}.rate"), rate)?;
@@ -64,26 +64,26 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn is_enabled(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_enabled(&self, entry: &CollectorEntry) -> bool {
         self.collectors
             .get(entry.name)
             .and_then(|c| c.enabled)
             .unwrap_or(true)
     }
 
-    pub(crate) fn rate_of(&self, entry: &Entry) -> Duration {
+    pub(crate) fn rate_of(&self, entry: &CollectorEntry) -> Duration {
         let chosen = self.collectors.get(entry.name).and_then(|c| c.rate);
         chosen.unwrap_or_else(|| entry.tier.rate(self.rate))
     }
 }
 
-fn check_rate(key: &str, rate: Duration) -> Result<(), SettingsError> {
+fn check_rate(key: &str, rate: Duration) -> Result<(), CollectSettingsError> {
     // Times are milliseconds: another rate would not have nominal times.
     let is_whole = rate.subsec_nanos().is_multiple_of(1_000_000);
     if is_whole && (RATE_MIN..=RATE_MAX).contains(&rate) {
         return Ok(());
     }
-    Err(SettingsError::Rate {
+    Err(CollectSettingsError::InvalidRate {
         key: key.to_owned(),
         rate,
     })
@@ -93,8 +93,8 @@ fn check_rate(key: &str, rate: Duration) -> Result<(), SettingsError> {
 mod tests {
     use super::*;
 
-    fn with(name: &str, rate: Option<Duration>) -> Settings {
-        let mut settings = Settings::default();
+    fn with(name: &str, rate: Option<Duration>) -> CollectSettings {
+        let mut settings = CollectSettings::default();
         let collector = CollectorSettings {
             enabled: None,
             rate,
@@ -131,16 +131,16 @@ mod tests {
 
     #[test]
     fn slow_tiers_are_never_faster_than_the_agent() {
-        let settings = Settings {
+        let settings = CollectSettings {
             rate: Duration::from_secs(10),
-            ..Settings::default()
+            ..CollectSettings::default()
         };
         assert_eq!(
             settings.rate_of(&crate::vmstat::ENTRY),
             Duration::from_secs(10)
         );
         assert_eq!(
-            Settings::default().rate_of(&crate::vmstat::ENTRY),
+            CollectSettings::default().rate_of(&crate::vmstat::ENTRY),
             Duration::from_secs(5)
         );
         let rate = Duration::from_millis(100);

@@ -9,11 +9,11 @@ use pegel_config::read_plain;
 const BYTES_MAX: u64 = 256 * 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct Properties(HashMap<String, String>);
+pub(crate) struct UdevProperties(HashMap<String, String>);
 
-impl Properties {
+impl UdevProperties {
     /// `None` when udev has nothing on it, or nothing readable: that is common, and not worth a word.
-    pub(crate) fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<Properties> {
+    pub(crate) fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<UdevProperties> {
         let path = udev.join(format!("b{major}:{minor}"));
         let text = read_plain(&path, BYTES_MAX + 1).ok()?;
         (text.len() as u64 <= BYTES_MAX).then(|| parse(&text))
@@ -25,12 +25,12 @@ impl Properties {
     }
 }
 
-fn parse(text: &[u8]) -> Properties {
+fn parse(text: &[u8]) -> UdevProperties {
     let text = String::from_utf8_lossy(text);
     let pairs = text
         .lines()
         .filter_map(|line| line.strip_prefix("E:")?.split_once('='));
-    Properties(
+    UdevProperties(
         pairs
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),

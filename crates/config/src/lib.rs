@@ -8,32 +8,35 @@
 //!    every mistake with file, line, column, key and what would be accepted.
 //! 4. [`default_file`] writes the file that explains every key.
 
-mod causes;
+mod config_tree;
+mod default_file;
+mod error_chain;
 mod load;
-mod map;
+mod map_setting;
 mod plain_file;
 mod problem;
 mod secret;
 mod setting;
-mod template;
-mod tree;
 mod values;
-mod written;
 mod yaml;
+mod yaml_value;
 
-pub use causes::with_causes;
+pub use config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
+pub use default_file::default_file;
+pub use error_chain::with_causes;
 pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
 pub use plain_file::{open_plain, read_plain};
-pub use problem::{ConfigError, Problem};
+pub use problem::{ConfigError, ConfigProblem};
 pub use secret::Secret;
-pub use setting::{Key, Section, Setting, scalar};
-pub use template::default_file;
-pub use tree::{Entry, Place, Tree, Value};
-pub use values::{Address, Bytes, HostName, Level, Log, LogLevel, LogPlace, Rate, Span, User};
-pub use written::Written;
+pub use setting::{ConfigKey, Section, Setting, scalar};
+pub use values::{
+    ByteSize, DetailLevel, HostName, ListenAddress, LogConfig, LogDestination, LogLevel,
+    SampleInterval, TimeSpan, UserRef,
+};
+pub use yaml_value::YamlValue;
 
 /// Reads a whole configuration.
-pub fn read<T: Setting>(tree: &Tree) -> Result<T, ConfigError> {
+pub fn read<T: Setting>(tree: &ConfigTree) -> Result<T, ConfigError> {
     let mut problems = Vec::new();
     match T::read(tree, &mut problems) {
         Some(value) if problems.is_empty() => Ok(value),

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use pegel_metric::glob_matches;
 
-use crate::problem::{ConfigError, Problem};
+use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
+use crate::problem::{ConfigError, ConfigProblem};
 use crate::setting::Setting;
-use crate::tree::{Entry, Place, Tree, Value};
 use crate::yaml;
 
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -21,13 +21,13 @@ pub const INCLUDE_DEPTH_MAX: usize = 8;
 pub const FILES_MAX: usize = 1000;
 
 /// Reads a file and all that it includes. The `include` of the first file stays in the tree.
-pub fn load(path: &Path) -> Result<Tree, ConfigError> {
+pub fn load(path: &Path) -> Result<ConfigTree, ConfigError> {
     let mut loader = Loader {
         open: Vec::new(),
         files: 0,
         problems: Vec::new(),
     };
-    let tree = loader.file(path, None);
+    let tree = loader.load_file(path, None);
     match tree {
         Some(tree) if loader.problems.is_empty() => Ok(tree),
         _ => Err(ConfigError {
@@ -40,16 +40,16 @@ struct Loader {
     /// The files being read, outermost first: an include of one of them is a cycle.
     open: Vec<PathBuf>,
     files: usize,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
 }
 
 impl Loader {
     /// `from` is the item of the `include` list that led here.
-    fn file(&mut self, path: &Path, from: Option<&Tree>) -> Option<Tree> {
+    fn load_file(&mut self, path: &Path, from: Option<&ConfigTree>) -> Option<ConfigTree> {
         match self.enter(path) {
             Ok(real) => {
                 self.open.push(real);
-                let tree = self.read(path, from);
+                let tree = self.parse_file(path, from);
                 self.open.pop();
                 tree
             }
@@ -72,7 +72,7 @@ impl Loader {
         Ok(real)
     }
 
-    fn read(&mut self, path: &Path, from: Option<&Tree>) -> Option<Tree> {
+    fn parse_file(&mut self, path: &Path, from: Option<&ConfigTree>) -> Option<ConfigTree> {
         let text = match read_text(path) {
             Ok(text) => text,
             Err(message) => return self.fail(path, from, message),
@@ -84,9 +84,9 @@ impl Loader {
                 return None;
             }
         };
-        if !matches!(tree.value, Value::Map(_)) {
+        if !matches!(tree.value, ConfigValue::Map(_)) {
             let message = format!("the file holds {} where keys are needed", tree.kind());
-            self.problems.push(Problem::new(
+            self.problems.push(ConfigProblem::new(
                 &tree,
                 message,
                 "write one `key: value` per line",
@@ -94,41 +94,46 @@ impl Loader {
             return None;
         }
         if let Some(include) = tree.get("include").cloned() {
-            self.includes(path, &include, &mut tree);
+            self.load_includes(path, &include, &mut tree);
         }
         Some(tree)
     }
 
-    fn includes(&mut self, path: &Path, include: &Tree, tree: &mut Tree) {
+    fn load_includes(&mut self, path: &Path, include: &ConfigTree, tree: &mut ConfigTree) {
         let Some(patterns) = Vec::<String>::read(include, &mut self.problems) else {
             return;
         };
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
         for (index, pattern) in patterns.iter().enumerate() {
             let item = match &include.value {
-                Value::List(items) => &items[index],
+                ConfigValue::List(items) => &items[index],
                 _ => include,
             };
             match expand(&dir, pattern) {
                 Ok(paths) => {
                     for path in paths {
-                        if let Some(mut other) = self.file(&path, Some(item)) {
+                        if let Some(mut other) = self.load_file(&path, Some(item)) {
                             // Its own includes are in it by now.
                             other.remove("include");
                             merge(tree, other, &mut self.problems);
                         }
                     }
                 }
-                Err(message) => self.problems.push(Problem::new(item, message, "")),
+                Err(message) => self.problems.push(ConfigProblem::new(item, message, "")),
             }
         }
     }
 
-    fn fail(&mut self, path: &Path, from: Option<&Tree>, message: String) -> Option<Tree> {
+    fn fail(
+        &mut self,
+        path: &Path,
+        from: Option<&ConfigTree>,
+        message: String,
+    ) -> Option<ConfigTree> {
         self.problems.push(match from {
-            Some(item) => Problem::new(item, format!("{}: {message}", path.display()), ""),
-            None => Problem {
-                place: None,
+            Some(item) => ConfigProblem::new(item, format!("{}: {message}", path.display()), ""),
+            None => ConfigProblem {
+                origin: None,
                 key: path.display().to_string(),
                 message,
                 hint: String::new(),
@@ -196,29 +201,30 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Adds the keys of `other`; both files may add to the same map, but not set the same value.
-fn merge(tree: &mut Tree, other: Tree, problems: &mut Vec<Problem>) {
-    let (Value::Map(entries), Value::Map(others)) = (&mut tree.value, other.value) else {
+fn merge(tree: &mut ConfigTree, other: ConfigTree, problems: &mut Vec<ConfigProblem>) {
+    let (ConfigValue::Map(entries), ConfigValue::Map(others)) = (&mut tree.value, other.value)
+    else {
         return;
     };
     for new in others {
         match entries.iter_mut().find(|entry| entry.key == new.key) {
             None => entries.push(new),
-            Some(old) if both_maps(old, &new) => merge(&mut old.value, new.value, problems),
-            Some(old) => problems.push(twice(&old.place, &new)),
+            Some(old) if are_maps(old, &new) => merge(&mut old.value, new.value, problems),
+            Some(old) => problems.push(duplicate_key(&old.origin, &new)),
         }
     }
 }
 
-fn both_maps(old: &Entry, new: &Entry) -> bool {
+fn are_maps(old: &ConfigEntry, new: &ConfigEntry) -> bool {
     matches!(
         (&old.value.value, &new.value.value),
-        (Value::Map(_), Value::Map(_))
+        (ConfigValue::Map(_), ConfigValue::Map(_))
     )
 }
 
-fn twice(first: &Place, second: &Entry) -> Problem {
-    Problem {
-        place: Some(second.place.clone()),
+fn duplicate_key(first: &ConfigOrigin, second: &ConfigEntry) -> ConfigProblem {
+    ConfigProblem {
+        origin: Some(second.origin.clone()),
         key: second.value.path.clone(),
         message: format!("the key is already set at {first}"),
         hint: "keep one of the two".to_owned(),

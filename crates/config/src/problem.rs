@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::tree::{Place, Tree};
+use crate::config_tree::{ConfigOrigin, ConfigTree};
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub place: Option<Place>,
+pub struct ConfigProblem {
+    pub origin: Option<ConfigOrigin>,
     /// The key it is about; empty when the file as a whole is meant.
     pub key: String,
     pub message: String,
@@ -15,10 +15,14 @@ pub struct Problem {
     pub hint: String,
 }
 
-impl Problem {
-    pub fn new(tree: &Tree, message: impl Into<String>, hint: impl Into<String>) -> Problem {
-        Problem {
-            place: Some(tree.place.clone()),
+impl ConfigProblem {
+    pub fn new(
+        tree: &ConfigTree,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> ConfigProblem {
+        ConfigProblem {
+            origin: Some(tree.origin.clone()),
             key: tree.path.clone(),
             message: message.into(),
             hint: hint.into(),
@@ -26,19 +30,19 @@ impl Problem {
     }
 
     /// A value that does not have the accepted form.
-    pub fn value(tree: &Tree, message: impl Into<String>, accepts: &str) -> Problem {
-        Problem::new(tree, message, format!("accepted: {accepts}"))
+    pub fn value(tree: &ConfigTree, message: impl Into<String>, accepts: &str) -> ConfigProblem {
+        ConfigProblem::new(tree, message, format!("accepted: {accepts}"))
     }
 
     /// A key that nobody reads.
     pub fn unknown_key<'a>(
-        place: &Place,
+        place: &ConfigOrigin,
         inside: &str,
         key: &str,
         known: impl Iterator<Item = &'a str>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         let known: Vec<&str> = known.collect();
-        let message = match nearest(key, &known) {
+        let message = match nearest_key(key, &known) {
             Some(near) => format!("unknown key; did you mean `{near}`?"),
             None => "unknown key".to_owned(),
         };
@@ -47,8 +51,8 @@ impl Problem {
         } else {
             format!("{inside}.{key}")
         };
-        Problem {
-            place: Some(place.clone()),
+        ConfigProblem {
+            origin: Some(place.clone()),
             key: path,
             message,
             hint: format!("accepted: {}", known.join(", ")),
@@ -56,9 +60,9 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.origin {
             write!(f, "{place}: ")?;
         }
         if !self.key.is_empty() {
@@ -76,38 +80,38 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", join(problems))]
 pub struct ConfigError {
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
-impl From<Problem> for ConfigError {
-    fn from(problem: Problem) -> ConfigError {
+impl From<ConfigProblem> for ConfigError {
+    fn from(problem: ConfigProblem) -> ConfigError {
         ConfigError {
             problems: vec![problem],
         }
     }
 }
 
-fn join(problems: &[Problem]) -> String {
+fn join(problems: &[ConfigProblem]) -> String {
     problems
         .iter()
-        .map(Problem::to_string)
+        .map(ConfigProblem::to_string)
         .collect::<Vec<_>>()
         .join("\n")
 }
 
 /// The known word that a mistyped one most likely stands for.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+fn nearest_key<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let close_enough = (word.chars().count() / 3).max(1) + 1;
     known
         .iter()
-        .map(|candidate| (distance(word, candidate), *candidate))
+        .map(|candidate| (edit_distance(word, candidate), *candidate))
         .filter(|(distance, candidate)| *distance <= close_enough && *distance < candidate.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
 /// How many letters must be added, dropped, changed or swapped with their neighbour.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
     let mut before: Vec<usize> = Vec::new();
@@ -140,17 +144,17 @@ mod tests {
             ("raet", "rate", 1),
             ("kep", "keep", 1),
         ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
         }
     }
 
     #[test]
     fn suggests_only_what_is_near() {
         let known = ["level", "listen", "rate", "dir"];
-        assert_eq!(nearest("levle", &known), Some("level"));
-        assert_eq!(nearest("listn", &known), Some("listen"));
-        assert_eq!(nearest("rates", &known), Some("rate"));
-        assert_eq!(nearest("graphite", &known), None);
-        assert_eq!(nearest("x", &known), None);
+        assert_eq!(nearest_key("levle", &known), Some("level"));
+        assert_eq!(nearest_key("listn", &known), Some("listen"));
+        assert_eq!(nearest_key("rates", &known), Some("rate"));
+        assert_eq!(nearest_key("graphite", &known), None);
+        assert_eq!(nearest_key("x", &known), None);
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Clone)]
-    struct Holder {
+    struct SecretHolder {
         #[allow(dead_code)] // Only its Debug form matters.
         token: Option<Secret>,
     }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn no_form_of_it_shows_the_text() {
         let secret = Secret::new("planted");
-        let holder = Holder {
+        let holder = SecretHolder {
             token: Some(secret.clone()),
         };
         let shown = format!(

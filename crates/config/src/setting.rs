@@ -4,9 +4,9 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use crate::problem::Problem;
-use crate::tree::{Entry, Tree, Value};
-use crate::written::Written;
+use crate::config_tree::{ConfigEntry, ConfigTree, ConfigValue};
+use crate::problem::ConfigProblem;
+use crate::yaml_value::YamlValue;
 
 /// Something that can stand behind a key.
 pub trait Setting: Sized {
@@ -14,37 +14,37 @@ pub trait Setting: Sized {
     fn accepts() -> String;
 
     /// Reads the value, or adds to `problems` and returns `None`.
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Self>;
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Self>;
 
     /// The value as it was written, or as one would write it.
-    fn written(&self) -> Written;
+    fn to_yaml(&self) -> YamlValue;
 
     /// The keys inside, where the value is a map with fixed keys.
-    fn keys() -> Vec<Key> {
+    fn keys() -> Vec<ConfigKey> {
         Vec::new()
     }
 }
 
 /// What is known about one key without any file: the default file and the manual are made from it.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub struct ConfigKey {
     pub name: &'static str,
     pub doc: &'static [&'static str],
     pub accepts: String,
-    pub default: Written,
+    pub default: YamlValue,
     /// Stands in the default file, commented out, where there is no default to show.
     pub example: Option<&'static str>,
-    pub inner: Vec<Key>,
+    pub inner: Vec<ConfigKey>,
 }
 
 /// A map with fixed keys; made by [`settings!`](crate::settings).
 pub trait Section: Default {
-    fn keys() -> Vec<Key>;
+    fn keys() -> Vec<ConfigKey>;
 
     /// Reads one entry; false when the key is not one of this section's.
-    fn read_entry(&mut self, entry: &Entry, problems: &mut Vec<Problem>) -> bool;
+    fn read_entry(&mut self, entry: &ConfigEntry, problems: &mut Vec<ConfigProblem>) -> bool;
 
-    fn entries(&self) -> Vec<(String, Written)>;
+    fn entries(&self) -> Vec<(String, YamlValue)>;
 }
 
 impl<T: Section> Setting for T {
@@ -53,13 +53,13 @@ impl<T: Section> Setting for T {
         format!("a map with the keys {}", names.join(", "))
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<T> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<T> {
         let entries = match &tree.value {
-            Value::Map(entries) => entries.as_slice(),
-            Value::Nothing => &[],
+            ConfigValue::Map(entries) => entries.as_slice(),
+            ConfigValue::Null => &[],
             _ => {
                 let message = format!("{} where a map is needed", tree.kind());
-                problems.push(Problem::value(tree, message, &T::accepts()));
+                problems.push(ConfigProblem::value(tree, message, &T::accepts()));
                 return None;
             }
         };
@@ -69,8 +69,8 @@ impl<T: Section> Setting for T {
             if !section.read_entry(entry, problems) {
                 let keys = <T as Section>::keys();
                 let known = keys.iter().map(|key| key.name);
-                problems.push(Problem::unknown_key(
-                    &entry.place,
+                problems.push(ConfigProblem::unknown_key(
+                    &entry.origin,
                     &tree.path,
                     &entry.key,
                     known,
@@ -80,22 +80,25 @@ impl<T: Section> Setting for T {
         (problems.len() == before).then_some(section)
     }
 
-    fn written(&self) -> Written {
-        Written::Map(self.entries())
+    fn to_yaml(&self) -> YamlValue {
+        YamlValue::Map(self.entries())
     }
 
-    fn keys() -> Vec<Key> {
+    fn keys() -> Vec<ConfigKey> {
         <T as Section>::keys()
     }
 }
 
 /// The text of a single value.
-pub fn scalar<'a, T: Setting>(tree: &'a Tree, problems: &mut Vec<Problem>) -> Option<&'a str> {
+pub fn scalar<'a, T: Setting>(
+    tree: &'a ConfigTree,
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<&'a str> {
     match &tree.value {
-        Value::Scalar(text) => Some(text),
+        ConfigValue::Scalar(text) => Some(text),
         _ => {
             let message = format!("{} where a single value is needed", tree.kind());
-            problems.push(Problem::value(tree, message, &T::accepts()));
+            problems.push(ConfigProblem::value(tree, message, &T::accepts()));
             None
         }
     }
@@ -110,20 +113,27 @@ macro_rules! text_setting {
                 $accepts.to_string()
             }
 
-            fn read(tree: &$crate::Tree, problems: &mut Vec<$crate::Problem>) -> Option<Self> {
+            fn read(
+                tree: &$crate::ConfigTree,
+                problems: &mut Vec<$crate::ConfigProblem>,
+            ) -> Option<Self> {
                 let text = $crate::scalar::<Self>(tree, problems)?;
                 match text.parse::<Self>() {
                     Ok(value) => Some(value),
                     Err(error) => {
                         let message = error.to_string();
-                        problems.push($crate::Problem::value(tree, message, &Self::accepts()));
+                        problems.push($crate::ConfigProblem::value(
+                            tree,
+                            message,
+                            &Self::accepts(),
+                        ));
                         None
                     }
                 }
             }
 
-            fn written(&self) -> $crate::Written {
-                $crate::Written::Scalar(self.to_string())
+            fn to_yaml(&self) -> $crate::YamlValue {
+                $crate::YamlValue::Scalar(self.to_string())
             }
         }
     };
@@ -134,21 +144,21 @@ impl Setting for bool {
         "true or false (also yes, no, on, off, 1, 0)".to_owned()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<bool> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<bool> {
         let text = scalar::<bool>(tree, problems)?;
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Some(true),
             "false" | "no" | "off" | "0" => Some(false),
             _ => {
                 let message = format!("\"{text}\" is neither true nor false");
-                problems.push(Problem::value(tree, message, &bool::accepts()));
+                problems.push(ConfigProblem::value(tree, message, &bool::accepts()));
                 None
             }
         }
     }
 
-    fn written(&self) -> Written {
-        Written::Scalar(self.to_string())
+    fn to_yaml(&self) -> YamlValue {
+        YamlValue::Scalar(self.to_string())
     }
 }
 
@@ -159,18 +169,18 @@ macro_rules! whole_numbers {
                 format!("a whole number from {} to {}", $min, <$type>::MAX)
             }
 
-            fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<$type> {
+            fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<$type> {
                 let text = scalar::<$type>(tree, problems)?;
                 let value = text.replace('_', "").parse().ok();
                 if value.is_none() {
                     let message = format!("\"{text}\" is not such a number");
-                    problems.push(Problem::value(tree, message, &<$type>::accepts()));
+                    problems.push(ConfigProblem::value(tree, message, &<$type>::accepts()));
                 }
                 value
             }
 
-            fn written(&self) -> Written {
-                Written::Scalar(self.to_string())
+            fn to_yaml(&self) -> YamlValue {
+                YamlValue::Scalar(self.to_string())
             }
         }
     )*};
@@ -188,17 +198,17 @@ impl Setting for String {
         "text".to_owned()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<String> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<String> {
         let text = scalar::<String>(tree, problems)?;
         if text.is_empty() {
-            problems.push(Problem::value(tree, "the value is empty", "text"));
+            problems.push(ConfigProblem::value(tree, "the value is empty", "text"));
             return None;
         }
         Some(text.to_owned())
     }
 
-    fn written(&self) -> Written {
-        Written::Scalar(self.clone())
+    fn to_yaml(&self) -> YamlValue {
+        YamlValue::Scalar(self.clone())
     }
 }
 
@@ -207,10 +217,10 @@ impl Setting for PathBuf {
         "a path".to_owned()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<PathBuf> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<PathBuf> {
         let text = scalar::<PathBuf>(tree, problems)?;
         if text.is_empty() || text.contains('\0') {
-            problems.push(Problem::value(
+            problems.push(ConfigProblem::value(
                 tree,
                 "the path is empty or has a NUL",
                 "a path",
@@ -220,8 +230,8 @@ impl Setting for PathBuf {
         Some(PathBuf::from(text))
     }
 
-    fn written(&self) -> Written {
-        Written::Scalar(self.display().to_string())
+    fn to_yaml(&self) -> YamlValue {
+        YamlValue::Scalar(self.display().to_string())
     }
 }
 
@@ -231,18 +241,18 @@ impl<T: Setting> Setting for Option<T> {
         T::accepts()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Option<T>> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Option<T>> {
         match tree.value {
-            Value::Nothing => Some(None),
+            ConfigValue::Null => Some(None),
             _ => T::read(tree, problems).map(Some),
         }
     }
 
-    fn written(&self) -> Written {
-        self.as_ref().map_or(Written::Nothing, T::written)
+    fn to_yaml(&self) -> YamlValue {
+        self.as_ref().map_or(YamlValue::Null, T::to_yaml)
     }
 
-    fn keys() -> Vec<Key> {
+    fn keys() -> Vec<ConfigKey> {
         T::keys()
     }
 }
@@ -253,10 +263,10 @@ impl<T: Setting> Setting for Vec<T> {
         format!("a list; each item: {}", T::accepts())
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<Vec<T>> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Vec<T>> {
         match &tree.value {
-            Value::Nothing => Some(Vec::new()),
-            Value::List(items) => {
+            ConfigValue::Null => Some(Vec::new()),
+            ConfigValue::List(items) => {
                 // Every item is read, so that all mistakes are found.
                 let read: Vec<Option<T>> =
                     items.iter().map(|item| T::read(item, problems)).collect();
@@ -266,8 +276,8 @@ impl<T: Setting> Setting for Vec<T> {
         }
     }
 
-    fn written(&self) -> Written {
-        Written::List(self.iter().map(T::written).collect())
+    fn to_yaml(&self) -> YamlValue {
+        YamlValue::List(self.iter().map(T::to_yaml).collect())
     }
 }
 
@@ -279,7 +289,7 @@ impl<T: Setting> Setting for Vec<T> {
 ///     /// How long samples are kept.
 ///     pub struct Keep {
 ///         /// In memory.
-///         memory: pegel_config::Span = pegel_config::Span::seconds(300),
+///         memory: pegel_config::TimeSpan = pegel_config::TimeSpan::seconds(300),
 ///         /// A place; the text behind the arrow is the example in the default file.
 ///         place: Option<String> = None => "here",
 ///     }
@@ -316,15 +326,15 @@ macro_rules! settings {
         }
 
         impl $crate::Section for $name {
-            fn keys() -> Vec<$crate::Key> {
+            fn keys() -> Vec<$crate::ConfigKey> {
                 let defaults = <$name as Default>::default();
                 let mut keys = Vec::new();
                 $(keys.extend(<$part_type as $crate::Section>::keys());)*
-                keys.append(&mut vec![$($crate::Key {
+                keys.append(&mut vec![$($crate::ConfigKey {
                     name: stringify!($key),
                     doc: &[$($doc),*],
                     accepts: <$type as $crate::Setting>::accepts(),
-                    default: $crate::Setting::written(&defaults.$key),
+                    default: $crate::Setting::to_yaml(&defaults.$key),
                     example: $crate::settings!(@example $($example)?),
                     inner: <$type as $crate::Setting>::keys(),
                 }),*]);
@@ -335,8 +345,8 @@ macro_rules! settings {
 
             fn read_entry(
                 &mut self,
-                entry: &$crate::Entry,
-                problems: &mut Vec<$crate::Problem>,
+                entry: &$crate::ConfigEntry,
+                problems: &mut Vec<$crate::ConfigProblem>,
             ) -> bool {
                 $(if $crate::Section::read_entry(&mut self.$part, entry, problems) {
                     return true;
@@ -352,11 +362,11 @@ macro_rules! settings {
                 }
             }
 
-            fn entries(&self) -> Vec<(String, $crate::Written)> {
+            fn entries(&self) -> Vec<(String, $crate::YamlValue)> {
                 let mut entries = Vec::new();
                 $(entries.extend($crate::Section::entries(&self.$part));)*
                 entries.append(&mut vec![
-                    $((stringify!($key).to_owned(), $crate::Setting::written(&self.$key))),*
+                    $((stringify!($key).to_owned(), $crate::Setting::to_yaml(&self.$key))),*
                 ]);
                 entries
             }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
-use crate::problem::Problem;
-use crate::tree::{Entry, Place, Tree, Value};
+use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
+use crate::problem::ConfigProblem;
 
 /// How deep maps and lists may nest. No key needs more than a handful.
 const DEPTH_MAX: usize = 32;
 
 /// Reads one document; an empty one is an empty map.
-pub fn parse(path: &Arc<Path>, text: &str) -> Result<Tree, Problem> {
+pub fn parse(path: &Arc<Path>, text: &str) -> Result<ConfigTree, ConfigProblem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
@@ -25,10 +25,10 @@ pub fn parse(path: &Arc<Path>, text: &str) -> Result<Tree, Problem> {
         duplicate_keys: DuplicateKeyPolicy::Error,
         with_snippet: false,
     };
-    let reader = Reader { path, text };
-    match serde_saphyr::from_str_with_options::<Option<Raw>>(text, options) {
+    let reader = YamlReader { path, text };
+    match serde_saphyr::from_str_with_options::<Option<RawNode>>(text, options) {
         Ok(Some(raw)) => Ok(reader.tree(raw, String::new())),
-        Ok(None) => Ok(Tree::empty(Place::File {
+        Ok(None) => Ok(ConfigTree::empty(ConfigOrigin::File {
             path: path.clone(),
             line: 1,
             column: 1,
@@ -37,58 +37,62 @@ pub fn parse(path: &Arc<Path>, text: &str) -> Result<Tree, Problem> {
     }
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     path: &'a Arc<Path>,
     text: &'a str,
 }
 
-impl Reader<'_> {
-    fn place(&self, at: Location) -> Place {
+impl YamlReader<'_> {
+    fn origin(&self, at: Location) -> ConfigOrigin {
         // Unknown positions are 0; messages count from 1.
-        Place::File {
+        ConfigOrigin::File {
             path: self.path.clone(),
             line: at.line().max(1),
             column: at.column().max(1),
         }
     }
 
-    fn tree(&self, raw: Raw, path: String) -> Tree {
-        let place = self.place(raw.0.referenced);
+    fn tree(&self, raw: RawNode, path: String) -> ConfigTree {
+        let place = self.origin(raw.0.referenced);
         let value = match raw.0.value {
-            Shape::Nothing => Value::Nothing,
-            Shape::Text(text) => Value::Scalar(text),
-            Shape::Plain => Value::Scalar(self.written(raw.0.defined)),
-            Shape::List(items) => Value::List(
+            RawValue::Null => ConfigValue::Null,
+            RawValue::Text(text) => ConfigValue::Scalar(text),
+            RawValue::Plain => ConfigValue::Scalar(self.source_text(raw.0.defined)),
+            RawValue::List(items) => ConfigValue::List(
                 items
                     .into_iter()
                     .enumerate()
                     .map(|(index, item)| self.tree(item, format!("{path}[{index}]")))
                     .collect(),
             ),
-            Shape::Map(entries) => Value::Map(
+            RawValue::Map(entries) => ConfigValue::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| self.entry(key, value, &path))
                     .collect(),
             ),
         };
-        Tree { place, path, value }
+        ConfigTree {
+            origin: place,
+            path,
+            value,
+        }
     }
 
-    fn entry(&self, key: Spanned<String>, value: Raw, inside: &str) -> Entry {
+    fn entry(&self, key: Spanned<String>, value: RawNode, inside: &str) -> ConfigEntry {
         let path = match inside {
             "" => key.value.clone(),
             inside => format!("{inside}.{}", key.value),
         };
-        Entry {
-            place: self.place(key.referenced),
+        ConfigEntry {
+            origin: self.origin(key.referenced),
             value: self.tree(value, path),
             key: key.value,
         }
     }
 
     /// The source text of a number or truth value: `007` and `1e3` stay what they are.
-    fn written(&self, at: Location) -> String {
+    fn source_text(&self, at: Location) -> String {
         let span = at.span();
         let slice = span
             .byte_offset()
@@ -100,10 +104,10 @@ impl Reader<'_> {
         slice.unwrap_or_default().trim().to_owned()
     }
 
-    fn problem(&self, error: &serde_saphyr::Error) -> Problem {
+    fn problem(&self, error: &serde_saphyr::Error) -> ConfigProblem {
         let error = error.without_snippet();
-        Problem {
-            place: Some(self.place(error.location().unwrap_or(Location::UNKNOWN))),
+        ConfigProblem {
+            origin: Some(self.origin(error.location().unwrap_or(Location::UNKNOWN))),
             key: String::new(),
             message: format!("not valid YAML: {}", explain(error)),
             hint: String::new(),
@@ -135,89 +139,89 @@ fn explain(error: &serde_saphyr::Error) -> String {
 }
 
 /// A value as the library hands it over, with its location.
-struct Raw(Spanned<Shape>);
+struct RawNode(Spanned<RawValue>);
 
-enum Shape {
-    Nothing,
+enum RawValue {
+    Null,
     /// A string, quoted or plain.
     Text(String),
     /// A number or truth value: its text is taken from the source.
     Plain,
-    List(Vec<Raw>),
-    Map(Vec<(Spanned<String>, Raw)>),
+    List(Vec<RawNode>),
+    Map(Vec<(Spanned<String>, RawNode)>),
 }
 
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
-        Spanned::deserialize(deserializer).map(Raw)
+impl<'de> Deserialize<'de> for RawNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawNode, D::Error> {
+        Spanned::deserialize(deserializer).map(RawNode)
     }
 }
 
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
-        deserializer.deserialize_any(ShapeVisitor)
+impl<'de> Deserialize<'de> for RawValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawValue, D::Error> {
+        deserializer.deserialize_any(RawValueVisitor)
     }
 }
 
-struct ShapeVisitor;
+struct RawValueVisitor;
 
-impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Shape;
+impl<'de> Visitor<'de> for RawValueVisitor {
+    type Value = RawValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value, a list or a map")
     }
 
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Nothing)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Nothing)
+    fn visit_none<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_bool<E>(self, _: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_i64<E>(self, _: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_u64<E>(self, _: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_i128<E>(self, _: i128) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_i128<E>(self, _: i128) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_u128<E>(self, _: u128) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_u128<E>(self, _: u128) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
-        Ok(Shape::Plain)
+    fn visit_f64<E>(self, _: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Plain)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Shape, E> {
-        Ok(Shape::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawValue, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {
             items.push(item);
         }
-        Ok(Shape::List(items))
+        Ok(RawValue::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shape, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawValue, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Shape::Map(entries))
+        Ok(RawValue::Map(entries))
     }
 }
 
@@ -225,14 +229,14 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 mod tests {
     use super::*;
 
-    fn parse_text(text: &str) -> Result<Tree, Problem> {
+    fn parse_text(text: &str) -> Result<ConfigTree, ConfigProblem> {
         parse(&Arc::from(Path::new("f.yaml")), text)
     }
 
-    fn scalar(tree: &Tree, path: &str) -> (String, String) {
+    fn scalar(tree: &ConfigTree, path: &str) -> (String, String) {
         let found = tree.find(path).unwrap_or_else(|| panic!("no {path}"));
         match &found.value {
-            Value::Scalar(text) => (text.clone(), found.place.to_string()),
+            ConfigValue::Scalar(text) => (text.clone(), found.origin.to_string()),
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -272,7 +276,7 @@ mod tests {
         for text in ["", "# only a comment\n", "---\n"] {
             let tree = parse_text(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
             assert!(
-                matches!(&tree.value, Value::Map(entries) if entries.is_empty()),
+                matches!(&tree.value, ConfigValue::Map(entries) if entries.is_empty()),
                 "{text:?}"
             );
         }

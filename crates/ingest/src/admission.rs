@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pegel_metric::{Family, Input, Kind, Ledger, Level, Reason, Series, SeriesError};
+use pegel_metric::{DropReason, Family, Input, Ledger, Level, MetricKind, Series, SeriesError};
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
 use crate::reserved_names::{ReservedNames, exported};
@@ -20,7 +20,7 @@ pub struct SeriesSpec<'a> {
     pub labels: &'a [(&'a str, &'a str)],
     /// Labels that the agent adds to tell it from series of others.
     pub identity: &'a [(&'a str, &'a str)],
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub help: &'a str,
     pub level: Level,
     /// The input that writes it.
@@ -59,19 +59,21 @@ pub enum AdmissionError {
 }
 
 impl AdmissionError {
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> DropReason {
         match self {
-            AdmissionError::Rule => Reason::Rule,
-            AdmissionError::Level(..) => Reason::Level,
-            AdmissionError::SenderLimit(_) | AdmissionError::SenderBytes(_) => Reason::SenderLimit,
-            AdmissionError::SeriesLimit(_) => Reason::SeriesLimit,
-            AdmissionError::Bytes(_) => Reason::Memory,
-            AdmissionError::SenderRate => Reason::SenderRate,
+            AdmissionError::Rule => DropReason::Rule,
+            AdmissionError::Level(..) => DropReason::Level,
+            AdmissionError::SenderLimit(_) | AdmissionError::SenderBytes(_) => {
+                DropReason::SenderLimit
+            }
+            AdmissionError::SeriesLimit(_) => DropReason::SeriesLimit,
+            AdmissionError::Bytes(_) => DropReason::Memory,
+            AdmissionError::SenderRate => DropReason::SenderRate,
             AdmissionError::Reserved
             | AdmissionError::Control
             | AdmissionError::OtherKind
             | AdmissionError::OwnedByOtherInput
-            | AdmissionError::Series(_) => Reason::BadName,
+            | AdmissionError::Series(_) => DropReason::BadName,
         }
     }
 }
@@ -213,16 +215,16 @@ impl Admission {
     /// Samples that arrived. Each must be said to be kept or dropped later.
     pub fn count_received(&self, sender: &Sender, count: u64) {
         sender.add_received(count);
-        self.ledger.received(sender.input, count);
+        self.ledger.add_received(sender.input, count);
     }
 
     pub fn count_kept(&self, sender: &Sender, count: u64) {
-        self.ledger.kept(sender.input, count);
+        self.ledger.add_kept(sender.input, count);
     }
 
-    pub fn count_dropped(&self, sender: &Sender, reason: Reason, count: u64) {
+    pub fn count_dropped(&self, sender: &Sender, reason: DropReason, count: u64) {
         sender.add_dropped(reason, count);
-        self.ledger.dropped(sender.input, reason, count);
+        self.ledger.add_dropped(sender.input, reason, count);
     }
 
     /// How many series the store holds in all: what did not come through the gate takes room too.
@@ -434,7 +436,7 @@ mod tests {
             name,
             labels: &[],
             identity: &[],
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: "",
             level: 1,
             input: Input::Statsd,
@@ -565,7 +567,7 @@ mod tests {
         let refused = gate.admit(&other, &offer(&long)).expect_err("all");
         assert_eq!(
             (&refused, refused.reason()),
-            (&AdmissionError::Bytes(1000), Reason::Memory)
+            (&AdmissionError::Bytes(1000), DropReason::Memory)
         );
         assert_eq!(other.series(), 0);
         held.truncate(1);
@@ -611,11 +613,11 @@ mod tests {
         let explained = gate.admit(&a, &explained).expect("room");
         assert_eq!(explained.series.family().help, "Why.");
         let gauge = SeriesSpec {
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             ..offer("x")
         };
         let gauge = gate.admit(&a, &gauge).expect("room");
-        assert_eq!(gauge.series.family().kind, Kind::Gauge);
+        assert_eq!(gauge.series.family().kind, MetricKind::Gauge);
     }
 
     #[test]
@@ -628,19 +630,19 @@ mod tests {
                 level: 4,
                 ..offer("x")
             }),
-            Reason::Level
+            DropReason::Level
         );
-        assert_eq!(refused(offer("")), Reason::BadName);
-        assert_eq!(refused(offer("node.load1")), Reason::BadName);
-        assert_eq!(refused(offer("load_average")), Reason::BadName);
-        assert_eq!(refused(offer("a\u{0}")), Reason::BadName);
+        assert_eq!(refused(offer("")), DropReason::BadName);
+        assert_eq!(refused(offer("node.load1")), DropReason::BadName);
+        assert_eq!(refused(offer("load_average")), DropReason::BadName);
+        assert_eq!(refused(offer("a\u{0}")), DropReason::BadName);
         let labels = &[("l", "\u{1b}[2J")];
         assert_eq!(
             refused(SeriesSpec {
                 labels,
                 ..offer("x")
             }),
-            Reason::BadName
+            DropReason::BadName
         );
     }
 }

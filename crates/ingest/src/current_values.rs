@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Group, Kind, Level, Members, Millis, Series, Slot, Tick};
+use pegel_metric::{GroupMembers, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
 use pegel_store::Store;
 
 /// Few enough that one busy series does not drag many idle ones into every row.
@@ -53,7 +53,7 @@ struct RestoredTotal {
 
 #[derive(Debug)]
 struct ValueGroup {
-    group: Group,
+    group: SampleGroup,
     is_changed: bool,
     has_room: bool,
     last_written: Millis,
@@ -68,7 +68,7 @@ impl CurrentValues {
         let mut left_over = Vec::new();
         for (members, values) in store.last_group_rows(&prefix) {
             for (series, value) in members.series.iter().zip(values) {
-                if let (Kind::Counter, Some(value)) = (series.family().kind, value) {
+                if let (MetricKind::Counter, Some(value)) = (series.family().kind, value) {
                     let known = RestoredTotal {
                         series: series.clone(),
                         value,
@@ -182,7 +182,7 @@ impl CurrentValues {
         let name = format!("{}-{at}", self.name);
         self.stale_groups.retain(|group| **group != *name);
         self.groups.push(ValueGroup {
-            group: Group::new(&name, LEVEL_MAX, LIVE_MS),
+            group: SampleGroup::new(&name, LEVEL_MAX, LIVE_MS),
             is_changed: false,
             has_room: true,
             last_written: Millis::MIN,
@@ -239,10 +239,10 @@ impl CurrentValues {
     pub fn emit(&mut self, tick: &mut Tick) {
         let now = tick.time;
         for name in self.stale_groups.drain(..) {
-            tick.append_empty(Arc::new(Members {
+            tick.append_empty(Arc::new(GroupMembers {
                 group: name,
                 series: Vec::new(),
-                live_for: 0,
+                stale_after: 0,
             }));
         }
         if !self.restored.is_empty() && now > self.restored_until {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Level, Millis, Reason};
+use pegel_metric::{DropReason, Level, Millis};
 use pegel_store::PushError;
 use pegel_wire::{PointBatch, PointFault};
 
@@ -39,15 +39,15 @@ pub enum BatchPointError {
 }
 
 impl BatchPointError {
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> DropReason {
         match self {
-            BatchPointError::Fault(PointFault::Value(_)) => Reason::BadValue,
+            BatchPointError::Fault(PointFault::Value(_)) => DropReason::BadValue,
             BatchPointError::Fault(
                 PointFault::Utf8 | PointFault::Control | PointFault::TooManyTags,
-            ) => Reason::BadName,
-            BatchPointError::Fault(_) => Reason::Malformed,
+            ) => DropReason::BadName,
+            BatchPointError::Fault(_) => DropReason::Malformed,
             BatchPointError::Point(refusal) => refusal.reason(),
-            BatchPointError::BeforeCleanup => Reason::TooOld,
+            BatchPointError::BeforeCleanup => DropReason::TooOld,
         }
     }
 }
@@ -105,7 +105,7 @@ impl Ingest {
     }
 
     /// One line, point or body came that cannot be used.
-    pub fn count_refused(&self, sender: &Sender, reason: Reason) {
+    pub fn count_refused(&self, sender: &Sender, reason: DropReason) {
         self.admission().count_received(sender, 1);
         self.admission().count_dropped(sender, reason, 1);
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn books(ledger: &Ledger, input: Input) -> (u64, u64, u64) {
-        let dropped = Reason::ALL.iter();
+        let dropped = DropReason::ALL.iter();
         let dropped = dropped.map(|reason| ledger.dropped_total(input, *reason));
         (
             ledger.received_total(input),
@@ -181,7 +181,7 @@ mod tests {
             .store_batch(&sender, &batch, DEFAULTS)
             .expect("taken");
         assert_eq!(verdict.kept, 2);
-        let refused: Vec<(usize, Reason)> = verdict
+        let refused: Vec<(usize, DropReason)> = verdict
             .refused
             .iter()
             .map(|(place, refused)| (*place, refused.reason()))
@@ -189,11 +189,11 @@ mod tests {
         assert_eq!(
             refused,
             [
-                (1, Reason::BadValue),
-                (3, Reason::Malformed),
-                (4, Reason::Future),
-                (5, Reason::SenderLimit),
-                (6, Reason::BadName),
+                (1, DropReason::BadValue),
+                (3, DropReason::Malformed),
+                (4, DropReason::Future),
+                (5, DropReason::SenderLimit),
+                (6, DropReason::BadName),
             ]
         );
         assert_eq!(books(store.ledger(), Input::Put), (7, 2, 5));
@@ -240,7 +240,12 @@ mod tests {
                 .expect("taken");
             assert_eq!(verdict.kept, kept);
         }
-        assert_eq!(store.ledger().dropped_total(Input::Http, Reason::TooOld), 1);
+        assert_eq!(
+            store
+                .ledger()
+                .dropped_total(Input::Http, DropReason::TooOld),
+            1
+        );
         let batch = dragon::metrics(br#"{"dps":[{"metric":"a","value":1}]}"#).expect("readable");
         let verdict = intake
             .store_batch(&sender, &batch, DEFAULTS)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Input, Kind, Level, Millis, Point, Reason, Series};
+use pegel_metric::{DropReason, Input, Level, MetricKind, Millis, Point, Series};
 use pegel_store::{PushError, Store};
 
 use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesPermit, SeriesSpec};
@@ -42,25 +42,25 @@ pub enum PointError {
     #[error("the time is more than ten minutes ahead")]
     Future,
     #[error("the store did not take it: {}", .0.as_str())]
-    Store(Reason),
+    Store(DropReason),
 }
 
 impl PointError {
-    fn from_store_reason(reason: Reason) -> PointError {
+    fn from_store_reason(reason: DropReason) -> PointError {
         match reason {
-            Reason::TooOld => PointError::TooOld,
-            Reason::Future => PointError::Future,
+            DropReason::TooOld => PointError::TooOld,
+            DropReason::Future => PointError::Future,
             reason => PointError::Store(reason),
         }
     }
 
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> DropReason {
         match self {
             PointError::Series(refusal) => refusal.reason(),
-            PointError::NotFinite => Reason::BadValue,
-            PointError::SenderRate => Reason::SenderRate,
-            PointError::TooOld => Reason::TooOld,
-            PointError::Future => Reason::Future,
+            PointError::NotFinite => DropReason::BadValue,
+            PointError::SenderRate => DropReason::SenderRate,
+            PointError::TooOld => DropReason::TooOld,
+            PointError::Future => DropReason::Future,
             PointError::Store(reason) => *reason,
         }
     }
@@ -188,7 +188,7 @@ impl PointWriter {
             name: point.name,
             labels: point.labels,
             identity: identity.as_slice(),
-            kind: Kind::Unknown,
+            kind: MetricKind::Unknown,
             help: point.help,
             level: point.level,
             input: sender.input,

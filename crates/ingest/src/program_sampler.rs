@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Millis, Reason, Tick};
+use pegel_metric::{Clock, DropReason, Input, Millis, Tick};
 use pegel_store::{PushError, Store};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
@@ -98,7 +98,7 @@ impl ProgramSampler {
     pub fn refresh(&self) -> Result<(), PushError> {
         let dropped = || {
             let ledger = self.shared.gate.ledger();
-            ledger.dropped_total(Input::Programs, Reason::QueueFull)
+            ledger.dropped_total(Input::Programs, DropReason::QueueFull)
         };
         let before = dropped();
         self.shared.pass(self.shared.clock.utc());

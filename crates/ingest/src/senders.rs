@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::{Input, Millis, Reason};
+use pegel_metric::{DropReason, Input, Millis};
 use serde::Serialize;
 
 use crate::admission::try_add;
@@ -35,7 +35,7 @@ pub struct Sender {
     /// The bytes that may be written now. [`Senders::refill`] adds to it.
     allowance: AtomicI64,
     delayed: AtomicU64,
-    dropped: [AtomicU64; Reason::ALL.len()],
+    dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
 impl Sender {
@@ -69,7 +69,7 @@ impl Sender {
         self.received.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_dropped(&self, reason: Reason, count: u64) {
+    pub(crate) fn add_dropped(&self, reason: DropReason, count: u64) {
         self.dropped[reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
@@ -229,7 +229,7 @@ impl Senders {
 }
 
 fn status_of(sender: &Sender) -> SenderStatus {
-    let dropped = Reason::ALL.iter().map(|&reason| {
+    let dropped = DropReason::ALL.iter().map(|&reason| {
         let count = sender.dropped[reason as usize].load(Ordering::Relaxed);
         (reason.as_str(), count)
     });
@@ -300,7 +300,7 @@ mod tests {
         let large = senders.get(Input::Lane, "uid 2");
         assert!(large.try_reserve_series(9));
         small.add_received(3);
-        small.add_dropped(Reason::Rule, 2);
+        small.add_dropped(DropReason::Rule, 2);
         let accounts = senders.statuses();
         assert_eq!(
             (accounts[0].sender.as_str(), accounts[0].series),

@@ -18,7 +18,7 @@ use pegel_lane::{
 use pegel_metric::{Clock, Input, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{
-    FakeClock, Forked, HangingFiles, Stranger, TempDir, eventually, need_hardware,
+    FakeClock, ForkedChild, HangingFiles, OtherUser, TempDir, eventually, need_hardware,
 };
 
 const START: Millis = 1_800_000_000_000;
@@ -194,10 +194,10 @@ fn counter(home: &'static ProcessLanes, name: &str) -> Counter {
 }
 
 /// A child that counts `amount`, says so by a file, and waits to be killed.
-fn counting_child(node: &LaneTestNode, amount: u64) -> Forked {
+fn counting_child(node: &LaneTestNode, amount: u64) -> ForkedChild {
     let home = node.home();
     let said = node.dir.join(format!("said-{amount}"));
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         counter(home, "steps_total").add(amount);
         fs::write(&said, "x").expect("written");
         std::thread::sleep(Duration::from_secs(60));
@@ -247,7 +247,7 @@ fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
     let mut children = Vec::new();
     for (at, value) in [3.0, 1.0, 2.0].into_iter().enumerate() {
         let (home, said) = (node.home(), node.dir.join(format!("set-{at}")));
-        children.push(Forked::run(|| {
+        children.push(ForkedChild::run(|| {
             for (name, aggregation) in all {
                 let spec = LaneSeriesSpec {
                     aggregation,
@@ -450,9 +450,9 @@ fn a_thousand_programs_at_once() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
-    let children: Vec<Forked> = (0..1000)
+    let children: Vec<ForkedChild> = (0..1000)
         .map(|at| {
-            Forked::run(|| {
+            ForkedChild::run(|| {
                 let steps = counter(home, "steps_total");
                 for _ in 0..=at {
                     steps.add(1);
@@ -478,7 +478,7 @@ fn lanes_beyond_the_limit_wait_and_none_is_lost() {
     let mut agent = node.agent();
     let home = node.home();
     for _ in 0..10 {
-        let child = Forked::run(|| counter(home, "steps_total").add(1));
+        let child = ForkedChild::run(|| counter(home, "steps_total").add(1));
         assert_eq!(child.wait(), 0);
     }
     agent.pass_after(SECOND);
@@ -501,7 +501,7 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
         node.dir.join("go"),
         node.dir.join("done"),
     );
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         let steps = counter(home, "steps_total");
         steps.add(5);
         // SAFETY: closes descriptors that this child inherited and does not use.
@@ -772,14 +772,14 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
 
 #[test]
 fn lanes_of_users_who_are_not_admitted_are_not_read() {
-    let Some(_) = Stranger::new() else { return };
+    let Some(_) = OtherUser::new() else { return };
     let node = LaneTestNode::new();
     let own = rustix::process::geteuid().as_raw();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(node.lanes(), private).expect("ours");
     let guests = LaneDirectory::for_guests(node.lanes(), vec![own, 4242]);
     counter(node.home(), "own_total").add(1);
-    for (name, uid) in [("allowed_total", 4242), ("stranger_total", Stranger::UID)] {
+    for (name, uid) in [("allowed_total", 4242), ("stranger_total", OtherUser::UID)] {
         let known: Vec<PathBuf> = node.lane_files();
         counter(node.home(), name).add(1);
         let new = node
@@ -801,7 +801,7 @@ fn lanes_of_users_who_are_not_admitted_are_not_read() {
         .map(|text| text.split('{').next().unwrap_or(text))
         .collect();
     assert_eq!(names, ["allowed_total", "own_total"]);
-    let reason = format!("the file belongs to user {}", Stranger::UID);
+    let reason = format!("the file belongs to user {}", OtherUser::UID);
     assert_eq!(agent.status().refused.get(&reason), Some(&1));
 }
 

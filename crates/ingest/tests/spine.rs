@@ -8,7 +8,7 @@ use pegel_ingest::current_values::{CurrentValues, ValueSlot};
 use pegel_ingest::point_writer::{IncomingPoint, PointWriter};
 use pegel_ingest::program_sampler::{ProgramSampler, ValueSource};
 use pegel_ingest::rules::RelabelRules;
-use pegel_metric::{Clock, Input, Kind, Millis, Reason, Selector, Tick};
+use pegel_metric::{Clock, DropReason, Input, MetricKind, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
@@ -75,7 +75,7 @@ impl CountingSource {
                 name: &name,
                 labels: &[],
                 identity: &[],
-                kind: Kind::Counter,
+                kind: MetricKind::Counter,
                 help: "",
                 level: 1,
                 input: Input::Statsd,
@@ -181,7 +181,7 @@ fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
             name,
             labels: &[],
             identity: &[],
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: "",
             level: 1,
             input: Input::Statsd,
@@ -255,16 +255,16 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     ];
     let outcome = points.write(&sender, &offered, START).expect("taken");
     assert_eq!(outcome.kept, 2);
-    let refused: Vec<(usize, Reason)> = outcome
+    let refused: Vec<(usize, DropReason)> = outcome
         .refused
         .iter()
         .map(|(place, refusal)| (*place, refusal.reason()))
         .collect();
     let expected = [
-        (1, Reason::BadValue),
-        (2, Reason::BadName),
-        (3, Reason::TooOld),
-        (4, Reason::SeriesLimit),
+        (1, DropReason::BadValue),
+        (2, DropReason::BadName),
+        (3, DropReason::TooOld),
+        (4, DropReason::SeriesLimit),
     ];
     assert_eq!(refused, expected);
     assert_eq!(current(&store, "*"), [("a{host=\"n1\"}".to_owned(), 2.5)]);

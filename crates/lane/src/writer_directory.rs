@@ -167,7 +167,7 @@ fn is_privileged() -> bool {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    use pegel_testkit::{Stranger, TempDir};
+    use pegel_testkit::{OtherUser, TempDir};
 
     use super::*;
 
@@ -209,14 +209,14 @@ mod tests {
 
     #[test]
     fn a_process_that_became_another_user_writes_to_that_users_place() {
-        let Some(stranger) = Stranger::new() else {
+        let Some(stranger) = OtherUser::new() else {
             return;
         };
-        let stat = stranger.act(|| WriterDirectory::Shared.open().map(|(_, stat)| stat));
+        let stat = stranger.run_as(|| WriterDirectory::Shared.open().map(|(_, stat)| stat));
         let stat = stat.expect("the stranger's own");
-        assert_eq!((stat.st_uid, stat.st_mode & 0o777), (Stranger::UID, 0o700));
+        assert_eq!((stat.st_uid, stat.st_mode & 0o777), (OtherUser::UID, 0o700));
         // Only when it is empty, as it was before.
-        for path in user_directories(Stranger::UID) {
+        for path in user_directories(OtherUser::UID) {
             let _ = fs::remove_dir(path);
         }
     }

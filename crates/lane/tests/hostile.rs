@@ -12,7 +12,7 @@ use pegel_lane::{
     Counter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, Points, ProcessLanes,
     StripedCounter,
 };
-use pegel_testkit::{Rng, Stranger, TempDir};
+use pegel_testkit::{OtherUser, Rng, TempDir};
 
 /// Places in the header, as the format says.
 const VERSION: usize = 8;
@@ -494,21 +494,21 @@ fn limits_on_size_series_and_owner_are_kept() {
 
 #[test]
 fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
-    let Some(_stranger) = Stranger::new() else {
+    let Some(_stranger) = OtherUser::new() else {
         return;
     };
     let trap = HostileLane::with(&good(false));
-    let stranger = Some(rustix::fs::Uid::from_raw(Stranger::UID));
+    let stranger = Some(rustix::fs::Uid::from_raw(OtherUser::UID));
     rustix::fs::chown(trap.path(), stranger, None).expect("root");
     let lane = trap.open().expect("good");
-    assert_eq!(lane.owner(), Stranger::UID);
+    assert_eq!(lane.owner(), OtherUser::UID);
     assert_eq!(lane.header().uid, 0);
     let own = LaneLimits {
         owners: Some(vec![0]),
         ..LaneLimits::default()
     };
     let refused = trap.directory.open_lane(NAME, &own);
-    assert!(matches!(refused, Err(LaneOpenError::Owner(Stranger::UID))));
+    assert!(matches!(refused, Err(LaneOpenError::Owner(OtherUser::UID))));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use pegel_lane::{
     Calls, Counter, FloatCounter, Gauge, Handle, Histogram, LaneSeriesSpec, Points, ProcessLanes,
     StripedCounter,
 };
-use pegel_testkit::{Forked, TempDir, lanes};
+use pegel_testkit::{ForkedChild, TempDir, open_lanes};
 use support::{SharedNumbers, counter, total};
 
 /// One handle of each kind.
@@ -59,7 +59,7 @@ fn assert_all(dir: &TempDir, updates: u64) {
         assert_eq!(total(dir, name), updates, "{name}");
     }
     let (mut seconds, mut depth, mut bytes, mut sum) = (0.0, 0.0, 0, 0.0);
-    for mut lane in lanes(dir) {
+    for mut lane in open_lanes(dir) {
         let mut buffer = Vec::new();
         let view = lane.read(&mut buffer).expect("readable");
         for (_, value) in view.iter() {
@@ -99,7 +99,7 @@ fn threads_lose_no_update() {
 fn points_of_many_threads_are_whole() {
     let dir = TempDir::new();
     let all = HandleOfEachKind::new(ProcessLanes::in_directory(dir.path()));
-    let mut lane = lanes(&dir)
+    let mut lane = open_lanes(&dir)
         .into_iter()
         .find(|lane| lane.header().number == 1)
         .expect("the lane with the ring");
@@ -191,7 +191,7 @@ fn a_handler_updates_what_it_interrupted() {
     let home = ProcessLanes::in_directory(dir.path());
     let all: &'static HandleOfEachKind = Box::leak(Box::new(HandleOfEachKind::new(home)));
     let shared = SharedNumbers::new();
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
         // From the start: the first update of a child makes its lanes, also when a handler does it.
         start_signals();
@@ -223,7 +223,7 @@ fn a_child_can_get_its_lanes_from_within_a_handler() {
     )));
     let shared = SharedNumbers::new();
     for _ in 0..20 {
-        let child = Forked::run(|| {
+        let child = ForkedChild::run(|| {
             IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
             let before = HANDLED.load(Ordering::Relaxed);
             start_signals();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use pegel_lane::reader::{LaneDirectoryHandle, ProcessState};
 use pegel_lane::{Counter, Gauge, Handle, Histogram, Points, ProcessLanes, STALE_LANES_MAX, Timer};
-use pegel_testkit::{Forked, Rng, TempDir, eventually, lanes, lanes_so_far};
+use pegel_testkit::{ForkedChild, Rng, TempDir, eventually, open_lanes, open_ready_lanes};
 use support::{SharedNumbers, count_in, counter, lane_of, total, wait_until};
 
 #[test]
@@ -18,7 +18,7 @@ fn a_child_counts_into_a_lane_of_its_own() {
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     steps.add(1);
     let shared = SharedNumbers::new();
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         steps.add(10);
         let more = Counter::create_in(home, &counter("more_total")).expect("made");
         more.add(3);
@@ -49,8 +49,8 @@ fn a_child_that_counts_nothing_has_no_lane() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    assert_eq!(Forked::run(|| {}).wait(), 0);
-    assert_eq!(lanes(&dir).len(), 1);
+    assert_eq!(ForkedChild::run(|| {}).wait(), 0);
+    assert_eq!(open_lanes(&dir).len(), 1);
     steps.add(1);
     assert_eq!(total(&dir, "steps_total"), 1);
 }
@@ -72,11 +72,11 @@ fn children_of_children_and_all_kinds_are_kept_apart() {
         points.add_at(amount as f64, amount as i64);
     };
     work(1);
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         work(10);
         // The daemon's way: the one in the middle ends at once.
-        let middle = Forked::run(|| {
-            let last = Forked::run(|| work(100));
+        let middle = ForkedChild::run(|| {
+            let last = ForkedChild::run(|| work(100));
             assert_eq!(last.wait(), 0);
         });
         assert_eq!(middle.wait(), 0);
@@ -86,9 +86,9 @@ fn children_of_children_and_all_kinds_are_kept_apart() {
     assert_eq!(total(&dir, "sizes"), 3);
     assert_eq!(total(&dir, "times"), 3);
     // Three processes with a lane and a ring each; the one in the middle never counted.
-    assert_eq!(lanes(&dir).len(), 6);
+    assert_eq!(open_lanes(&dir).len(), 6);
     let mut seen = Vec::new();
-    for mut lane in lanes(&dir) {
+    for mut lane in open_lanes(&dir) {
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         lane.read(&mut buffer).expect("readable");
         let read = lane
@@ -129,9 +129,9 @@ fn forks_amid_busy_threads_lose_nothing() {
                     .add(1);
             }
         });
-        let children: Vec<Forked> = (0..60)
+        let children: Vec<ForkedChild> = (0..60)
             .map(|_| {
-                Forked::run(|| {
+                ForkedChild::run(|| {
                     for _ in 0..1000 {
                         steps.add(1);
                         shared.add(0, 1);
@@ -156,7 +156,7 @@ fn exec_ends_the_lane_but_not_the_process() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         steps.add(5);
         let args = ["sleep", "1000"].map(|arg| CString::new(arg).expect("no zero byte"));
         let args = [args[0].as_ptr(), args[1].as_ptr(), std::ptr::null()];
@@ -164,7 +164,7 @@ fn exec_ends_the_lane_but_not_the_process() {
         unsafe { libc::execvp(args[0], args.as_ptr()) };
     });
     let mut lane = eventually("the lane of a child", || {
-        match lanes_so_far(&dir)
+        match open_ready_lanes(&dir)
             .into_iter()
             .find(|lane| lane.header().pid == child.pid() as u32)
         {
@@ -190,7 +190,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let shared = SharedNumbers::new();
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         steps.add(1);
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
         unsafe { libc::close_range(0, u32::MAX, 0) };
@@ -200,7 +200,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
         Counter::create_in(home, &counter("more_total"))
             .expect("made")
             .add(1);
-        let grandchild = Forked::run(|| steps.add(100));
+        let grandchild = ForkedChild::run(|| steps.add(100));
         assert_eq!(grandchild.wait(), 0);
         shared.set(0, 2);
         wait_until(|| shared.get(1) == 2);
@@ -225,7 +225,7 @@ fn a_program_has_no_descriptor_of_ours() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         // SAFETY: closes what the child has; it uses nothing of that afterwards.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         steps.add(1);
@@ -242,11 +242,11 @@ fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let shared = SharedNumbers::new();
-    let child = Forked::run(|| {
+    let child = ForkedChild::run(|| {
         Counter::create_in(home, &counter("steps_total"))
             .expect("made")
             .add(7);
-        let idle = Forked::run(|| {
+        let idle = ForkedChild::run(|| {
             shared.set(0, 1);
             wait_until(|| shared.get(1) == 1);
         });
@@ -271,7 +271,7 @@ fn sudden_death_loses_nothing_that_was_counted() {
     let times = Timer::create_in(home, &counter("times")).expect("made");
     for _ in 0..20 {
         let shared = SharedNumbers::new();
-        let child = Forked::run(|| {
+        let child = ForkedChild::run(|| {
             for number in 0_u64.. {
                 steps.add(1);
                 shared.set(0, number + 1);
@@ -305,7 +305,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
         let dir = TempDir::new();
         let home = ProcessLanes::in_directory(dir.path());
         let shared = SharedNumbers::new();
-        let child = Forked::run(|| {
+        let child = ForkedChild::run(|| {
             for number in 0_u64.. {
                 let name = format!("c{number}_total");
                 if let Ok(made) = Counter::create_in(home, &counter(&name)) {
@@ -342,7 +342,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
 /// Copies of a lane whose process is gone, the one with the highest number last.
 fn create_stale_lanes(dir: &TempDir, count: usize) {
     let home = ProcessLanes::in_directory(dir.path());
-    Forked::run(|| {
+    ForkedChild::run(|| {
         Counter::create_in(home, &counter("old_total")).expect("made");
     })
     .wait();

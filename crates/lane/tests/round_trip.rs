@@ -9,10 +9,10 @@ use pegel_lane::{
     Aggregation, Calls, Counter, CreateError, FloatCounter, Gauge, Handle, Histogram, LaneKind,
     LaneSeriesSpec, Points, ProcessLanes, StripedCounter, Timer,
 };
-use pegel_testkit::{TempDir, lanes};
+use pegel_testkit::{TempDir, open_lanes};
 
 fn only_lane(dir: &TempDir) -> LaneFile {
-    let mut lanes = lanes(dir);
+    let mut lanes = open_lanes(dir);
     assert_eq!(lanes.len(), 1);
     lanes.remove(0)
 }
@@ -153,7 +153,7 @@ fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
         made += 1;
     };
     assert_eq!(refused, CreateError::Full);
-    let mut lanes = lanes(&dir);
+    let mut lanes = open_lanes(&dir);
     assert_eq!(lanes.len(), 16);
     assert_eq!(lanes[0].file_bytes(), 32 << 10);
     assert_eq!(lanes[1].file_bytes(), 64 << 10);

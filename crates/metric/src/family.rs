@@ -4,7 +4,7 @@ use crate::Input;
 
 /// How a series behaves over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows, except when its source restarts.
     Counter,
     /// Goes up and down.
@@ -13,15 +13,15 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Counter, Kind::Gauge, Kind::Unknown];
+impl MetricKind {
+    pub const ALL: [MetricKind; 3] = [MetricKind::Counter, MetricKind::Gauge, MetricKind::Unknown];
 
     /// The word used in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Unknown => "unknown",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Unknown => "unknown",
         }
     }
 }
@@ -37,7 +37,7 @@ pub type Level = u8;
 pub struct Family {
     /// Empty where series of many names share it, as those of programs do: see [`crate::Series::named`].
     pub name: Cow<'static, str>,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub help: Cow<'static, str>,
     pub unit: Unit,
     pub level: Level,
@@ -49,7 +49,7 @@ impl Family {
     /// A family known at compile time, as collectors declare them.
     pub const fn new(
         name: &'static str,
-        kind: Kind,
+        kind: MetricKind,
         unit: &'static str,
         level: Level,
         help: &'static str,

@@ -18,7 +18,7 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let Some(mut text) = between else {
         return false;
     };
-    parts.split('*').all(|part| match skip_past(part, text) {
+    parts.split('*').all(|part| match find_part(part, text) {
         Some(rest) => {
             text = rest;
             true
@@ -37,7 +37,7 @@ pub(crate) fn is_linear(pattern: &str) -> bool {
 }
 
 /// What follows the first place where `part` fits.
-fn skip_past<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+fn find_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         return text.find(part).map(|at| &text[at + part.len()..]);
     }

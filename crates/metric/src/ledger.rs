@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! closed_set {
+macro_rules! label_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ macro_rules! closed_set {
     };
 }
 
-closed_set! {
+label_enum! {
     /// Where samples come from. The log holds the place in this list: add at the end.
     Input {
         /// The node's own collectors.
@@ -40,9 +40,9 @@ closed_set! {
     }
 }
 
-closed_set! {
+label_enum! {
     /// Why a sample was dropped.
-    Reason {
+    DropReason {
         /// The store did not keep up and its queue was full.
         QueueFull = "queue_full",
         /// More series than `limits.series`.
@@ -86,59 +86,59 @@ closed_set! {
     }
 }
 
-const INPUTS: usize = Input::ALL.len();
-const REASONS: usize = Reason::ALL.len();
+const INPUT_COUNT: usize = Input::ALL.len();
+const REASON_COUNT: usize = DropReason::ALL.len();
 
 /// Counters shared by all inputs and the store. Cheap to update from any thread.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    received: [AtomicU64; INPUTS],
-    kept: [AtomicU64; INPUTS],
-    dropped: [[AtomicU64; REASONS]; INPUTS],
+    received: [AtomicU64; INPUT_COUNT],
+    kept: [AtomicU64; INPUT_COUNT],
+    dropped: [[AtomicU64; REASON_COUNT]; INPUT_COUNT],
     duplicates: AtomicU64,
-    late: AtomicU64,
+    out_of_order: AtomicU64,
 }
 
 /// One input's books at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct InputTotals {
     pub input: Input,
     pub received: u64,
     pub kept: u64,
     /// Every reason, in the order of [`Reason::ALL`].
-    pub dropped: Vec<(Reason, u64)>,
+    pub dropped: Vec<(DropReason, u64)>,
 }
 
 impl Ledger {
-    pub fn received(&self, input: Input, count: u64) {
+    pub fn add_received(&self, input: Input, count: u64) {
         self.received[input as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn kept(&self, input: Input, count: u64) {
+    pub fn add_kept(&self, input: Input, count: u64) {
         self.kept[input as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn dropped(&self, input: Input, reason: Reason, count: u64) {
+    pub fn add_dropped(&self, input: Input, reason: DropReason, count: u64) {
         self.dropped[input as usize][reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Samples that replaced an earlier one of the same series and time. They count as kept. Those among late points
     /// are counted when they are merged, at the latest when they go to a block.
-    pub fn duplicate(&self, count: u64) {
+    pub fn add_duplicates(&self, count: u64) {
         self.duplicates.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Samples that came out of order. They count as kept.
-    pub fn out_of_order(&self, count: u64) {
-        self.late.fetch_add(count, Ordering::Relaxed);
+    pub fn add_out_of_order(&self, count: u64) {
+        self.out_of_order.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn duplicates(&self) -> u64 {
+    pub fn duplicates_total(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
     }
 
     pub fn out_of_order_total(&self) -> u64 {
-        self.late.load(Ordering::Relaxed)
+        self.out_of_order.load(Ordering::Relaxed)
     }
 
     pub fn received_total(&self, input: Input) -> u64 {
@@ -149,18 +149,18 @@ impl Ledger {
         self.kept[input as usize].load(Ordering::Relaxed)
     }
 
-    pub fn dropped_total(&self, input: Input, reason: Reason) -> u64 {
+    pub fn dropped_total(&self, input: Input, reason: DropReason) -> u64 {
         self.dropped[input as usize][reason as usize].load(Ordering::Relaxed)
     }
 
-    pub fn accounts(&self) -> Vec<Account> {
+    pub fn totals_by_input(&self) -> Vec<InputTotals> {
         Input::ALL
             .iter()
-            .map(|&input| Account {
+            .map(|&input| InputTotals {
                 input,
                 received: self.received_total(input),
                 kept: self.kept_total(input),
-                dropped: Reason::ALL
+                dropped: DropReason::ALL
                     .iter()
                     .map(|&reason| (reason, self.dropped_total(input, reason)))
                     .collect(),

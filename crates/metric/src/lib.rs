@@ -12,25 +12,25 @@
 pub mod civil;
 mod clock;
 mod family;
+mod format_value;
 mod glob;
+mod inline_string;
 mod ledger;
-mod names;
-mod number;
 mod selector;
 mod series;
+mod series_list;
 pub mod slurm;
-mod text;
 mod tick;
 
 pub use clock::{Clock, SystemClock};
-pub use family::{Family, Kind, Level, Unit};
+pub use family::{Family, Level, MetricKind, Unit};
+pub use format_value::format_value;
 pub use glob::glob_matches;
-pub use ledger::{Account, Input, Ledger, Reason};
-pub use names::split_names;
-pub use number::format_value;
+pub use ledger::{DropReason, Input, InputTotals, Ledger};
 pub use selector::{Selector, SelectorError};
 pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
-pub use tick::{Group, GroupRow, Members, Point, Slot, Tick};
+pub use series_list::split_series_list;
+pub use tick::{GroupMembers, GroupRow, Point, SampleGroup, Slot, Tick};
 
 /// Milliseconds since 1970-01-01 00:00 UTC.
 pub type Millis = i64;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
-use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, quoted};
-use crate::{Family, Input, Kind, Series, SeriesError};
+use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, parse_quoted};
+use crate::{Family, Input, MetricKind, Series, SeriesError};
 
 /// What one compiled expression may take in memory, and by that how long it takes to try: enough for thousands
 /// of characters, not for `(.{1000}){1000}`.
@@ -24,11 +24,11 @@ const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 /// - `*{*mode="idle"*}`: braces that hold no matchers are part of a glob over the whole text.
 #[derive(Debug, Clone)]
 pub struct Selector {
-    shape: Shape,
+    kind: SelectorKind,
 }
 
 #[derive(Debug, Clone)]
-enum Shape {
+enum SelectorKind {
     /// Fits the name or the whole text.
     Glob(String),
     /// A glob for the name, and what the labels must be.
@@ -41,15 +41,15 @@ enum Shape {
         texts: HashSet<Box<str>>,
     },
     /// This name, and what a test of the caller's accepts.
-    Chosen(Box<str>, Choice),
+    Predicate(Box<str>, SeriesPredicate),
     Any(Vec<Selector>),
 }
 
 /// A test that is not written as a pattern.
 #[derive(Clone)]
-struct Choice(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
+struct SeriesPredicate(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
 
-impl fmt::Debug for Choice {
+impl fmt::Debug for SeriesPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Choice")
     }
@@ -58,15 +58,15 @@ impl fmt::Debug for Choice {
 #[derive(Debug, Clone)]
 struct Matcher {
     key: String,
-    test: Test,
+    op: MatchOp,
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum MatchOp {
     Equal(String),
-    Differ(String),
-    Fit(Regex),
-    Unfit(Regex),
+    NotEqual(String),
+    RegexMatch(Regex),
+    RegexNoMatch(Regex),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,15 +74,15 @@ pub enum SelectorError {
     #[error("the pattern is empty")]
     Empty,
     #[error("the pattern has {0} bytes; at most {TEXT_BYTES_MAX} are accepted")]
-    Long(usize),
+    TooLong(usize),
     #[error("the pattern has {0} matchers; at most {LABELS_MAX} are accepted")]
-    MatchersMany(usize),
+    TooManyMatchers(usize),
     #[error(
         "a part between two * that holds a ? has more than {SEARCHED_CHARS_MAX} characters; write * for a run of ?"
     )]
-    PartLong,
+    WildcardPartTooLong,
     #[error("the expression {0:?} is not valid: {1}")]
-    Expression(String, String),
+    InvalidRegex(String, String),
 }
 
 impl Selector {
@@ -91,66 +91,69 @@ impl Selector {
             return Err(SelectorError::Empty);
         }
         if text.len() > TEXT_BYTES_MAX {
-            return Err(SelectorError::Long(text.len()));
+            return Err(SelectorError::TooLong(text.len()));
         }
         let split = split_matchers(text);
         if !is_linear(split.as_ref().map_or(text, |(name, _)| name)) {
-            return Err(SelectorError::PartLong);
+            return Err(SelectorError::WildcardPartTooLong);
         }
         if let Some((name, matchers)) = split {
             if matchers.len() > LABELS_MAX {
-                return Err(SelectorError::MatchersMany(matchers.len()));
+                return Err(SelectorError::TooManyMatchers(matchers.len()));
             }
             let matchers = matchers
                 .into_iter()
                 .map(|(key, op, value)| {
                     let test = match op {
-                        "=" => Test::Equal(value),
-                        "!=" => Test::Differ(value),
-                        "=~" => Test::Fit(whole(&value)?),
-                        _ => Test::Unfit(whole(&value)?),
+                        "=" => MatchOp::Equal(value),
+                        "!=" => MatchOp::NotEqual(value),
+                        "=~" => MatchOp::RegexMatch(compile_anchored(&value)?),
+                        _ => MatchOp::RegexNoMatch(compile_anchored(&value)?),
                     };
                     Ok(Matcher {
                         key: key.to_owned(),
-                        test,
+                        op: test,
                     })
                 })
                 .collect::<Result<_, _>>()?;
             let pattern = if name.is_empty() { "*" } else { name };
             return Ok(Selector {
-                shape: Shape::Matchers(pattern.to_owned(), matchers),
+                kind: SelectorKind::Matchers(pattern.to_owned(), matchers),
             });
         }
         Ok(Selector {
-            shape: Shape::Glob(text.to_owned()),
+            kind: SelectorKind::Glob(text.to_owned()),
         })
     }
 
     /// Everything.
     pub fn all() -> Selector {
         Selector {
-            shape: Shape::Glob("*".to_owned()),
+            kind: SelectorKind::Glob("*".to_owned()),
         }
     }
 
     /// All series of exactly this name.
     pub fn name(name: &str) -> Selector {
         Selector {
-            shape: Shape::Name(name.into()),
+            kind: SelectorKind::Name(name.into()),
         }
     }
 
     /// The series of exactly this name that `test` accepts. It is asked several times for each series, and
     /// must always give the same answer.
-    pub fn chosen(name: &str, test: impl Fn(&Series) -> bool + Send + Sync + 'static) -> Selector {
+    pub fn with_predicate(
+        name: &str,
+        test: impl Fn(&Series) -> bool + Send + Sync + 'static,
+    ) -> Selector {
         Selector {
-            shape: Shape::Chosen(name.into(), Choice(Arc::new(test))),
+            kind: SelectorKind::Predicate(name.into(), SeriesPredicate(Arc::new(test))),
         }
     }
 
     /// Exactly these series: an entry with labels is one series, in any order of its labels; a bare name is all
     /// series of that name. The error names the entry.
-    pub fn listed<'a>(
+    pub fn from_list<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Selector, (&'a str, SeriesError)> {
         let (mut names, mut texts) = (HashSet::new(), HashSet::new());
@@ -162,7 +165,7 @@ impl Selector {
             }
         }
         Ok(Selector {
-            shape: Shape::Listed { names, texts },
+            kind: SelectorKind::Listed { names, texts },
         })
     }
 
@@ -171,53 +174,65 @@ impl Selector {
         match selectors.len() {
             1 => selectors.remove(0),
             _ => Selector {
-                shape: Shape::Any(selectors),
+                kind: SelectorKind::Any(selectors),
             },
         }
     }
 
     pub fn matches(&self, series: &Series) -> bool {
-        match &self.shape {
-            Shape::Glob(pattern) => {
+        match &self.kind {
+            SelectorKind::Glob(pattern) => {
                 pattern == "*"
                     || glob_matches(pattern, series.name())
                     || glob_matches(pattern, series.text())
             }
-            Shape::Matchers(pattern, matchers) => {
+            SelectorKind::Matchers(pattern, matchers) => {
                 glob_matches(pattern, series.name())
                     && matchers.iter().all(|matcher| matcher.matches(series))
             }
-            Shape::Name(name) => **name == *series.name(),
-            Shape::Listed { names, texts } => {
+            SelectorKind::Name(name) => **name == *series.name(),
+            SelectorKind::Listed { names, texts } => {
                 (!names.is_empty() && names.contains(series.name()))
                     || (!texts.is_empty() && texts.contains(series.text()))
             }
-            Shape::Chosen(name, choice) => **name == *series.name() && (choice.0)(series),
-            Shape::Any(selectors) => selectors.iter().any(|selector| selector.matches(series)),
+            SelectorKind::Predicate(name, choice) => **name == *series.name() && (choice.0)(series),
+            SelectorKind::Any(selectors) => {
+                selectors.iter().any(|selector| selector.matches(series))
+            }
         }
     }
 
     /// How many regular expressions it holds: they are what costs memory and time.
     pub fn expression_count(&self) -> usize {
-        match &self.shape {
-            Shape::Matchers(_, matchers) => matchers
+        match &self.kind {
+            SelectorKind::Matchers(_, matchers) => matchers
                 .iter()
-                .filter(|matcher| matches!(matcher.test, Test::Fit(_) | Test::Unfit(_)))
+                .filter(|matcher| {
+                    matches!(
+                        matcher.op,
+                        MatchOp::RegexMatch(_) | MatchOp::RegexNoMatch(_)
+                    )
+                })
                 .count(),
-            Shape::Any(selectors) => selectors.iter().map(Selector::expression_count).sum(),
-            Shape::Glob(_) | Shape::Name(_) | Shape::Listed { .. } | Shape::Chosen(..) => 0,
+            SelectorKind::Any(selectors) => selectors.iter().map(Selector::expression_count).sum(),
+            SelectorKind::Glob(_)
+            | SelectorKind::Name(_)
+            | SelectorKind::Listed { .. }
+            | SelectorKind::Predicate(..) => 0,
         }
     }
 
     /// The names that can match, where the pattern holds no wildcard: lets an index skip the rest.
     pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
-        match &self.shape {
-            Shape::Glob(pattern) | Shape::Matchers(pattern, _) => {
+        match &self.kind {
+            SelectorKind::Glob(pattern) | SelectorKind::Matchers(pattern, _) => {
                 let plain = !pattern.contains(['*', '?', '{']);
                 plain.then(|| BTreeSet::from([pattern.as_str()]))
             }
-            Shape::Name(name) | Shape::Chosen(name, _) => Some(BTreeSet::from([&**name])),
-            Shape::Listed { names, texts } => {
+            SelectorKind::Name(name) | SelectorKind::Predicate(name, _) => {
+                Some(BTreeSet::from([&**name]))
+            }
+            SelectorKind::Listed { names, texts } => {
                 let names_of_texts = texts.iter().filter_map(|text| text.split('{').next());
                 Some(
                     names
@@ -227,7 +242,7 @@ impl Selector {
                         .collect(),
                 )
             }
-            Shape::Any(selectors) => {
+            SelectorKind::Any(selectors) => {
                 let mut names = BTreeSet::new();
                 for selector in selectors {
                     names.append(&mut selector.exact_names()?);
@@ -241,11 +256,11 @@ impl Selector {
 impl Matcher {
     fn matches(&self, series: &Series) -> bool {
         let value = series.label(&self.key).unwrap_or_default();
-        match &self.test {
-            Test::Equal(wanted) => value == wanted.as_str(),
-            Test::Differ(unwanted) => value != unwanted.as_str(),
-            Test::Fit(expression) => expression.is_match(&value),
-            Test::Unfit(expression) => !expression.is_match(&value),
+        match &self.op {
+            MatchOp::Equal(wanted) => value == wanted.as_str(),
+            MatchOp::NotEqual(unwanted) => value != unwanted.as_str(),
+            MatchOp::RegexMatch(expression) => expression.is_match(&value),
+            MatchOp::RegexNoMatch(expression) => !expression.is_match(&value),
         }
     }
 }
@@ -255,7 +270,7 @@ fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
     let unknown = |name: &str| {
         Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
-            kind: Kind::Unknown,
+            kind: MetricKind::Unknown,
             help: "".into(),
             unit: "".into(),
             level: 0,
@@ -265,12 +280,12 @@ fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
     Ok(Series::parse(text, unknown)?.text().into())
 }
 
-fn whole(expression: &str) -> Result<Regex, SelectorError> {
+fn compile_anchored(expression: &str) -> Result<Regex, SelectorError> {
     let build = |text: &str| {
         RegexBuilder::new(text)
             .size_limit(EXPRESSION_BYTES_MAX)
             .build()
-            .map_err(|error| SelectorError::Expression(expression.to_owned(), error.to_string()))
+            .map_err(|error| SelectorError::InvalidRegex(expression.to_owned(), error.to_string()))
     };
     // Alone first: `a)|(b` would close the group around it and escape from its anchors.
     build(expression)?;
@@ -292,7 +307,7 @@ fn split_matchers(text: &str) -> Option<(&str, Vec<RawMatcher<'_>>)> {
         let op = ["=~", "!~", "!=", "="]
             .into_iter()
             .find(|op| rest.starts_with(op))?;
-        let (value, after) = quoted(rest[op.len()..].trim_start()).ok()?;
+        let (value, after) = parse_quoted(rest[op.len()..].trim_start()).ok()?;
         if key.is_empty() || key.contains(['*', '?', '"', ',']) {
             return None;
         }
@@ -315,7 +330,7 @@ mod tests {
         Series::parse(text, |name| {
             Arc::new(Family {
                 name: Cow::Owned(name.to_owned()),
-                kind: Kind::Gauge,
+                kind: MetricKind::Gauge,
                 help: "".into(),
                 unit: "".into(),
                 level: 1,
@@ -365,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_test_of_the_callers_chooses_among_one_name() {
-        let selector = Selector::chosen("m", |series| series.label("a").is_some());
+        let selector = Selector::with_predicate("m", |series| series.label("a").is_some());
         assert!(selector.matches(&series(r#"m{a="1"}"#)));
         assert!(!selector.matches(&series("m")));
         assert!(!selector.matches(&series(r#"n{a="1"}"#)));
@@ -374,17 +389,17 @@ mod tests {
 
     #[test]
     fn one_series_is_told_from_others_of_its_name() {
-        let selector = Selector::listed([r#"m{b="2",a="1"}"#]).expect("valid");
+        let selector = Selector::from_list([r#"m{b="2",a="1"}"#]).expect("valid");
         assert!(selector.matches(&series(r#"m{a="1",b="2"}"#)));
         assert!(!selector.matches(&series(r#"m{a="1",b="2",c="3"}"#)));
         assert_eq!(selector.exact_names(), Some(BTreeSet::from(["m"])));
-        let wrong = Selector::listed(["n", "m{a=1}"]);
+        let wrong = Selector::from_list(["n", "m{a=1}"]);
         assert_eq!(wrong.map_err(|(entry, _)| entry).err(), Some("m{a=1}"));
     }
 
     #[test]
     fn a_list_matches_names_and_texts_and_nothing_else() {
-        let selector = Selector::listed(["n", r#"m{a="1"}"#, "o*"]).expect("valid");
+        let selector = Selector::from_list(["n", r#"m{a="1"}"#, "o*"]).expect("valid");
         for (text, expected) in [
             ("n", true),
             (r#"n{b="2"}"#, true),
@@ -399,7 +414,7 @@ mod tests {
             selector.exact_names(),
             Some(BTreeSet::from(["m", "n", "o*"]))
         );
-        let nothing = Selector::listed([]).expect("valid");
+        let nothing = Selector::from_list([]).expect("valid");
         assert!(!nothing.matches(&series("m")));
     }
 
@@ -407,12 +422,12 @@ mod tests {
     fn patterns_are_bounded() {
         let error = |pattern: &str| Selector::parse(pattern).err();
         let long = "a".repeat(TEXT_BYTES_MAX + 1);
-        assert_eq!(error(&long), Some(SelectorError::Long(long.len())));
+        assert_eq!(error(&long), Some(SelectorError::TooLong(long.len())));
         assert_eq!(error(&long[1..]), None);
         let matchers = format!("m{{{}}}", r#"a="1","#.repeat(65));
-        assert_eq!(error(&matchers), Some(SelectorError::MatchersMany(65)));
+        assert_eq!(error(&matchers), Some(SelectorError::TooManyMatchers(65)));
         let marks = format!("*{}*", "?".repeat(65));
-        assert_eq!(error(&marks), Some(SelectorError::PartLong));
+        assert_eq!(error(&marks), Some(SelectorError::WildcardPartTooLong));
     }
 
     #[test]
@@ -438,7 +453,7 @@ mod tests {
         for expression in [".{100000}", "(.{100}){100}", "(((a{9}){9}){9}){9}"] {
             let parsed = Selector::parse(&format!("m{{a=~\"{expression}\"}}"));
             assert!(
-                matches!(parsed, Err(SelectorError::Expression(..))),
+                matches!(parsed, Err(SelectorError::InvalidRegex(..))),
                 "{expression}"
             );
         }
@@ -447,7 +462,7 @@ mod tests {
     #[test]
     fn an_expression_cannot_escape_from_its_anchors() {
         let escaping = Selector::parse(r#"m{a=~"x)|(?s:y"}"#);
-        assert!(matches!(escaping, Err(SelectorError::Expression(..))));
+        assert!(matches!(escaping, Err(SelectorError::InvalidRegex(..))));
         let selector = Selector::parse(r#"m{a=~"x|y"}"#).expect("valid");
         assert!(selector.matches(&series(r#"m{a="y"}"#)));
         assert!(!selector.matches(&series(r#"m{a="xz"}"#)));
@@ -457,7 +472,7 @@ mod tests {
     fn says_what_is_wrong_with_an_expression() {
         assert!(matches!(
             Selector::parse(r#"m{a=~"("}"#),
-            Err(SelectorError::Expression(..))
+            Err(SelectorError::InvalidRegex(..))
         ));
         assert!(matches!(Selector::parse(""), Err(SelectorError::Empty)));
     }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Family;
-use crate::text::Text;
+use crate::inline_string::InlineString;
 
 /// The longest metric name that is accepted.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -19,7 +19,7 @@ pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// nearly all uses want the text.
 pub struct Series {
     family: Arc<Family>,
-    text: Text,
+    text: InlineString,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum SeriesError {
     #[error("the metric name is empty")]
     NameEmpty,
     #[error("the metric name has {0} bytes; at most {NAME_BYTES_MAX} are accepted")]
-    NameLong(usize),
+    NameTooLong(usize),
     #[error("the metric name has the character {0:?}, which is not accepted")]
     NameCharacter(char),
     #[error("a label has an empty key")]
@@ -35,11 +35,11 @@ pub enum SeriesError {
     #[error("the label key {0:?} has the character {1:?}, which is not accepted")]
     LabelCharacter(String, char),
     #[error("the label {0:?} is given twice")]
-    LabelTwice(String),
+    DuplicateLabel(String),
     #[error("{0} labels; at most {LABELS_MAX} are accepted")]
-    LabelsMany(usize),
+    TooManyLabels(usize),
     #[error("name and labels have {0} bytes; at most {TEXT_BYTES_MAX} are accepted")]
-    TextLong(usize),
+    TextTooLong(usize),
     #[error("not a series: {0}")]
     Syntax(&'static str),
 }
@@ -47,7 +47,7 @@ pub enum SeriesError {
 impl Series {
     /// A series of its family's name. Labels may come in any order.
     pub fn new(family: Arc<Family>, labels: &[(&str, &str)]) -> Result<Series, SeriesError> {
-        let text = join(&family.name, labels)?;
+        let text = series_text(&family.name, labels)?;
         Ok(Series { family, text })
     }
 
@@ -57,7 +57,7 @@ impl Series {
         name: &str,
         labels: &[(&str, &str)],
     ) -> Result<Series, SeriesError> {
-        let text = join(name, labels)?;
+        let text = series_text(name, labels)?;
         Ok(Series { family, text })
     }
 
@@ -68,7 +68,7 @@ impl Series {
         text: &str,
         family: impl FnOnce(&str) -> Arc<Family>,
     ) -> Result<Series, SeriesError> {
-        let (name, labels) = split(text)?;
+        let (name, labels) = split_series(text)?;
         let labels: Vec<(&str, String)> = labels
             .map(|label| label.map(|(key, value)| (key, value.into_owned())))
             .collect::<Result<_, _>>()?;
@@ -168,13 +168,13 @@ impl<'a> Iterator for Labels<'a> {
 }
 
 /// The text of a series, once everything in it is found valid.
-fn join(name: &str, labels: &[(&str, &str)]) -> Result<Text, SeriesError> {
+fn series_text(name: &str, labels: &[(&str, &str)]) -> Result<InlineString, SeriesError> {
     check_name(name)?;
     if labels.is_empty() {
         return Ok(name.into());
     }
     if labels.len() > LABELS_MAX {
-        return Err(SeriesError::LabelsMany(labels.len()));
+        return Err(SeriesError::TooManyLabels(labels.len()));
     }
     let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
@@ -183,7 +183,7 @@ fn join(name: &str, labels: &[(&str, &str)]) -> Result<Text, SeriesError> {
     for (index, (key, value)) in sorted.iter().enumerate() {
         check_key(key)?;
         if index > 0 && sorted[index - 1].0 == *key {
-            return Err(SeriesError::LabelTwice((*key).to_owned()));
+            return Err(SeriesError::DuplicateLabel((*key).to_owned()));
         }
         text.push(if index == 0 { '{' } else { ',' });
         text.push_str(key);
@@ -193,7 +193,7 @@ fn join(name: &str, labels: &[(&str, &str)]) -> Result<Text, SeriesError> {
     }
     text.push('}');
     if text.len() > TEXT_BYTES_MAX {
-        return Err(SeriesError::TextLong(text.len()));
+        return Err(SeriesError::TextTooLong(text.len()));
     }
     Ok(text.as_str().into())
 }
@@ -203,7 +203,7 @@ fn check_name(name: &str) -> Result<(), SeriesError> {
         return Err(SeriesError::NameEmpty);
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(SeriesError::NameLong(name.len()));
+        return Err(SeriesError::NameTooLong(name.len()));
     }
     match name
         .chars()
@@ -248,7 +248,7 @@ fn inside_braces(labels_text: &str) -> &str {
 type ParsedLabel<'a> = Result<(&'a str, Cow<'a, str>), SeriesError>;
 
 /// Splits `name{…}` into the name and its labels, still to be checked.
-fn split(text: &str) -> Result<(&str, impl Iterator<Item = ParsedLabel<'_>>), SeriesError> {
+fn split_series(text: &str) -> Result<(&str, impl Iterator<Item = ParsedLabel<'_>>), SeriesError> {
     let brace = text.find('{').unwrap_or(text.len());
     let (name, labels_text) = text.split_at(brace);
     if !labels_text.is_empty() && !labels_text.ends_with('}') {
@@ -267,7 +267,7 @@ pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
     let Some((key, after_key)) = text.split_once('=') else {
         return Some(Err(SeriesError::Syntax("a label without '='")));
     };
-    match quoted(after_key) {
+    match parse_quoted(after_key) {
         Ok((value, after)) => {
             *rest = after.strip_prefix(',').unwrap_or(after);
             if !after.is_empty() && !after.starts_with(',') {
@@ -281,7 +281,7 @@ pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
 }
 
 /// Reads a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and what follows.
-pub(crate) fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
+pub(crate) fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
     let Some(body) = text.strip_prefix('"') else {
         return Err(SeriesError::Syntax("a label value without quotes"));
     };
@@ -317,12 +317,12 @@ pub(crate) fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Input, Kind};
+    use crate::{Input, MetricKind};
 
     fn family(name: &str) -> Arc<Family> {
         Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: "".into(),
             unit: "".into(),
             level: 1,
@@ -377,12 +377,12 @@ mod tests {
         assert_eq!(Series::new(family("a\0"), &[]), Err(NameCharacter('\0')));
         assert_eq!(
             Series::new(family("a"), &[("k", "1"), ("k", "2")]),
-            Err(LabelTwice("k".into()))
+            Err(DuplicateLabel("k".into()))
         );
         assert_eq!(Series::new(family("a"), &[("", "1")]), Err(LabelEmpty));
         assert!(matches!(
             Series::new(family(&"x".repeat(2000)), &[]),
-            Err(NameLong(2000))
+            Err(NameTooLong(2000))
         ));
         for text in [
             "m{a=\"1\"",

@@ -15,12 +15,12 @@ pub struct Point {
 /// The series of a group, in the order of their slots. Immutable: a change makes a new one, so that
 /// the store resolves each version once and compares pointers afterwards.
 #[derive(Debug)]
-pub struct Members {
+pub struct GroupMembers {
     /// The group's name, unique among all groups: the name of its collector.
     pub group: Arc<str>,
     pub series: Vec<Arc<Series>>,
     /// How long the last row stays the current one when no other follows, in milliseconds.
-    pub live_for: Millis,
+    pub stale_after: Millis,
 }
 
 /// A place in a [`Group`], where a collector puts the value of one series.
@@ -29,34 +29,34 @@ pub struct Slot(u32);
 
 impl Slot {
     /// The slot of a series that this agent does not keep: values put there vanish.
-    const NOWHERE: Slot = Slot(u32::MAX);
+    const DISCARD: Slot = Slot(u32::MAX);
 }
 
 /// What a collector fills in: its series, declared once, and their current values.
 ///
 /// A series whose slot is not set in a pass is absent from that tick.
 #[derive(Debug)]
-pub struct Group {
+pub struct SampleGroup {
     level: Level,
-    members: Arc<Members>,
+    members: Arc<GroupMembers>,
     /// Declared or retired since `members` was made: the next list of series.
-    next: Option<Vec<Arc<Series>>>,
+    next_series: Option<Vec<Arc<Series>>>,
     free: Vec<Slot>,
     values: Vec<f64>,
     present: Vec<u64>,
 }
 
-impl Group {
+impl SampleGroup {
     /// Keeps families up to `level`; the others get a slot that leads nowhere.
-    pub fn new(name: &str, level: Level, live_for: Millis) -> Group {
-        Group {
+    pub fn new(name: &str, level: Level, live_for: Millis) -> SampleGroup {
+        SampleGroup {
             level,
-            members: Arc::new(Members {
+            members: Arc::new(GroupMembers {
                 group: name.into(),
                 series: Vec::new(),
-                live_for,
+                stale_after: live_for,
             }),
-            next: None,
+            next_series: None,
             free: Vec::new(),
             values: Vec::new(),
             present: Vec::new(),
@@ -64,7 +64,7 @@ impl Group {
     }
 
     /// Whether families of this level are kept: what is dear and not kept need not be read.
-    pub fn keeps(&self, level: Level) -> bool {
+    pub fn keeps_level(&self, level: Level) -> bool {
         level <= self.level
     }
 
@@ -75,14 +75,16 @@ impl Group {
         labels: &[(&str, &str)],
     ) -> Result<Slot, SeriesError> {
         if family.level > self.level {
-            return Ok(Slot::NOWHERE);
+            return Ok(Slot::DISCARD);
         }
         Ok(self.add(Arc::new(Series::new(family.clone(), labels)?)))
     }
 
     /// As [`declare`](Group::declare), for a series that exists and whose level was looked at.
     pub fn add(&mut self, series: Arc<Series>) -> Slot {
-        let next = self.next.get_or_insert_with(|| self.members.series.clone());
+        let next = self
+            .next_series
+            .get_or_insert_with(|| self.members.series.clone());
         // A series that comes back gets its old slot: it must not stand in the list twice.
         let returns = |slot: &Slot| next[slot.0 as usize] == series;
         let free = match self.free.iter().position(returns) {
@@ -126,7 +128,7 @@ impl Group {
 
     /// Gives a slot back when its device is gone. It is reused by a later `declare`.
     pub fn retire(&mut self, slot: Slot) {
-        if slot != Slot::NOWHERE {
+        if slot != Slot::DISCARD {
             self.unset(slot);
             self.free.push(slot);
         }
@@ -147,12 +149,12 @@ impl Group {
     }
 
     /// The members as of now; the same pointer as long as nothing was declared.
-    pub fn members(&mut self) -> &Arc<Members> {
-        if let Some(series) = self.next.take() {
-            self.members = Arc::new(Members {
+    pub fn members(&mut self) -> &Arc<GroupMembers> {
+        if let Some(series) = self.next_series.take() {
+            self.members = Arc::new(GroupMembers {
                 group: self.members.group.clone(),
                 series,
-                live_for: self.members.live_for,
+                stale_after: self.members.stale_after,
             });
         }
         &self.members
@@ -170,7 +172,7 @@ impl Group {
 /// The values of one group at one time.
 #[derive(Debug)]
 pub struct GroupRow {
-    pub members: Arc<Members>,
+    pub members: Arc<GroupMembers>,
     /// One value for each member; those that are absent hold anything.
     pub values: Vec<f64>,
     /// One bit for each member, 64 to a word, lowest first.
@@ -238,13 +240,13 @@ impl Tick {
     }
 
     /// A row without values: the members of the group's last version are gone.
-    pub fn append_empty(&mut self, members: Arc<Members>) {
+    pub fn append_empty(&mut self, members: Arc<GroupMembers>) {
         let row = self.next_row(members);
         row.values.resize(row.members.series.len(), 0.0);
         row.present.resize(row.values.len().div_ceil(64), 0);
     }
 
-    fn next_row(&mut self, members: Arc<Members>) -> &mut GroupRow {
+    fn next_row(&mut self, members: Arc<GroupMembers>) -> &mut GroupRow {
         if self.used == self.rows.len() {
             self.rows.push(GroupRow {
                 members,
@@ -265,14 +267,14 @@ impl Tick {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::MetricKind;
 
-    static LOAD: Family = Family::new("load", Kind::Gauge, "", 2, "Load.");
+    static LOAD: Family = Family::new("load", MetricKind::Gauge, "", 2, "Load.");
 
     #[test]
     fn members_change_only_when_series_do() {
         let family = Arc::new(LOAD.clone());
-        let mut group = Group::new("load", 3, 1000);
+        let mut group = SampleGroup::new("load", 3, 1000);
         let a = group.declare(&family, &[("d", "a")]).expect("valid");
         let b = group.declare(&family, &[("d", "b")]).expect("valid");
         let first = group.members().clone();
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn a_series_that_comes_back_stands_in_the_list_once() {
         let family = Arc::new(LOAD.clone());
-        let mut group = Group::new("load", 3, 1000);
+        let mut group = SampleGroup::new("load", 3, 1000);
         let [a, b] = ["a", "b"].map(|d| group.declare(&family, &[("d", d)]).expect("valid"));
         group.retire(a);
         group.retire(b);
@@ -313,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_copied_row_has_its_values_only_while_they_are_current() {
-        let mut group = Group::new("load", 3, 1000);
+        let mut group = SampleGroup::new("load", 3, 1000);
         let slot = group.declare(&Arc::new(LOAD.clone()), &[]).expect("valid");
         group.set(slot, 7.0);
         let (mut from, mut to) = (Tick::new(Input::Collect), Tick::new(Input::Collect));
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_above_the_level_goes_nowhere() {
-        let mut group = Group::new("load", 1, 1000);
+        let mut group = SampleGroup::new("load", 1, 1000);
         let slot = group.declare(&Arc::new(LOAD.clone()), &[]).expect("valid");
         group.set(slot, 1.0);
         group.retire(slot);

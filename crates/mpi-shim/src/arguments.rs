@@ -1,6 +1,6 @@
 //! The arguments of a call, read as what the table says they are.
 
-use crate::family::family;
+use crate::family::mpi_family;
 
 /// Whether counts are `int` or, in the `_c` forms, `MPI_Count`.
 pub(crate) trait Width {
@@ -107,7 +107,7 @@ impl<'a> Arguments<'a> {
 /// `at` must point at an array of at least `element + 1` handles.
 // SAFETY: the caller keeps what is said above.
 pub(crate) unsafe fn read_handle(at: usize, element: usize) -> usize {
-    match family().handle_bytes() {
+    match mpi_family().handle_bytes() {
         // SAFETY: promised by the caller.
         4 => unsafe { *(at as *const u32).add(element) as usize },
         // SAFETY: as above.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pegel_lane::{Calls, Handle, LaneKind, LaneSeriesSpec, RawHandle};
 
-use crate::inside::{self, Inside};
+use crate::inside_flag::{self, InsideFlag};
 use crate::{family, threads, ticks};
 
 /// Words that ask for labels, separated by commas: `rank`, `pid`.
@@ -19,14 +19,14 @@ pub(crate) struct Call {
 }
 
 /// Stands for a series that is not counted.
-fn off() -> *mut u8 {
+fn not_counted() -> *mut u8 {
     std::ptr::without_provenance_mut(1)
 }
 
 /// A call that is going on and counts. When it goes, by return or by unwinding, the thread is outside again.
-pub(crate) struct Visit {
+pub(crate) struct ActiveCall {
     slot: *mut u8,
-    inside: Inside,
+    inside: InsideFlag,
 }
 
 impl Call {
@@ -49,14 +49,14 @@ impl Call {
 
     /// None when this call does not count. [`Call::open`] comes before.
     #[inline(always)]
-    pub fn enter(&'static self) -> Option<Visit> {
-        let inside = inside::of_this_thread();
+    pub fn enter(&'static self) -> Option<ActiveCall> {
+        let inside = inside_flag::of_this_thread();
         let slot = self.slot.load(Ordering::Acquire);
-        if inside.get() || slot == off() {
+        if inside.get() || slot == not_counted() {
             return None;
         }
         inside.set(true);
-        Some(Visit { slot, inside })
+        Some(ActiveCall { slot, inside })
     }
 
     /// Before the first call of this name.
@@ -77,12 +77,12 @@ impl Call {
             ..LaneSeriesSpec::new(LaneKind::Calls, "mpi")
         };
         // Two threads may come here at once: both get the same series.
-        let slot = Calls::create(&spec).map_or(off(), RawHandle::as_ptr);
+        let slot = Calls::create(&spec).map_or(not_counted(), RawHandle::as_ptr);
         self.slot.store(slot, Ordering::Release);
     }
 }
 
-impl Visit {
+impl ActiveCall {
     #[inline]
     fn calls(&self) -> Calls {
         // SAFETY: it comes from the handle that `open` made.
@@ -97,18 +97,18 @@ impl Visit {
 
     /// Not inlined: there are a thousand wrappers.
     #[inline(never)]
-    pub fn leave(self, bytes: u64, begin: u64, end: u64) {
+    pub fn finish(self, bytes: u64, begin: u64, end: u64) {
         let nanos = ticks::nanos(begin, end);
         // More than any process has: a mistake, which must not spoil the sum.
         let bytes = if bytes >> 62 == 0 { bytes } else { 0 };
-        match threads::are_apart() {
+        match threads::is_serialized() {
             true => self.calls().add_alone(bytes, nanos),
             false => self.calls().add(bytes, nanos),
         }
     }
 }
 
-impl Drop for Visit {
+impl Drop for ActiveCall {
     #[inline]
     fn drop(&mut self) {
         self.inside.set(false);

@@ -3,9 +3,9 @@
 //! nothing for the caller (those of the root, elsewhere) are never looked at.
 
 use crate::arguments::{Arguments, Width};
-use crate::family::family;
-use crate::library::{has_two_groups, members, peers, rank, size_of, targets};
-use crate::rule::{Own, Rule, bytes};
+use crate::byte_rule::{ByteRule, CallScratch, bytes};
+use crate::family::mpi_family;
+use crate::mpi_queries::{has_two_groups, members, neighbour_targets, peers, rank, size_of};
 
 /// Declares rules that are plain functions.
 macro_rules! rules {
@@ -13,16 +13,16 @@ macro_rules! rules {
         #[derive(Debug)]
         pub(crate) struct $name;
 
-        impl Rule for $name {
+        impl ByteRule for $name {
             // Not inlined: many wrappers share it, and their calls take longer than this.
             #[inline(never)]
-            fn after<$width: Width>($arguments: &Arguments<'_>, _: &Own) -> u64 $body
+            fn after<$width: Width>($arguments: &Arguments<'_>, _: &CallScratch) -> u64 $body
         }
     )*};
 }
 
 /// What the caller is in a call with a root.
-enum Part {
+enum RootRole {
     /// Of a call between two groups, on the side of the root.
     None,
     /// With so many others.
@@ -30,21 +30,21 @@ enum Part {
     Other,
 }
 
-fn part(root: i32, comm: usize) -> Part {
-    if root == family().proc_null() {
-        Part::None
-    } else if root == family().root() {
-        Part::Root(peers(comm))
+fn root_role(root: i32, comm: usize) -> RootRole {
+    if root == mpi_family().proc_null() {
+        RootRole::None
+    } else if root == mpi_family().root() {
+        RootRole::Root(peers(comm))
     // Between two groups a plain number names a root on the other side.
     } else if rank(comm) == Some(root) && !has_two_groups(comm) {
-        Part::Root(members(comm))
+        RootRole::Root(members(comm))
     } else {
-        Part::Other
+        RootRole::Other
     }
 }
 
 fn is_in_place(arguments: &Arguments<'_>) -> bool {
-    arguments.word(0) == family().in_place()
+    arguments.word(0) == mpi_family().in_place()
 }
 
 /// The sum over an array of counts, each with a type of its own.
@@ -72,38 +72,38 @@ rules! {
 
     Gather(arguments, W) {
         let received = || bytes(arguments.count::<W>(4), arguments.word(5));
-        match gathering(arguments.int(6), arguments.word(7)) {
-            Gathering::Nothing => 0,
-            Gathering::From(others) => received().saturating_mul(others as u64),
-            Gathering::Own if is_in_place(arguments) => received(),
-            Gathering::Own => bytes(arguments.count::<W>(1), arguments.word(2)),
+        match gather_role(arguments.int(6), arguments.word(7)) {
+            GatherRole::Nothing => 0,
+            GatherRole::From(others) => received().saturating_mul(others as u64),
+            GatherRole::OwnPart if is_in_place(arguments) => received(),
+            GatherRole::OwnPart => bytes(arguments.count::<W>(1), arguments.word(2)),
         }
     }
 
     Gatherv(arguments, W) {
-        match gathering(arguments.int(7), arguments.word(8)) {
-            Gathering::Nothing => 0,
-            Gathering::From(others) => bytes(arguments.sum::<W>(4, others), arguments.word(6)),
-            Gathering::Own if is_in_place(arguments) => own_share::<W>(arguments, 4, 6, 8),
-            Gathering::Own => bytes(arguments.count::<W>(1), arguments.word(2)),
+        match gather_role(arguments.int(7), arguments.word(8)) {
+            GatherRole::Nothing => 0,
+            GatherRole::From(others) => bytes(arguments.sum::<W>(4, others), arguments.word(6)),
+            GatherRole::OwnPart if is_in_place(arguments) => own_share::<W>(arguments, 4, 6, 8),
+            GatherRole::OwnPart => bytes(arguments.count::<W>(1), arguments.word(2)),
         }
     }
 
     Scatter(arguments, W) {
-        match part(arguments.int(6), arguments.word(7)) {
-            Part::None => 0,
-            Part::Root(others) => {
+        match root_role(arguments.int(6), arguments.word(7)) {
+            RootRole::None => 0,
+            RootRole::Root(others) => {
                 bytes(arguments.count::<W>(1), arguments.word(2)).saturating_mul(others as u64)
             }
-            Part::Other => bytes(arguments.count::<W>(4), arguments.word(5)),
+            RootRole::Other => bytes(arguments.count::<W>(4), arguments.word(5)),
         }
     }
 
     Scatterv(arguments, W) {
-        match part(arguments.int(7), arguments.word(8)) {
-            Part::None => 0,
-            Part::Root(others) => bytes(arguments.sum::<W>(1, others), arguments.word(3)),
-            Part::Other => bytes(arguments.count::<W>(5), arguments.word(6)),
+        match root_role(arguments.int(7), arguments.word(8)) {
+            RootRole::None => 0,
+            RootRole::Root(others) => bytes(arguments.sum::<W>(1, others), arguments.word(3)),
+            RootRole::Other => bytes(arguments.count::<W>(5), arguments.word(6)),
         }
     }
 
@@ -148,33 +148,33 @@ rules! {
 
     NeighborAlltoall(arguments, W) {
         let each = bytes(arguments.count::<W>(1), arguments.word(2));
-        each.saturating_mul(targets(arguments.word(6)) as u64)
+        each.saturating_mul(neighbour_targets(arguments.word(6)) as u64)
     }
 
     NeighborAlltoallv(arguments, W) {
-        let count = arguments.sum::<W>(1, targets(arguments.word(8)));
+        let count = arguments.sum::<W>(1, neighbour_targets(arguments.word(8)));
         bytes(count, arguments.word(3))
     }
 
     NeighborAlltoallw(arguments, W) {
-        sum_of_types::<W>(arguments, 1, 3, targets(arguments.word(8)))
+        sum_of_types::<W>(arguments, 1, 3, neighbour_targets(arguments.word(8)))
     }
 }
 
 /// In a gather all hand in their own part, but a root between two groups, which only receives.
-enum Gathering {
+enum GatherRole {
     Nothing,
     From(usize),
-    Own,
+    OwnPart,
 }
 
-fn gathering(root: i32, comm: usize) -> Gathering {
-    if root == family().proc_null() {
-        Gathering::Nothing
-    } else if root == family().root() {
-        Gathering::From(peers(comm))
+fn gather_role(root: i32, comm: usize) -> GatherRole {
+    if root == mpi_family().proc_null() {
+        GatherRole::Nothing
+    } else if root == mpi_family().root() {
+        GatherRole::From(peers(comm))
     } else {
-        Gathering::Own
+        GatherRole::OwnPart
     }
 }
 

@@ -8,7 +8,7 @@ use crate::resolve;
 /// Libraries of one family agree on the size of handles, on the layout of a status and on constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Family {
+pub(crate) enum MpiFamily {
     /// Open MPI, Spectrum MPI, and others that derive from it.
     OpenMpi = 1,
     /// MPICH, MVAPICH, Intel MPI, Cray MPICH, ParaStation MPI.
@@ -21,22 +21,22 @@ static FAMILY: AtomicU8 = AtomicU8::new(0);
 
 /// As found by [`detect`], which comes before the first call that counts.
 #[inline(always)]
-pub(crate) fn family() -> Family {
+pub(crate) fn mpi_family() -> MpiFamily {
     match FAMILY.load(Ordering::Relaxed) {
-        1 => Family::OpenMpi,
-        3 => Family::Abi,
-        _ => Family::Mpich,
+        1 => MpiFamily::OpenMpi,
+        3 => MpiFamily::Abi,
+        _ => MpiFamily::Mpich,
     }
 }
 
 #[cold]
 pub(crate) fn detect() {
-    let family = if resolve::file_of(c"PMPI_Init").is_some_and(|path| is_abi(&path)) {
-        Family::Abi
-    } else if !resolve::find(c"ompi_mpi_comm_world").is_null() {
-        Family::OpenMpi
+    let family = if resolve::library_file(c"PMPI_Init").is_some_and(|path| is_abi(&path)) {
+        MpiFamily::Abi
+    } else if !resolve::find_symbol(c"ompi_mpi_comm_world").is_null() {
+        MpiFamily::OpenMpi
     } else {
-        Family::Mpich
+        MpiFamily::Mpich
     };
     FAMILY.store(family as u8, Ordering::Relaxed);
 }
@@ -47,13 +47,13 @@ fn is_abi(path: &CStr) -> bool {
     name.starts_with(b"libmpi_abi.")
 }
 
-impl Family {
+impl MpiFamily {
     /// How far apart handles stand in an array.
     #[inline]
     pub const fn handle_bytes(self) -> usize {
         match self {
-            Family::Mpich => 4,
-            Family::OpenMpi | Family::Abi => 8,
+            MpiFamily::Mpich => 4,
+            MpiFamily::OpenMpi | MpiFamily::Abi => 8,
         }
     }
 
@@ -61,16 +61,16 @@ impl Family {
     #[inline(always)]
     pub const fn status_ignore(self) -> usize {
         match self {
-            Family::Mpich => 1,
-            Family::OpenMpi | Family::Abi => 0,
+            MpiFamily::Mpich => 1,
+            MpiFamily::OpenMpi | MpiFamily::Abi => 0,
         }
     }
 
     /// The address of a send buffer that says that the data is in the other one.
     pub const fn in_place(self) -> usize {
         match self {
-            Family::Mpich => usize::MAX,
-            Family::OpenMpi | Family::Abi => 1,
+            MpiFamily::Mpich => usize::MAX,
+            MpiFamily::OpenMpi | MpiFamily::Abi => 1,
         }
     }
 
@@ -78,25 +78,25 @@ impl Family {
     #[inline]
     pub const fn proc_null(self) -> i32 {
         match self {
-            Family::Mpich => -1,
-            Family::OpenMpi | Family::Abi => -2,
+            MpiFamily::Mpich => -1,
+            MpiFamily::OpenMpi | MpiFamily::Abi => -2,
         }
     }
 
     /// The root that the root of a call between two groups names.
     pub const fn root(self) -> i32 {
         match self {
-            Family::OpenMpi => -4,
-            Family::Mpich | Family::Abi => -3,
+            MpiFamily::OpenMpi => -4,
+            MpiFamily::Mpich | MpiFamily::Abi => -3,
         }
     }
 
     /// What MPI_Topo_test says of a Cartesian, a general and a distributed graph.
     pub const fn topologies(self) -> Option<[i32; 3]> {
         match self {
-            Family::OpenMpi => Some([1, 2, 3]),
-            Family::Mpich => Some([2, 1, 3]),
-            Family::Abi => None,
+            MpiFamily::OpenMpi => Some([1, 2, 3]),
+            MpiFamily::Mpich => Some([2, 1, 3]),
+            MpiFamily::Abi => None,
         }
     }
 }

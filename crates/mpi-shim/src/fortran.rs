@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::arguments::Narrow;
-use crate::resolve::{self, Real};
-use crate::rule::Local;
+use crate::byte_rule::Local;
+use crate::resolve::{self, RealFunction};
 use crate::{call::Call, wrap};
 
 /// Beginnings of the files that hold Fortran bindings: Open MPI's two, MPICH's, Intel's, MPI 5's.
@@ -22,26 +22,26 @@ const BINDINGS: [&[u8]; 5] = [
 ];
 
 /// Verdicts on places in the code: the address, and in the lowest bit whether calls from there count.
-static VERDICTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+static CALLER_CACHE: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Whether the call of `name` that returns to `place` is the program's.
-fn is_wanted(name: &'static str, place: usize) -> bool {
+fn counts_call_from(name: &'static str, place: usize) -> bool {
     let place = place as u64;
-    let known = VERDICTS.get((place ^ place >> 8) as usize % VERDICTS.len());
+    let known = CALLER_CACHE.get((place ^ place >> 8) as usize % CALLER_CACHE.len());
     let Some(known) = known else { return true };
     let verdict = known.load(Relaxed);
     if verdict >> 1 == place {
         return verdict & 1 == 1;
     }
-    let wanted = judge(name, place as usize);
+    let wanted = look_up_caller(name, place as usize);
     known.store(place << 1 | u64::from(wanted), Relaxed);
     wanted
 }
 
 #[cold]
-fn judge(name: &str, place: usize) -> bool {
+fn look_up_caller(name: &str, place: usize) -> bool {
     // The place is behind the call, and so perhaps behind the function that ends with it.
-    let Some(about) = resolve::about((place - 1) as *const c_void) else {
+    let Some(about) = resolve::symbol_info((place - 1) as *const c_void) else {
         return true;
     };
     let text = |text: *const c_char| match text {
@@ -51,11 +51,11 @@ fn judge(name: &str, place: usize) -> bool {
             .to_bytes()
             .to_ascii_lowercase(),
     };
-    is_program(name, &text(about.dli_fname), &text(about.dli_sname))
+    is_program_call(name, &text(about.dli_fname), &text(about.dli_sname))
 }
 
 /// By the file and the function that the call came from, in lower case.
-fn is_program(name: &str, file: &[u8], function: &[u8]) -> bool {
+fn is_program_call(name: &str, file: &[u8], function: &[u8]) -> bool {
     let file = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
     let is_binding = BINDINGS.iter().any(|start| file.starts_with(start));
     let own = name.trim_start_matches("MPI_").to_ascii_lowercase();
@@ -66,7 +66,7 @@ fn is_program(name: &str, file: &[u8], function: &[u8]) -> bool {
 }
 
 /// Passes on a question with up to four arguments, which all travel in registers.
-fn ask(call: &'static Call, real: &'static Real, words: [usize; 4], place: usize) -> usize {
+fn ask(call: &'static Call, real: &'static RealFunction, words: [usize; 4], place: usize) -> usize {
     let invoke = |real: *const (), [a, b, c, d]: [usize; 4]| {
         // SAFETY: a function of this name takes at most so many words, and returns one.
         unsafe {
@@ -75,7 +75,7 @@ fn ask(call: &'static Call, real: &'static Real, words: [usize; 4], place: usize
             real(a, b, c, d)
         }
     };
-    match is_wanted(call.name(), place) {
+    match counts_call_from(call.name(), place) {
         true => wrap::first::<Local, Narrow, 4>(call, real, words, invoke),
         false => invoke(real.get(), words),
     }
@@ -97,7 +97,7 @@ macro_rules! questions {
             extern "C-unwind" fn inner(
                 a: usize, b: usize, c: usize, d: usize, _: usize, place: usize,
             ) -> usize {
-                static REAL: Real = Real::new(concat!($symbol, "\0"));
+                static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
                 ask(&CALL, &REAL, [a, b, c, d], place)
             }
 
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_question_of_a_binding_is_told_from_one_of_the_program() {
         let ask = |file: &str, function: &str| {
-            is_program("MPI_Comm_size", file.as_bytes(), function.as_bytes())
+            is_program_call("MPI_Comm_size", file.as_bytes(), function.as_bytes())
         };
         assert!(ask("/home/me/solver", "main"));
         assert!(ask("/home/me/libmpi_mpifh.d/solver", "alltoallv"));
@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn a_verdict_is_remembered_for_its_place() {
-        let place = is_program as *const () as usize + 1;
-        assert!(is_wanted("MPI_Comm_size", place));
-        assert!(is_wanted("MPI_Comm_size", place));
-        assert!(is_wanted("MPI_Comm_size", 1), "an address in no object");
+        let place = is_program_call as *const () as usize + 1;
+        assert!(counts_call_from("MPI_Comm_size", place));
+        assert!(counts_call_from("MPI_Comm_size", place));
+        assert!(
+            counts_call_from("MPI_Comm_size", 1),
+            "an address in no object"
+        );
     }
 }

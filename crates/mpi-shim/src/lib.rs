@@ -18,15 +18,15 @@
 //! call that only receives the buffer for that. The page is `docs/decisions/0009-mpi-shim.md`.
 
 mod arguments;
+mod byte_rule;
 mod call;
 mod collective;
 mod family;
 mod fortran;
-mod inside;
-mod library;
-mod request;
+mod inside_flag;
+mod mpi_queries;
+mod persistent_requests;
 mod resolve;
-mod rule;
 mod status;
 mod table;
 mod threads;

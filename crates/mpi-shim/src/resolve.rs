@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of the MPI library, or of another tool before it; looked up at its first use.
 #[derive(Debug)]
-pub(crate) struct Real {
+pub(crate) struct RealFunction {
     /// Ends with a zero byte.
     name: &'static str,
     at: AtomicPtr<()>,
 }
 
-impl Real {
-    pub const fn new(name: &'static str) -> Real {
-        Real {
+impl RealFunction {
+    pub const fn new(name: &'static str) -> RealFunction {
+        RealFunction {
             name,
             at: AtomicPtr::new(null_mut()),
         }
@@ -31,14 +31,14 @@ impl Real {
 
     /// Null before the first use.
     #[inline(always)]
-    pub fn known(&self) -> *const () {
+    pub fn resolved(&self) -> *const () {
         self.at.load(Ordering::Acquire)
     }
 
     #[cold]
     fn look_up(&self) -> *const () {
         let name = CStr::from_bytes_with_nul(self.name.as_bytes()).unwrap_or(c"");
-        let mut at = find(name).cast::<()>();
+        let mut at = find_symbol(name).cast::<()>();
         if at.is_null() {
             at = missing as *mut ();
         }
@@ -56,7 +56,7 @@ extern "C-unwind" fn missing() -> usize {
 /// Where a name leads behind this library: the next one in the order in which the program's libraries were
 /// loaded, else any, else what the loaded object that has MPI knows. The last is needed for languages that
 /// load MPI by themselves and for themselves alone, as Python does.
-pub(crate) fn find(name: &CStr) -> *mut c_void {
+pub(crate) fn find_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: the name is a text; what is found is only compared and handed on.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
@@ -64,7 +64,7 @@ pub(crate) fn find(name: &CStr) -> *mut c_void {
             return next;
         }
         let any = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-        if !any.is_null() && !is_own(any) {
+        if !any.is_null() && !is_in_this_library(any) {
             return any;
         }
         match object_with_mpi() {
@@ -75,8 +75,8 @@ pub(crate) fn find(name: &CStr) -> *mut c_void {
 }
 
 /// The file that a function comes from.
-pub(crate) fn file_of(name: &CStr) -> Option<CString> {
-    let file = about(find(name))?.dli_fname;
+pub(crate) fn library_file(name: &CStr) -> Option<CString> {
+    let file = symbol_info(find_symbol(name))?.dli_fname;
     if file.is_null() {
         return None;
     }
@@ -84,7 +84,7 @@ pub(crate) fn file_of(name: &CStr) -> Option<CString> {
     Some(unsafe { CStr::from_ptr(file) }.to_owned())
 }
 
-pub(crate) fn about(at: *const c_void) -> Option<libc::Dl_info> {
+pub(crate) fn symbol_info(at: *const c_void) -> Option<libc::Dl_info> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for; the answer is filled in when there is one.
     let found = unsafe { libc::dladdr(at, info.as_mut_ptr()) };
@@ -92,9 +92,9 @@ pub(crate) fn about(at: *const c_void) -> Option<libc::Dl_info> {
     (found != 0).then(|| unsafe { info.assume_init() })
 }
 
-fn is_own(at: *const c_void) -> bool {
-    let own = about(missing as *const c_void);
-    let other = about(at);
+fn is_in_this_library(at: *const c_void) -> bool {
+    let own = symbol_info(missing as *const c_void);
+    let other = symbol_info(at);
     matches!((own, other), (Some(own), Some(other)) if own.dli_fbase == other.dli_fbase)
 }
 
@@ -120,7 +120,7 @@ fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
             return None;
         }
         let init = libc::dlsym(object, c"PMPI_Init".as_ptr());
-        if !init.is_null() && !is_own(init) {
+        if !init.is_null() && !is_in_this_library(init) {
             return Some(object);
         }
         libc::dlclose(object);
@@ -132,12 +132,12 @@ fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
 fn loaded_files() -> Vec<CString> {
     let mut files: Vec<CString> = Vec::new();
     // SAFETY: `gather` gets the vector that is given here.
-    unsafe { libc::dl_iterate_phdr(Some(gather), (&raw mut files).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut files).cast()) };
     files
 }
 
 // SAFETY: called by the dynamic linker alone, with the vector of `loaded_files`.
-unsafe extern "C" fn gather(
+unsafe extern "C" fn collect_name(
     object: *mut libc::dl_phdr_info,
     _: libc::size_t,
     files: *mut c_void,
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn what_is_there_is_found_and_what_is_not_is_missing() {
-        assert!(!find(c"getpid").is_null());
-        let absent = Real::new("PMPI_No_such_function\0");
+        assert!(!find_symbol(c"getpid").is_null());
+        let absent = RealFunction::new("PMPI_No_such_function\0");
         assert_eq!(absent.get(), missing as *const ());
         assert_eq!(absent.get(), missing as *const ());
         assert_eq!(missing(), 16);
@@ -171,16 +171,16 @@ mod tests {
     fn data_of_an_object_is_told_from_the_heap_and_the_stack() {
         static DATA: AtomicPtr<()> = AtomicPtr::new(null_mut());
         let (heap, stack) = (Box::new(1_u64), 1_u64);
-        assert!(about((&raw const DATA).cast()).is_some());
-        assert!(about((&raw const *heap).cast()).is_none());
-        assert!(about((&raw const stack).cast()).is_none());
+        assert!(symbol_info((&raw const DATA).cast()).is_some());
+        assert!(symbol_info((&raw const *heap).cast()).is_none());
+        assert!(symbol_info((&raw const stack).cast()).is_none());
     }
 
     #[test]
     fn an_address_is_told_to_be_ours_or_not() {
-        assert!(is_own(find as *const c_void));
-        assert!(!is_own(find(c"getpid")));
-        let libc = file_of(c"getpid").expect("from a file");
+        assert!(is_in_this_library(find_symbol as *const c_void));
+        assert!(!is_in_this_library(find_symbol(c"getpid")));
+        let libc = library_file(c"getpid").expect("from a file");
         assert!(loaded_files().contains(&libc), "{libc:?}");
     }
 }

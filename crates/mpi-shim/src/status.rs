@@ -2,18 +2,18 @@
 
 use std::mem::MaybeUninit;
 
-use crate::family::Family;
-use crate::library;
+use crate::family::MpiFamily;
+use crate::mpi_queries;
 
 /// Room for the status of any family, aligned for all of them. Nothing is in it before a library writes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
-pub(crate) struct Status(MaybeUninit<[u8; 64]>);
+pub(crate) struct MpiStatus(MaybeUninit<[u8; 64]>);
 
-impl Status {
+impl MpiStatus {
     #[inline]
-    pub const fn new() -> Status {
-        Status(MaybeUninit::uninit())
+    pub const fn new() -> MpiStatus {
+        MpiStatus(MaybeUninit::uninit())
     }
 
     #[inline]
@@ -29,18 +29,17 @@ impl Status {
 /// `status` must be the address of a status that a library of this family filled in.
 // SAFETY: the caller keeps what is said above.
 #[inline(always)]
-pub(crate) unsafe fn received(family: Family, status: usize, datatype: usize) -> u64 {
+pub(crate) unsafe fn received(family: MpiFamily, status: usize, datatype: usize) -> u64 {
     let words = status as *const u32;
     match family {
         // Source, tag, error, cancelled, then the bytes as a `size_t`.
         // SAFETY: promised by the caller.
-        Family::OpenMpi => unsafe { *words.add(4).cast::<u64>() },
+        MpiFamily::OpenMpi => unsafe { *words.add(4).cast::<u64>() },
         // The bytes' lower half, the upper one above the mark of cancelling, source, tag, error.
         // SAFETY: promised by the caller.
-        Family::Mpich => unsafe { u64::from(*words) | u64::from(*words.add(1) >> 1) << 32 },
-        Family::Abi => {
-            library::elements(words.cast(), datatype).saturating_mul(library::size_of(datatype))
-        }
+        MpiFamily::Mpich => unsafe { u64::from(*words) | u64::from(*words.add(1) >> 1) << 32 },
+        MpiFamily::Abi => mpi_queries::elements(words.cast(), datatype)
+            .saturating_mul(mpi_queries::size_of(datatype)),
     }
 }
 
@@ -48,25 +47,25 @@ pub(crate) unsafe fn received(family: Family, status: usize, datatype: usize) ->
 mod tests {
     use super::*;
 
-    fn status(words: [u32; 6]) -> Status {
+    fn status(words: [u32; 6]) -> MpiStatus {
         let mut bytes = [0; 64];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
-        Status(MaybeUninit::new(bytes))
+        MpiStatus(MaybeUninit::new(bytes))
     }
 
     #[test]
     fn each_family_has_its_own_place_for_the_count() {
         let mut open_mpi = status([9, 9, 9, 9, 7, 5]);
         // SAFETY: laid out as Open MPI does.
-        let bytes = unsafe { received(Family::OpenMpi, open_mpi.address(), 0) };
+        let bytes = unsafe { received(MpiFamily::OpenMpi, open_mpi.address(), 0) };
         assert_eq!(bytes, 5 << 32 | 7);
 
         // A cancelled one is marked in the lowest bit.
         let mut mpich = status([7, 5 << 1 | 1, 9, 9, 9, 0]);
         // SAFETY: laid out as MPICH does.
-        let bytes = unsafe { received(Family::Mpich, mpich.address(), 0) };
+        let bytes = unsafe { received(MpiFamily::Mpich, mpich.address(), 0) };
         assert_eq!(bytes, 5 << 32 | 7);
     }
 }

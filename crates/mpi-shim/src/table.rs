@@ -2,9 +2,9 @@
 //! numbers are facts of the standard; a test compares them with the headers of the libraries at hand.
 
 use crate::arguments::{Narrow, Wide};
+use crate::byte_rule::*;
 use crate::collective::*;
-use crate::rule::*;
-use crate::threads::{Initialise, Session};
+use crate::threads::{Initialise, SessionInit};
 use crate::wrap::calls;
 
 calls! {
@@ -70,7 +70,7 @@ calls! {
     Put 8 => Posted<1, 2>, c; Rput 9 => Posted<1, 2>, c; Get 8 => Posted<1, 2>, c; Rget 9 => Posted<1, 2>, c;
     // With MPI_NO_OP the origin's arguments of MPI_Get_accumulate mean nothing, the target's always do.
     Accumulate 9 => Posted<1, 2>, c; Raccumulate 10 => Posted<1, 2>, c; Get_accumulate 12 => Posted<8, 9>, c;
-    Rget_accumulate 13 => Posted<8, 9>, c; Fetch_and_op 7 => Single<2>; Compare_and_swap 7 => Single<3>;
+    Rget_accumulate 13 => Posted<8, 9>, c; Fetch_and_op 7 => OneElement<2>; Compare_and_swap 7 => OneElement<3>;
     Win_allocate 6 => Timed, c; Win_allocate_shared 6 => Timed, c; Win_create 6 => Timed, c;
     Win_create_dynamic 3 => Timed; Win_attach 3 => Timed; Win_detach 2 => Timed; Win_free 1 => Timed;
     Win_fence 2 => Timed; Win_start 3 => Timed; Win_complete 1 => Timed; Win_post 3 => Timed; Win_wait 1 => Timed;
@@ -102,7 +102,7 @@ calls! {
     Unpack_external 7 => Posted<5, 6>, c;
 
     // Starting, ending, and what all members of a communicator do together.
-    Init 2 => Initialise; Init_thread 4 => Initialise; Finalize 0 => Timed; Session_init 3 => Session;
+    Init 2 => Initialise; Init_thread 4 => Initialise; Finalize 0 => Timed; Session_init 3 => SessionInit;
     Session_finalize 1 => Timed; Abort 2 => Local; Comm_accept 5 => Timed; Comm_connect 5 => Timed;
     Comm_disconnect 1 => Timed; Comm_join 2 => Timed; Comm_spawn 8 => Timed; Comm_spawn_multiple 9 => Timed;
     Comm_create 3 => Timed; Comm_create_group 4 => Timed; Comm_create_from_group 5 => Timed; Comm_dup 2 => Timed;

@@ -3,31 +3,31 @@
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::arguments::{Arguments, Width};
-use crate::resolve::Real;
-use crate::rule::{Own, Rule};
+use crate::byte_rule::{ByteRule, CallScratch};
+use crate::resolve::RealFunction;
 
 const MULTIPLE: i32 = 3;
 
 const UNKNOWN: u8 = 0;
 /// The program was initialised at a level at which it keeps its threads apart.
-const APART: u8 = 1;
+const SERIALIZED: u8 = 1;
 /// It may have several threads in MPI; that is final.
-const TOGETHER: u8 = 2;
+const CONCURRENT: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 #[inline]
-pub(crate) fn are_apart() -> bool {
-    STATE.load(Relaxed) == APART
+pub(crate) fn is_serialized() -> bool {
+    STATE.load(Relaxed) == SERIALIZED
 }
 
 /// `MPI_Init` and `MPI_Init_thread`. The library is asked: its settings may raise the level.
 #[derive(Debug)]
 pub(crate) struct Initialise;
 
-impl Rule for Initialise {
-    fn after<W: Width>(_: &Arguments<'_>, _: &Own) -> u64 {
-        static REAL: Real = Real::new("PMPI_Query_thread\0");
+impl ByteRule for Initialise {
+    fn after<W: Width>(_: &Arguments<'_>, _: &CallScratch) -> u64 {
+        static REAL: RealFunction = RealFunction::new("PMPI_Query_thread\0");
         let mut level = MULTIPLE;
         // SAFETY: so the standard declares it.
         unsafe {
@@ -35,7 +35,7 @@ impl Rule for Initialise {
             real(&raw mut level);
         }
         if level < MULTIPLE {
-            let _ = STATE.compare_exchange(UNKNOWN, APART, Relaxed, Relaxed);
+            let _ = STATE.compare_exchange(UNKNOWN, SERIALIZED, Relaxed, Relaxed);
         }
         0
     }
@@ -43,14 +43,14 @@ impl Rule for Initialise {
 
 /// `MPI_Session_init`: each session has a level of its own, so that none can be relied upon.
 #[derive(Debug)]
-pub(crate) struct Session;
+pub(crate) struct SessionInit;
 
-impl Rule for Session {
-    fn before(_: &mut [usize], _: &mut Own) {
-        STATE.store(TOGETHER, Relaxed);
+impl ByteRule for SessionInit {
+    fn before(_: &mut [usize], _: &mut CallScratch) {
+        STATE.store(CONCURRENT, Relaxed);
     }
 
-    fn after<W: Width>(_: &Arguments<'_>, _: &Own) -> u64 {
+    fn after<W: Width>(_: &Arguments<'_>, _: &CallScratch) -> u64 {
         0
     }
 }

@@ -29,9 +29,9 @@ struct ClockReading {
 }
 
 /// Stretches become no longer than about this.
-const STRETCH_NANOS: u64 = 1_000_000_000;
+const INTERVAL_NANOS_MAX: u64 = 1_000_000_000;
 /// A look at both that took longer was interrupted, and says nothing.
-const LOOK_NANOS_MAX: u64 = 2_000;
+const READ_NANOS_MAX: u64 = 2_000;
 
 /// Before the first call that is timed. A second thread waits for the first, so that none finds a half of it.
 pub(crate) fn start() {
@@ -39,7 +39,7 @@ pub(crate) fn start() {
     START.call_once(|| {
         USES_CLOCK.store(!counter::is_steady(), Relaxed);
         if let Ok(mut begin) = BEGIN.lock() {
-            *begin = read_both();
+            *begin = read_clocks();
         }
     });
 }
@@ -84,7 +84,7 @@ fn convert(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
-fn read_both() -> ClockReading {
+fn read_clocks() -> ClockReading {
     let mut best = ClockReading { ticks: 0, nanos: 0 };
     for _ in 0..8 {
         let before = pegel_lane::monotonic_ns();
@@ -94,7 +94,7 @@ fn read_both() -> ClockReading {
             ticks,
             nanos: before + (after - before) / 2,
         };
-        if after - before < LOOK_NANOS_MAX {
+        if after - before < READ_NANOS_MAX {
             break;
         }
     }
@@ -111,13 +111,13 @@ fn measure(end: u64) {
     let Some(mut begin) = begin else {
         return;
     };
-    let now = read_both();
+    let now = read_clocks();
     let past_ticks = now.ticks.saturating_sub(begin.ticks).max(1);
     let past_nanos = now.nanos.saturating_sub(begin.nanos);
     let rate = (u128::from(past_nanos) << 32) / u128::from(past_ticks);
     RATE.store(u64::try_from(rate).unwrap_or(0).max(1), Relaxed);
     MEASURE_AT.store(end.saturating_add(past_ticks), Release);
-    if past_nanos > STRETCH_NANOS {
+    if past_nanos > INTERVAL_NANOS_MAX {
         *begin = now;
     }
 }

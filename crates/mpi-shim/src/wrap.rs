@@ -1,10 +1,10 @@
 //! What every wrapper does, and the macro that makes wrappers from rows of the table.
 
 use crate::arguments::{Arguments, Width};
+use crate::byte_rule::{ByteRule, CallScratch};
 use crate::call::Call;
-use crate::inside;
-use crate::resolve::Real;
-use crate::rule::{Own, Rule};
+use crate::inside_flag;
+use crate::resolve::RealFunction;
 use crate::ticks;
 
 /// Calls a function of the library with these words.
@@ -12,9 +12,9 @@ type Invoke<const N: usize> = fn(*const (), [usize; N]) -> usize;
 
 /// The real function where nothing has to be done before it is called; null otherwise, and then comes [`first`].
 #[inline(always)]
-pub(crate) fn ready(call: &'static Call, real: &'static Real) -> *const () {
+pub(crate) fn ready(call: &'static Call, real: &'static RealFunction) -> *const () {
     match call.is_open() && !ticks::uses_clock() {
-        true => real.known(),
+        true => real.resolved(),
         false => std::ptr::null(),
     }
 }
@@ -22,15 +22,15 @@ pub(crate) fn ready(call: &'static Call, real: &'static Real) -> *const () {
 /// The first call of a name; and every call where the processor's counter is of no use.
 #[cold]
 #[inline(never)]
-pub(crate) fn first<R: Rule, W: Width, const N: usize>(
+pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
     call: &'static Call,
-    real: &'static Real,
+    real: &'static RealFunction,
     words: [usize; N],
     invoke: Invoke<N>,
 ) -> usize {
     let function = real.get();
     // What the library calls within a call gets no series.
-    if inside::of_this_thread().get() {
+    if inside_flag::of_this_thread().get() {
         return invoke(function, words);
     }
     call.open();
@@ -42,7 +42,7 @@ pub(crate) fn first<R: Rule, W: Width, const N: usize>(
 /// Inlined: the rule is known for each wrapper, so that little of this is left. Nothing else is called before the real
 /// function, so that the arguments, most of which come over the stack, do not have to be saved.
 #[inline(always)]
-pub(crate) fn count<R: Rule, W: Width, const N: usize>(
+pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     call: &'static Call,
     function: *const (),
     mut words: [usize; N],
@@ -56,7 +56,7 @@ pub(crate) fn count<R: Rule, W: Width, const N: usize>(
         visit.hit();
         return invoke(function, words);
     }
-    let mut own = Own::new();
+    let mut own = CallScratch::new();
     R::before(&mut words, &mut own);
     let begin = now();
     let result = invoke(function, words);
@@ -66,7 +66,7 @@ pub(crate) fn count<R: Rule, W: Width, const N: usize>(
         0 => R::after::<W>(&Arguments::new(&words), &own),
         _ => 0,
     };
-    visit.leave(bytes, begin, end);
+    visit.finish(bytes, begin, end);
     result
 }
 
@@ -111,7 +111,7 @@ macro_rules! calls {
             // SAFETY: the name is MPI's on purpose.
             #[unsafe(export_name = $symbol)]
             extern "C-unwind" fn wrapper($($word: usize),*) -> usize {
-                static REAL: $crate::resolve::Real = $crate::resolve::Real::new(concat!($symbol, "\0"));
+                static REAL: $crate::resolve::RealFunction = $crate::resolve::RealFunction::new(concat!($symbol, "\0"));
                 let invoke = |real: *const (), words| {
                     let [$($word),*] = words;
                     // SAFETY: a function of this name takes so many words, and returns one.

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{Finished, Process, TempDir, need};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need};
 
-fn run(command: &mut Command) -> Finished {
-    let finished = Process::start(command).wait(Duration::from_secs(300));
+fn run(command: &mut Command) -> FinishedProcess {
+    let finished = ChildProcess::start(command).wait(Duration::from_secs(300));
     assert!(finished.status.success(), "{command:?}: {finished}");
     finished
 }

@@ -1,12 +1,12 @@
 //! Carries the library that counts MPI calls inside the binary, so that one file is all that has to be
 //! installed, and puts it where the dynamic linker can load it.
 
-mod place;
+mod install;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-pub use place::{PlaceError, place_in};
+pub use install::{InstallError, install_in};
 
 /// The library itself, built for this machine's kind of processor.
 pub static MPI_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libpegel_mpi.so"));
@@ -18,11 +18,11 @@ const FILE_NAME: &str = concat!("libpegel_mpi-", env!("PEGEL_MPI_LIBRARY_HASH"),
 pub const LIBRARY_VARIABLE: &str = "PEGEL_MPI_LIBRARY";
 
 /// Where the library is, having put it there if it was not.
-pub fn mpi_library() -> Result<PathBuf, PlaceError> {
+pub fn mpi_library() -> Result<PathBuf, InstallError> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
-        return place::check_named(PathBuf::from(path));
+        return install::check_named(PathBuf::from(path));
     }
-    place::place_in_first(&place::candidates(|name| std::env::var_os(name)))
+    install::install_in_first(&install::candidates(|name| std::env::var_os(name)))
 }
 
 /// The value of `LD_PRELOAD` with the library behind what is there: some must come first, such as the

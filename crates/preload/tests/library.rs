@@ -3,16 +3,16 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{Process, TempDir, need};
+use pegel_testkit::{ChildProcess, TempDir, need};
 
 #[test]
 fn it_exports_names_of_mpi_and_nothing_else() {
     let Some(nm) = need("nm") else { return };
     let dir = TempDir::new();
-    let library = pegel_preload::place_in(&dir.join("pegel")).expect("a place");
+    let library = pegel_preload::install_in(&dir.join("pegel")).expect("a place");
     let mut command = Command::new(nm);
     command.args(["-D", "--defined-only"]).arg(library);
-    let listed = Process::start(&mut command).wait(Duration::from_secs(60));
+    let listed = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
     let names: Vec<&str> = listed
         .stdout
         .lines()
@@ -35,10 +35,10 @@ fn it_needs_no_more_than_the_c_library() {
         return;
     };
     let dir = TempDir::new();
-    let library = pegel_preload::place_in(&dir.join("pegel")).expect("a place");
+    let library = pegel_preload::install_in(&dir.join("pegel")).expect("a place");
     let mut command = Command::new(readelf);
     command.args(["-d", "-W"]).arg(library);
-    let listed = Process::start(&mut command).wait(Duration::from_secs(60));
+    let listed = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
     let needed = listed
         .stdout
         .lines()

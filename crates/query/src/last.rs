@@ -158,7 +158,7 @@ impl LastSubQuery {
         match self {
             LastSubQuery::Metric(metric, filters) => {
                 let (filters, node) = (filters.clone(), node.clone());
-                Selector::chosen(metric, move |series| {
+                Selector::with_predicate(metric, move |series| {
                     filters.iter().all(|filter| filter.matches(series, &node))
                 })
             }
@@ -243,7 +243,7 @@ impl QueryEngine {
         let status = self.store.status();
         let start = start.max(status.oldest.unwrap_or(start));
         let wanted = series.clone();
-        let selector = Selector::chosen(series.name(), move |series| *series == *wanted);
+        let selector = Selector::with_predicate(series.name(), move |series| *series == *wanted);
         let mut question = RangeQuery::new(selector, start, end, None);
         if start > end {
             return Ok(None);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Kind, Millis, Point, Series};
+use pegel_metric::{Family, Input, MetricKind, Millis, Point, Series};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
@@ -15,7 +15,7 @@ pub(crate) fn series(text: &str) -> Series {
     let family = |name: &str| {
         Arc::new(Family {
             name: name.to_owned().into(),
-            ..Family::new("", Kind::Gauge, "", 1, "")
+            ..Family::new("", MetricKind::Gauge, "", 1, "")
         })
     };
     Series::parse(text, family).expect("a valid series")

@@ -2,59 +2,59 @@
 
 use std::time::Instant;
 
-use crate::ebpf::{self, Agents, Time};
-use crate::summary::Summary;
-use crate::tally::Tally;
-use crate::{AttachError, Method, ptrace};
+use crate::ebpf::{self, CallTiming, CountingAgents};
+use crate::summary::ProgramSummary;
+use crate::syscall_tally::SyscallTally;
+use crate::{AttachError, CountingMethod, ptrace};
 
 /// What is to be counted, and how.
 #[derive(Debug, Clone)]
-pub struct Attach {
+pub struct AttachOptions {
     pub pid: i32,
     /// eBPF where it is allowed, else ptrace, if none is named.
-    pub method: Option<Method>,
+    pub method: Option<CountingMethod>,
     /// Only eBPF can do without.
-    pub time: Time,
+    pub time: CallTiming,
     /// Who may count where this process may not.
-    pub agents: Agents,
+    pub agents: CountingAgents,
 }
 
 /// `ready` is told how many threads the process has, and how they are counted.
 pub fn attach(
-    target: &Attach,
+    target: &AttachOptions,
     note: &dyn Fn(&str),
-    ready: &dyn Fn(usize, Method),
-) -> Result<Summary, AttachError> {
+    ready: &dyn Fn(usize, CountingMethod),
+) -> Result<ProgramSummary, AttachError> {
     let started = Instant::now();
     let pid = target.pid;
-    ptrace::check(pid)?;
-    if target.method != Some(Method::Ebpf) {
+    ptrace::check_process(pid)?;
+    if target.method != Some(CountingMethod::Ebpf) {
         ptrace::check_untraced(pid)?;
     }
     ptrace::catch_signals();
-    let mut tally = Tally::new();
+    let mut tally = SyscallTally::new();
     let mut counted = None;
-    if target.method != Some(Method::Ptrace) {
-        let is_ready = |threads| ready(threads, Method::Ebpf);
-        let over = &ptrace::IS_ASKED;
+    if target.method != Some(CountingMethod::Ptrace) {
+        let is_ready = |threads| ready(threads, CountingMethod::Ebpf);
+        let over = &ptrace::STOP_REQUESTED;
         match ebpf::attach(pid, target.time, &target.agents, &mut tally, is_ready, over) {
-            Ok(ending) => counted = Some((ending, None, Method::Ebpf)),
+            Ok(ending) => counted = Some((ending, None, CountingMethod::Ebpf)),
             Err(error) => note(&format!("not by eBPF: {error}")),
         }
     }
     let (ending, processes, method) = match counted {
         Some(counted) => counted,
         None => {
-            let is_ready = |threads| ready(threads, Method::Ptrace);
+            let is_ready = |threads| ready(threads, CountingMethod::Ptrace);
             let (ending, processes) = ptrace::attach(pid, &mut tally, &is_ready)?;
-            (ending, Some(processes), Method::Ptrace)
+            (ending, Some(processes), CountingMethod::Ptrace)
         }
     };
-    Ok(Summary {
+    Ok(ProgramSummary {
         method,
-        ending,
+        end: ending,
         elapsed: started.elapsed(),
         processes,
-        calls: tally.counted(),
+        calls: tally.counted_calls(),
     })
 }

@@ -4,37 +4,40 @@
 //! a process beside it counts. See `apart` for how they part, `watch` for what the helper does, `ptrace`, `ebpf` and `seccomp`
 //! for the ways of counting. What is counted goes into a lane, which the agent reads.
 
-mod apart;
 mod attach;
+mod capabilities;
 mod ebpf;
+mod executable_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod heritage;
+mod helper_process;
+mod inherited_state;
 mod launch;
-mod names;
+mod mpi_preload;
 mod path_resolver;
-mod preload;
-mod program;
+mod program_watcher;
 mod ptrace;
-mod rights;
 mod seccomp;
 mod summary;
-mod tally;
-mod watch;
+mod syscall_names;
+mod syscall_tally;
 
 use std::fmt;
 
-pub use apart::start_apart;
-pub use attach::{Attach, attach};
-pub use ebpf::{Agents, DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Station, Time, Visitor};
-pub use launch::{Counting, Launch, LaunchError};
-pub use ptrace::{AttachError, Ending};
-pub use summary::Summary;
-pub use tally::{Count, Counted};
+pub use attach::{AttachOptions, attach};
+pub use ebpf::{
+    CallTiming, CountingAgents, CountingService, DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX,
+    WatchSession,
+};
+pub use helper_process::spawn_detached;
+pub use launch::{CountingOptions, Launch, LaunchError};
+pub use ptrace::{AttachError, ProcessEnd};
+pub use summary::ProgramSummary;
+pub use syscall_tally::{CallCount, CountedCall};
 
 /// A way to count system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum CountingMethod {
     /// In the kernel; needs privileges.
     Ebpf,
     /// From outside, call by call.
@@ -43,12 +46,12 @@ pub enum Method {
     Seccomp,
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for CountingMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Method::Ebpf => "eBPF",
-            Method::Ptrace => "ptrace",
-            Method::Seccomp => "seccomp and ptrace",
+            CountingMethod::Ebpf => "eBPF",
+            CountingMethod::Ptrace => "ptrace",
+            CountingMethod::Seccomp => "seccomp and ptrace",
         })
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
-use crate::program::Program;
+use crate::executable_file::ExecutableFile;
 use crate::ptrace;
 
 /// How many symlinks the kernel follows in one path.
@@ -50,23 +50,23 @@ impl PathResolver {
     }
 
     /// The file that the thread means by a path.
-    pub(crate) fn open(&self, path: &Path) -> Option<Program> {
+    pub(crate) fn open(&self, path: &Path) -> Option<ExecutableFile> {
         self.open_at(libc::AT_FDCWD, path)
     }
 
     /// The same relative to one of the thread's descriptors; with an empty path that descriptor itself.
-    pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<Program> {
+    pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<ExecutableFile> {
         let base = match descriptor {
             _ if path.is_absolute() => self.thread.join("root"),
             libc::AT_FDCWD => self.thread.join("cwd"),
             descriptor => self.thread.join("fd").join(descriptor.to_string()),
         };
         let base = rustix::fs::openat(CWD, base, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        Some(Program::from(self.walk(base.ok()?, path).ok()?))
+        Some(ExecutableFile::from(self.walk(base.ok()?, path).ok()?))
     }
 
     /// The program that runs in the end: a script's interpreter.
-    pub(crate) fn interpreter(&self, program: Program) -> Program {
+    pub(crate) fn interpreter(&self, program: ExecutableFile) -> ExecutableFile {
         let mut program = program;
         for _ in 0..SCRIPTS_MAX {
             match program.shebang().and_then(|path| self.open(&path)) {
@@ -85,7 +85,7 @@ impl PathResolver {
         let mut rest = components(path);
         let mut links = 0;
         while let Some(name) = rest.pop() {
-            if name == b".." && is_same(&at, &root)? {
+            if name == b".." && is_same_file(&at, &root)? {
                 continue;
             }
             let next = open_component(&at, &name)?;
@@ -98,8 +98,8 @@ impl PathResolver {
                 return Err(Errno::LOOP);
             }
             match self.follow(&at, &name)? {
-                Link::Object(object) => at = object,
-                Link::Path(path) => {
+                SymlinkTarget::Object(object) => at = object,
+                SymlinkTarget::Path(path) => {
                     if path.is_absolute() {
                         at = rustix::io::fcntl_dupfd_cloexec(&root, 0)?;
                     }
@@ -111,7 +111,7 @@ impl PathResolver {
     }
 
     /// Where a symlink leads. Those of procfs below its root are not texts: the kernel jumps to the object itself.
-    fn follow(&self, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<Link> {
+    fn follow(&self, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<SymlinkTarget> {
         let is_proc = rustix::fs::fstatfs(directory)?.f_type == PROC_SUPER_MAGIC;
         let is_proc_root = is_proc && rustix::fs::fstat(directory)?.st_ino == PROC_ROOT;
         let object = match name {
@@ -122,17 +122,18 @@ impl PathResolver {
         };
         if let Some(object) = object {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
-            return rustix::fs::openat(directory, object, flags, Mode::empty()).map(Link::Object);
+            return rustix::fs::openat(directory, object, flags, Mode::empty())
+                .map(SymlinkTarget::Object);
         }
         let text = rustix::fs::readlinkat(directory, name, Vec::new())?;
-        Ok(Link::Path(PathBuf::from(OsStr::from_bytes(
+        Ok(SymlinkTarget::Path(PathBuf::from(OsStr::from_bytes(
             text.as_bytes(),
         ))))
     }
 }
 
 /// The target of a symlink.
-enum Link {
+enum SymlinkTarget {
     Object(OwnedFd),
     Path(PathBuf),
 }
@@ -160,7 +161,7 @@ fn file_type(file: &OwnedFd) -> rustix::io::Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode))
 }
 
-fn is_same(a: &OwnedFd, b: &OwnedFd) -> rustix::io::Result<bool> {
+fn is_same_file(a: &OwnedFd, b: &OwnedFd) -> rustix::io::Result<bool> {
     let (a, b) = (rustix::fs::fstat(a)?, rustix::fs::fstat(b)?);
     Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }

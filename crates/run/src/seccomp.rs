@@ -5,25 +5,30 @@
 
 use std::io;
 
-use crate::names;
+use crate::syscall_names;
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 /// Where the number and the architecture stand in what the filter sees.
-const NUMBER: u32 = 0;
-const ARCHITECTURE: u32 = 4;
+const NUMBER_OFFSET: u32 = 0;
+const ARCH_OFFSET: u32 = 4;
 
 /// The filter's instructions: all calls pass but those that move bytes.
-fn program() -> Vec<libc::sock_filter> {
-    let numbers: Vec<u32> = names::io_numbers().collect();
+fn filter_program() -> Vec<libc::sock_filter> {
+    let numbers: Vec<u32> = syscall_names::io_numbers().collect();
     let count = numbers.len();
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = vec![
-        step(LOAD_WORD, 0, 0, ARCHITECTURE),
+        step(LOAD_WORD, 0, 0, ARCH_OFFSET),
         // Numbers of other architectures mean other calls: they pass.
-        step(JUMP_IF_EQUAL, 0, (count + 1) as u8, names::ARCH_NATIVE),
-        step(LOAD_WORD, 0, 0, NUMBER),
+        step(
+            JUMP_IF_EQUAL,
+            0,
+            (count + 1) as u8,
+            syscall_names::ARCH_NATIVE,
+        ),
+        step(LOAD_WORD, 0, 0, NUMBER_OFFSET),
     ];
     for (index, number) in numbers.into_iter().enumerate() {
         program.push(step(JUMP_IF_EQUAL, (count - index) as u8, 0, number));
@@ -34,8 +39,8 @@ fn program() -> Vec<libc::sock_filter> {
 }
 
 /// Puts the filter in place for this process and all that it becomes. Whoever traces it must be there already.
-pub(crate) fn install() -> io::Result<()> {
-    let mut program = program();
+pub(crate) fn install_filter() -> io::Result<()> {
+    let mut program = filter_program();
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -61,13 +66,13 @@ mod tests {
 
     /// What the filter says, by its own rules.
     fn judge(arch: u32, number: u32) -> u32 {
-        let program = program();
+        let program = filter_program();
         let (mut at, mut value) = (0, 0);
         loop {
             let step = &program[at];
             at += 1;
             match step.code {
-                LOAD_WORD if step.k == NUMBER => value = number,
+                LOAD_WORD if step.k == NUMBER_OFFSET => value = number,
                 LOAD_WORD => value = arch,
                 JUMP_IF_EQUAL if value == step.k => at += usize::from(step.jt),
                 JUMP_IF_EQUAL => at += usize::from(step.jf),
@@ -79,12 +84,16 @@ mod tests {
     #[test]
     fn calls_that_move_bytes_are_stopped_and_no_others() {
         for number in 0..600 {
-            let name = names::name(names::ARCH_NATIVE, u64::from(number));
-            let expected = match names::flow(&name) {
+            let name = syscall_names::syscall_name(syscall_names::ARCH_NATIVE, u64::from(number));
+            let expected = match syscall_names::byte_direction(&name) {
                 Some(_) => libc::SECCOMP_RET_TRACE,
                 None => libc::SECCOMP_RET_ALLOW,
             };
-            assert_eq!(judge(names::ARCH_NATIVE, number), expected, "{name}");
+            assert_eq!(
+                judge(syscall_names::ARCH_NATIVE, number),
+                expected,
+                "{name}"
+            );
             assert_eq!(judge(0x4000_0003, number), libc::SECCOMP_RET_ALLOW);
         }
     }

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use crate::Method;
-use crate::ptrace::Ending;
-use crate::tally::Counted;
+use crate::CountingMethod;
+use crate::ptrace::ProcessEnd;
+use crate::syscall_tally::CountedCall;
 
 /// All that was counted.
 #[derive(Debug)]
-pub struct Summary {
-    pub method: Method,
-    pub ending: Ending,
+pub struct ProgramSummary {
+    pub method: CountingMethod,
+    pub end: ProcessEnd,
     pub elapsed: Duration,
     /// How many processes there were; None where that is not known.
     pub processes: Option<u64>,
     /// Most frequent first.
-    pub calls: Vec<Counted>,
+    pub calls: Vec<CountedCall>,
 }
 
-impl Summary {
+impl ProgramSummary {
     pub fn hits(&self) -> u64 {
         self.calls.iter().map(|call| call.count.hits).sum()
     }

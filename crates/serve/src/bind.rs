@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use pegel_config::Address;
+use pegel_config::ListenAddress;
 
 use crate::guard::GuardError;
-use crate::holder::{Holder, holder_of};
-use crate::settings::Settings;
+use crate::port_owner::{PortOwner, tcp_port_owner};
+use crate::settings::ServeSettings;
 use crate::socket::SocketError;
 
 /// How many ports beyond the wanted one `--port-search` tries.
@@ -17,11 +17,11 @@ const BACKLOG: i32 = 1024;
 
 /// Why the server could not take its places. Nothing stays bound.
 #[derive(Debug, thiserror::Error)]
-pub enum BindError {
+pub enum ServerBindError {
     #[error("{address} is taken{}; stop it, choose another address with --listen, or use --port-search", by(.holder))]
     Busy {
         address: SocketAddr,
-        holder: Option<Holder>,
+        holder: Option<PortOwner>,
     },
     #[error(
         "{first} and the next {PORTS_TRIED} ports are taken; choose another address with --listen"
@@ -38,7 +38,7 @@ pub enum BindError {
          token_file, PEGEL_TOKEN or tls.ca, or say --insecure if everyone on that network may read and \
          write here"
     )]
-    Unasked { address: SocketAddr },
+    Unauthenticated { address: SocketAddr },
     #[error("cannot listen on {address}")]
     Io {
         address: SocketAddr,
@@ -51,14 +51,14 @@ pub enum BindError {
     Guard(#[from] GuardError),
 }
 
-fn by(holder: &Option<Holder>) -> String {
+fn by(holder: &Option<PortOwner>) -> String {
     holder
         .as_ref()
         .map_or_else(String::new, |holder| format!(" by {holder}"))
 }
 
 /// Other machines are let in only where that was wanted, or where they can be told apart.
-pub(crate) fn check_exposure(settings: &Settings) -> Result<(), BindError> {
+pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindError> {
     let is_asked = settings.token.is_some()
         || settings.auth_key.is_some()
         || settings
@@ -69,13 +69,13 @@ pub(crate) fn check_exposure(settings: &Settings) -> Result<(), BindError> {
         .listen
         .iter()
         .filter(|address| !address.is_loopback());
-    let Some(address) = exposed.next().map(Address::socket) else {
+    let Some(address) = exposed.next().map(ListenAddress::socket) else {
         return Ok(());
     };
     match (settings.insecure, &settings.tls) {
         (true, _) => Ok(()),
-        (false, None) => Err(BindError::Exposed { address }),
-        (false, Some(_)) if !is_asked => Err(BindError::Unasked { address }),
+        (false, None) => Err(ServerBindError::Exposed { address }),
+        (false, Some(_)) if !is_asked => Err(ServerBindError::Unauthenticated { address }),
         (false, Some(_)) => Ok(()),
     }
 }
@@ -84,7 +84,10 @@ pub(crate) fn check_exposure(settings: &Settings) -> Result<(), BindError> {
 ///
 /// `SO_REUSEADDR` is on, so that a restart does not wait for old connections; `SO_REUSEPORT` is
 /// not, so that two agents never share a port.
-pub(crate) fn bind_tcp(address: &Address, port_search: bool) -> Result<TcpListener, BindError> {
+pub(crate) fn bind_tcp(
+    address: &ListenAddress,
+    port_search: bool,
+) -> Result<TcpListener, ServerBindError> {
     let wanted = address.socket();
     match try_bind(wanted)? {
         Some(listener) => Ok(listener),
@@ -95,26 +98,26 @@ pub(crate) fn bind_tcp(address: &Address, port_search: bool) -> Result<TcpListen
                     return Ok(listener);
                 }
             }
-            Err(BindError::AllBusy { first: wanted })
+            Err(ServerBindError::AllBusy { first: wanted })
         }
-        None => Err(BindError::Busy {
+        None => Err(ServerBindError::Busy {
             address: wanted,
-            holder: holder_of(wanted),
+            holder: tcp_port_owner(wanted),
         }),
     }
 }
 
 /// `None` when the address is busy.
-fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, BindError> {
+fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, ServerBindError> {
     let listener = match TcpListener::bind(address) {
         Ok(listener) => listener,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
-        Err(source) => return Err(BindError::Io { address, source }),
+        Err(source) => return Err(ServerBindError::Io { address, source }),
     };
     rustix::net::listen(&listener, BACKLOG)
         .map_err(io::Error::from)
         .and_then(|()| listener.set_nonblocking(true))
-        .map_err(|source| BindError::Io { address, source })?;
+        .map_err(|source| ServerBindError::Io { address, source })?;
     Ok(Some(listener))
 }
 
@@ -124,7 +127,7 @@ mod tests {
     use crate::guard::TokenSource;
     use crate::tls::TlsFiles;
 
-    fn address(text: &str) -> Address {
+    fn address(text: &str) -> ListenAddress {
         text.parse().expect("a valid address")
     }
 
@@ -158,10 +161,10 @@ mod tests {
 
     #[test]
     fn other_machines_are_let_in_only_on_purpose() {
-        let settings = |listen: &str, change: fn(&mut Settings)| {
-            let mut settings = Settings {
-                listen: vec![Address::loopback(0), address(listen)],
-                ..Settings::default()
+        let settings = |listen: &str, change: fn(&mut ServeSettings)| {
+            let mut settings = ServeSettings {
+                listen: vec![ListenAddress::loopback(0), address(listen)],
+                ..ServeSettings::default()
             };
             change(&mut settings);
             check_exposure(&settings).map_err(|error| error.to_string())
@@ -186,10 +189,10 @@ mod tests {
             assert!(error.contains("--insecure"), "{error}");
             assert!(settings(listen, |s| s.insecure = true).is_ok());
         }
-        let mut with_tls = Settings {
+        let mut with_tls = ServeSettings {
             listen: vec![address("0.0.0.0:0")],
             tls: files(None),
-            ..Settings::default()
+            ..ServeSettings::default()
         };
         let error = check_exposure(&with_tls)
             .expect_err("nobody is asked")
@@ -209,6 +212,6 @@ mod tests {
     #[test]
     fn an_address_of_another_machine_is_an_error() {
         let error = bind_tcp(&address("192.0.2.1:0"), false).expect_err("not ours");
-        assert!(matches!(error, BindError::Io { .. }), "{error}");
+        assert!(matches!(error, ServerBindError::Io { .. }), "{error}");
     }
 }

@@ -1,14 +1,14 @@
 use std::path::PathBuf;
 
-use pegel_config::{Address, HostName, User, settings};
+use pegel_config::{HostName, ListenAddress, UserRef, settings};
 
 settings! {
     /// Where the agent can be reached.
-    pub struct Places {
+    pub struct ServeConfig {
         /// Where the page, /metrics and all APIs are served. Every address serves all of them; 4242 is
         /// where Grafana expects OpenTSDB. Addresses other than loopback need `tls` and a
         /// token, or `insecure: true`.
-        listen: Vec<Address> = vec![Address::loopback(1337), Address::loopback(4242)],
+        listen: Vec<ListenAddress> = vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
         /// The UNIX socket for programs and for `pegel list`, `values`, `get` and `track`.
         /// Without this key: $XDG_RUNTIME_DIR/pegel/push.sock, else /tmp/pegel-UID/push.sock.
         socket: Option<PathBuf> = None => "/run/pegel/push.sock",
@@ -19,14 +19,14 @@ settings! {
         insecure: bool = false,
         /// Encryption for addresses that other machines can reach; loopback stays plain. The files are
         /// read again when they change, and on SIGHUP.
-        tls: Tls = Tls::default(),
+        tls: TlsConfig = TlsConfig::default(),
         /// A file with the token that lets a client do everything, sent as `Authorization: Bearer TOKEN`.
         /// It must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, is used
         /// in its place.
         token_file: Option<PathBuf> = None => "/etc/pegel/token",
         /// Users of this machine who may read and write over HTTP without a token, besides the agent's
         /// own and root: the one that Prometheus or Grafana runs as.
-        allow_users: Vec<User> = Vec::new(),
+        allow_users: Vec<UserRef> = Vec::new(),
         /// Under which names this node may be asked for, besides localhost, its own names and its
         /// addresses: those of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
@@ -39,7 +39,7 @@ settings! {
 
 settings! {
     /// PEM files for TLS.
-    pub struct Tls {
+    pub struct TlsConfig {
         /// The certificate, followed by those that lead to its authority.
         cert: Option<PathBuf> = None => "/etc/pegel/cert.pem",
         /// Its private key.

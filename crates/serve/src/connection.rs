@@ -21,18 +21,18 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 
-use crate::bodies::Unread;
-use crate::failure::Failure;
-use crate::guard::{Guard, Rights, Visit};
-use crate::lines::{self, Begun, Rewound};
-use crate::refusals::{Refusal, Refusals};
-use crate::routes::{self, Site};
-use crate::settings::Settings;
-use crate::watched::{Progress, Watched};
+use crate::api_error::ApiError;
+use crate::body_memory::BodyReadError;
+use crate::guard::{AccessRights, ConnectionInfo, Guard};
+use crate::line_protocol::{self, DetectedProtocol, PrefixedStream};
+use crate::refusals::{ClientRefusal, RefusalCounters};
+use crate::request_progress::{ProgressStream, RequestProgress};
+use crate::routes::{self, AppState};
+use crate::settings::ServeSettings;
 
 /// How far the server is on its way down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub(crate) enum ShutdownStage {
     Serving,
     /// Finish what is under way, begin nothing.
     Stopping,
@@ -41,7 +41,7 @@ pub(crate) enum Stage {
 }
 
 /// Our answers are for our own pages, and are what they say they are.
-const FOR_BROWSERS: [(HeaderName, HeaderValue); 2] = [
+const BROWSER_HEADERS: [(HeaderName, HeaderValue); 2] = [
     (
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("same-origin"),
@@ -54,38 +54,51 @@ const FOR_BROWSERS: [(HeaderName, HeaderValue); 2] = [
 
 /// What all connections share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
-    pub settings: Arc<Settings>,
-    pub refusals: Arc<Refusals>,
+pub(crate) struct ConnectionContext {
+    pub settings: Arc<ServeSettings>,
+    pub refusals: Arc<RefusalCounters>,
     pub guard: Arc<Guard>,
-    pub site: Arc<Site>,
+    pub site: Arc<AppState>,
     pub router: Router,
-    pub stage: watch::Receiver<Stage>,
+    pub stage: watch::Receiver<ShutdownStage>,
 }
 
 /// Serves a connection to its end, whatever it speaks. `pid` is the client's where the kernel tells.
-pub(crate) async fn serve<S>(mut stream: S, visit: Visit, pid: Option<u32>, shared: Shared)
-where
+pub(crate) async fn serve<S>(
+    mut stream: S,
+    visit: ConnectionInfo,
+    pid: Option<u32>,
+    shared: ConnectionContext,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let since = Instant::now();
-    match lines::begin(&mut stream, visit.local.is_none(), since, &shared).await {
-        Begun::Http(begun) => http(Rewound::new(begun, stream), since, visit, shared).await,
-        // Rare, and larger than the rest.
-        Begun::Lines(dialect, begun) => {
-            Box::pin(lines::serve(stream, begun, dialect, visit, pid, shared)).await;
+    match line_protocol::detect_protocol(&mut stream, visit.local.is_none(), since, &shared).await {
+        DetectedProtocol::Http(begun) => {
+            serve_http(PrefixedStream::new(begun, stream), since, visit, shared).await
         }
-        Begun::Late => shared.refusals.count(Refusal::HeadTime),
-        Begun::Over => {}
+        // Rare, and larger than the rest.
+        DetectedProtocol::Lines(dialect, begun) => {
+            Box::pin(line_protocol::serve(
+                stream, begun, dialect, visit, pid, shared,
+            ))
+            .await;
+        }
+        DetectedProtocol::TimedOut => shared.refusals.count(ClientRefusal::HeadTime),
+        DetectedProtocol::Closed => {}
     }
 }
 
-async fn http<S>(stream: Rewound<S>, since: Instant, visit: Visit, shared: Shared)
-where
+async fn serve_http<S>(
+    stream: PrefixedStream<S>,
+    since: Instant,
+    visit: ConnectionInfo,
+    shared: ConnectionContext,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let progress = Progress::new(since);
-    let io = TokioIo::new(Watched::new(stream, progress.clone()));
+    let progress = RequestProgress::new(since);
+    let io = TokioIo::new(ProgressStream::new(stream, progress.clone()));
     let service = {
         let (shared, progress) = (shared.clone(), progress.clone());
         service_fn(move |request| {
@@ -93,11 +106,11 @@ where
             let (shared, progress) = (shared.clone(), progress.clone());
             let visit = visit.clone();
             async move {
-                let mut answer = answer(request, visit, shared).await;
-                answer.headers_mut().extend(FOR_BROWSERS);
-                Ok::<_, Infallible>(answer.map(|body| Ending {
+                let mut answer = respond(request, visit, shared).await;
+                answer.headers_mut().extend(BROWSER_HEADERS);
+                Ok::<_, Infallible>(answer.map(|body| TrackedBody {
                     body,
-                    _end: OnDrop(progress),
+                    _end: ResponseEndGuard(progress),
                 }))
             }
         })
@@ -106,29 +119,31 @@ where
     let connection = http1::Builder::new()
         .max_buf_size(shared.settings.head_bytes_max.max(8 << 10))
         .serve_connection(io, service);
-    match watch_over(connection, &progress, &shared).await {
+    match drive_connection(connection, &progress, &shared).await {
         Ok(()) => {}
-        Err(Closed::Error(error)) if error.is_parse_too_large() => {
-            shared.refusals.count(Refusal::HeadSize)
+        Err(CloseReason::Error(error)) if error.is_parse_too_large() => {
+            shared.refusals.count(ClientRefusal::HeadSize)
         }
-        Err(Closed::Error(error)) if error.is_parse() => shared.refusals.count(Refusal::Malformed),
+        Err(CloseReason::Error(error)) if error.is_parse() => {
+            shared.refusals.count(ClientRefusal::Malformed)
+        }
         // The client went away in the middle: nobody is left to be told.
-        Err(Closed::Error(_)) => {}
-        Err(Closed::Refused(refusal)) => shared.refusals.count(refusal),
+        Err(CloseReason::Error(_)) => {}
+        Err(CloseReason::Refused(refusal)) => shared.refusals.count(refusal),
     }
 }
 
-enum Closed {
+enum CloseReason {
     Error(hyper::Error),
-    Refused(Refusal),
+    Refused(ClientRefusal),
 }
 
 /// Drives a connection until it ends, runs into a time limit, or the server ends.
-async fn watch_over<I, V, B>(
+async fn drive_connection<I, V, B>(
     connection: http1::Connection<I, V>,
-    progress: &Progress,
-    shared: &Shared,
-) -> Result<(), Closed>
+    progress: &RequestProgress,
+    shared: &ConnectionContext,
+) -> Result<(), CloseReason>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
     V: hyper::service::HttpService<Incoming, ResBody = B>,
@@ -141,17 +156,17 @@ where
     let mut told = false;
     loop {
         let reached = *stage.borrow_and_update();
-        if reached == Stage::Ended {
+        if reached == ShutdownStage::Ended {
             return Ok(());
         }
-        if reached == Stage::Stopping && !told {
+        if reached == ShutdownStage::Stopping && !told {
             told = true;
             connection.as_mut().graceful_shutdown();
         }
-        let next = match progress.check(Instant::now(), &shared.settings) {
+        let next = match progress.next_deadline(Instant::now(), &shared.settings) {
             Ok(next) => next,
             Err(None) => return Ok(()),
-            Err(Some(refusal)) => return Err(Closed::Refused(refusal)),
+            Err(Some(refusal)) => return Err(CloseReason::Refused(refusal)),
         };
         let mut pause = pin!(sleep_until(next));
         let mut changed = pin!(stage.changed());
@@ -167,14 +182,18 @@ where
             }
         });
         if let Some(result) = ended.await {
-            return result.map_err(Closed::Error);
+            return result.map_err(CloseReason::Error);
         }
     }
 }
 
 /// Answers one request, or says why not.
-async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Response<Body> {
-    let Shared {
+async fn respond(
+    request: Request<Incoming>,
+    visit: ConnectionInfo,
+    shared: ConnectionContext,
+) -> Response<Body> {
+    let ConnectionContext {
         settings,
         refusals,
         guard,
@@ -187,32 +206,39 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
         .path_and_query()
         .map_or(0, |uri| uri.as_str().len());
     if uri_bytes > settings.uri_bytes_max {
-        refusals.count(Refusal::UriLength);
-        return Failure::uri_long(settings.uri_bytes_max).into_response();
+        refusals.count(ClientRefusal::UriLength);
+        return ApiError::uri_too_long(settings.uri_bytes_max).into_response();
     }
     let (mut head, body) = request.into_parts();
-    let caller = match guard.admit(&visit, &head, routes::first_access(head.uri.path())) {
+    let caller = match guard.admit(
+        &visit,
+        &head,
+        routes::access_before_routing(head.uri.path()),
+    ) {
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
-    if caller.rights > Rights::None {
+    if caller.rights > AccessRights::None {
         visit.standing.admit();
     }
-    let mut coming = Coming {
-        unread: Some(Unread::Gone),
-        input: routes::input_of(head.uri.path()).filter(|_| head.method == Method::POST),
-        who: caller.peer.account(),
+    let mut coming = PendingBody {
+        error: Some(BodyReadError::Aborted),
+        input: routes::input_for_path(head.uri.path()).filter(|_| head.method == Method::POST),
+        sender_name: caller.peer.sender_name(),
         site: site.clone(),
     };
     head.extensions.insert(caller);
     let answered = timeout(settings.request_time, async {
-        let announced = announced(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
+        let announced =
+            content_length(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
         let body = match (announced, &head.method) {
-            (Some(_), _) => Err(Unread::TooLarge),
-            (None, &Method::POST | &Method::PUT | &Method::DELETE) => site.bodies.read(body).await,
-            (None, _) => read_past(body, settings.body_bytes_max).await,
+            (Some(_), _) => Err(BodyReadError::TooLarge),
+            (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
+                site.body_memory.read(body).await
+            }
+            (None, _) => drain_body(body, settings.body_bytes_max).await,
         };
-        coming.unread = body.as_ref().err().copied();
+        coming.error = body.as_ref().err().copied();
         drop(coming);
         match body {
             Ok(body) => {
@@ -220,78 +246,81 @@ async fn answer(request: Request<Incoming>, visit: Visit, shared: Shared) -> Res
                     .call(Request::from_parts(head, Body::from(body)))
                     .await
             }
-            Err(unread) => Ok(unread.failure(&site.bodies).into_response()),
+            Err(unread) => Ok(unread.failure(&site.body_memory).into_response()),
         }
     })
     .await;
     match answered {
         Ok(Ok(response)) => response,
         Err(_) => {
-            refusals.count(Refusal::RequestTime);
-            Failure::late().into_response()
+            refusals.count(ClientRefusal::RequestTime);
+            ApiError::timed_out().into_response()
         }
     }
 }
 
 /// A body on its way. One that does not arrive, for whatever reason, is in the books: hyper drops what works on
 /// a request whose client is gone.
-struct Coming {
-    unread: Option<Unread>,
+struct PendingBody {
+    error: Option<BodyReadError>,
     input: Option<Input>,
-    who: String,
-    site: Arc<Site>,
+    sender_name: String,
+    site: Arc<AppState>,
 }
 
-impl Drop for Coming {
+impl Drop for PendingBody {
     fn drop(&mut self) {
-        let Some(unread) = self.unread else {
+        let Some(unread) = self.error else {
             return;
         };
         if let Some(refusal) = unread.refusal() {
             self.site.refusals.count(refusal);
-            self.site.limited.count(&self.who, refusal);
+            self.site.sender_refusals.count(&self.sender_name, refusal);
         }
         if let Some(input) = self.input {
-            let intake = &self.site.app.intake;
-            intake.count_refused(&intake.sender(input, &self.who), unread.reason());
+            let intake = &self.site.agent.ingest;
+            intake.count_refused(
+                &intake.sender(input, &self.sender_name),
+                unread.drop_reason(),
+            );
         }
     }
 }
 
 /// How large the client says that the body is.
-fn announced(head: &request::Parts) -> Option<u64> {
+fn content_length(head: &request::Parts) -> Option<u64> {
     let length = head.headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
 
 /// Reads a body to its end and keeps nothing, so that the connection can go on behind it. One that breaks off has
 /// ended, too: hyper closes the connection.
-async fn read_past(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Unread> {
+async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyReadError> {
     let mut bytes = 0;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         bytes += frame.data_ref().map_or(0, Bytes::len);
         if bytes > bytes_max {
-            return Err(Unread::TooLarge);
+            return Err(BodyReadError::TooLarge);
         }
     }
     Ok(Bytes::new())
 }
 
 /// An answer's body that tells when hyper is done with it.
-struct Ending {
+struct TrackedBody {
     body: Body,
-    _end: OnDrop,
+    _end: ResponseEndGuard,
 }
 
-struct OnDrop(Progress);
+struct ResponseEndGuard(RequestProgress);
 
-impl Drop for OnDrop {
+impl Drop for ResponseEndGuard {
     fn drop(&mut self) {
-        self.0.answer_ends();
+        self.0.response_ends();
     }
 }
 
-impl HttpBody for Ending {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

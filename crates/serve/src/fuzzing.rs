@@ -5,7 +5,7 @@ use axum::http::Uri;
 use pegel_metric::{Millis, Selector};
 use pegel_store::RangeQuery;
 
-use crate::parameters::Parameters;
+use crate::query_parameters::QueryParameters;
 
 /// What `/api/v1/range` asks the store; `None` where the client is told that it made a mistake.
 pub fn range_question(query: &str, now: Millis) -> Option<RangeQuery> {
@@ -14,7 +14,7 @@ pub fn range_question(query: &str, now: Millis) -> Option<RangeQuery> {
 
 /// What `/api/v1/values` and `/api/v1/stream` choose.
 pub fn selector(query: &str) -> Option<Selector> {
-    let parameters = Parameters::read(&uri(query)?, &["match", "names"]).ok()?;
+    let parameters = QueryParameters::parse(&uri(query)?, &["match", "names"]).ok()?;
     parameters.selector().ok()
 }
 

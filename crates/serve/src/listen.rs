@@ -12,53 +12,53 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::connection::{self, Shared, Stage};
-use crate::failure::Failure;
-use crate::guard::{Guard, Peer, Visit};
-use crate::refusals::Refusal;
-use crate::seats::{Seats, Taken};
+use crate::api_error::ApiError;
+use crate::connection::{self, ConnectionContext, ShutdownStage};
+use crate::connection_limit::{ConnectionLimit, LimitReached};
+use crate::guard::{ConnectionInfo, Guard, PeerIdentity};
+use crate::refusals::ClientRefusal;
 use crate::tls;
 
 /// How long to wait when the system has no descriptor or memory for another connection: trying at
 /// once would only burn the processor.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How long a refused client has to read why.
-const FAREWELL: Duration = Duration::from_millis(500);
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// How often it is said that connections cannot be accepted; all of them are counted.
-const WARN_PAUSE: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    const FULL: Refusal;
+    const FULL: ClientRefusal;
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
     /// Who is there. Fails when the client is gone already.
-    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit>;
+    fn identify(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<ConnectionInfo>;
 
     /// Whether a client understands what it is told at once.
-    fn is_plain(&self) -> bool;
+    fn is_plaintext(&self) -> bool;
 
     /// The whole life of a connection.
     fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
-        visit: Visit,
-        shared: Shared,
+        visit: ConnectionInfo,
+        shared: ConnectionContext,
     ) -> impl Future<Output = ()> + Send;
 }
 
 /// A TCP address.
 #[derive(Debug)]
-pub(crate) struct Address {
+pub(crate) struct TcpAcceptor {
     pub listener: TcpListener,
     /// Whether TLS is spoken there.
-    pub is_private: bool,
+    pub is_tls: bool,
 }
 
-impl Listener for Address {
+impl Listener for TcpAcceptor {
     type Stream = TcpStream;
-    const FULL: Refusal = Refusal::Connections;
+    const FULL: ClientRefusal = ClientRefusal::Connections;
 
     async fn accept(&self) -> io::Result<Self::Stream> {
         let (stream, _) = self.listener.accept().await?;
@@ -67,25 +67,30 @@ impl Listener for Address {
         Ok(stream)
     }
 
-    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit> {
-        guard.visit_on_tcp(stream)
+    fn identify(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<ConnectionInfo> {
+        guard.identify_tcp(stream)
     }
 
-    fn is_plain(&self) -> bool {
-        !self.is_private
+    fn is_plaintext(&self) -> bool {
+        !self.is_tls
     }
 
-    async fn serve(self: Arc<Self>, stream: Self::Stream, mut visit: Visit, shared: Shared) {
-        if !self.is_private {
+    async fn serve(
+        self: Arc<Self>,
+        stream: Self::Stream,
+        mut visit: ConnectionInfo,
+        shared: ConnectionContext,
+    ) {
+        if !self.is_tls {
             return connection::serve(stream, visit, None, shared).await;
         }
         // Without a certificate there would be no such listener.
         let Some(config) = shared.guard.tls() else {
             return;
         };
-        if let Some(stream) = tls::welcome(stream, config, &shared).await {
-            if let Peer::Remote { certified, .. } = &mut visit.peer {
-                *certified = tls::is_certified(&stream);
+        if let Some(stream) = tls::accept_tls(stream, config, &shared).await {
+            if let PeerIdentity::Remote { certified, .. } = &mut visit.peer {
+                *certified = tls::has_client_certificate(&stream);
             }
             connection::serve(stream, visit, None, shared).await;
         }
@@ -94,21 +99,26 @@ impl Listener for Address {
 
 impl Listener for UnixListener {
     type Stream = tokio::net::UnixStream;
-    const FULL: Refusal = Refusal::SocketConnections;
+    const FULL: ClientRefusal = ClientRefusal::SocketConnections;
 
     async fn accept(&self) -> io::Result<Self::Stream> {
         UnixListener::accept(self).await.map(|(stream, _)| stream)
     }
 
-    fn visit(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<Visit> {
-        Ok(guard.visit_on_socket(stream))
+    fn identify(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<ConnectionInfo> {
+        Ok(guard.identify_unix(stream))
     }
 
-    fn is_plain(&self) -> bool {
+    fn is_plaintext(&self) -> bool {
         true
     }
 
-    async fn serve(self: Arc<Self>, stream: Self::Stream, visit: Visit, shared: Shared) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: Self::Stream,
+        visit: ConnectionInfo,
+        shared: ConnectionContext,
+    ) {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let pid = pid.and_then(|pid| u32::try_from(pid).ok());
         connection::serve(stream, visit, pid, shared).await;
@@ -116,61 +126,71 @@ impl Listener for UnixListener {
 }
 
 /// Accepts until the server stops. Each connection holds one of the seats for its life.
-pub(crate) async fn accept_all<L: Listener>(listener: L, seats: Seats, shared: Shared) {
+pub(crate) async fn accept_all<L: Listener>(
+    listener: L,
+    seats: ConnectionLimit,
+    shared: ConnectionContext,
+) {
     let listener = Arc::new(listener);
     let refusals = Arc::new(Semaphore::new(shared.settings.refusals_max));
     let mut stage = shared.stage.clone();
     let mut warned: Option<Instant> = None;
-    while let Some(accepted) = or_stopped(listener.accept(), &mut stage).await {
+    while let Some(accepted) = unless_stopped(listener.accept(), &mut stage).await {
         let stream = match accepted {
             Ok(stream) => stream,
             // The client was gone before we came: no fault of ours, and no reason to wait.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                shared.refusals.count(Refusal::Accept);
-                if warned.is_none_or(|warned| warned.elapsed() >= WARN_PAUSE) {
+                shared.refusals.count(ClientRefusal::Accept);
+                if warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
                     warned = Some(Instant::now());
                     tracing::warn!(%error, "cannot accept a connection");
                 }
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_PAUSE).await;
                 continue;
             }
         };
         // Here and not on a task of its own: otherwise strangers could take every seat before it is
         // known that they are strangers. The kernel answers within microseconds.
-        let Ok(visit) = listener.visit(&stream, &shared.guard) else {
+        let Ok(visit) = listener.identify(&stream, &shared.guard) else {
             continue;
         };
         let rights = shared.guard.rights_of(visit.peer);
-        let refusal = match seats.take(rights, &visit.standing) {
+        let refusal = match seats.acquire(rights, &visit.standing) {
             Ok(seat) => {
                 let listener = listener.clone();
                 let shared = shared.clone();
                 tokio::spawn(async move {
                     let serving = listener.serve(stream, visit.clone(), shared.clone());
                     if !ends_itself(serving, visit.standing.displaced()).await {
-                        count_refusal(&shared, &visit, Refusal::UnknownConnections);
+                        count_refusal(&shared, &visit, ClientRefusal::UnknownConnections);
                     }
                     drop(seat);
                 });
                 continue;
             }
-            Err(Taken::All) => L::FULL,
-            Err(Taken::ForUnknown) => Refusal::UnknownConnections,
+            Err(LimitReached::All) => L::FULL,
+            Err(LimitReached::ForUnknown) => ClientRefusal::UnknownConnections,
         };
         count_refusal(&shared, &visit, refusal);
-        if let (true, Ok(turn)) = (listener.is_plain(), refusals.clone().try_acquire_owned()) {
+        if let (true, Ok(turn)) = (
+            listener.is_plaintext(),
+            refusals.clone().try_acquire_owned(),
+        ) {
             tokio::spawn(async move {
-                turn_away(stream, Failure::full()).await;
+                refuse_connection(stream, ApiError::too_many_connections()).await;
                 drop(turn);
             });
         }
     }
 }
 
-fn count_refusal(shared: &Shared, visit: &Visit, refusal: Refusal) {
+fn count_refusal(shared: &ConnectionContext, visit: &ConnectionInfo, refusal: ClientRefusal) {
     shared.refusals.count(refusal);
-    shared.site.limited.count(&visit.peer.account(), refusal);
+    shared
+        .site
+        .sender_refusals
+        .count(&visit.peer.sender_name(), refusal);
 }
 
 /// Serves a connection until it ends, or is displaced by another one: then this is false.
@@ -187,12 +207,12 @@ async fn ends_itself(
 }
 
 /// `None` once the server stops.
-pub(crate) async fn or_stopped<T>(
+pub(crate) async fn unless_stopped<T>(
     future: impl Future<Output = T>,
-    stage: &mut watch::Receiver<Stage>,
+    stage: &mut watch::Receiver<ShutdownStage>,
 ) -> Option<T> {
     let mut future = pin!(future);
-    let mut stopped = pin!(stage.wait_for(|stage| *stage > Stage::Serving));
+    let mut stopped = pin!(stage.wait_for(|stage| *stage > ShutdownStage::Serving));
     poll_fn(|cx| {
         if stopped.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
@@ -204,8 +224,11 @@ pub(crate) async fn or_stopped<T>(
 
 /// Says why and closes. What the client sent is read first, as far as it is there: closing over
 /// unread bytes resets the connection, and the client would not see why.
-pub(crate) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, why: Failure) {
-    let _ = timeout(FAREWELL, async {
+pub(crate) async fn refuse_connection<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    why: ApiError,
+) {
+    let _ = timeout(REFUSAL_TIME, async {
         let message = why.to_http();
         let mut rest = message.as_bytes();
         while !rest.is_empty() {

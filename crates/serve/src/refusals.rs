@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a client did not get what it asked for. A closed set, published by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ClientRefusal {
     /// More TCP connections than allowed.
     Connections,
     /// More connections on the UNIX socket than allowed.
@@ -50,47 +50,47 @@ pub(crate) enum Refusal {
     AuthKey,
 }
 
-impl Refusal {
+impl ClientRefusal {
     pub fn as_str(self) -> &'static str {
         NAMES[self as usize].1
     }
 }
 
-const NAMES: [(Refusal, &str); 25] = [
-    (Refusal::Connections, "connections"),
-    (Refusal::SocketConnections, "socket_connections"),
-    (Refusal::HeadTime, "head_time"),
-    (Refusal::HeadSize, "head_size"),
-    (Refusal::UriLength, "uri_length"),
-    (Refusal::BodySize, "body_size"),
-    (Refusal::RequestTime, "request_time"),
-    (Refusal::SlowReader, "slow_reader"),
-    (Refusal::AnswerSize, "answer_size"),
-    (Refusal::AnswerMemory, "answer_memory"),
-    (Refusal::Malformed, "malformed"),
-    (Refusal::Accept, "accept"),
-    (Refusal::UnknownConnections, "unknown_connections"),
-    (Refusal::Stranger, "stranger"),
-    (Refusal::Token, "token"),
-    (Refusal::NotOwner, "not_owner"),
-    (Refusal::Origin, "origin"),
-    (Refusal::Host, "host"),
-    (Refusal::PlainHttp, "plain_http"),
-    (Refusal::Handshake, "handshake"),
-    (Refusal::HandshakeTime, "handshake_time"),
-    (Refusal::BodyMemory, "body_memory"),
-    (Refusal::LineTime, "line_time"),
-    (Refusal::LineSize, "line_size"),
-    (Refusal::AuthKey, "auth_key"),
+const NAMES: [(ClientRefusal, &str); 25] = [
+    (ClientRefusal::Connections, "connections"),
+    (ClientRefusal::SocketConnections, "socket_connections"),
+    (ClientRefusal::HeadTime, "head_time"),
+    (ClientRefusal::HeadSize, "head_size"),
+    (ClientRefusal::UriLength, "uri_length"),
+    (ClientRefusal::BodySize, "body_size"),
+    (ClientRefusal::RequestTime, "request_time"),
+    (ClientRefusal::SlowReader, "slow_reader"),
+    (ClientRefusal::AnswerSize, "answer_size"),
+    (ClientRefusal::AnswerMemory, "answer_memory"),
+    (ClientRefusal::Malformed, "malformed"),
+    (ClientRefusal::Accept, "accept"),
+    (ClientRefusal::UnknownConnections, "unknown_connections"),
+    (ClientRefusal::Stranger, "stranger"),
+    (ClientRefusal::Token, "token"),
+    (ClientRefusal::NotOwner, "not_owner"),
+    (ClientRefusal::Origin, "origin"),
+    (ClientRefusal::Host, "host"),
+    (ClientRefusal::PlainHttp, "plain_http"),
+    (ClientRefusal::Handshake, "handshake"),
+    (ClientRefusal::HandshakeTime, "handshake_time"),
+    (ClientRefusal::BodyMemory, "body_memory"),
+    (ClientRefusal::LineTime, "line_time"),
+    (ClientRefusal::LineSize, "line_size"),
+    (ClientRefusal::AuthKey, "auth_key"),
 ];
 
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RefusalCounters {
     counts: [AtomicU64; NAMES.len()],
 }
 
-impl Refusals {
-    pub fn count(&self, refusal: Refusal) {
+impl RefusalCounters {
+    pub fn count(&self, refusal: ClientRefusal) {
         self.counts[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -110,7 +110,7 @@ mod tests {
     fn each_reason_is_counted_under_its_own_name() {
         for (index, (refusal, name)) in NAMES.into_iter().enumerate() {
             assert_eq!(refusal as usize, index);
-            let refusals = Refusals::default();
+            let refusals = RefusalCounters::default();
             refusals.count(refusal);
             let counted: Vec<_> = refusals.all().into_iter().filter(|(_, n)| *n > 0).collect();
             assert_eq!(counted, [(name, 1)]);

@@ -8,61 +8,64 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use pegel_query::{Annotations, QueryEngine};
-use pegel_run::Station;
-use pegel_supervisor::{Failure, panic_message};
+use pegel_run::CountingService;
+use pegel_supervisor::{ThreadFailure, panic_message};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::answers::Answers;
-use crate::app::App;
-use crate::bind::{BindError, bind_tcp, check_exposure};
-use crate::bodies::Bodies;
-use crate::connection::{Shared, Stage};
+use crate::agent_handles::AgentHandles;
+use crate::bind::{ServerBindError, bind_tcp, check_exposure};
+use crate::body_memory::BodyMemory;
+use crate::connection::{ConnectionContext, ShutdownStage};
+use crate::connection_limit::ConnectionLimit;
 use crate::guard::{Guard, is_loopback};
-use crate::limited::Limited;
 use crate::listen::{self, accept_all};
-use crate::refusals::Refusals;
-use crate::routes::{Site, router};
-use crate::seats::Seats;
-use crate::settings::Settings;
+use crate::refusals::RefusalCounters;
+use crate::request_executor::RequestExecutor;
+use crate::routes::{AppState, router};
+use crate::sender_refusals::SenderRefusals;
+use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
 
 /// How long connections get to notice that they were dropped.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Connections over TCP and on the UNIX socket have seats of their own.
 #[derive(Debug, Clone)]
-pub(crate) struct AllSeats {
-    pub tcp: Seats,
-    pub socket: Seats,
+pub(crate) struct ConnectionLimits {
+    pub tcp: ConnectionLimit,
+    pub socket: ConnectionLimit,
 }
 
 /// A server that has taken its addresses and does not serve yet.
 #[derive(Debug)]
-pub struct Server {
-    settings: Arc<Settings>,
-    app: App,
-    refusals: Arc<Refusals>,
+pub struct BoundServer {
+    settings: Arc<ServeSettings>,
+    app: AgentHandles,
+    refusals: Arc<RefusalCounters>,
     guard: Arc<Guard>,
     addresses: Vec<SocketAddr>,
     listeners: Vec<TcpListener>,
     socket: Option<(UnixListener, OwnedSocket)>,
 }
 
-impl Server {
+impl BoundServer {
     /// Takes all addresses, or none. Clients that connect from now on wait until it is started.
-    pub fn bind(settings: Settings, app: App) -> Result<Server, BindError> {
+    pub fn bind(
+        settings: ServeSettings,
+        app: AgentHandles,
+    ) -> Result<BoundServer, ServerBindError> {
         check_exposure(&settings)?;
-        let refusals = Arc::new(Refusals::default());
+        let refusals = Arc::new(RefusalCounters::default());
         let guard = Guard::new(&settings, &app.node, refusals.clone())?;
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for address in &settings.listen {
             let listener = bind_tcp(address, settings.port_search)?;
             let bound = listener.local_addr();
-            addresses.push(bound.map_err(|source| BindError::Io {
+            addresses.push(bound.map_err(|source| ServerBindError::Io {
                 address: address.socket(),
                 source,
             })?);
@@ -76,7 +79,7 @@ impl Server {
         if let Some(listener) = addresses.iter().find(|address| is_loopback(address.ip())) {
             guard.check_kernel(*listener);
         }
-        Ok(Server {
+        Ok(BoundServer {
             settings: Arc::new(settings),
             app,
             refusals,
@@ -102,33 +105,33 @@ impl Server {
     }
 
     /// Serves on the runtime until it is stopped.
-    pub fn start(self, handle: &Handle) -> std::io::Result<Running> {
-        let (stage, watcher) = watch::channel(Stage::Serving);
-        let seats = AllSeats {
-            tcp: Seats::new(self.settings.connections_max),
-            socket: Seats::new(self.settings.socket_connections_max),
+    pub fn start(self, handle: &Handle) -> std::io::Result<RunningServer> {
+        let (stage, watcher) = watch::channel(ShutdownStage::Serving);
+        let seats = ConnectionLimits {
+            tcp: ConnectionLimit::new(self.settings.connections_max),
+            socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
-        let station = Station::new(self.app.store.supervisor());
-        let site = Arc::new(Site {
+        let station = CountingService::new(self.app.store.supervisor());
+        let site = Arc::new(AppState {
             engine: QueryEngine::new(
                 self.app.store.clone(),
                 Arc::new(annotations),
                 &self.app.node,
                 self.settings.dragon_compat,
             ),
-            app: self.app,
-            station: Arc::new(station.limited_to(self.settings.programs_max)),
-            bodies: Bodies::new(&self.settings),
-            limited: Limited::default(),
-            answers: Answers::new(&self.settings, self.refusals.clone())?,
+            agent: self.app,
+            counting_service: Arc::new(station.with_programs_max(self.settings.programs_max)),
+            body_memory: BodyMemory::new(&self.settings),
+            sender_refusals: SenderRefusals::default(),
+            executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
-            seats: seats.clone(),
+            connection_limits: seats.clone(),
             stage: watcher.clone(),
-            collisions: AtomicUsize::new(0),
+            name_collisions: AtomicUsize::new(0),
         });
-        let shared = Shared {
+        let shared = ConnectionContext {
             settings: self.settings,
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
@@ -141,9 +144,9 @@ impl Server {
         for listener in self.listeners {
             let is_private =
                 self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
-            let listener = listen::Address {
+            let listener = listen::TcpAcceptor {
                 listener: tokio::net::TcpListener::from_std(listener)?,
-                is_private,
+                is_tls: is_private,
             };
             let task = accept_all(listener, seats.tcp.clone(), shared.clone());
             accepting.push(supervise("accept-tcp", task, &shared));
@@ -155,15 +158,15 @@ impl Server {
             accepting.push(supervise("accept-socket", task, &shared));
             socket = Some(owned);
         }
-        let reload = Reload(self.guard);
-        if reload.0.has_files() {
-            let task = reload.clone().now_and_then(shared.clone());
+        let reload = CredentialReloader(self.guard);
+        if reload.0.has_reloadable_files() {
+            let task = reload.clone().reload_on_change(shared.clone());
             accepting.push(supervise("reload", task, &shared));
         }
-        Ok(Running {
+        Ok(RunningServer {
             stage,
-            accepting,
-            seats,
+            accept_tasks: accepting,
+            connection_limits: seats,
             refusals: self.refusals,
             addresses: self.addresses,
             socket,
@@ -177,13 +180,13 @@ impl Server {
 fn supervise(
     name: &str,
     task: impl Future<Output = ()> + Send + 'static,
-    shared: &Shared,
+    shared: &ConnectionContext,
 ) -> JoinHandle<()> {
-    let supervisor = shared.site.app.store.supervisor().clone();
+    let supervisor = shared.site.agent.store.supervisor().clone();
     let (name, stage) = (name.to_owned(), shared.stage.clone());
     tokio::spawn(async move {
         let panic = match tokio::spawn(task).await {
-            Ok(()) if *stage.borrow() > Stage::Serving => return,
+            Ok(()) if *stage.borrow() > ShutdownStage::Serving => return,
             Ok(()) => None,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => Some(panic_message(&*panic)),
@@ -192,26 +195,26 @@ fn supervise(
             },
         };
         let thread = name;
-        supervisor.fail(Failure { thread, panic });
+        supervisor.fail(ThreadFailure { thread, panic });
     })
 }
 
 /// Reads the token and the certificates again.
 #[derive(Debug, Clone)]
-pub struct Reload(Arc<Guard>);
+pub struct CredentialReloader(Arc<Guard>);
 
-impl Reload {
+impl CredentialReloader {
     /// Whether they changed or not. What cannot be read stays as it was, and the log says so. Blocks
     /// while the files are read.
-    pub fn now(&self) {
+    pub fn reload_now(&self) {
         self.0.refresh(true);
     }
 
     /// When they changed, until the server stops.
-    async fn now_and_then(self, shared: Shared) {
+    async fn reload_on_change(self, shared: ConnectionContext) {
         let mut stage = shared.stage.clone();
         let pause = || tokio::time::sleep(shared.settings.reload_time);
-        while listen::or_stopped(pause(), &mut stage).await.is_some() {
+        while listen::unless_stopped(pause(), &mut stage).await.is_some() {
             let guard = self.0.clone();
             // A file system that hangs holds up one thread of those made for that.
             let _ = tokio::task::spawn_blocking(move || guard.refresh(false)).await;
@@ -221,18 +224,18 @@ impl Reload {
 
 /// A server at work. Dropped without [`Running::stop`], it drops its clients where they are.
 #[derive(Debug)]
-pub struct Running {
-    stage: watch::Sender<Stage>,
-    accepting: Vec<JoinHandle<()>>,
-    seats: AllSeats,
-    refusals: Arc<Refusals>,
+pub struct RunningServer {
+    stage: watch::Sender<ShutdownStage>,
+    accept_tasks: Vec<JoinHandle<()>>,
+    connection_limits: ConnectionLimits,
+    refusals: Arc<RefusalCounters>,
     addresses: Vec<SocketAddr>,
     socket: Option<OwnedSocket>,
-    reload: Reload,
+    reload: CredentialReloader,
 }
 
-impl Running {
-    pub fn reload(&self) -> Reload {
+impl RunningServer {
+    pub fn reload(&self) -> CredentialReloader {
         self.reload.clone()
     }
 
@@ -252,24 +255,24 @@ impl Running {
     /// Accepts no more, ends streams, lets requests finish within `grace`, drops the rest, and
     /// removes the socket.
     pub async fn stop(mut self, grace: Duration) {
-        self.stage.send_replace(Stage::Stopping);
-        for accepting in std::mem::take(&mut self.accepting) {
+        self.stage.send_replace(ShutdownStage::Stopping);
+        for accepting in std::mem::take(&mut self.accept_tasks) {
             let _ = accepting.await;
         }
-        let AllSeats { tcp, socket } = self.seats.clone();
+        let ConnectionLimits { tcp, socket } = self.connection_limits.clone();
         let empty = async || {
-            tcp.empty().await;
-            socket.empty().await;
+            tcp.wait_until_idle().await;
+            socket.wait_until_idle().await;
         };
         if timeout(grace, empty()).await.is_err() {
-            self.stage.send_replace(Stage::Ended);
-            let _ = timeout(LAST_MOMENT, empty()).await;
+            self.stage.send_replace(ShutdownStage::Ended);
+            let _ = timeout(CLOSE_TIME, empty()).await;
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        self.stage.send_replace(Stage::Ended);
+        self.stage.send_replace(ShutdownStage::Ended);
     }
 }

@@ -1,16 +1,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_config::{Address, HostName, Secret, User};
+use pegel_config::{HostName, ListenAddress, Secret, UserRef};
 
 use crate::guard::TokenSource;
 use crate::tls::TlsFiles;
 
 /// Where to serve and how much a client may ask for. The limits are hard.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServeSettings {
     /// TCP addresses, all with the same routes.
-    pub listen: Vec<Address>,
+    pub listen: Vec<ListenAddress>,
     /// When a port is busy, take the next free one.
     pub port_search: bool,
     /// Allow addresses that other machines can reach without TLS, and without a token.
@@ -24,7 +24,7 @@ pub struct Settings {
     /// Answer Grafana's questions as Dragon's dashboards expect it.
     pub dragon_compat: bool,
     /// Who may read and write besides the agent's user and root.
-    pub allow_users: Vec<User>,
+    pub allow_users: Vec<UserRef>,
     /// Names of this node besides those that it knows by itself.
     pub hosts: Vec<HostName>,
     /// How often to look whether the token or the certificates changed.
@@ -56,16 +56,16 @@ pub struct Settings {
     /// The longest line on the socket, or of a client that speaks OpenTSDB's telnet protocol.
     pub line_bytes_max: usize,
     /// The largest single answer, and all answers that are being read, together.
-    pub answer_bytes_max: usize,
-    pub answers_bytes_max: usize,
+    pub response_bytes_max: usize,
+    pub responses_bytes_max: usize,
     /// How many questions the store works on at once.
     pub queries_max: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            listen: vec![Address::loopback(1337), Address::loopback(4242)],
+impl Default for ServeSettings {
+    fn default() -> ServeSettings {
+        ServeSettings {
+            listen: vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
             port_search: false,
             insecure: false,
             tls: None,
@@ -90,8 +90,8 @@ impl Default for Settings {
             body_bytes_max: 1 << 20,
             bodies_bytes_max: 32 << 20,
             line_bytes_max: 16 << 10,
-            answer_bytes_max: 32 << 20,
-            answers_bytes_max: 64 << 20,
+            response_bytes_max: 32 << 20,
+            responses_bytes_max: 64 << 20,
             queries_max: 4,
         }
     }

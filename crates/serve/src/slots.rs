@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::guard::Rights;
+use crate::guard::AccessRights;
 
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -14,7 +14,7 @@ pub(crate) struct Slots {
 
 /// Free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct QuerySlot {
     _one: OwnedSemaphorePermit,
     _for_guests: Option<OwnedSemaphorePermit>,
 }
@@ -29,13 +29,15 @@ impl Slots {
 
     /// Waits for a slot. The agent's user and root wait for each other only, the time limit of a request bounds the
     /// wait of all.
-    pub async fn take(&self, rights: Rights) -> Result<Slot, AcquireError> {
+    pub async fn take(&self, rights: AccessRights) -> Result<QuerySlot, AcquireError> {
         // First the share: a guest that waits for it must not hold a slot meanwhile.
         let for_guests = match rights {
-            Rights::None | Rights::User => Some(self.guests.clone().acquire_owned().await?),
-            Rights::Owner => None,
+            AccessRights::None | AccessRights::User => {
+                Some(self.guests.clone().acquire_owned().await?)
+            }
+            AccessRights::Owner => None,
         };
-        Ok(Slot {
+        Ok(QuerySlot {
             _one: self.all.clone().acquire_owned().await?,
             _for_guests: for_guests,
         })
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     /// Takes a slot if one is free now.
-    fn try_take(slots: &Slots, rights: Rights) -> Option<Slot> {
+    fn try_take(slots: &Slots, rights: AccessRights) -> Option<QuerySlot> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(slots.take(rights)).poll(&mut context) {
             Poll::Ready(slot) => Some(slot.expect("never closed")),
@@ -61,23 +63,23 @@ mod tests {
     #[test]
     fn guests_leave_half_of_the_slots_to_the_owner() {
         let slots = Slots::new(4);
-        let guests: Vec<Slot> = (0..4)
-            .map_while(|_| try_take(&slots, Rights::User))
+        let guests: Vec<QuerySlot> = (0..4)
+            .map_while(|_| try_take(&slots, AccessRights::User))
             .collect();
         assert_eq!(guests.len(), 2);
-        let owners = [Rights::Owner; 2].map(|rights| try_take(&slots, rights));
+        let owners = [AccessRights::Owner; 2].map(|rights| try_take(&slots, rights));
         assert!(owners.iter().all(Option::is_some));
-        assert!(try_take(&slots, Rights::Owner).is_none());
+        assert!(try_take(&slots, AccessRights::Owner).is_none());
         drop(guests);
-        assert!(try_take(&slots, Rights::User).is_some());
+        assert!(try_take(&slots, AccessRights::User).is_some());
     }
 
     #[test]
     fn a_single_slot_is_for_everyone() {
         let slots = Slots::new(1);
-        let slot = try_take(&slots, Rights::User);
-        assert!(slot.is_some() && try_take(&slots, Rights::Owner).is_none());
+        let slot = try_take(&slots, AccessRights::User);
+        assert!(slot.is_some() && try_take(&slots, AccessRights::Owner).is_none());
         drop(slot);
-        assert!(try_take(&slots, Rights::Owner).is_some());
+        assert!(try_take(&slots, AccessRights::Owner).is_some());
     }
 }

@@ -16,15 +16,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::connection::Shared;
-use crate::failure::Failure;
-use crate::listen::turn_away;
-use crate::refusals::Refusal;
+use crate::api_error::ApiError;
+use crate::connection::ConnectionContext;
+use crate::listen::refuse_connection;
+use crate::refusals::ClientRefusal;
 
 /// A chain of certificates and a key have a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The first byte of every TLS connection: a record of the handshake.
-const HANDSHAKE: u8 = 0x16;
+const TLS_HANDSHAKE_RECORD: u8 = 0x16;
 
 /// PEM files: our certificate with its chain, its key, and who signs the certificates of clients.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub enum TlsError {
 }
 
 impl TlsFiles {
-    pub(crate) fn all(&self) -> Vec<PathBuf> {
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
         [&self.cert, &self.key]
             .into_iter()
             .chain(&self.ca)
@@ -74,8 +74,8 @@ impl TlsFiles {
     }
 
     pub(crate) fn load(&self) -> Result<ServerConfig, TlsError> {
-        let certs = certificates(&self.cert)?;
-        let key = key(&self.key)?;
+        let certs = load_certificates(&self.cert)?;
+        let key = load_key(&self.key)?;
         // The one that `main` installed; tests have no such `main`.
         let provider = CryptoProvider::get_default().cloned();
         let provider =
@@ -92,7 +92,7 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(
-                    Arc::new(authorities(path)?),
+                    Arc::new(load_authorities(path)?),
                     provider,
                 );
                 builder.with_client_cert_verifier(verifier.build().map_err(|source| {
@@ -109,8 +109,8 @@ impl TlsFiles {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let (text, _) = read(path)?;
+fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let (text, _) = read_with_mode(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     // The library's own message may quote the file, which could be the key, given by mistake.
     let problem = match all {
@@ -122,8 +122,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Err(TlsError::Content { path, problem })
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let (text, mode) = read(path)?;
+fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let (text, mode) = read_with_mode(path)?;
     let problem = match PrivateKeyDer::from_pem_slice(&text) {
         Ok(_) if mode & 0o007 != 0 => {
             "is a private key that every user can read or change; `chmod 600` it"
@@ -135,9 +135,9 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     Err(TlsError::Content { path, problem })
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+fn load_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
-    for authority in certificates(path)? {
+    for authority in load_certificates(path)? {
         store
             .add(authority)
             .map_err(|source| TlsError::Authorities {
@@ -149,7 +149,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
 }
 
 /// The content and the mode of a file.
-fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+fn read_with_mode(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let cannot = |source| TlsError::Io {
         path: path.to_owned(),
         source,
@@ -165,10 +165,10 @@ fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
 
 /// Makes the connection private, within the time that a request's head may take. `None`: it came to
 /// nothing, and was counted.
-pub(crate) async fn welcome(
+pub(crate) async fn accept_tls(
     stream: TcpStream,
     config: Arc<ServerConfig>,
-    shared: &Shared,
+    shared: &ConnectionContext,
 ) -> Option<TlsStream<TcpStream>> {
     let refuse = |refusal| {
         shared.refusals.count(refusal);
@@ -177,27 +177,27 @@ pub(crate) async fn welcome(
     let time = shared.settings.head_time;
     let mut first = [0];
     match timeout(time, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first == [HANDSHAKE] => {}
+        Ok(Ok(1)) if first == [TLS_HANDSHAKE_RECORD] => {}
         Ok(Ok(1)) => {
-            turn_away(stream, Failure::plain_http()).await;
-            return refuse(Refusal::PlainHttp);
+            refuse_connection(stream, ApiError::tls_required()).await;
+            return refuse(ClientRefusal::PlainHttp);
         }
         // Came and went without a word, as port scanners do.
-        Ok(_) => return refuse(Refusal::Handshake),
-        Err(_) => return refuse(Refusal::HandshakeTime),
+        Ok(_) => return refuse(ClientRefusal::Handshake),
+        Err(_) => return refuse(ClientRefusal::HandshakeTime),
     }
     match timeout(time, TlsAcceptor::from(config).accept(stream)).await {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a TLS handshake failed");
-            refuse(Refusal::Handshake)
+            refuse(ClientRefusal::Handshake)
         }
-        Err(_) => refuse(Refusal::HandshakeTime),
+        Err(_) => refuse(ClientRefusal::HandshakeTime),
     }
 }
 
 /// Whether the client has shown a certificate. Had it been a bad one, there would be no connection.
-pub(crate) fn is_certified(stream: &TlsStream<TcpStream>) -> bool {
+pub(crate) fn has_client_certificate(stream: &TlsStream<TcpStream>) -> bool {
     let (_, session) = stream.get_ref();
     session
         .peer_certificates()

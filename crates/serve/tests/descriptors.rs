@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use pegel_testkit::eventually;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::Site;
+use support::TestServer;
 
 #[test]
 fn without_descriptors_the_server_waits_and_goes_on() {
-    let site = Site::new();
+    let site = TestServer::new();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
         Resource::Nofile,

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use pegel_config::{Span, settings};
+use pegel_config::{TimeSpan, settings};
 
 settings! {
     /// Description of this machine.
     pub struct SnapshotConfig {
         /// Interval between snapshots of the machine, at least 1s. Only changes are stored.
-        every: Span = Span::seconds(300),
+        every: TimeSpan = TimeSpan::seconds(300),
         /// Query the cloud's metadata service, if the firmware names a cloud. Only values on an
         /// allow-list are used.
         cloud: bool = true,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pegel_config::Written;
+use pegel_config::YamlValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::redact;
@@ -18,10 +18,10 @@ pub struct RedactedConfig {
 
 /// A value without secrets; keys have the order of the default file.
 #[derive(Debug, Clone)]
-pub struct RedactedValue(Written);
+pub struct RedactedValue(YamlValue);
 
 impl RedactedConfig {
-    pub fn new(file: Option<&Path>, values: &Written) -> RedactedConfig {
+    pub fn new(file: Option<&Path>, values: &YamlValue) -> RedactedConfig {
         RedactedConfig {
             file: file.map(Path::to_owned),
             values: RedactedValue(without_secrets("", values)),
@@ -38,39 +38,43 @@ impl RedactedValue {
     }
 }
 
-fn flatten(path: &str, value: &Written, lines: &mut Vec<(String, String)>) {
+fn flatten(path: &str, value: &YamlValue, lines: &mut Vec<(String, String)>) {
     match value {
-        Written::Map(entries) => {
+        YamlValue::Map(entries) => {
             for (key, value) in entries {
                 let dot = if path.is_empty() { "" } else { "." };
                 flatten(&format!("{path}{dot}{key}"), value, lines);
             }
         }
-        Written::Nothing => {}
-        value => lines.push((path.to_owned(), value.inline())),
+        YamlValue::Null => {}
+        value => lines.push((path.to_owned(), value.to_inline())),
     }
 }
 
-fn without_secrets(key: &str, value: &Written) -> Written {
+fn without_secrets(key: &str, value: &YamlValue) -> YamlValue {
     match value {
-        Written::Nothing => Written::Nothing,
-        Written::Scalar(_) if redact::is_secret_name(key) => Written::Scalar(redact::placeholder()),
-        Written::Scalar(text) => Written::Scalar(if text.contains("//") || text.contains('@') {
-            redact::redact_address(text)
-        } else if redact::looks_like_secret(text) {
-            redact::placeholder()
-        } else {
-            text.clone()
-        }),
-        Written::List(items) => Written::List(
+        YamlValue::Null => YamlValue::Null,
+        YamlValue::Scalar(_) if redact::is_secret_name(key) => {
+            YamlValue::Scalar(redact::placeholder())
+        }
+        YamlValue::Scalar(text) => {
+            YamlValue::Scalar(if text.contains("//") || text.contains('@') {
+                redact::redact_address(text)
+            } else if redact::looks_like_secret(text) {
+                redact::placeholder()
+            } else {
+                text.clone()
+            })
+        }
+        YamlValue::List(items) => YamlValue::List(
             items
                 .iter()
                 .map(|item| without_secrets(key, item))
                 .collect(),
         ),
-        Written::Map(entries) => {
+        YamlValue::Map(entries) => {
             let pairs = entries.iter();
-            Written::Map(
+            YamlValue::Map(
                 pairs
                     .map(|(key, value)| (key.clone(), without_secrets(key, value)))
                     .collect(),
@@ -82,16 +86,16 @@ fn without_secrets(key: &str, value: &Written) -> Written {
 impl Serialize for RedactedValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Written::Nothing => serializer.serialize_none(),
-            Written::Scalar(text) => serializer.serialize_str(text),
-            Written::List(items) => {
+            YamlValue::Null => serializer.serialize_none(),
+            YamlValue::Scalar(text) => serializer.serialize_str(text),
+            YamlValue::List(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
                     list.serialize_element(&RedactedValue(item.clone()))?;
                 }
                 list.end()
             }
-            Written::Map(entries) => {
+            YamlValue::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (key, value) in entries {
                     map.serialize_entry(key, &RedactedValue(value.clone()))?;
@@ -108,9 +112,9 @@ mod tests {
 
     #[test]
     fn secrets_are_redacted_at_every_level() {
-        let scalar = |text: &str| Written::Scalar(text.to_owned());
-        let map = |pairs: &[(&str, Written)]| {
-            Written::Map(
+        let scalar = |text: &str| YamlValue::Scalar(text.to_owned());
+        let map = |pairs: &[(&str, YamlValue)]| {
+            YamlValue::Map(
                 pairs
                     .iter()
                     .map(|(k, v)| ((*k).to_owned(), v.clone()))
@@ -125,10 +129,10 @@ mod tests {
                 "session",
                 map(&[("to", scalar("https://a.example/c?sig=PLANTED"))]),
             ),
-            ("passwords", Written::List(vec![scalar("PLANTED")])),
+            ("passwords", YamlValue::List(vec![scalar("PLANTED")])),
             (
                 "parents",
-                Written::List(vec![
+                YamlValue::List(vec![
                     scalar("u:PLANTED@h:1"),
                     scalar("x;AccountKey=PLANTED"),
                 ]),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pegel_metric::{Members, Millis, Series};
+use pegel_metric::{GroupMembers, Millis, Series};
 
 use crate::block::{BlockReadError, BlockReader, BlockWriter};
 use crate::codec::ROWS_MAX;
@@ -275,10 +275,10 @@ fn write_joined(
         }
     }
     let series = order.iter().map(|series| (*series).clone()).collect();
-    let members = Arc::new(Members {
+    let members = Arc::new(GroupMembers {
         group: group.clone(),
         series,
-        live_for: 0,
+        stale_after: 0,
     });
     let mut joined = SampleRun::new(RunOwner::Group(members), times);
     let mut values: Vec<f64> = Vec::with_capacity(times.len());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use pegel_metric::{Input, Ledger, Millis, Reason};
+use pegel_metric::{DropReason, Input, Ledger, Millis};
 
 use crate::StoreOptions;
 use crate::block::{Block, IndexCache};
@@ -225,9 +225,9 @@ impl StoreContext {
     }
 
     /// Counts samples of a tick that are not kept.
-    pub fn count_dropped_tick(&self, input: Input, reason: Reason, count: u64) {
+    pub fn count_dropped_tick(&self, input: Input, reason: DropReason, count: u64) {
         if count > 0 {
-            self.ledger.dropped(input, reason, count);
+            self.ledger.add_dropped(input, reason, count);
             self.drop_tracker.record(input, reason, &self.options);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pegel_metric::{Input, Millis, Reason};
+use pegel_metric::{DropReason, Input, Millis};
 
 use crate::options::StoreOptions;
 use crate::status::Degradation;
@@ -27,7 +27,7 @@ struct DropEpisode {
 impl DropTracker {
     /// Notes that samples were dropped. Those of programs may be dropped because there are too many of them, and those
     /// with a wrong time because the clock was: neither is a fault of the store.
-    pub fn record(&self, input: Input, reason: Reason, options: &StoreOptions) {
+    pub fn record(&self, input: Input, reason: DropReason, options: &StoreOptions) {
         let Some(why) = degradation_cause(reason).filter(|_| input == Input::Collect) else {
             return;
         };
@@ -60,11 +60,11 @@ impl DropTracker {
     }
 }
 
-fn degradation_cause(reason: Reason) -> Option<&'static str> {
+fn degradation_cause(reason: DropReason) -> Option<&'static str> {
     match reason {
-        Reason::Memory => Some("memory is full (limits.memory)"),
-        Reason::SeriesLimit => Some("there are too many series (limits.series)"),
-        Reason::QueueFull => Some("the disk does not keep up (queue_full)"),
+        DropReason::Memory => Some("memory is full (limits.memory)"),
+        DropReason::SeriesLimit => Some("there are too many series (limits.series)"),
+        DropReason::QueueFull => Some("the disk does not keep up (queue_full)"),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 
 /// Why a store could not be opened. It is left as it was.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum StoreOpenError {
 pub struct PushResult {
     pub kept: u64,
     /// Which points were refused, by their position, and why.
-    pub refused: Vec<(usize, Reason)>,
+    pub refused: Vec<(usize, DropReason)>,
 }
 
 /// Why a push as a whole was not taken. Nothing of it is kept.
@@ -44,11 +44,11 @@ pub enum PushError {
 
 impl PushError {
     /// The reason under which every point of the push is counted as dropped.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> DropReason {
         match self {
-            PushError::Degraded(_) => Reason::Degraded,
-            PushError::QueueFull => Reason::QueueFull,
-            PushError::Closed => Reason::Closed,
+            PushError::Degraded(_) => DropReason::Degraded,
+            PushError::QueueFull => DropReason::QueueFull,
+            PushError::Closed => DropReason::Closed,
         }
     }
 }

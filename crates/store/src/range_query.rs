@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pegel_metric::{Kind, Millis, Selector, Series};
+use pegel_metric::{MetricKind, Millis, Selector, Series};
 
 /// A question about a stretch of time.
 #[derive(Debug, Clone)]
@@ -88,10 +88,10 @@ impl StepAggregation {
             .find(|fold| fold.as_str() == text)
     }
 
-    pub(crate) fn default_for(kind: Kind) -> StepAggregation {
+    pub(crate) fn default_for(kind: MetricKind) -> StepAggregation {
         match kind {
-            Kind::Counter => StepAggregation::Last,
-            Kind::Gauge | Kind::Unknown => StepAggregation::Avg,
+            MetricKind::Counter => StepAggregation::Last,
+            MetricKind::Gauge | MetricKind::Unknown => StepAggregation::Avg,
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Members, Millis, Series};
+use pegel_metric::{GroupMembers, Millis, Series};
 
 use crate::codec::{self, DecodeError, ROWS_MAX};
 
 /// Whose samples a run holds.
 #[derive(Debug, Clone)]
 pub(crate) enum RunOwner {
-    Group(Arc<Members>),
+    Group(Arc<GroupMembers>),
     Series(Arc<Series>),
 }
 

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Kind, Level, Series};
+use pegel_metric::{Family, Input, Level, MetricKind, Series};
 
 use crate::codec::DecodeError;
 use crate::codec::byte_reader::{ByteReader, put_str};
@@ -96,7 +96,7 @@ impl SeriesDecoder {
     pub fn take(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Series>, DecodeError> {
         let name = reader.str()?;
         if !name.is_empty() {
-            let kind = *Kind::ALL
+            let kind = *MetricKind::ALL
                 .get(usize::from(reader.u8()?))
                 .ok_or(DecodeError("an unknown kind"))?;
             let unit = reader.str()?.to_owned().into();
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn series_read_back_and_share_families_across_names() {
-        static LOAD: Family = Family::new("load", Kind::Gauge, "jobs", 2, "Load.");
+        static LOAD: Family = Family::new("load", MetricKind::Gauge, "jobs", 2, "Load.");
         let load = Arc::new(LOAD.clone());
-        let counter = Family::new("", Kind::Counter, "", 1, "").of_input(Input::Statsd);
+        let counter = Family::new("", MetricKind::Counter, "", 1, "").of_input(Input::Statsd);
         let counter = Arc::new(counter);
         let written = [
             Series::named(counter.clone(), "a", &[]),
@@ -178,7 +178,7 @@ mod tests {
         ] {
             let mut old = Vec::new();
             put_str(&mut old, "name");
-            old.push(Kind::Gauge as u8);
+            old.push(MetricKind::Gauge as u8);
             put_str(&mut old, "");
             old.push(2);
             put_str(&mut old, help);

@@ -4,7 +4,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use pegel_metric::{Input, Ledger, Millis, Point, Reason, Selector, Series, Tick};
+use pegel_metric::{DropReason, Input, Ledger, Millis, Point, Selector, Series, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 
 use crate::block::IndexCache;
@@ -164,7 +164,7 @@ impl Store {
         if let Err(QueueSendError::Full(Command::Tick(_, mut unsettled))) = sent {
             unsettled.mark_counted(count);
             let shared = &self.inner.shared;
-            shared.count_dropped_tick(input, Reason::QueueFull, count);
+            shared.count_dropped_tick(input, DropReason::QueueFull, count);
         }
     }
 
@@ -174,7 +174,8 @@ impl Store {
         let mut unsettled = UncountedSamples::receive(self.ledger(), input, count);
         let queue_full = |unsettled: &mut UncountedSamples| {
             unsettled.mark_counted(count);
-            self.ledger().dropped(input, Reason::QueueFull, count);
+            self.ledger()
+                .add_dropped(input, DropReason::QueueFull, count);
             Err(PushError::QueueFull)
         };
         let Some(_in_flight) = InFlightPoints::reserve(&self.inner.shared, count) else {
@@ -318,7 +319,7 @@ impl Store {
             classes: stats.classes(shared.options.keep_bytes),
             oldest: spans.clone().map(|(min, _)| min).min(),
             newest: spans.map(|(_, max)| max).max(),
-            duplicates: shared.ledger.duplicates(),
+            duplicates: shared.ledger.duplicates_total(),
             out_of_order: shared.ledger.out_of_order_total(),
             torn_bytes: shared.torn_bytes.load(Ordering::Relaxed),
             set_aside: shared

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pegel_metric::{Reason, Tick};
+use pegel_metric::{DropReason, Tick};
 use pegel_supervisor::Heartbeat;
 
 use crate::PushError;
@@ -154,7 +154,9 @@ impl StoreWriter {
                     let count = points.len() as u64;
                     let result = match &logged {
                         Err(reason) => {
-                            self.shared.ledger.dropped(input, Reason::Degraded, count);
+                            self.shared
+                                .ledger
+                                .add_dropped(input, DropReason::Degraded, count);
                             Err(PushError::Degraded(reason.clone()))
                         }
                         Ok(()) => {
@@ -162,7 +164,7 @@ impl StoreWriter {
                                 let head = changes.head(POINT_COST);
                                 head.append_point(point, now, &self.shared.ledger);
                             }
-                            self.shared.ledger.kept(input, count);
+                            self.shared.ledger.add_kept(input, count);
                             Ok(pushed)
                         }
                     };
@@ -194,10 +196,10 @@ impl StoreWriter {
             if is_full {
                 head.set_current_row(tick.time, row);
                 self.shared
-                    .count_dropped_tick(tick.input, Reason::Memory, count);
+                    .count_dropped_tick(tick.input, DropReason::Memory, count);
             } else {
                 head.append_row(tick.time, row, &self.shared.ledger);
-                self.shared.ledger.kept(tick.input, count);
+                self.shared.ledger.add_kept(tick.input, count);
             }
             unsettled.mark_counted(count);
         }
@@ -312,7 +314,7 @@ impl StoreWriter {
             let state = self.shared.read();
             (!state.head.is_empty()).then(|| {
                 let duplicates = state.head.ungrouped.late_duplicates();
-                self.shared.ledger.duplicate(duplicates);
+                self.shared.ledger.add_duplicates(duplicates);
                 state.head.successor(self.shared.now())
             })
         };

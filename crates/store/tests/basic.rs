@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Reason, Selector, Series, Tick,
+    Clock, DropReason, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series,
+    Tick,
 };
 use pegel_store::{
     QueryError, QueryStep, RangeQuery, StepAggregation, Store, StoreOpenError, StoreOptions,
@@ -17,13 +18,13 @@ const HOUR: Millis = 3_600_000;
 
 static TEMPERATURE: Family = Family::new(
     "temperature_celsius",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "celsius",
     2,
     "How warm it is.",
 )
 .of_input(Input::Http);
-static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 2, "Turns.");
+static TURNS: Family = Family::new("turns_total", MetricKind::Counter, "", 2, "Turns.");
 
 #[derive(Debug)]
 struct ManualClock(AtomicI64);
@@ -113,7 +114,7 @@ fn push(store: &Store, series: &Arc<Series>, samples: &[(Millis, f64)]) {
 
 /// Ticks of two series every 500 ms; the second is absent from every third tick.
 fn feed(place: &TestStoreDir, store: &Store, ticks: std::ops::Range<i64>) {
-    let mut group = Group::new("room", 3, 5_000);
+    let mut group = SampleGroup::new("room", 3, 5_000);
     let warm = group
         .declare(&Arc::new(TEMPERATURE.clone()), &[("room", "a")])
         .expect("valid");
@@ -294,7 +295,7 @@ fn the_last_of_equal_times_counts_and_is_counted() {
         points(&store, "*", START, START + HOUR, None)[0].1,
         [(START, 4.0), (START + 10, 5.0), (START + 20, 3.0)]
     );
-    assert_eq!(store.ledger().duplicates(), 1);
+    assert_eq!(store.ledger().duplicates_total(), 1);
     assert!(store.ledger().out_of_order_total() >= 2);
 }
 
@@ -374,12 +375,12 @@ fn what_is_refused_says_why() {
     assert_eq!(
         pushed.refused,
         [
-            (1, Reason::Future),
-            (2, Reason::TooOld),
-            (4, Reason::SeriesLimit)
+            (1, DropReason::Future),
+            (2, DropReason::TooOld),
+            (4, DropReason::SeriesLimit)
         ]
     );
-    for account in store.ledger().accounts() {
+    for account in store.ledger().totals_by_input() {
         let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
         assert_eq!(account.received, account.kept + dropped, "{account:?}");
     }

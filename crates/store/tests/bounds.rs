@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use pegel_metric::Clock;
 use pegel_metric::{
-    Family, Group, Input, Kind, Ledger, Millis, Point, Reason, Selector, Series, SystemClock, Tick,
+    DropReason, Family, Input, Ledger, MetricKind, Millis, Point, SampleGroup, Selector, Series,
+    SystemClock, Tick,
 };
 use pegel_store::{RangeQuery, Store, StoreOptions};
-use pegel_testkit::{Failing, FakeClock, Hook, HookedFiles, Operation, TempDir};
+use pegel_testkit::{FakeClock, FileFailure, FileHook, FileOperation, HookedFiles, TempDir};
 
 const START: Millis = 1_700_006_400_000;
 
-static FAMILY: Family = Family::new("flow", Kind::Gauge, "", 1, "How much flows.");
+static FAMILY: Family = Family::new("flow", MetricKind::Gauge, "", 1, "How much flows.");
 
 fn series(label: &str) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("at", label)]).expect("a valid series"))
 }
 
 fn assert_balanced(ledger: &Ledger) {
-    for account in ledger.accounts() {
+    for account in ledger.totals_by_input() {
         let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
         assert_eq!(account.received, account.kept + dropped, "{account:?}");
     }
@@ -31,9 +32,9 @@ fn assert_balanced(ledger: &Ledger) {
 #[derive(Debug, Default)]
 struct SlowWrites;
 
-impl Hook for SlowWrites {
-    fn before(&self, operation: Operation) -> Result<(), Failing> {
-        if operation == Operation::Write {
+impl FileHook for SlowWrites {
+    fn before(&self, operation: FileOperation) -> Result<(), FileFailure> {
+        if operation == FileOperation::Write {
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -61,7 +62,8 @@ fn the_limit_of_series_holds_for_what_comes_at_once() {
                         value: 1.0,
                     });
                     let pushed = store.push(Input::Push, points.collect()).expect("taken");
-                    let by_limit = |(_, reason): &(usize, Reason)| *reason == Reason::SeriesLimit;
+                    let by_limit =
+                        |(_, reason): &(usize, DropReason)| *reason == DropReason::SeriesLimit;
                     assert!(pushed.refused.iter().all(by_limit), "{pushed:?}");
                     pushed.kept
                 })
@@ -69,7 +71,7 @@ fn the_limit_of_series_holds_for_what_comes_at_once() {
             .collect();
         // A group of five, in two ticks that are written together.
         start.wait();
-        let mut group = Group::new("five", 3, 5000);
+        let mut group = SampleGroup::new("five", 3, 5000);
         let mut tick = Tick::new(Input::Collect);
         for n in 0..5 {
             let label = format!("five {n}");
@@ -111,7 +113,7 @@ fn ticks_and_pushes_while_the_store_closes_are_counted() {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut group = Group::new("one", 3, 5000);
+                let mut group = SampleGroup::new("one", 3, 5000);
                 let slot = group
                     .declare(&Arc::new(FAMILY.clone()), &[])
                     .expect("valid");
@@ -143,7 +145,9 @@ fn ticks_and_pushes_while_the_store_closes_are_counted() {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_balanced(store.ledger());
-        closed += store.ledger().dropped_total(Input::Collect, Reason::Closed);
+        closed += store
+            .ledger()
+            .dropped_total(Input::Collect, DropReason::Closed);
     }
     assert!(closed > 0, "no tick came too late: nothing was tried");
 }
@@ -237,7 +241,7 @@ fn many_live_series_alone_do_not_make_blocks() {
 
 /// One tick of a group with this many series, when it has been looked at.
 fn tick_of(store: &Store, time: Millis, count: usize) {
-    let mut group = Group::new("many", 3, 5000);
+    let mut group = SampleGroup::new("many", 3, 5000);
     let mut tick = Tick::new(Input::Collect);
     for n in 0..count {
         let slot = group.declare(&Arc::new(FAMILY.clone()), &[("at", &n.to_string())]);
@@ -253,15 +257,15 @@ fn tick_of(store: &Store, time: Millis, count: usize) {
 #[test]
 fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
     type OptionsChange = fn(&mut StoreOptions);
-    let cases: [(OptionsChange, Reason, &str); 2] = [
+    let cases: [(OptionsChange, DropReason, &str); 2] = [
         (
             |options| options.memory_bytes_max = 0,
-            Reason::Memory,
+            DropReason::Memory,
             "limits.memory",
         ),
         (
             |options| options.series_max = 2,
-            Reason::SeriesLimit,
+            DropReason::SeriesLimit,
             "limits.series",
         ),
     ];

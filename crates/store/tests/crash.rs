@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, SystemClock,
+    Tick,
 };
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, SimFiles, TempDir};
@@ -19,8 +20,8 @@ const LOSS_MAX: Duration = Duration::from_secs(1);
 
 /// Of another class than the node's: a head becomes two blocks.
 static DEPTH: Family =
-    Family::new("depth", Kind::Gauge, "", 1, "How deep it is.").of_input(Input::Push);
-static TURNS: Family = Family::new("turns_total", Kind::Counter, "", 1, "Turns.");
+    Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.").of_input(Input::Push);
+static TURNS: Family = Family::new("turns_total", MetricKind::Counter, "", 1, "Turns.");
 
 /// What a client was told is stored: how many file operations there were by then, and when it was told.
 struct AcknowledgedPoint {
@@ -108,7 +109,7 @@ fn a_process_may_die_between_any_two_operations() {
     let clock = Arc::new(FakeClock::new(START));
     let store = Store::open(options(&dir, &disk, clock.clone())).expect("opens");
     let mut told = Vec::new();
-    let mut group = Group::new("turns", 3, 5_000);
+    let mut group = SampleGroup::new("turns", 3, 5_000);
     let slot = group.declare(&Arc::new(TURNS.clone()), &[]).expect("valid");
     let mut tick = Tick::new(Input::Collect);
     // Four hours in steps of ten minutes: fresh blocks, sealed hours, late points, duplicates.
@@ -132,7 +133,7 @@ fn a_process_may_die_between_any_two_operations() {
     let count = disk.history().len();
     assert!(count > 100, "{count} operations");
     for died in 0..=count {
-        let image = disk.killed_after(died);
+        let image = disk.image_after_kill(died);
         let store =
             Store::open(options(&dir, &image, clock.clone())).expect("opens after any crash");
         let wanted = expected(told.iter().filter(|told| told.operations <= died));
@@ -191,7 +192,7 @@ fn a_power_cut_costs_at_most_a_second() {
     for round in 0..300 {
         let cut = 1 + rng.below(history.len() as u64 - 1) as usize;
         let at = history[cut - 1].at;
-        let image = disk.unplugged_after(cut, &mut rng);
+        let image = disk.image_after_power_cut(cut, &mut rng);
         let store = Store::open(options(&dir, &image, clock.clone())).expect("opens after any cut");
         let found = read_all(&store);
         let all = expected(told.iter());

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Input, Kind, Millis, Point, Selector, Series};
+use pegel_metric::{Clock, Family, Input, MetricKind, Millis, Point, Selector, Series};
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 const START: Millis = 1_700_006_400_000;
-static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "").of_input(Input::Put);
+static DEPTH: Family = Family::new("depth", MetricKind::Gauge, "", 1, "").of_input(Input::Put);
 
 struct Scene {
     dir: TempDir,

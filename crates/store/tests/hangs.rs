@@ -5,26 +5,27 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Point, Reason, Selector, Series, SystemClock, Tick,
+    Clock, DropReason, Family, Input, MetricKind, Point, SampleGroup, Selector, Series,
+    SystemClock, Tick,
 };
 use pegel_store::{PushError, Store, StoreOptions};
 use pegel_testkit::{
-    Failing, Fault, FaultyFiles, Hook, HookedFiles, Operation, TempDir, eventually,
+    FaultyFiles, FileFailure, FileFault, FileHook, FileOperation, HookedFiles, TempDir, eventually,
 };
 use rustix::io::Errno;
 
-static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+static DEPTH: Family = Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.");
 
 /// Operations of one kind hang while it is closed.
 #[derive(Debug)]
 struct BlockingHook {
-    operation: Operation,
+    operation: FileOperation,
     is_closed: Mutex<bool>,
     opened: Condvar,
 }
 
 impl BlockingHook {
-    fn new(operation: Operation) -> Arc<BlockingHook> {
+    fn new(operation: FileOperation) -> Arc<BlockingHook> {
         Arc::new(BlockingHook {
             operation,
             is_closed: Mutex::new(false),
@@ -47,8 +48,8 @@ impl Drop for UnblockOnDrop {
     }
 }
 
-impl Hook for BlockingHook {
-    fn before(&self, operation: Operation) -> Result<(), Failing> {
+impl FileHook for BlockingHook {
+    fn before(&self, operation: FileOperation) -> Result<(), FileFailure> {
         if operation == self.operation {
             let closed = self.is_closed.lock().expect("no panic");
             drop(self.opened.wait_while(closed, |is_closed| *is_closed));
@@ -59,7 +60,7 @@ impl Hook for BlockingHook {
 
 /// One group with one series, ticked as the sampler does.
 struct DepthTicker {
-    group: Group,
+    group: SampleGroup,
     slot: pegel_metric::Slot,
     tick: Tick,
     value: f64,
@@ -67,7 +68,7 @@ struct DepthTicker {
 
 impl DepthTicker {
     fn new() -> DepthTicker {
-        let mut group = Group::new("depth", 3, 60_000);
+        let mut group = SampleGroup::new("depth", 3, 60_000);
         let slot = group.declare(&Arc::new(DEPTH.clone()), &[]).expect("valid");
         DepthTicker {
             group,
@@ -113,7 +114,7 @@ fn is_degraded(store: &Store) -> Result<String, &'static str> {
 }
 
 /// While operations of this kind hang, the store is degraded and samples in memory; then it recovers.
-fn check_hang(operation: Operation) {
+fn check_hang(operation: FileOperation) {
     let (dir, valve) = (TempDir::new(), BlockingHook::new(operation));
     let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(valve.clone()));
@@ -148,7 +149,7 @@ fn check_hang(operation: Operation) {
     }
     let dropped = store
         .ledger()
-        .dropped_total(Input::Collect, Reason::QueueFull);
+        .dropped_total(Input::Collect, DropReason::QueueFull);
     assert_eq!(dropped, 0, "samples went on in memory");
 
     valve.set_closed(false);
@@ -188,12 +189,12 @@ fn check_hang(operation: Operation) {
 
 #[test]
 fn a_log_write_that_hangs_degrades_the_store_until_it_returns() {
-    check_hang(Operation::Write);
+    check_hang(FileOperation::Write);
 }
 
 #[test]
 fn a_log_sync_that_hangs_degrades_the_store_until_it_returns() {
-    check_hang(Operation::Sync);
+    check_hang(FileOperation::Sync);
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn a_disk_that_never_syncs_keeps_the_store_degraded() {
     options.files = Arc::new(files.clone());
     let store = Store::open(options).expect("opens");
     let mut sampler = DepthTicker::new();
-    files.inject(Fault::always(Operation::Sync, Errno::IO));
+    files.inject(FileFault::always(FileOperation::Sync, Errno::IO));
     eventually("it is degraded", || {
         sampler.tick(&store);
         is_degraded(&store)
@@ -217,7 +218,7 @@ fn a_disk_that_never_syncs_keeps_the_store_degraded() {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert!(files.failures() >= failures + 4, "it was tried again");
-    files.heal();
+    files.clear_faults();
     eventually("it recovers", || {
         sampler.tick(&store);
         is_degraded(&store).map_or(Ok(()), Err)

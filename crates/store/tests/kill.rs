@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, SystemClock,
+    Tick,
 };
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{Rng, TempDir};
@@ -24,7 +25,7 @@ const ROUNDS: usize = 24;
 const PUSHERS: usize = 3;
 const MEMBERS: usize = 40;
 
-static FAMILY: Family = Family::new("load", Kind::Gauge, "", 1, "What the child writes.");
+static FAMILY: Family = Family::new("load", MetricKind::Gauge, "", 1, "What the child writes.");
 
 fn series(label: &str) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("by", label)]).expect("a valid series"))
@@ -134,7 +135,7 @@ fn push_forever(store: &Store, clock: &FastClock, pusher: usize) {
 
 fn tick_forever(store: &Store, clock: &FastClock) {
     let family = Arc::new(FAMILY.clone());
-    let mut group = Group::new("ticker", 3, 3_600_000);
+    let mut group = SampleGroup::new("ticker", 3, 3_600_000);
     let mut labels: Vec<String> = (0..MEMBERS).map(|n| format!("tick {n}")).collect();
     let mut slots: Vec<_> = labels
         .iter()

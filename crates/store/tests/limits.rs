@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pegel_metric::{
-    Clock, Family, Input, Kind, Millis, Point, Reason, Selector, Series, SystemClock,
+    Clock, DropReason, Family, Input, MetricKind, Millis, Point, Selector, Series, SystemClock,
 };
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::TempDir;
@@ -15,7 +15,7 @@ const OFFERED: u64 = 10_000_000;
 const BATCH: u64 = 10_000;
 const MIB: u64 = 1 << 20;
 
-static FAMILY: Family = Family::new("requests_total", Kind::Counter, "", 1, "Requests.");
+static FAMILY: Family = Family::new("requests_total", MetricKind::Counter, "", 1, "Requests.");
 
 /// What this process has in memory.
 fn resident() -> u64 {
@@ -59,7 +59,7 @@ fn ten_million_offered_series_do_not_move_memory() {
             pushed
                 .refused
                 .iter()
-                .all(|(_, reason)| *reason == Reason::SeriesLimit)
+                .all(|(_, reason)| *reason == DropReason::SeriesLimit)
         );
         assert_eq!(pushed.refused.len() as u64, BATCH - expected);
         if from + BATCH == series_max {
@@ -82,7 +82,7 @@ fn ten_million_offered_series_do_not_move_memory() {
     let ledger = store.ledger();
     assert_eq!(ledger.received_total(Input::Push), OFFERED);
     assert_eq!(ledger.kept_total(Input::Push), series_max);
-    let dropped = ledger.dropped_total(Input::Push, Reason::SeriesLimit);
+    let dropped = ledger.dropped_total(Input::Push, DropReason::SeriesLimit);
     assert_eq!(dropped, OFFERED - series_max);
     assert!(status.memory_bytes <= memory_max, "{status:?}");
     // Nothing grows with what is refused: a batch and its answer come and go.

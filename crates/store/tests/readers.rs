@@ -7,12 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, SystemClock, Tick,
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, SystemClock,
+    Tick,
 };
 use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
-static FAMILY: Family = Family::new("flow", Kind::Gauge, "", 1, "How much flows.");
+static FAMILY: Family = Family::new("flow", MetricKind::Gauge, "", 1, "How much flows.");
 
 fn series(label: &str) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("at", label)]).expect("a valid series"))
@@ -28,10 +29,10 @@ fn points(count: usize, time: Millis) -> Vec<Point> {
 }
 
 /// A group of three and a hundred loose series, at the present.
-fn filled(dir: &TempDir) -> (Store, Group, Millis) {
+fn filled(dir: &TempDir) -> (Store, SampleGroup, Millis) {
     let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let now = SystemClock.utc();
-    let mut group = Group::new("three", 3, 60_000);
+    let mut group = SampleGroup::new("three", 3, 60_000);
     for n in 0..3 {
         let slot = group.declare(&Arc::new(FAMILY.clone()), &[("at", &n.to_string())]);
         group.set(slot.expect("valid"), 1.0);
@@ -49,7 +50,7 @@ fn stuck() -> (Selector, Receiver<()>, Sender<()>) {
     let (asked, is_asked) = channel();
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);
-    let selector = Selector::chosen("flow", move |_| {
+    let selector = Selector::with_predicate("flow", move |_| {
         let _ = asked.send(());
         let _ = released.lock().expect("not poisoned").recv();
         true
@@ -126,7 +127,7 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
     let count = asked.clone();
     let deadline = Instant::now() + Duration::from_millis(20);
     // It matches nothing, and takes longer than the whole question may.
-    let selector = Selector::chosen("flow", move |_| {
+    let selector = Selector::with_predicate("flow", move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(1));
         false
@@ -229,5 +230,5 @@ fn duplicates_among_shuffled_points_are_counted_when_they_go_to_a_block_at_the_l
             .expect("kept");
     }
     store.flush_to_blocks();
-    assert_eq!(store.ledger().duplicates(), 10_000);
+    assert_eq!(store.ledger().duplicates_total(), 10_000);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::{
-    Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Slot, Tick,
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Slot, Tick,
 };
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, TempDir};
@@ -15,14 +15,14 @@ const START: Millis = 1_700_006_400_000;
 const KEEP_BYTES: u64 = 1 << 20;
 const STEP: Duration = Duration::from_secs(240);
 
-static LOAD: Family = Family::new("load", Kind::Gauge, "", 1, "The node's own.");
+static LOAD: Family = Family::new("load", MetricKind::Gauge, "", 1, "The node's own.");
 
 struct ShareFixture {
     _home: TempDir,
     clock: Arc<FakeClock>,
     options: StoreOptions,
     rng: Rng,
-    group: Group,
+    group: SampleGroup,
     slots: Vec<Slot>,
     tick: Tick,
     /// Steps in which the node was sampled.
@@ -36,7 +36,7 @@ impl ShareFixture {
         let mut options = StoreOptions::new(home.join("store"));
         options.clock = clock.clone();
         options.keep_bytes = KEEP_BYTES;
-        let mut group = Group::new("load", 1, 300_000);
+        let mut group = SampleGroup::new("load", 1, 300_000);
         let family = Arc::new(LOAD.clone());
         let slots = (0..node_series)
             .map(|n| group.declare(&family, &[("cpu", &n.to_string())]))

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Input, Kind, Point, Selector, Series, SystemClock};
+use pegel_metric::{Clock, Family, Input, MetricKind, Point, Selector, Series, SystemClock};
 use pegel_store::{RangeQuery, Store, StoreOptions};
-use pegel_testkit::{Failing, Hook, HookedFiles, Operation, TempDir, eventually};
+use pegel_testkit::{FileFailure, FileHook, FileOperation, HookedFiles, TempDir, eventually};
 
-static DEPTH: Family = Family::new("depth", Kind::Gauge, "", 1, "How deep it is.");
+static DEPTH: Family = Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.");
 
 /// How many syncs are waiting, and whether they may go on.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl SyncBlocker {
     }
 }
 
-impl Hook for SyncBlocker {
-    fn before(&self, operation: Operation) -> Result<(), Failing> {
-        if operation == Operation::Sync {
+impl FileHook for SyncBlocker {
+    fn before(&self, operation: FileOperation) -> Result<(), FileFailure> {
+        if operation == FileOperation::Sync {
             self.block_until_open();
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crate::record::{Heartbeat, ThreadRecord};
-use crate::{Failure, Supervisor, panic_message};
+use crate::{Supervisor, ThreadFailure, panic_message};
 
 /// The handle of a critical thread. Its end is expected once the owner drops the handle or calls
 /// [`CriticalThread::expect_end`].
@@ -29,7 +29,7 @@ impl CriticalThread {
             let panic = ended.err().map(|panic| panic_message(&*panic));
             if panic.is_some() || !record.is_end_expected() {
                 let thread = record.name().to_owned();
-                supervisor.fail(Failure { thread, panic });
+                supervisor.fail(ThreadFailure { thread, panic });
             }
         })?;
         Ok(CriticalThread {

@@ -34,11 +34,11 @@ pub const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// A handle to the supervisor of an agent; clones share one supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Supervisor {
-    inner: Arc<Inner>,
+    inner: Arc<SupervisorState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SupervisorState {
     failure: Mutex<FirstFailure>,
     records: Mutex<Vec<Weak<ThreadRecord>>>,
 }
@@ -46,19 +46,19 @@ struct Inner {
 #[derive(Debug, Default)]
 struct FirstFailure {
     /// Only the first failure is kept: later ones are mostly its consequences.
-    failure: Option<Failure>,
+    failure: Option<ThreadFailure>,
     waker: Option<Waker>,
 }
 
 /// The unexpected end of a critical thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct ThreadFailure {
     pub thread: String,
     /// The message of its panic; `None` if it returned.
     pub panic: Option<String>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ThreadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.panic {
             Some(message) => write!(f, "thread {} panicked: {message}", self.thread),
@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ThreadFailure {}
 
 /// A thread that is about to be started.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Supervisor {
     }
 
     /// Reports that a critical thread or task ended unexpectedly. Only the first report is kept.
-    pub fn fail(&self, failure: Failure) {
+    pub fn fail(&self, failure: ThreadFailure) {
         tracing::error!("{failure}");
         let mut waiting = lock(&self.inner.failure);
         waiting.failure.get_or_insert(failure);
@@ -101,12 +101,12 @@ impl Supervisor {
     }
 
     /// Returns the first failure, if there was one.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<ThreadFailure> {
         lock(&self.inner.failure).failure.clone()
     }
 
     /// Waits for the first failure. Only one task may wait at a time.
-    pub async fn failed(&self) -> Failure {
+    pub async fn failed(&self) -> ThreadFailure {
         poll_fn(|context| {
             let mut waiting = lock(&self.inner.failure);
             match &waiting.failure {

@@ -37,11 +37,11 @@ pub(crate) struct ThreadRecord {
     /// Milliseconds from `created` to the start of the task in progress, plus one; 0 between two tasks.
     busy_since: AtomicU64,
     pub(crate) is_end_expected: AtomicBool,
-    progress: Mutex<Progress>,
+    progress: Mutex<ThreadProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct ThreadProgress {
     restarts: u64,
     error: Option<String>,
     is_pausing: bool,

@@ -8,7 +8,7 @@ use pegel_testkit::eventually;
 use super::*;
 
 /// Waits for the first failure, without a runtime.
-fn first_failure(supervisor: &Supervisor) -> Failure {
+fn first_failure(supervisor: &Supervisor) -> ThreadFailure {
     eventually("a failure", || supervisor.failure().ok_or("none"))
 }
 

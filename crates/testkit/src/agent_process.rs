@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::http::{self, Address, Answer};
-use crate::{Finished, PLANTED_TOKEN, Process, Samples, TempDir, check_conserved, eventually};
+use crate::http::{self, AgentAddress, TestResponse};
+use crate::{
+    ChildProcess, FinishedProcess, PLANTED_TOKEN, StoredSamples, TempDir, check_conserved,
+    eventually,
+};
 
 /// How long an agent may take to start or to stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
@@ -28,19 +31,19 @@ pub struct AgentBuilder {
 /// A running agent; killed when the value goes out of scope.
 #[derive(Debug)]
 pub struct AgentProcess {
-    process: Process,
+    process: ChildProcess,
     home: TempDir,
     pub dir: PathBuf,
     pub socket: PathBuf,
-    pub endpoint: Endpoint,
+    pub endpoint: AgentEndpoint,
     /// From the start of the process to its `endpoint.json`.
     pub ready_after: Duration,
 }
 
 /// What `endpoint.json` says.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
-    pub http: Vec<Address>,
+pub struct AgentEndpoint {
+    pub http: Vec<AgentAddress>,
     pub json: serde_json::Value,
 }
 
@@ -107,7 +110,7 @@ impl AgentBuilder {
     }
 
     fn command(&self) -> Command {
-        let mut command = isolated(&self.binary, &self.home);
+        let mut command = isolated_command(&self.binary, &self.home);
         command
             .arg("agent")
             .arg("--dir")
@@ -141,12 +144,12 @@ impl AgentBuilder {
     }
 
     /// As [`AgentBuilder::start`]; an agent that ends before it is ready is the error.
-    pub fn try_start(self) -> Result<AgentProcess, Finished> {
+    pub fn try_start(self) -> Result<AgentProcess, FinishedProcess> {
         let started = Instant::now();
-        let mut process = Process::start(&mut self.command());
+        let mut process = ChildProcess::start(&mut self.command());
         let path = self.dir.join("endpoint.json");
         let endpoint = loop {
-            if let Some(endpoint) = Endpoint::read(&path, process.pid()) {
+            if let Some(endpoint) = AgentEndpoint::read(&path, process.pid()) {
                 break endpoint;
             }
             if process.has_ended() {
@@ -178,8 +181,8 @@ impl AgentBuilder {
     #[track_caller]
     pub fn start_without_endpoint(self) -> AgentProcess {
         let started = Instant::now();
-        let mut process = Process::start(&mut self.command());
-        let address = Address::Unix(self.socket.clone());
+        let mut process = ChildProcess::start(&mut self.command());
+        let address = AgentAddress::Unix(self.socket.clone());
         while http::get(&address, "/healthz").is_err() {
             assert!(!process.has_ended(), "the agent ended");
             assert!(
@@ -188,7 +191,7 @@ impl AgentBuilder {
             );
             std::thread::sleep(Duration::from_millis(1));
         }
-        let endpoint = Endpoint {
+        let endpoint = AgentEndpoint {
             http: vec![address],
             json: serde_json::Value::Null,
         };
@@ -208,15 +211,15 @@ impl AgentBuilder {
 
     /// Runs the agent to its end: with `--once`, or when it should refuse to start.
     #[track_caller]
-    pub fn run(self) -> Finished {
-        Process::start(&mut self.command()).wait(BOUND)
+    pub fn run(self) -> FinishedProcess {
+        ChildProcess::start(&mut self.command()).wait(BOUND)
     }
 }
 
-impl Endpoint {
+impl AgentEndpoint {
     /// None until the agent with this number has written the file. It is renamed into place, so that
     /// it is whole as soon as it is there; the number tells it from one left by an agent before.
-    fn read(path: &Path, pid: u32) -> Option<Endpoint> {
+    fn read(path: &Path, pid: u32) -> Option<AgentEndpoint> {
         let text = fs::read(path).ok()?;
         let json: serde_json::Value = serde_json::from_slice(&text)
             .unwrap_or_else(|e| panic!("{} is not JSON: {e}", path.display()));
@@ -226,9 +229,9 @@ impl Endpoint {
         let http = json["http"].as_array().expect("a list of addresses");
         let http = http.iter().map(|address| {
             let address = address.as_str().expect("an address is a text");
-            Address::Tcp(address.parse().unwrap_or_else(|e| panic!("{address}: {e}")))
+            AgentAddress::Tcp(address.parse().unwrap_or_else(|e| panic!("{address}: {e}")))
         });
-        Some(Endpoint {
+        Some(AgentEndpoint {
             http: http.collect(),
             json: json.clone(),
         })
@@ -241,17 +244,17 @@ impl AgentProcess {
     }
 
     /// The first HTTP listener.
-    pub fn http(&self) -> &Address {
+    pub fn http(&self) -> &AgentAddress {
         &self.endpoint.http[0]
     }
 
-    pub fn unix(&self) -> Address {
-        Address::Unix(self.socket.clone())
+    pub fn unix(&self) -> AgentAddress {
+        AgentAddress::Unix(self.socket.clone())
     }
 
     /// GET that must be answered with 200.
     #[track_caller]
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> TestResponse {
         let answer = http::get(self.http(), path).unwrap_or_else(|e| panic!("GET {path}: {e}"));
         assert_eq!(answer.status, 200, "GET {path}: {}", answer.text());
         answer
@@ -282,15 +285,15 @@ impl AgentProcess {
 
     /// Every stored sample of the last hour of the series that match.
     #[track_caller]
-    pub fn samples(&self, matching: &str) -> Samples {
-        Samples::read(self, matching)
+    pub fn samples(&self, matching: &str) -> StoredSamples {
+        StoredSamples::read(self, matching)
     }
 
     /// A client command that talks to this agent.
-    pub fn client(&self, binary: impl AsRef<Path>, args: &[&str]) -> Finished {
-        let mut command = isolated(binary.as_ref(), &self.home);
+    pub fn client(&self, binary: impl AsRef<Path>, args: &[&str]) -> FinishedProcess {
+        let mut command = isolated_command(binary.as_ref(), &self.home);
         command.env("PEGEL_SOCKET", &self.socket).args(args);
-        Process::start(&mut command).wait(BOUND)
+        ChildProcess::start(&mut command).wait(BOUND)
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -311,24 +314,24 @@ impl AgentProcess {
     }
 
     /// Waits until the agent ends by itself.
-    pub fn wait(self) -> Finished {
+    pub fn wait(self) -> FinishedProcess {
         self.process.wait(BOUND)
     }
 
     /// SIGTERM, and the end of it.
-    pub fn stop(self) -> Finished {
+    pub fn stop(self) -> FinishedProcess {
         self.process.signal(Signal::TERM);
         self.process.wait(BOUND)
     }
 
     /// SIGKILL. The directory stays as the agent left it, if the test gave it one of its own.
-    pub fn kill(self) -> Finished {
+    pub fn kill(self) -> FinishedProcess {
         self.process.kill()
     }
 }
 
 /// A command without the caller's environment, at home in a directory of its own.
-fn isolated(binary: &Path, home: &TempDir) -> Command {
+fn isolated_command(binary: &Path, home: &TempDir) -> Command {
     let mut command = Command::new(binary);
     command
         .env_clear()

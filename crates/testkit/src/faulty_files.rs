@@ -2,12 +2,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
-use crate::hooked_files::{Failing, Hook, HookedFiles, Operation};
+use crate::hooked_files::{FileFailure, FileHook, FileOperation, HookedFiles};
 
 /// From the next operation of this kind on, `skip` succeed, then `times` fail.
 #[derive(Debug, Clone)]
-pub struct Fault {
-    pub operation: Operation,
+pub struct FileFault {
+    pub operation: FileOperation,
     pub error: Errno,
     pub skip: u64,
     pub times: u64,
@@ -15,10 +15,10 @@ pub struct Fault {
     pub torn_bytes: usize,
 }
 
-impl Fault {
+impl FileFault {
     /// Fails every time until [`FaultyFiles::heal`].
-    pub fn always(operation: Operation, error: Errno) -> Fault {
-        Fault {
+    pub fn always(operation: FileOperation, error: Errno) -> FileFault {
+        FileFault {
             operation,
             error,
             skip: 0,
@@ -28,8 +28,8 @@ impl Fault {
     }
 
     /// Fails once, after `skip` that succeed.
-    pub fn once(operation: Operation, error: Errno, skip: u64) -> Fault {
-        Fault {
+    pub fn once(operation: FileOperation, error: Errno, skip: u64) -> FileFault {
+        FileFault {
             operation,
             error,
             skip,
@@ -40,17 +40,17 @@ impl Fault {
 }
 
 /// A real directory in which chosen operations fail. Clones share their faults.
-pub type FaultyFiles = HookedFiles<Faults>;
+pub type FaultyFiles = HookedFiles<FaultHook>;
 
 /// The faults that are to come.
 #[derive(Debug, Default)]
-pub struct Faults {
-    plan: Mutex<Plan>,
+pub struct FaultHook {
+    plan: Mutex<FaultPlan>,
 }
 
 #[derive(Debug, Default)]
-struct Plan {
-    faults: Vec<Fault>,
+struct FaultPlan {
+    faults: Vec<FileFault>,
     operations: u64,
     failures: u64,
 }
@@ -60,26 +60,30 @@ impl FaultyFiles {
         FaultyFiles::default()
     }
 
-    pub fn inject(&self, fault: Fault) {
+    pub fn inject(&self, fault: FileFault) {
         self.plan().faults.push(fault);
     }
 
     /// The disk is full: what makes a file longer fails, until [`FaultyFiles::heal`].
     pub fn fill_up(&self) {
-        for operation in [Operation::Create, Operation::MakeDir, Operation::Write] {
-            self.inject(Fault::always(operation, Errno::NOSPC));
+        for operation in [
+            FileOperation::Create,
+            FileOperation::MakeDir,
+            FileOperation::Write,
+        ] {
+            self.inject(FileFault::always(operation, Errno::NOSPC));
         }
     }
 
     /// The file system becomes read-only, until [`FaultyFiles::heal`].
     pub fn make_read_only(&self) {
-        for operation in Operation::CHANGING {
-            self.inject(Fault::always(operation, Errno::ROFS));
+        for operation in FileOperation::CHANGING {
+            self.inject(FileFault::always(operation, Errno::ROFS));
         }
     }
 
     /// From now on everything succeeds.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.plan().faults.clear();
     }
 
@@ -92,21 +96,21 @@ impl FaultyFiles {
         self.plan().failures
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
         self.hook.plan()
     }
 }
 
-impl Faults {
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+impl FaultHook {
+    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
         self.plan
             .lock()
             .expect("nothing panics while it holds the plan")
     }
 }
 
-impl Hook for Faults {
-    fn before(&self, operation: Operation) -> Result<(), Failing> {
+impl FileHook for FaultHook {
+    fn before(&self, operation: FileOperation) -> Result<(), FileFailure> {
         let mut plan = self.plan();
         plan.operations += 1;
         let mut hit = None;
@@ -119,7 +123,7 @@ impl Hook for Faults {
                 fault.skip -= 1;
             } else if fault.times > 0 && hit.is_none() {
                 fault.times = fault.times.saturating_sub(1);
-                hit = Some(Failing {
+                hit = Some(FileFailure {
                     error: fault.error,
                     torn_bytes: fault.torn_bytes,
                 });
@@ -144,9 +148,9 @@ mod tests {
         let dir = TempDir::new();
         let files = FaultyFiles::new();
         let file = files.create(&dir.join("a")).expect("no fault yet");
-        files.inject(Fault {
+        files.inject(FileFault {
             torn_bytes: 2,
-            ..Fault::once(Operation::Write, Errno::IO, 1)
+            ..FileFault::once(FileOperation::Write, Errno::IO, 1)
         });
         assert_eq!(file.write_at(b"one", 0).expect("skipped"), 3);
         let error = file
@@ -177,7 +181,7 @@ mod tests {
             file.read_at(&mut buffer, 0).expect("reading needs no room"),
             3
         );
-        files.heal();
+        files.clear_faults();
         assert_eq!(file.write_at(b"d", 3).expect("room again"), 1);
     }
 }

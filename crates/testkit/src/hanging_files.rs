@@ -2,14 +2,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::hooked_files::{Failing, Hook, HookedFiles, Operation};
+use crate::hooked_files::{FileFailure, FileHook, FileOperation, HookedFiles};
 
 /// A real directory on a disk that can hang. Clones share the disk.
-pub type HangingFiles = HookedFiles<Disk>;
+pub type HangingFiles = HookedFiles<HangingDisk>;
 
 /// The disk: works, hangs, or has failed for good.
 #[derive(Debug, Default)]
-pub struct Disk {
+pub struct HangingDisk {
     state: Mutex<DiskState>,
     changed: Condvar,
 }
@@ -51,21 +51,21 @@ impl HangingFiles {
     }
 }
 
-impl Disk {
+impl HangingDisk {
     fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Hook for Disk {
-    fn before(&self, _: Operation) -> Result<(), Failing> {
+impl FileHook for HangingDisk {
+    fn before(&self, _: FileOperation) -> Result<(), FileFailure> {
         let mut state = self.lock();
         state.hanging += 1;
         let woken = self.changed.wait_while(state, |state| state.does_hang);
         state = woken.unwrap_or_else(PoisonError::into_inner);
         state.hanging -= 1;
         match state.has_failed {
-            true => Err(Failing {
+            true => Err(FileFailure {
                 error: Errno::IO,
                 torn_bytes: 0,
             }),

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// What can be done with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum FileOperation {
     Create,
     Open,
     Rename,
@@ -22,42 +22,42 @@ pub enum Operation {
     Sync,
 }
 
-impl Operation {
-    pub const ALL: [Operation; 11] = [
-        Operation::Create,
-        Operation::Open,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::MakeDir,
-        Operation::SyncDir,
-        Operation::List,
-        Operation::Length,
-        Operation::Write,
-        Operation::Read,
-        Operation::Sync,
+impl FileOperation {
+    pub const ALL: [FileOperation; 11] = [
+        FileOperation::Create,
+        FileOperation::Open,
+        FileOperation::Rename,
+        FileOperation::Remove,
+        FileOperation::MakeDir,
+        FileOperation::SyncDir,
+        FileOperation::List,
+        FileOperation::Length,
+        FileOperation::Write,
+        FileOperation::Read,
+        FileOperation::Sync,
     ];
 
     /// What a read-only file system refuses.
-    pub const CHANGING: [Operation; 5] = [
-        Operation::Create,
-        Operation::Rename,
-        Operation::Remove,
-        Operation::MakeDir,
-        Operation::Write,
+    pub const CHANGING: [FileOperation; 5] = [
+        FileOperation::Create,
+        FileOperation::Rename,
+        FileOperation::Remove,
+        FileOperation::MakeDir,
+        FileOperation::Write,
     ];
 }
 
 /// How an operation fails.
 #[derive(Debug, Clone, Copy)]
-pub struct Failing {
+pub struct FileFailure {
     pub error: Errno,
     /// Before a write fails, this many of its bytes reach the file, as on a disk that fills up.
     pub torn_bytes: usize,
 }
 
 /// Is called before each operation: it may wait, or say that the operation fails.
-pub trait Hook: Debug + Send + Sync + 'static {
-    fn before(&self, operation: Operation) -> Result<(), Failing>;
+pub trait FileHook: Debug + Send + Sync + 'static {
+    fn before(&self, operation: FileOperation) -> Result<(), FileFailure>;
 }
 
 /// A real directory with a hook before all that is done there. Clones share their hook.
@@ -74,12 +74,12 @@ impl<H> Clone for HookedFiles<H> {
     }
 }
 
-impl<H: Hook> HookedFiles<H> {
+impl<H: FileHook> HookedFiles<H> {
     pub fn with(hook: Arc<H>) -> HookedFiles<H> {
         HookedFiles { hook }
     }
 
-    fn check(&self, operation: Operation) -> io::Result<()> {
+    fn check(&self, operation: FileOperation) -> io::Result<()> {
         let done = self.hook.before(operation);
         done.map_err(|failing| failing.error.into())
     }
@@ -92,39 +92,39 @@ impl<H: Hook> HookedFiles<H> {
     }
 }
 
-impl<H: Hook> Files for HookedFiles<H> {
+impl<H: FileHook> Files for HookedFiles<H> {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        self.check(Operation::Create)?;
+        self.check(FileOperation::Create)?;
         Ok(self.wrap(DiskFiles.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
-        self.check(Operation::Open)?;
+        self.check(FileOperation::Open)?;
         Ok(self.wrap(DiskFiles.open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(Operation::Rename)?;
+        self.check(FileOperation::Rename)?;
         DiskFiles.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::Remove)?;
+        self.check(FileOperation::Remove)?;
         DiskFiles.remove(path)
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::MakeDir)?;
+        self.check(FileOperation::MakeDir)?;
         DiskFiles.make_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.check(Operation::SyncDir)?;
+        self.check(FileOperation::SyncDir)?;
         DiskFiles.sync_dir(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.check(Operation::List)?;
+        self.check(FileOperation::List)?;
         DiskFiles.list(path)
     }
 }
@@ -135,14 +135,14 @@ struct HookedFile<H> {
     file: Arc<dyn FileHandle>,
 }
 
-impl<H: Hook> FileHandle for HookedFile<H> {
+impl<H: FileHook> FileHandle for HookedFile<H> {
     fn size(&self) -> io::Result<u64> {
-        self.files.check(Operation::Length)?;
+        self.files.check(FileOperation::Length)?;
         self.file.size()
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        let Err(failing) = self.files.hook.before(Operation::Write) else {
+        let Err(failing) = self.files.hook.before(FileOperation::Write) else {
             return self.file.write_at(bytes, at);
         };
         let torn = &bytes[..failing.torn_bytes.min(bytes.len())];
@@ -153,12 +153,12 @@ impl<H: Hook> FileHandle for HookedFile<H> {
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.files.check(Operation::Read)?;
+        self.files.check(FileOperation::Read)?;
         self.file.read_at(buffer, at)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.files.check(Operation::Sync)?;
+        self.files.check(FileOperation::Sync)?;
         self.file.sync()
     }
 

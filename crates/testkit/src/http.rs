@@ -7,35 +7,35 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::assert_not_shown;
+use crate::assert_token_absent;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where to ask.
 #[derive(Debug, Clone)]
-pub enum Address {
+pub enum AgentAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for AgentAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => write!(f, "{address}"),
-            Address::Unix(path) => write!(f, "{}", path.display()),
+            AgentAddress::Tcp(address) => write!(f, "{address}"),
+            AgentAddress::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: u16,
     /// Names in lower case, in the order in which they came.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -56,8 +56,8 @@ impl Answer {
 
 /// Sends these bytes over TCP and returns all that comes back.
 #[track_caller]
-pub fn send_raw(address: &Address, raw: &str) -> String {
-    let Address::Tcp(address) = address else {
+pub fn send_raw(address: &AgentAddress, raw: &str) -> String {
+    let AgentAddress::Tcp(address) = address else {
         panic!("{address} is not TCP")
     };
     let mut stream = TcpStream::connect(address).expect("connected");
@@ -68,33 +68,37 @@ pub fn send_raw(address: &Address, raw: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-pub fn get(address: &Address, path: &str) -> io::Result<Answer> {
+pub fn get(address: &AgentAddress, path: &str) -> io::Result<TestResponse> {
     get_with(address, path, &[])
 }
 
-pub fn get_with(address: &Address, path: &str, headers: &[(&str, &str)]) -> io::Result<Answer> {
-    ask(address, "GET", path, headers, b"")
+pub fn get_with(
+    address: &AgentAddress,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> io::Result<TestResponse> {
+    send_request(address, "GET", path, headers, b"")
 }
 
 /// A request with a body.
 pub fn post(
-    address: &Address,
+    address: &AgentAddress,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<TestResponse> {
     let length = body.len().to_string();
     let headers = [headers, &[("Content-Length", length.as_str())]].concat();
-    ask(address, "POST", path, &headers, body)
+    send_request(address, "POST", path, &headers, body)
 }
 
-fn ask(
-    address: &Address,
+fn send_request(
+    address: &AgentAddress,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<TestResponse> {
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -103,12 +107,12 @@ fn ask(
     request.push_str("\r\n");
     let request = [request.as_bytes(), body].concat();
     let raw = match address {
-        Address::Tcp(address) => {
+        AgentAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             exchange(stream, &request)?
         }
-        Address::Unix(path) => {
+        AgentAddress::Unix(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
             exchange(stream, &request)?
@@ -127,12 +131,12 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>
     stream.write_all(request)?;
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw)?;
-    assert_not_shown("an answer", &raw);
+    assert_token_absent("an answer", &raw);
     Ok(raw)
 }
 
 /// None when the answer was cut off or is not HTTP.
-fn parse(raw: &[u8]) -> Option<Answer> {
+fn parse(raw: &[u8]) -> Option<TestResponse> {
     let end = raw.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&raw[..end]).ok()?;
     let mut lines = head.split("\r\n");
@@ -148,7 +152,7 @@ fn parse(raw: &[u8]) -> Option<Answer> {
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
         })
         .collect::<Option<Vec<_>>>()?;
-    let mut answer = Answer {
+    let mut answer = TestResponse {
         status,
         headers,
         body: raw[end + 4..].to_vec(),

@@ -4,12 +4,12 @@ use pegel_lane::reader::{LaneDirectoryHandle, LaneFile, LaneLimits};
 
 /// All lanes of a directory, in the order in which their process made them, when nobody is making one
 /// and there is nothing else.
-pub fn lanes(dir: impl AsRef<Path>) -> Vec<LaneFile> {
+pub fn open_lanes(dir: impl AsRef<Path>) -> Vec<LaneFile> {
     open(dir.as_ref(), false)
 }
 
 /// The lanes that are ready, while others may be in the making.
-pub fn lanes_so_far(dir: impl AsRef<Path>) -> Vec<LaneFile> {
+pub fn open_ready_lanes(dir: impl AsRef<Path>) -> Vec<LaneFile> {
     open(dir.as_ref(), true)
 }
 

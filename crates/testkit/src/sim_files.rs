@@ -16,13 +16,13 @@ type Inode = usize;
 
 /// What was done, and when.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct SimRecord {
     pub at: Instant,
-    operation: Operation,
+    operation: SimOperation,
 }
 
 #[derive(Debug, Clone)]
-enum Operation {
+enum SimOperation {
     Create(PathBuf, Inode),
     Write(Inode, u64, Vec<u8>),
     Sync(Inode),
@@ -34,20 +34,20 @@ enum Operation {
 /// The disk. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct SimFiles {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimDisk>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SimDisk {
     names: BTreeMap<PathBuf, Inode>,
     contents: Vec<Vec<u8>>,
     dirs: BTreeSet<PathBuf>,
-    history: Vec<Done>,
+    history: Vec<SimRecord>,
 }
 
 #[derive(Debug)]
 struct SimFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimDisk>>,
     inode: Inode,
 }
 
@@ -57,16 +57,16 @@ impl SimFiles {
     }
 
     /// All operations so far, in their order.
-    pub fn history(&self) -> Vec<Done> {
+    pub fn history(&self) -> Vec<SimRecord> {
         self.lock().history.clone()
     }
 
     /// The disk that a killed process leaves after so many operations.
-    pub fn killed_after(&self, count: usize) -> SimFiles {
+    pub fn image_after_kill(&self, count: usize) -> SimFiles {
         let state = self.lock();
-        let mut image = State {
+        let mut image = SimDisk {
             dirs: state.dirs.clone(),
-            ..State::default()
+            ..SimDisk::default()
         };
         state.history[..count]
             .iter()
@@ -76,66 +76,66 @@ impl SimFiles {
 
     /// The disk that a power cut leaves after so many operations: of what was not synced, each write and each
     /// change of a name is there or not, as the dice fall; a write may also be there only in part.
-    pub fn unplugged_after(&self, count: usize, rng: &mut Rng) -> SimFiles {
+    pub fn image_after_power_cut(&self, count: usize, rng: &mut Rng) -> SimFiles {
         let state = self.lock();
         let history = &state.history[..count];
-        let mut image = State {
+        let mut image = SimDisk {
             dirs: state.dirs.clone(),
-            ..State::default()
+            ..SimDisk::default()
         };
         for (at, done) in history.iter().enumerate() {
             let later = &history[at + 1..];
             let is_safe = match &done.operation {
                 // The file itself exists from here on; whether it has a name is decided below.
-                Operation::Create(path, _) => is_dir_synced(later, path),
-                Operation::Write(inode, ..) => later.iter().any(
-                    |done| matches!(&done.operation, Operation::Sync(synced) if synced == inode),
+                SimOperation::Create(path, _) => is_dir_synced(later, path),
+                SimOperation::Write(inode, ..) => later.iter().any(
+                    |done| matches!(&done.operation, SimOperation::Sync(synced) if synced == inode),
                 ),
-                Operation::Rename(_, to) => is_dir_synced(later, to),
-                Operation::Remove(path) => is_dir_synced(later, path),
-                Operation::Sync(_) | Operation::SyncDir(_) => true,
+                SimOperation::Rename(_, to) => is_dir_synced(later, to),
+                SimOperation::Remove(path) => is_dir_synced(later, path),
+                SimOperation::Sync(_) | SimOperation::SyncDir(_) => true,
             };
             if is_safe || rng.below(2) == 0 {
                 image.apply(&done.operation);
                 continue;
             }
             match &done.operation {
-                Operation::Write(inode, at, bytes) if rng.below(2) == 0 => {
+                SimOperation::Write(inode, at, bytes) if rng.below(2) == 0 => {
                     let cut = rng.below(bytes.len() as u64 + 1) as usize;
-                    image.apply(&Operation::Write(*inode, *at, bytes[..cut].to_vec()));
+                    image.apply(&SimOperation::Write(*inode, *at, bytes[..cut].to_vec()));
                 }
-                Operation::Create(_, inode) => image.ensure(*inode),
+                SimOperation::Create(_, inode) => image.ensure(*inode),
                 _ => {}
             }
         }
         image.into()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SimDisk> {
         self.state
             .lock()
             .expect("no test panics while it holds the disk")
     }
 }
 
-impl From<State> for SimFiles {
-    fn from(state: State) -> SimFiles {
+impl From<SimDisk> for SimFiles {
+    fn from(state: SimDisk) -> SimFiles {
         SimFiles {
             state: Arc::new(Mutex::new(state)),
         }
     }
 }
 
-fn is_dir_synced(later: &[Done], path: &Path) -> bool {
+fn is_dir_synced(later: &[SimRecord], path: &Path) -> bool {
     later.iter().any(
-        |done| matches!(&done.operation, Operation::SyncDir(dir) if path.parent() == Some(dir)),
+        |done| matches!(&done.operation, SimOperation::SyncDir(dir) if path.parent() == Some(dir)),
     )
 }
 
-impl State {
-    fn record(&mut self, operation: Operation) {
+impl SimDisk {
+    fn record(&mut self, operation: SimOperation) {
         self.apply(&operation);
-        self.history.push(Done {
+        self.history.push(SimRecord {
             at: Instant::now(),
             operation,
         });
@@ -147,29 +147,29 @@ impl State {
         }
     }
 
-    fn apply(&mut self, operation: &Operation) {
+    fn apply(&mut self, operation: &SimOperation) {
         match operation {
-            Operation::Create(path, inode) => {
+            SimOperation::Create(path, inode) => {
                 self.ensure(*inode);
                 self.names.insert(path.clone(), *inode);
             }
-            Operation::Write(inode, at, bytes) => {
+            SimOperation::Write(inode, at, bytes) => {
                 self.ensure(*inode);
                 let (content, at) = (&mut self.contents[*inode], *at as usize);
                 // A hole reads as zeros, as on a real disk.
                 content.resize(content.len().max(at + bytes.len()), 0);
                 content[at..at + bytes.len()].copy_from_slice(bytes);
             }
-            Operation::Rename(from, to) => {
+            SimOperation::Rename(from, to) => {
                 // After a power cut the old name may never have been there.
                 if let Some(inode) = self.names.remove(from) {
                     self.names.insert(to.clone(), inode);
                 }
             }
-            Operation::Remove(path) => {
+            SimOperation::Remove(path) => {
                 self.names.remove(path);
             }
-            Operation::Sync(_) | Operation::SyncDir(_) => {}
+            SimOperation::Sync(_) | SimOperation::SyncDir(_) => {}
         }
     }
 }
@@ -185,7 +185,7 @@ impl Files for SimFiles {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>> {
         let mut state = self.lock();
         let inode = state.contents.len();
-        state.record(Operation::Create(path.to_owned(), inode));
+        state.record(SimOperation::Create(path.to_owned(), inode));
         Ok(Arc::new(SimFile {
             state: self.state.clone(),
             inode,
@@ -206,7 +206,7 @@ impl Files for SimFiles {
         if !state.names.contains_key(from) {
             return Err(not_found(from));
         }
-        state.record(Operation::Rename(from.to_owned(), to.to_owned()));
+        state.record(SimOperation::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Files for SimFiles {
         if !state.names.contains_key(path) {
             return Err(not_found(path));
         }
-        state.record(Operation::Remove(path.to_owned()));
+        state.record(SimOperation::Remove(path.to_owned()));
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl Files for SimFiles {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.lock().record(Operation::SyncDir(path.to_owned()));
+        self.lock().record(SimOperation::SyncDir(path.to_owned()));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Files for SimFiles {
 }
 
 impl SimFile {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SimDisk> {
         self.state
             .lock()
             .expect("no test panics while it holds the disk")
@@ -256,7 +256,7 @@ impl FileHandle for SimFile {
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.lock()
-            .record(Operation::Write(self.inode, at, bytes.to_vec()));
+            .record(SimOperation::Write(self.inode, at, bytes.to_vec()));
         Ok(bytes.len())
     }
 
@@ -269,7 +269,7 @@ impl FileHandle for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.lock().record(Operation::Sync(self.inode));
+        self.lock().record(SimOperation::Sync(self.inode));
         Ok(())
     }
 
@@ -298,15 +298,15 @@ mod tests {
             file.read_at(&mut buffer, 0).expect("read");
             String::from_utf8(buffer).expect("text")
         };
-        assert_eq!(read(&disk.killed_after(count)), "onetwo");
+        assert_eq!(read(&disk.image_after_kill(count)), "onetwo");
         let mut rng = Rng::new(1);
         let seen: BTreeSet<String> = (0..64)
-            .map(|_| read(&disk.unplugged_after(count, &mut rng)))
+            .map(|_| read(&disk.image_after_power_cut(count, &mut rng)))
             .collect();
         assert_eq!(
             seen.iter().map(String::as_str).collect::<Vec<_>>(),
             ["one", "onet", "onetw", "onetwo"]
         );
-        assert!(disk.killed_after(0).open(path).is_err());
+        assert!(disk.image_after_kill(0).open(path).is_err());
     }
 }

@@ -41,7 +41,7 @@ impl SmallDisk {
         while file.write_all(&[1; 4096]).is_ok() {}
     }
 
-    pub fn make_room(&self) {
+    pub fn free_space(&self) {
         fs::remove_file(self.path.join("filler")).expect("room again");
     }
 

@@ -178,7 +178,7 @@ pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
 
 #[cfg(test)]
 pub(crate) fn reading(
-    kind: pegel_metric::Kind,
+    kind: pegel_metric::MetricKind,
     text: &str,
     help: &str,
     value: f64,
@@ -201,11 +201,11 @@ pub(crate) fn reading(
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::Kind;
+    use pegel_metric::MetricKind;
 
     use super::*;
 
-    fn sent(input: Input, kind: Kind, text: &str, value: f64) -> SeriesReading {
+    fn sent(input: Input, kind: MetricKind, text: &str, value: f64) -> SeriesReading {
         let family = Family::new("", kind, "", 1, "").of_input(input);
         let series = Series::parse(text, |_| Arc::new(family)).expect("valid");
         (Arc::new(series), value)
@@ -216,18 +216,23 @@ mod tests {
         let readings = [
             sent(
                 Input::Lane,
-                Kind::Counter,
+                MetricKind::Counter,
                 r#"steps_total{phase="a"}"#,
                 100.0,
             ),
-            sent(Input::Statsd, Kind::Gauge, "steps_total", 666.0),
-            sent(Input::Lane, Kind::Counter, "rank.steps", 7.0),
-            sent(Input::Statsd, Kind::Counter, "rank_steps", 666.0),
-            sent(Input::Put, Kind::Unknown, r#"queue.depth{q="main"}"#, 42.0),
-            sent(Input::Lane, Kind::Unknown, "queue_depth", 1.0),
+            sent(Input::Statsd, MetricKind::Gauge, "steps_total", 666.0),
+            sent(Input::Lane, MetricKind::Counter, "rank.steps", 7.0),
+            sent(Input::Statsd, MetricKind::Counter, "rank_steps", 666.0),
+            sent(
+                Input::Put,
+                MetricKind::Unknown,
+                r#"queue.depth{q="main"}"#,
+                42.0,
+            ),
+            sent(Input::Lane, MetricKind::Unknown, "queue_depth", 1.0),
             sent(
                 Input::Statsd,
-                Kind::Unknown,
+                MetricKind::Unknown,
                 r#"queue_depth{q="main"}"#,
                 666.0,
             ),

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Kind, Series};
+use pegel_metric::{MetricKind, Series};
 
 use crate::encode::{
     EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
@@ -26,7 +26,7 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
     for block in &blocks {
         match counter_family(block, &names) {
             Some(family) => write_metadata(out, block, family, "counter"),
-            None if block.family.kind == Kind::Gauge => {
+            None if block.family.kind == MetricKind::Gauge => {
                 write_metadata(out, block, &block.name, "gauge")
             }
             None => write_metadata(out, block, &block.name, "unknown"),
@@ -42,7 +42,7 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
 /// A counter family `x` also owns the names `x` and `x_created`. Where another metric has one of
 /// those, the counter gives up its type rather than its samples.
 fn counter_family<'a>(block: &'a FamilyBlock<'_>, names: &HashSet<&str>) -> Option<&'a str> {
-    let counter = block.family.kind == Kind::Counter;
+    let counter = block.family.kind == MetricKind::Counter;
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;
     let free = |name: &str| !names.contains(name);
     (!family.is_empty() && free(family) && free(&format!("{family}_created"))).then_some(family)
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn counters_are_declared_without_total() {
         let text = encoded(&[
-            reading(Kind::Counter, "a_total", "Say \"a\".", 1.0),
-            reading(Kind::Counter, "b", "", 2.0),
-            reading(Kind::Gauge, "g", "", 3.0),
-            reading(Kind::Unknown, "u", "", 4.0),
-            reading(Kind::Counter, "_total", "", 5.0),
+            reading(MetricKind::Counter, "a_total", "Say \"a\".", 1.0),
+            reading(MetricKind::Counter, "b", "", 2.0),
+            reading(MetricKind::Gauge, "g", "", 3.0),
+            reading(MetricKind::Unknown, "u", "", 4.0),
+            reading(MetricKind::Counter, "_total", "", 5.0),
         ]);
         let expected = "# TYPE _total unknown\n_total 5\n\
                         # TYPE a counter\n# HELP a Say \\\"a\\\".\na_total 1\n\
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn a_counter_yields_its_type_to_a_metric_of_its_family_name() {
         let text = encoded(&[
-            reading(Kind::Counter, "a_total", "", 1.0),
-            reading(Kind::Gauge, "a", "", 2.0),
-            reading(Kind::Counter, "b_total", "", 3.0),
-            reading(Kind::Gauge, "b_created", "", 4.0),
+            reading(MetricKind::Counter, "a_total", "", 1.0),
+            reading(MetricKind::Gauge, "a", "", 2.0),
+            reading(MetricKind::Counter, "b_total", "", 3.0),
+            reading(MetricKind::Gauge, "b_created", "", 4.0),
         ]);
         let expected = "# TYPE a gauge\na 2\n# TYPE a_total unknown\na_total 1\n\
                         # TYPE b_created gauge\nb_created 4\n# TYPE b_total unknown\nb_total 3\n# EOF\n";
@@ -127,10 +127,10 @@ mod tests {
             (Arc::new(Series::new(family, &[]).expect("valid")), 1.0)
         };
         let text = encoded(&[
-            with_unit("a_seconds_total", Kind::Counter, "seconds"),
-            with_unit("b_bytes", Kind::Gauge, "bytes"),
-            with_unit("c_kbytes", Kind::Gauge, "bytes"),
-            with_unit("seconds", Kind::Gauge, "seconds"),
+            with_unit("a_seconds_total", MetricKind::Counter, "seconds"),
+            with_unit("b_bytes", MetricKind::Gauge, "bytes"),
+            with_unit("c_kbytes", MetricKind::Gauge, "bytes"),
+            with_unit("seconds", MetricKind::Gauge, "seconds"),
         ]);
         let expected = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total 1\n\
                         # TYPE b_bytes gauge\n# UNIT b_bytes bytes\nb_bytes 1\n\
@@ -142,12 +142,12 @@ mod tests {
     fn what_is_written_reads_back() {
         let text = encoded(&[
             reading(
-                Kind::Counter,
+                MetricKind::Counter,
                 r#"c_total{k="\\ \" \n"}"#,
                 "a \\ \"b\"\nc",
                 1e300,
             ),
-            reading(Kind::Unknown, "u", "", f64::NEG_INFINITY),
+            reading(MetricKind::Unknown, "u", "", f64::NEG_INFINITY),
         ]);
         let parsed = parse(text.as_bytes()).expect("valid");
         assert_eq!(parsed.samples[0].name, "c_total");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Kind, Series};
+use pegel_metric::{MetricKind, Series};
 
 use crate::encode::{
     EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
@@ -34,9 +34,9 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>) {
     out.push_str("# TYPE ");
     out.push_str(&block.name);
     out.push_str(match block.family.kind {
-        Kind::Counter => " counter\n",
-        Kind::Gauge => " gauge\n",
-        Kind::Unknown => " untyped\n",
+        MetricKind::Counter => " counter\n",
+        MetricKind::Gauge => " gauge\n",
+        MetricKind::Unknown => " untyped\n",
     });
 }
 
@@ -60,20 +60,20 @@ mod tests {
     #[test]
     fn families_are_sorted_by_name_and_series_by_text() {
         let (text, encoded) = encoded(&[
-            reading(Kind::Gauge, "cpu_max", "", 3.0),
+            reading(MetricKind::Gauge, "cpu_max", "", 3.0),
             reading(
-                Kind::Counter,
+                MetricKind::Counter,
                 r#"cpu{n="1"}"#,
                 "Time\nspent \\ \"used\".",
                 2.5,
             ),
             reading(
-                Kind::Counter,
+                MetricKind::Counter,
                 r#"cpu{n="0"}"#,
                 "Time\nspent \\ \"used\".",
                 1.0,
             ),
-            reading(Kind::Unknown, "a", "", f64::NAN),
+            reading(MetricKind::Unknown, "a", "", f64::NAN),
         ]);
         let expected = "# TYPE a untyped\na NaN\n\
                         # HELP cpu Time\\nspent \\\\ \"used\".\n# TYPE cpu counter\ncpu{n=\"0\"} 1\ncpu{n=\"1\"} 2.5\n\
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn names_that_become_one_are_counted_and_the_native_one_stays() {
         let (text, encoded) = encoded(&[
-            reading(Kind::Gauge, "queue.depth", "", 1.0),
-            reading(Kind::Gauge, "queue_depth", "", 2.0),
-            reading(Kind::Gauge, r#"queue.depth{q="a"}"#, "", 3.0),
-            reading(Kind::Counter, "queue-depth", "", 4.0),
-            reading(Kind::Gauge, r#"9{a.b="1"}"#, "", 5.0),
-            reading(Kind::Gauge, r#"9{a-b="1"}"#, "", 6.0),
-            reading(Kind::Gauge, r#"twice{a-b="1",a.b="2"}"#, "", 7.0),
+            reading(MetricKind::Gauge, "queue.depth", "", 1.0),
+            reading(MetricKind::Gauge, "queue_depth", "", 2.0),
+            reading(MetricKind::Gauge, r#"queue.depth{q="a"}"#, "", 3.0),
+            reading(MetricKind::Counter, "queue-depth", "", 4.0),
+            reading(MetricKind::Gauge, r#"9{a.b="1"}"#, "", 5.0),
+            reading(MetricKind::Gauge, r#"9{a-b="1"}"#, "", 6.0),
+            reading(MetricKind::Gauge, r#"twice{a-b="1",a.b="2"}"#, "", 7.0),
         ]);
         let expected = "# TYPE _9 gauge\n_9{a_b=\"1\"} 6\n\
                         # TYPE queue_depth gauge\nqueue_depth 2\nqueue_depth{q=\"a\"} 3\n\
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn one_series_is_never_written_twice() {
         let (text, encoded) = encoded(&[
-            reading(Kind::Gauge, "a", "", 1.0),
-            reading(Kind::Gauge, "a", "", 1.0),
+            reading(MetricKind::Gauge, "a", "", 1.0),
+            reading(MetricKind::Gauge, "a", "", 1.0),
         ]);
         assert_eq!(text, "# TYPE a gauge\na 1\n");
         assert_eq!(
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_would_end_or_break_a_scrape_is_changed() {
         let (text, _) = encoded(&[reading(
-            Kind::Gauge,
+            MetricKind::Gauge,
             "a{__name__=\"b\",c=\"x\0y\"}",
             "no\0",
             1.0,
@@ -146,13 +146,13 @@ mod tests {
     fn what_is_written_reads_back() {
         let readings = [
             reading(
-                Kind::Counter,
+                MetricKind::Counter,
                 r#"c_total{k="\\ \" \n {,} ü"}"#,
                 "Help \\ me\n\"now\".",
                 0.1,
             ),
-            reading(Kind::Gauge, "g", "", f64::INFINITY),
-            reading(Kind::Gauge, "h", "", -5e-324),
+            reading(MetricKind::Gauge, "g", "", f64::INFINITY),
+            reading(MetricKind::Gauge, "h", "", -5e-324),
         ];
         let parsed = parse(encoded(&readings).0.as_bytes()).expect("valid");
         assert_eq!(parsed.samples.len(), 3);

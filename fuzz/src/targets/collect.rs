@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use pegel_collect::State;
+use pegel_collect::CollectorState;
 
 use super::Target;
 use super::node::{Node, ROOT, fixtures};
@@ -105,8 +105,8 @@ impl Source {
             );
         }
         match (&status.state, &status.error) {
-            (State::Active, None) => Ok(values),
-            (State::Failed, Some(error)) => {
+            (CollectorState::Active, None) => Ok(values),
+            (CollectorState::Failed, Some(error)) => {
                 assert!(
                     values.is_empty(),
                     "values of a failed collector: {values:?}"

@@ -3,7 +3,7 @@
 use std::fs;
 
 use pegel_agent::Config;
-use pegel_config::{Setting, Written, load, read};
+use pegel_config::{Setting, YamlValue, load, read};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -83,16 +83,16 @@ fn config(input: &[u8]) {
             return;
         }
     };
-    let written = config.written();
-    let Written::Map(entries) = &written else {
+    let written = config.to_yaml();
+    let YamlValue::Map(entries) = &written else {
         panic!("{written:?} is no map")
     };
     let lines: String = entries
         .iter()
-        .map(|(key, value)| format!("{key}: {}\n", value.inline()))
+        .map(|(key, value)| format!("{key}: {}\n", value.to_inline()))
         .collect();
     fs::write(&path, &lines).expect("written");
     let again = load(&path).and_then(|tree| read::<Config>(&tree));
     let again = again.unwrap_or_else(|error| panic!("{error}\nin {lines:?}"));
-    assert_eq!(again.written(), written, "{lines:?}");
+    assert_eq!(again.to_yaml(), written, "{lines:?}");
 }

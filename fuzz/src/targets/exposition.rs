@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Kind, Series};
+use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_wire::{
     EncodeResult, Exposition, ExpositionParseError, MetricType, openmetrics, prometheus,
 };
@@ -69,7 +69,7 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
     // Names, labels and values are copied out of the input once; vectors and maps double.
     let parsed = bounded(64 * input.len() + (1 << 16), || parse(input));
     let Ok(parsed) = parsed else { return };
-    let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, MetricKind> = BTreeMap::new();
     for family in &parsed.families {
         kinds.insert(&family.name, kind_of(family.kind));
     }
@@ -81,7 +81,10 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
             .iter()
             .map(|(key, value)| (&**key, &**value))
             .collect();
-        let kind = kinds.get(&*sample.name).copied().unwrap_or(Kind::Unknown);
+        let kind = kinds
+            .get(&*sample.name)
+            .copied()
+            .unwrap_or(MetricKind::Unknown);
         // Beyond the bounds of a series there is nothing to write.
         let Ok(series) = Series::new(family(&sample.name, kind), &labels) else {
             continue;
@@ -102,7 +105,8 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
             .iter()
             .map(|(key, value)| (&**key, &**value))
             .collect();
-        let series = Series::new(family(&sample.name, Kind::Unknown), &labels).expect("was one");
+        let series =
+            Series::new(family(&sample.name, MetricKind::Unknown), &labels).expect("was one");
         assert!(
             found
                 .insert(series.text().to_owned(), sample.value)
@@ -131,9 +135,9 @@ fn encode_any(input: &[u8]) {
     let mut readings: Readings = Vec::new();
     for line in String::from_utf8_lossy(input).split('\n') {
         let kind = match line.as_bytes().first() {
-            Some(b'0') => Kind::Counter,
-            Some(b'1') => Kind::Gauge,
-            _ => Kind::Unknown,
+            Some(b'0') => MetricKind::Counter,
+            Some(b'1') => MetricKind::Gauge,
+            _ => MetricKind::Unknown,
         };
         let text = line.get(1..).unwrap_or_default();
         if let Ok(series) = Series::parse(text, |name| family(name, kind)) {
@@ -163,15 +167,15 @@ fn encode_any(input: &[u8]) {
     }
 }
 
-fn kind_of(kind: Option<MetricType>) -> Kind {
+fn kind_of(kind: Option<MetricType>) -> MetricKind {
     match kind {
-        Some(MetricType::Counter) => Kind::Counter,
-        Some(MetricType::Gauge) => Kind::Gauge,
-        _ => Kind::Unknown,
+        Some(MetricType::Counter) => MetricKind::Counter,
+        Some(MetricType::Gauge) => MetricKind::Gauge,
+        _ => MetricKind::Unknown,
     }
 }
 
-fn family(name: &str, kind: Kind) -> Arc<Family> {
+fn family(name: &str, kind: MetricKind) -> Arc<Family> {
     Arc::new(Family {
         name: name.to_owned().into(),
         kind,

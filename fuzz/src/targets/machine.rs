@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use pegel_collect::Pace;
+use pegel_collect::Execution;
 
 use super::Target;
 use super::node::{Node, ROOT, fixtures};
@@ -97,7 +97,7 @@ fn machine(input: &[u8]) {
 
 /// The collectors that need no thread of their own.
 fn open(root: &Path) -> Node {
-    Node::open(root, |entry| entry.pace != Pace::Aside)
+    Node::open(root, |entry| entry.execution != Execution::Threaded)
 }
 
 /// How many series each group has after a pass.

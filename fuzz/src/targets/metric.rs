@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pegel_metric::{
-    Family, Input, Kind, LABELS_MAX, Selector, Series, TEXT_BYTES_MAX, glob_matches, split_names,
+    Family, Input, LABELS_MAX, MetricKind, Selector, Series, TEXT_BYTES_MAX, glob_matches,
+    split_series_list,
 };
 
 use super::Target;
@@ -68,7 +69,7 @@ pub(super) const NAMES: Target = Target {
 fn family(name: &str) -> Arc<Family> {
     Arc::new(Family {
         name: name.to_owned().into(),
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "".into(),
         unit: "".into(),
         level: 1,
@@ -94,7 +95,7 @@ fn series(input: &[u8]) {
     let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (*key, &**value)).collect();
     let again = Series::new(family(series.name()), &labels).expect("its own labels");
     assert_eq!(again.text(), series.text());
-    let exact = Selector::listed([series.text()]).expect("its own text");
+    let exact = Selector::from_list([series.text()]).expect("its own text");
     assert!(exact.matches(&series), "{series}");
     assert!(Selector::name(series.name()).matches(&series), "{series}");
 }
@@ -175,7 +176,7 @@ fn glob_slowly(pattern: &[char], text: &[char]) -> bool {
 /// Entries are trimmed parts of the list in their order, and splitting them again changes nothing.
 fn names(input: &[u8]) {
     let list = String::from_utf8_lossy(input);
-    let entries = split_names(&list);
+    let entries = split_series_list(&list);
     let mut rest = &*list;
     for entry in &entries {
         assert!(!entry.is_empty() && entry.trim() == *entry, "{entry:?}");
@@ -183,7 +184,7 @@ fn names(input: &[u8]) {
         rest = &rest[at + entry.len()..];
     }
     // An entry that leaves a brace or a quote open would swallow the next one.
-    let is_closed = |entry: &&&str| split_names(&format!("{entry},x")).len() == 2;
+    let is_closed = |entry: &&&str| split_series_list(&format!("{entry},x")).len() == 2;
     let closed: Vec<&str> = entries.iter().filter(is_closed).copied().collect();
-    assert_eq!(split_names(&closed.join(" , ")), closed);
+    assert_eq!(split_series_list(&closed.join(" , ")), closed);
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_collect::{
-    CollectorSet, CollectorSettings, CollectorStatus, Entry, Host, REGISTRY, Settings,
+    CollectSettings, CollectorEntry, CollectorSet, CollectorSettings, CollectorStatus, Host,
+    REGISTRY,
 };
 use pegel_metric::{Input, Ledger, Tick};
 use pegel_testkit::{FakeClock, TempDir};
@@ -27,8 +28,8 @@ pub(super) struct Node {
 
 impl Node {
     /// With the collectors that are wanted, and no others.
-    pub(super) fn open(root: &Path, is_wanted: impl Fn(&Entry) -> bool) -> Node {
-        let mut settings = Settings::default();
+    pub(super) fn open(root: &Path, is_wanted: impl Fn(&CollectorEntry) -> bool) -> Node {
+        let mut settings = CollectSettings::default();
         for entry in REGISTRY.iter().filter(|entry| !is_wanted(entry)) {
             let off = CollectorSettings {
                 enabled: Some(false),

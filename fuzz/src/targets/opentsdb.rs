@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Input, Kind, Millis, Point, Series};
+use pegel_metric::{Clock, Family, Input, MetricKind, Millis, Point, Series};
 use pegel_query::{
     AnnotationBulkDelete, AnnotationUpdate, Annotations, ExpressionRequest, GexpRequest, LastQuery,
     LookupQuery, OpentsdbError, QUERIES_MAX, QueryEngine, QueryLimits, QueryParams, QueryRequest,
@@ -193,7 +193,7 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     ] {
         let family = Arc::new(Family {
             name: name.into(),
-            ..Family::new("", Kind::Gauge, "", 1, "")
+            ..Family::new("", MetricKind::Gauge, "", 1, "")
         });
         let labels = [("room", room)];
         let labels = if room.is_empty() {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Group, Input, Kind, Millis, Point, Selector, Series, Tick};
+use pegel_metric::{
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Tick,
+};
 use pegel_serve::fuzzing::{range_question, selector};
 use pegel_store::{QueryError, RangeQuery, StepAggregation, Store, StoreOptions};
 use pegel_testkit::TempDir;
@@ -75,7 +77,7 @@ impl Clock for Standstill {
 struct Shop {
     store: Store,
     /// Every sample, by series.
-    all: BTreeMap<String, (Kind, Vec<(Millis, f64)>)>,
+    all: BTreeMap<String, (MetricKind, Vec<(Millis, f64)>)>,
     _dir: TempDir,
 }
 
@@ -104,9 +106,9 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
 });
 
 fn fill(store: &Store) {
-    let temp = Arc::new(Family::new("temp", Kind::Gauge, "", 1, ""));
-    let turns = Arc::new(Family::new("turns_total", Kind::Counter, "", 1, ""));
-    let mut group = Group::new("room", 4, 5_000);
+    let temp = Arc::new(Family::new("temp", MetricKind::Gauge, "", 1, ""));
+    let turns = Arc::new(Family::new("turns_total", MetricKind::Counter, "", 1, ""));
+    let mut group = SampleGroup::new("room", 4, 5_000);
     let a = group.declare(&temp, &[("room", "a")]).expect("valid");
     let b = group.declare(&temp, &[("room", "b")]).expect("valid");
     let c = group.declare(&turns, &[]).expect("valid");
@@ -122,7 +124,7 @@ fn fill(store: &Store) {
         group.append_to(&mut tick);
         store.tick(&mut tick);
     }
-    let loose = Family::new("loose", Kind::Unknown, "", 1, "");
+    let loose = Family::new("loose", MetricKind::Unknown, "", 1, "");
     let loose = Arc::new(Series::new(Arc::new(loose), &[]).expect("valid"));
     let points = (0..100).map(|number| Point {
         series: loose.clone(),
@@ -187,7 +189,11 @@ fn range(input: &[u8]) {
     assert!(found.is_empty(), "{found:?}");
 }
 
-fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &RangeQuery) -> Vec<(Millis, f64)> {
+fn by_hand(
+    samples: &[(Millis, f64)],
+    kind: MetricKind,
+    question: &RangeQuery,
+) -> Vec<(Millis, f64)> {
     let inside = samples
         .iter()
         .copied()
@@ -195,7 +201,7 @@ fn by_hand(samples: &[(Millis, f64)], kind: Kind, question: &RangeQuery) -> Vec<
     let Some(step) = question.step else {
         return inside.collect();
     };
-    let fold = step.aggregation.unwrap_or(if kind == Kind::Counter {
+    let fold = step.aggregation.unwrap_or(if kind == MetricKind::Counter {
         StepAggregation::Last
     } else {
         StepAggregation::Avg

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Input, Kind, Point, Series, Tick};
+use pegel_metric::{Family, Input, MetricKind, Point, SampleGroup, Series, Tick};
 use pegel_store::fuzzing::{
     LoggedEntry, SegmentWriter, build_block, check_format, read_block, replay_segment, unpack,
 };
@@ -92,9 +92,9 @@ pub(super) const FORMAT: Target = Target {
 
 /// A segment with ticks of a group whose members change, and pushed points.
 fn segment(shape: u64) -> SegmentWriter {
-    let gauge = Arc::new(Family::new("g", Kind::Gauge, "bytes", 1, "Help."));
-    let counter = Arc::new(Family::new("c_total", Kind::Counter, "", 1, ""));
-    let mut group = Group::new("disk", 4, 5_000);
+    let gauge = Arc::new(Family::new("g", MetricKind::Gauge, "bytes", 1, "Help."));
+    let counter = Arc::new(Family::new("c_total", MetricKind::Counter, "", 1, ""));
+    let mut group = SampleGroup::new("disk", 4, 5_000);
     let mut slots: Vec<_> = (0..3 + 9 * shape)
         .map(|number| {
             group
@@ -180,8 +180,8 @@ fn log_round_trip(input: &[u8]) {
     let mut source = Source::new(input);
     let mut writer = SegmentWriter::default();
     let mut expected: Vec<LoggedEntry> = Vec::new();
-    let family = Arc::new(Family::new("m", Kind::Unknown, "", 0, "Any."));
-    let mut group = Group::new("g", 4, 1);
+    let family = Arc::new(Family::new("m", MetricKind::Unknown, "", 0, "Any."));
+    let mut group = SampleGroup::new("g", 4, 1);
     let mut slots = Vec::new();
     let mut number = 0;
     while !source.is_empty() && number < 300 {

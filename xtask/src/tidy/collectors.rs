@@ -14,7 +14,7 @@ pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
         .with_extension(&["rs"])
         .filter(|file| file.dir() == FOLDER);
     collectors
-        .filter(|file| file.text.contains("static ENTRY: Entry"))
+        .filter(|file| file.text.contains("static ENTRY: CollectorEntry"))
         .filter(|file| !registry.text.contains(&format!("&{}::ENTRY,", file.stem())))
         .map(|file| {
             TidyIssue::new(
@@ -38,11 +38,11 @@ mod tests {
             ),
             (
                 "crates/collect/src/collectors/cpu.rs",
-                "pub static ENTRY: Entry = …",
+                "pub static ENTRY: CollectorEntry = …",
             ),
             (
                 "crates/collect/src/collectors/disk.rs",
-                "pub static ENTRY: Entry = …",
+                "pub static ENTRY: CollectorEntry = …",
             ),
             ("crates/collect/src/collectors/disk_info.rs", ""),
         ]);

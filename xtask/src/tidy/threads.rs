@@ -17,7 +17,7 @@ const EXCEPTIONS: [(&str, &str); 10] = [
         "crates/agent/src/signals.rs",
         "not in the agent: for commands that block",
     ),
-    ("crates/agent/src/until.rs", "its end is awaited"),
+    ("crates/agent/src/stop_condition.rs", "its end is awaited"),
     (
         "crates/collect/src/collectors/mount_prober.rs",
         "may hang in a file system; the collector counts them and continues",
@@ -27,10 +27,10 @@ const EXCEPTIONS: [(&str, &str); 10] = [
         "may hang in a file system; the snapshot waits for it with a timeout",
     ),
     (
-        "crates/run/src/ptrace/hold.rs",
+        "crates/run/src/ptrace/exit_hold.rs",
         "reports its end to the thread that counts the program",
     ),
-    ("crates/run/src/ebpf/set.rs", "joined at once"),
+    ("crates/run/src/ebpf/program_set.rs", "joined at once"),
 ];
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {

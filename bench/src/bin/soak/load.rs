@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
-use pegel_testkit::{Address, AgentProcess, Rng, get, post};
+use pegel_testkit::{AgentAddress, AgentProcess, Rng, get, post};
 
 /// Points in one batch of the back-fill.
 const BATCH: usize = 1000;
@@ -39,7 +39,7 @@ impl SoakLoad<'_> {
     }
 
     fn connect(&self, path: &str) -> TcpStream {
-        let Address::Tcp(address) = self.agent.http() else {
+        let AgentAddress::Tcp(address) = self.agent.http() else {
             panic!("the agent listens on TCP");
         };
         let mut stream = TcpStream::connect(address).expect("connected");

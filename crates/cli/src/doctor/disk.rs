@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pegel_agent::FileSystem;
+use pegel_agent::FileSystemKind;
 use serde_json::Value;
 
 use super::finding::Finding;
@@ -14,7 +14,7 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 #[derive(Debug, Clone)]
 pub struct DiskProbe {
     pub dir: PathBuf,
-    pub file_system: FileSystem,
+    pub file_system: FileSystemKind,
     pub free: Option<u64>,
     /// Bytes that the store uses, and its limit.
     pub used: u64,
@@ -33,7 +33,7 @@ pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
         .find_map(|dir| rustix::fs::statvfs(dir).ok());
     DiskProbe {
         dir: dir.to_owned(),
-        file_system: pegel_agent::file_system(dir),
+        file_system: pegel_agent::file_system_kind(dir),
         free: volume.map(|found| found.f_bavail * found.f_frsize),
         used: bytes("log_bytes") + bytes("block_bytes"),
         limit: status
@@ -45,13 +45,13 @@ pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
 pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
     let dir = facts.dir.display();
     let mut findings = vec![match facts.file_system {
-        FileSystem::Local => Finding::ok("place", format!("{dir}")),
-        FileSystem::Memory => Finding::better(
+        FileSystemKind::Local => Finding::ok("place", format!("{dir}")),
+        FileSystemKind::Memory => Finding::better(
             "place",
             format!("{dir} is on a tmpfs: the store is lost on reboot"),
             "pegel agent --dir /var/lib/pegel, or another directory on a disk",
         ),
-        FileSystem::Network(kind) => Finding::better(
+        FileSystemKind::Network(kind) => Finding::better(
             "place",
             format!("{dir} is on {kind}: slow, and a network outage stops the store"),
             "pegel agent --dir /tmp/pegel, or another directory on a local disk",
@@ -61,8 +61,8 @@ pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
         let growth = facts.limit.saturating_sub(facts.used);
         let message = format!(
             "{} free, the store may grow by {}",
-            pluralize::bytes(free),
-            pluralize::bytes(growth)
+            pluralize::format_bytes(free),
+            pluralize::format_bytes(growth)
         );
         if free < FREE_BYTES_MIN {
             return Finding::broken(
@@ -82,7 +82,7 @@ pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
             message,
             format!(
                 "set keep.bytes to {} or less, or free disk space",
-                pluralize::bytes(facts.used + free / 2)
+                pluralize::format_bytes(facts.used + free / 2)
             ),
         )
     }));
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::doctor::finding::FindingState;
 
-    fn states(file_system: FileSystem, free: u64) -> Vec<FindingState> {
+    fn states(file_system: FileSystemKind, free: u64) -> Vec<FindingState> {
         let facts = DiskProbe {
             dir: PathBuf::from("/nowhere/pegel"),
             file_system,
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_local_disk_with_enough_space_is_ok() {
         assert_eq!(
-            states(FileSystem::Local, 1 << 29),
+            states(FileSystemKind::Local, 1 << 29),
             [FindingState::Ok, FindingState::Ok]
         );
     }
@@ -127,18 +127,21 @@ mod tests {
     #[test]
     fn other_file_systems_and_less_space_could_be_better() {
         assert_eq!(
-            states(FileSystem::Memory, (1 << 29) - 1),
+            states(FileSystemKind::Memory, (1 << 29) - 1),
             [FindingState::Better; 2]
         );
         assert_eq!(
-            states(FileSystem::Network("NFS"), 1 << 40),
+            states(FileSystemKind::Network("NFS"), 1 << 40),
             [FindingState::Better, FindingState::Ok]
         );
     }
 
     #[test]
     fn a_full_disk_is_broken() {
-        assert_eq!(states(FileSystem::Local, 1 << 20)[1], FindingState::Broken);
+        assert_eq!(
+            states(FileSystemKind::Local, 1 << 20)[1],
+            FindingState::Broken
+        );
     }
 
     #[test]

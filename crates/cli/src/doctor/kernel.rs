@@ -49,7 +49,7 @@ pub fn probe(machine: &HostFiles) -> KernelProbe {
         cgroup: probe_cgroup(machine),
         sock_diag: machine
             .is_local()
-            .then(pegel_agent::sock_diag_answers)
+            .then(pegel_agent::is_sock_diag_available)
             .flatten(),
         btf: machine.exists("/sys/kernel/btf/vmlinux"),
         tracing: availability(
@@ -173,7 +173,7 @@ fn pressure(source: FeatureAvailability) -> Finding {
 fn cgroup_finding(cgroup: &CgroupSupport) -> Finding {
     let limit = |memory: &str| match memory.parse::<u64>() {
         // Version 1 writes the largest number of pages for "no limit".
-        Ok(bytes) if bytes < 1 << 60 => format!("memory limit {}", pluralize::bytes(bytes)),
+        Ok(bytes) if bytes < 1 << 60 => format!("memory limit {}", pluralize::format_bytes(bytes)),
         _ => "no memory limit".to_owned(),
     };
     match cgroup {

@@ -97,7 +97,10 @@ fn shared_memory(shm: Option<&SharedMemory>, has_system_dir: bool) -> Finding {
             "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set $PEGEL_LANES",
         );
     };
-    let (size, free) = (pluralize::bytes(shm.size), pluralize::bytes(shm.free));
+    let (size, free) = (
+        pluralize::format_bytes(shm.size),
+        pluralize::format_bytes(shm.free),
+    );
     if !shm.is_tmpfs {
         return Finding::better(
             "lanes",

@@ -90,8 +90,8 @@ pub fn evaluate(facts: &LimitsProbe) -> Vec<Finding> {
     findings.extend(facts.memory.map(|(now, limit)| {
         let message = format!(
             "samples use {} of {}",
-            pluralize::bytes(now),
-            pluralize::bytes(limit)
+            pluralize::format_bytes(now),
+            pluralize::format_bytes(limit)
         );
         if is_nearly_reached(now, limit) {
             Finding::better(

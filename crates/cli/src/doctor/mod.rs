@@ -22,7 +22,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use pegel_agent::{Loaded, Plan};
+use pegel_agent::{AgentSettings, LoadedConfig};
 
 use crate::agent_client::AgentClient;
 use crate::command_error::{CommandError, FAILED, NO_AGENT};
@@ -92,12 +92,12 @@ fn json(groups: &[FindingGroup]) -> String {
 
 fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let environment = |name: &str| std::env::var_os(name);
-    let (settings, loaded) = check_config(pegel_agent::load(None, &[], &environment));
-    let plan = Plan::new(&loaded, &environment);
+    let (settings, loaded) = check_config(pegel_agent::load_config(None, &[], &environment));
+    let plan = AgentSettings::new(&loaded, &environment);
     let machine = HostFiles::at(plan.host.root.clone());
     let agent_probe = probe_agent(args);
     let status = agent_probe.status();
-    let surveyed = pegel_agent::survey(&plan).unwrap_or_default();
+    let surveyed = pegel_agent::probe_collectors(&plan).unwrap_or_default();
     let collectors = match status {
         Some(status) => agent::collectors(&agent::collectors_from_status(status), "in the agent"),
         None => agent::collectors(&agent::collectors_from_survey(&surveyed), "for this user"),
@@ -148,7 +148,9 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
 }
 
 /// Reports the configuration file or its errors; after an error the other checks use the defaults.
-fn check_config(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, Loaded) {
+fn check_config(
+    loaded: Result<LoadedConfig, pegel_config::ConfigError>,
+) -> (Finding, LoadedConfig) {
     match loaded {
         Ok(loaded) => {
             let message = match &loaded.file {
@@ -163,7 +165,7 @@ fn check_config(loaded: Result<Loaded, pegel_config::ConfigError>) -> (Finding, 
             let details = text.lines().map(|line| line.trim().to_owned()).collect();
             let finding =
                 Finding::broken("configuration", first, "pegel config check").with_details(details);
-            let config = pegel_agent::load(None, &[], &|_| None);
+            let config = pegel_agent::load_config(None, &[], &|_| None);
             (finding, config.expect("the defaults are valid"))
         }
     }
@@ -232,11 +234,11 @@ mod tests {
     #[test]
     fn an_invalid_configuration_is_broken_and_the_defaults_are_used() {
         let environment = |name: &str| (name == "PEGEL_LEVEL").then(|| OsString::from("9"));
-        let (finding, loaded) = check_config(pegel_agent::load(None, &[], &environment));
+        let (finding, loaded) = check_config(pegel_agent::load_config(None, &[], &environment));
         assert_eq!(finding.state, FindingState::Broken);
         assert!(finding.message.contains("PEGEL_LEVEL"), "{finding:?}");
-        assert_eq!(loaded.config.own.level.get(), 3);
-        let (finding, _) = check_config(pegel_agent::load(None, &[], &|_| None));
+        assert_eq!(loaded.config.agent.level.get(), 3);
+        let (finding, _) = check_config(pegel_agent::load_config(None, &[], &|_| None));
         assert_eq!(finding.state, FindingState::Ok);
     }
 

@@ -1,6 +1,6 @@
 //! Formats counts and sizes for messages.
 
-pub use pegel_agent::words::bytes;
+pub use pegel_agent::human_text::format_bytes;
 
 /// Formats a count with its noun: `1 file`, `2 files`.
 pub fn pluralized(count: u64, noun: &str) -> String {
@@ -14,9 +14,9 @@ mod tests {
 
     #[test]
     fn sizes_and_counts() {
-        assert_eq!(bytes(1 << 30), "1 GiB");
-        assert_eq!(bytes(1_500_000_000), "1.3 GiB");
-        assert_eq!(bytes(12), "12 bytes");
+        assert_eq!(format_bytes(1 << 30), "1 GiB");
+        assert_eq!(format_bytes(1_500_000_000), "1.3 GiB");
+        assert_eq!(format_bytes(12), "12 bytes");
         assert_eq!(
             (pluralized(1, "time"), pluralized(0, "time")),
             ("1 time".into(), "0 times".into())

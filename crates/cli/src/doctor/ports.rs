@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 
-use pegel_agent::{Holder, holder_of, udp_holder_of};
+use pegel_agent::{PortOwner, tcp_port_owner, udp_port_owner};
 
 use super::finding::Finding;
 
@@ -14,7 +14,7 @@ const STATSD_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8125);
 pub struct PortProbe {
     /// The port as shown: `1337`, `8125/udp`.
     pub name: String,
-    pub holder: Option<Holder>,
+    pub holder: Option<PortOwner>,
     pub is_ours: bool,
 }
 
@@ -22,11 +22,11 @@ pub struct PortProbe {
 pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     let agent_uid =
         agent.and_then(|pid| Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
-    let port = |name: String, holder: Option<Holder>| {
+    let port = |name: String, holder: Option<PortOwner>| {
         let is_ours = holder.as_ref().is_some_and(|holder| match &holder.process {
             Some(process) => Some(process.pid) == agent,
             // For a socket of another user, only the user is known, not the process.
-            None => Some(holder.owner.uid) == agent_uid,
+            None => Some(holder.user.uid) == agent_uid,
         });
         PortProbe {
             name,
@@ -37,10 +37,10 @@ pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     let statsd = SocketAddr::from(STATSD_ADDRESS);
     let listen = listen.iter().filter(|address| address.port() != 0);
     let mut ports: Vec<PortProbe> = listen
-        .map(|address| port(address.port().to_string(), holder_of(*address)))
+        .map(|address| port(address.port().to_string(), tcp_port_owner(*address)))
         .collect();
-    ports.push(port("8125/udp".to_owned(), udp_holder_of(statsd)));
-    ports.push(port("8125/tcp".to_owned(), holder_of(statsd)));
+    ports.push(port("8125/udp".to_owned(), udp_port_owner(statsd)));
+    ports.push(port("8125/tcp".to_owned(), tcp_port_owner(statsd)));
     ports
 }
 

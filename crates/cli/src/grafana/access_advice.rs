@@ -1,21 +1,25 @@
 //! Explains how to give the users of Grafana and Prometheus access to an agent that runs as another user.
 
-use pegel_config::User;
+use pegel_config::UserRef;
 
 /// Returns the line for the agent's configuration with an explanation. `exists` returns whether the system has a user.
-pub fn allow_users(allowed: &[User], wanted: &[User], exists: &dyn Fn(&User) -> bool) -> String {
-    let missing: Vec<&User> = wanted
+pub fn allow_users(
+    allowed: &[UserRef],
+    wanted: &[UserRef],
+    exists: &dyn Fn(&UserRef) -> bool,
+) -> String {
+    let missing: Vec<&UserRef> = wanted
         .iter()
         .filter(|user| !allowed.contains(user))
         .collect();
-    let (existing, unknown): (Vec<&User>, Vec<&User>) =
+    let (existing, unknown): (Vec<&UserRef>, Vec<&UserRef>) =
         missing.into_iter().partition(|user| exists(user));
     if existing.is_empty() && unknown.is_empty() {
         return format!("allow_users already permits {}.\n", join_users(wanted));
     }
     let mut text = String::new();
     if !existing.is_empty() {
-        let all: Vec<User> = allowed.iter().chain(existing).cloned().collect();
+        let all: Vec<UserRef> = allowed.iter().chain(existing).cloned().collect();
         text.push_str(&format!(
             "Without a token, the agent serves only its own user and root. Add this to its configuration and restart it:\n\n\
              allow_users: [{}]\n\n",
@@ -23,7 +27,7 @@ pub fn allow_users(allowed: &[User], wanted: &[User], exists: &dyn Fn(&User) -> 
         ));
     }
     if !unknown.is_empty() {
-        let unknown: Vec<User> = unknown.into_iter().cloned().collect();
+        let unknown: Vec<UserRef> = unknown.into_iter().cloned().collect();
         text.push_str(&format!(
             "This machine has no user {}. Once it exists, add it to allow_users in the agent's configuration. \
              If the service runs as another user, pass --user NAME.\n",
@@ -33,16 +37,16 @@ pub fn allow_users(allowed: &[User], wanted: &[User], exists: &dyn Fn(&User) -> 
     text
 }
 
-fn join_users(users: &[User]) -> String {
-    let users: Vec<String> = users.iter().map(User::to_string).collect();
+fn join_users(users: &[UserRef]) -> String {
+    let users: Vec<String> = users.iter().map(UserRef::to_string).collect();
     users.join(", ")
 }
 
 /// Returns whether the system has this user: the agent does not start with an unknown name in allow_users.
-pub fn is_system_user(user: &User) -> bool {
+pub fn is_system_user(user: &UserRef) -> bool {
     match user {
-        User::Uid(_) => true,
-        User::Name(name) => matches!(nix::unistd::User::from_name(name), Ok(Some(_))),
+        UserRef::Uid(_) => true,
+        UserRef::Name(name) => matches!(nix::unistd::User::from_name(name), Ok(Some(_))),
     }
 }
 
@@ -50,7 +54,7 @@ pub fn is_system_user(user: &User) -> bool {
 mod tests {
     use super::*;
 
-    fn users(names: &[&str]) -> Vec<User> {
+    fn users(names: &[&str]) -> Vec<UserRef> {
         names
             .iter()
             .map(|name| name.parse().expect("a user"))
@@ -60,7 +64,7 @@ mod tests {
     #[test]
     fn the_line_keeps_permitted_users_and_omits_unknown_ones() {
         let wanted = users(&["grafana", "prometheus"]);
-        let exists = |user: &User| user.to_string() == "grafana";
+        let exists = |user: &UserRef| user.to_string() == "grafana";
         let text = allow_users(&users(&["ada", "1001"]), &wanted, &exists);
         assert!(
             text.contains("\nallow_users: [ada, 1001, grafana]\n"),

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use pegel_agent::{Config, Loaded};
-use pegel_config::{Secret, User};
+use pegel_agent::{Config, LoadedConfig};
+use pegel_config::{Secret, UserRef};
 
 use super::provisioning_dir::{ProvisionedFile, ProvisionedState, ProvisioningDir};
 use super::provisioning_yaml::{self, HttpUrl};
@@ -37,7 +37,7 @@ pub struct ProvisionArgs {
     prometheus: Option<String>,
     /// User that the agent should serve without a token; may be repeated [default: grafana, prometheus]
     #[arg(long = "user", value_name = "NAME")]
-    users: Vec<User>,
+    users: Vec<UserRef>,
     /// Path of DIR as seen from Grafana, if it runs in a container
     #[arg(long, value_name = "PATH")]
     seen_as: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct ProvisionArgs {
 }
 
 pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
-    let loaded = pegel_agent::load(args.config.clone(), &[], &|name| std::env::var_os(name))
+    let loaded = pegel_agent::load_config(args.config.clone(), &[], &|name| std::env::var_os(name))
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
     let url = match &args.url {
         Some(url) => HttpUrl::parse(url, "--url")?,
@@ -60,7 +60,7 @@ pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     let prometheus = prometheus
         .map(|url| HttpUrl::parse(url, "--prometheus"))
         .transpose()?;
-    let configured = loaded.config.places.token_file.as_deref();
+    let configured = loaded.config.serve.token_file.as_deref();
     let token = token::find(args.token_file.as_deref(), configured)?;
     if token.is_some() && !url.is_encrypted && !url.is_loopback {
         return Err(CommandError::usage(format!(
@@ -91,11 +91,11 @@ pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
 fn default_url(config: &Config) -> String {
     let sockets = || {
         let loopback = config
-            .places
+            .serve
             .listen
             .iter()
             .filter(|address| address.is_loopback());
-        loopback.map(pegel_config::Address::socket)
+        loopback.map(pegel_config::ListenAddress::socket)
     };
     let chosen = sockets()
         .find(|socket| socket.port() == GRAFANA_PORT)
@@ -188,7 +188,7 @@ fn write_files(
 /// Explains how Grafana gets access to the agent.
 fn access_instructions(
     args: &ProvisionArgs,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     provisioning_dir: &ProvisioningDir,
     url: &HttpUrl,
     token: Option<&Secret>,
@@ -211,13 +211,13 @@ fn access_instructions(
     }
     let wanted = if args.users.is_empty() {
         ["grafana", "prometheus"]
-            .map(|name| User::Name(name.to_owned()))
+            .map(|name| UserRef::Name(name.to_owned()))
             .to_vec()
     } else {
         args.users.clone()
     };
     access_advice::allow_users(
-        &loaded.config.places.allow_users,
+        &loaded.config.serve.allow_users,
         &wanted,
         &access_advice::is_system_user,
     )

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pegel_agent::LogOutput;
-use pegel_config::{Log, LogLevel, LogPlace};
+use pegel_config::{LogConfig, LogDestination, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::Registry;
@@ -56,22 +56,26 @@ pub struct Logging {
 }
 
 /// Starts logging to the configured destination. A destination that is not available yet causes a message only.
-pub fn start(log: &Log) -> Arc<Logging> {
-    let place = match &log.place {
-        LogPlace::Auto if is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref()) => {
-            LogPlace::Journal
+pub fn start(log: &LogConfig) -> Arc<Logging> {
+    let place = match &log.destination {
+        LogDestination::Auto
+            if is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref()) =>
+        {
+            LogDestination::Journal
         }
-        LogPlace::Auto => LogPlace::Stderr,
-        LogPlace::File(path) => {
-            LogPlace::File(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        LogDestination::Auto => LogDestination::Stderr,
+        LogDestination::File(path) => {
+            LogDestination::File(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         }
         place => place.clone(),
     };
     let (sink, encoder): (Box<dyn LogSink>, Option<RecordEncoder>) = match &place {
-        LogPlace::Journal => new_datagram_sink(JOURNAL_SOCKET, journal::encode),
-        LogPlace::Syslog => new_datagram_sink(SYSLOG_SOCKET, syslog::encode),
-        LogPlace::File(path) => (Box::new(LogFileSink::new(path)), None),
-        LogPlace::Auto | LogPlace::Stderr => (Box::new(StreamSink::new(io::stderr())), None),
+        LogDestination::Journal => new_datagram_sink(JOURNAL_SOCKET, journal::encode),
+        LogDestination::Syslog => new_datagram_sink(SYSLOG_SOCKET, syslog::encode),
+        LogDestination::File(path) => (Box::new(LogFileSink::new(path)), None),
+        LogDestination::Auto | LogDestination::Stderr => {
+            (Box::new(StreamSink::new(io::stderr())), None)
+        }
     };
     let logging = Arc::new(Logging {
         name: place.to_string(),
@@ -145,7 +149,7 @@ impl Logging {
 }
 
 impl LogOutput for Logging {
-    fn place(&self) -> &str {
+    fn destination(&self) -> &str {
         &self.name
     }
 
@@ -225,6 +229,6 @@ mod tests {
         let lines = MakeLogLineWriter(logging.clone());
         lines.make_writer().write_all(b"one\n").expect("no failure");
         lines.make_writer().write_all(b"two\n").expect("no failure");
-        assert_eq!((logging.place(), logging.lost()), ("nowhere", 2));
+        assert_eq!((logging.destination(), logging.lost()), ("nowhere", 2));
     }
 }

@@ -49,7 +49,7 @@ fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<AgentClient> {
             .arg("--socket")
             .arg(std::path::absolute(socket).ok()?);
     }
-    let started = pegel_run::start_apart(|| {
+    let started = pegel_run::spawn_detached(|| {
         // exec returns only on failure, which the wait below detects.
         let _ = command.exec();
     });

@@ -7,7 +7,10 @@ pub mod tau_run;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pegel_run::{Agents, Attach, Counting, Launch, Method, Summary, Time};
+use pegel_run::{
+    AttachOptions, CallTiming, CountingAgents, CountingMethod, CountingOptions, Launch,
+    ProgramSummary,
+};
 
 use crate::command_error::CommandError;
 use crate::{agent_client, output};
@@ -77,22 +80,22 @@ pub enum MethodName {
     Seccomp,
 }
 
-impl From<MethodName> for Method {
-    fn from(name: MethodName) -> Method {
+impl From<MethodName> for CountingMethod {
+    fn from(name: MethodName) -> CountingMethod {
         match name {
-            MethodName::Ebpf => Method::Ebpf,
-            MethodName::Ptrace => Method::Ptrace,
-            MethodName::Seccomp => Method::Seccomp,
+            MethodName::Ebpf => CountingMethod::Ebpf,
+            MethodName::Ptrace => CountingMethod::Ptrace,
+            MethodName::Seccomp => CountingMethod::Seccomp,
         }
     }
 }
 
 impl RunArgs {
-    fn time(&self) -> Time {
+    fn time(&self) -> CallTiming {
         if self.no_time {
-            Time::Ignored
+            CallTiming::Ignored
         } else {
-            Time::Measured
+            CallTiming::Measured
         }
     }
 }
@@ -113,7 +116,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
         .transpose()?;
     set_environment(args, &note);
     agent::connect_or_start(args, &note);
-    let finish = |summary: &Summary| {
+    let finish = |summary: &ProgramSummary| {
         if is_verbose || output::stderr_is_terminal() {
             output::print_message(&format!("pegel: {}", report::summary_line(summary)));
         }
@@ -123,7 +126,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
             output::print_message(&format!("pegel: {error:#}"));
         }
     };
-    let agents = Agents {
+    let agents = CountingAgents {
         // The counting process has another working directory.
         sockets: agent_client::candidate_sockets(args.socket.as_deref(), &[])
             .iter()
@@ -132,9 +135,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
         connect: agent_client::connect_trusted,
     };
     if let Some(pid) = args.pid {
-        let target = Attach {
+        let target = AttachOptions {
             pid,
-            method: args.method.map(Method::from),
+            method: args.method.map(CountingMethod::from),
             time: args.time(),
             agents,
         };
@@ -155,8 +158,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     let launch = Launch {
         command: &args.command,
-        syscalls: args.syscalls.then(|| Counting {
-            method: args.method.map(Method::from),
+        syscalls: args.syscalls.then(|| CountingOptions {
+            method: args.method.map(CountingMethod::from),
             time: args.time(),
             agents,
         }),

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use pegel_run::{Ending, Summary};
+use pegel_run::{ProcessEnd, ProgramSummary};
 use serde_json::json;
 
 /// Formats the summary that is printed to the terminal.
-pub fn summary_line(summary: &Summary) -> String {
+pub fn summary_line(summary: &ProgramSummary) -> String {
     let nanos: u64 = summary.calls.iter().map(|call| call.count.nanos).sum();
     let mut line = format!(
         "{} system calls in {:.2} s, {} s inside them; {} read, {} written; {} errors",
@@ -23,11 +23,11 @@ pub fn summary_line(summary: &Summary) -> String {
     line
 }
 
-pub fn json(summary: &Summary, command: &[OsString]) -> String {
-    let (exit_code, signal) = match summary.ending {
-        Ending::Exited(code) => (Some(code), None),
-        Ending::Killed(signal) => (None, Some(signal)),
-        Ending::Released => (None, None),
+pub fn json(summary: &ProgramSummary, command: &[OsString]) -> String {
+    let (exit_code, signal) = match summary.end {
+        ProcessEnd::Exited(code) => (Some(code), None),
+        ProcessEnd::Killed(signal) => (None, Some(signal)),
+        ProcessEnd::Released => (None, None),
     };
     let calls: Vec<serde_json::Value> = summary
         .calls

@@ -1,6 +1,6 @@
 //! Formats values in few characters and a steady width: three digits, a prefix, a unit.
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
 use crate::format::number;
 
@@ -66,7 +66,7 @@ pub fn value(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes(value),
         // A gauge of this size is a time in seconds since 1970: show the date.
-        DisplayUnit::Seconds if family.kind != Kind::Counter && value >= 1e9 => {
+        DisplayUnit::Seconds if family.kind != MetricKind::Counter && value >= 1e9 => {
             let date = number::utc(value);
             date.split(' ').next().unwrap_or_default().to_owned()
         }
@@ -216,15 +216,18 @@ mod tests {
     fn a_value_is_shown_in_the_unit_of_its_family() {
         let family =
             |name: &'static str, kind, unit: &'static str| Family::new(name, kind, unit, 1, "");
-        let free = family("m", Kind::Gauge, "bytes");
+        let free = family("m", MetricKind::Gauge, "bytes");
         assert_eq!(value(2048.0, &free), "2.00 KiB");
-        let boot = family("boot", Kind::Gauge, "seconds");
+        let boot = family("boot", MetricKind::Gauge, "seconds");
         assert_eq!(value(1_667_486_717.0, &boot), "2022-11-03");
-        let spent = family("mpi_time_seconds_total", Kind::Counter, "");
+        let spent = family("mpi_time_seconds_total", MetricKind::Counter, "");
         assert_eq!(value(1.5e9, &spent), "17361 d 02 h");
         assert_eq!(rate(0.25, &spent), "0.25 s/s");
-        let energy = family("e", Kind::Counter, "joules");
+        let energy = family("e", MetricKind::Counter, "joules");
         assert_eq!(rate(1234.0, &energy), "1.23 kW");
-        assert_eq!(value(34.0, &family("t", Kind::Gauge, "celsius")), "34.0 °C");
+        assert_eq!(
+            value(34.0, &family("t", MetricKind::Gauge, "celsius")),
+            "34.0 °C"
+        );
     }
 }

@@ -7,17 +7,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Input, Kind, Ledger, Reason, Slot};
+use pegel_metric::{DropReason, Family, Input, Ledger, MetricKind, SampleGroup, Slot};
 
 use super::agent_process::{self, AgentProcessUsage};
 use super::agent_self_metrics::SelfMetricsSeries;
-use crate::figures::{CollectorFigures, Figures};
-use crate::scan::Fault;
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, State, Tier};
+use crate::proc_parse::ProcParseError;
+use crate::stats::{CollectorStats, SamplerStats};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, CollectorState, Context,
+    Execution, OpenOutcome, Tier,
+};
 
 const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, unit, 0, help)
+    Family::new(name, MetricKind::Counter, unit, 0, help)
 }
 
 static RECEIVED: Family = counter(
@@ -62,16 +65,16 @@ static FAILURES: Family = counter(
 );
 static FAILED: Family = Family::new(
     "pegel_collector_failed",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     0,
     "1 while the collector cannot read its source, otherwise 0.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "agent",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 0,
     families: &[
         &agent_process::CPU,
@@ -98,38 +101,38 @@ struct AgentCollector {
     /// `None` when the configured root has no `/proc/self`.
     process: Option<AgentProcessUsage>,
     ledger_series: LedgerSeries,
-    schedule: [Single; 3],
+    schedule: [UnlabelledSeries; 3],
     collector_series: CollectorSeries,
     self_metrics: SelfMetricsSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
-    Ok(Opened::Active(Box::new(AgentCollector {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+    Ok(OpenOutcome::Active(Box::new(AgentCollector {
         path: context.host.proc.join("self"),
         process: AgentProcessUsage::open(context)?,
         ledger_series: LedgerSeries::new(context.ledger.clone()),
-        schedule: [&LATE, &MISSED, &CLOCK_STEPS].map(Single::new),
+        schedule: [&LATE, &MISSED, &CLOCK_STEPS].map(UnlabelledSeries::new),
         collector_series: CollectorSeries {
-            stats: context.figures.clone(),
+            stats: context.stats.clone(),
             slots: Vec::new(),
         },
-        self_metrics: SelfMetricsSeries::new(context.own.clone()),
+        self_metrics: SelfMetricsSeries::new(context.self_metrics.clone()),
     })))
 }
 
 impl Collector for AgentCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         if let Some(process) = &mut self.process {
             process.update(out)?;
         }
-        self.update(out).map_err(|fault| fault.at(&self.path))
+        self.update(out).map_err(|fault| fault.at_path(&self.path))
     }
 }
 
 impl AgentCollector {
-    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+    fn update(&mut self, out: &mut SampleGroup) -> Result<(), ProcParseError> {
         self.ledger_series.update(out)?;
-        let counts = self.collector_series.stats.counts();
+        let counts = self.collector_series.stats.schedule_counts();
         let counts = [counts.late, counts.missed, counts.clock_steps];
         for (single, count) in self.schedule.iter_mut().zip(counts) {
             single.set(out, count as f64)?;
@@ -139,7 +142,7 @@ impl AgentCollector {
     }
 }
 
-const ALWAYS_SHOWN: (Input, Reason) = (Input::Collect, Reason::QueueFull);
+const ALWAYS_SHOWN: (Input, DropReason) = (Input::Collect, DropReason::QueueFull);
 
 /// The series of the ledger. Most pairs of input and reason never occur, so a series of `pegel_dropped_total` appears
 /// with the first drop for its pair. [`ALWAYS_SHOWN`] is always present, so that the name is known.
@@ -147,7 +150,7 @@ const ALWAYS_SHOWN: (Input, Reason) = (Input::Collect, Reason::QueueFull);
 struct LedgerSeries {
     ledger: Arc<Ledger>,
     totals: Vec<[Slot; 2]>,
-    dropped: Vec<(Input, Reason, Slot)>,
+    dropped: Vec<(Input, DropReason, Slot)>,
 }
 
 impl LedgerSeries {
@@ -159,7 +162,7 @@ impl LedgerSeries {
         }
     }
 
-    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+    fn update(&mut self, out: &mut SampleGroup) -> Result<(), ProcParseError> {
         if self.totals.is_empty() {
             let [received, kept] = [&RECEIVED, &KEPT].map(|family| Arc::new(family.clone()));
             for input in Input::ALL {
@@ -172,7 +175,7 @@ impl LedgerSeries {
             let [received, kept] = self.totals[index];
             out.set(received, self.ledger.received_total(input) as f64);
             out.set(kept, self.ledger.kept_total(input) as f64);
-            for &reason in Reason::ALL {
+            for &reason in DropReason::ALL {
                 let count = self.ledger.dropped_total(input, reason);
                 if count > 0 || (input, reason) == ALWAYS_SHOWN {
                     let slot = self.dropped_slot(out, input, reason)?;
@@ -185,10 +188,10 @@ impl LedgerSeries {
 
     fn dropped_slot(
         &mut self,
-        out: &mut Group,
+        out: &mut SampleGroup,
         input: Input,
-        reason: Reason,
-    ) -> Result<Slot, Fault> {
+        reason: DropReason,
+    ) -> Result<Slot, ProcParseError> {
         let known = self
             .dropped
             .iter()
@@ -206,13 +209,13 @@ impl LedgerSeries {
 /// The series of the collectors. Disabled collectors have none.
 #[derive(Debug)]
 struct CollectorSeries {
-    stats: Arc<Figures>,
+    stats: Arc<SamplerStats>,
     /// For each collector: seconds, failures, failed; `None` if disabled.
     slots: Vec<Option<[Slot; 3]>>,
 }
 
 impl CollectorSeries {
-    fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+    fn update(&mut self, out: &mut SampleGroup) -> Result<(), ProcParseError> {
         if self.slots.is_empty() {
             let families = [&SECONDS, &FAILURES, &FAILED].map(|family| Arc::new(family.clone()));
             for figures in self.stats.collectors() {
@@ -221,7 +224,7 @@ impl CollectorSeries {
         }
         for (figures, slots) in self.stats.collectors().iter().zip(&self.slots) {
             if let Some([seconds, failures, failed]) = *slots {
-                let is_failed = figures.state() == State::Failed;
+                let is_failed = figures.state() == CollectorState::Failed;
                 out.set(seconds, figures.seconds());
                 out.set(failures, figures.failures() as f64);
                 out.set(failed, f64::from(u8::from(is_failed)));
@@ -232,11 +235,11 @@ impl CollectorSeries {
 }
 
 fn declare_collector(
-    figures: &CollectorFigures,
+    figures: &CollectorStats,
     [seconds, failures, failed]: &[Arc<Family>; 3],
-    out: &mut Group,
-) -> Result<Option<[Slot; 3]>, Fault> {
-    if figures.state() == State::Disabled {
+    out: &mut SampleGroup,
+) -> Result<Option<[Slot; 3]>, ProcParseError> {
+    if figures.state() == CollectorState::Disabled {
         return Ok(None);
     }
     let labels = [("collector", figures.name)];

@@ -6,46 +6,46 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use super::stat::boot_time;
-use crate::procfile::{ProcFile, Shape};
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Context, OpenError};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{CollectError, CollectorOpenError, Context};
 
 pub(super) static CPU: Family = Family::new(
     "pegel_cpu_seconds_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "seconds",
     0,
     "Total CPU time used by the agent, in seconds.",
 );
 pub(super) static RESIDENT: Family = Family::new(
     "pegel_resident_memory_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     0,
     "Resident memory of the agent, in bytes.",
 );
 pub(super) static FDS: Family = Family::new(
     "pegel_open_fds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     0,
     "Number of open file descriptors of the agent.",
 );
 pub(super) static THREADS: Family = Family::new(
     "pegel_threads",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     0,
     "Number of threads of the agent.",
 );
 pub(super) static START: Family = Family::new(
     "pegel_start_time_seconds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "seconds",
     0,
     "Start time of the agent, in seconds since the Unix epoch.",
@@ -59,11 +59,11 @@ pub(super) struct AgentProcessUsage {
     page_bytes: f64,
     /// Seconds since the Unix epoch; `None` if `/proc/stat` does not have it.
     boot_time: Option<u64>,
-    cpu: Single,
-    resident: Single,
-    open_fds: Single,
-    threads: Single,
-    start: Single,
+    cpu: UnlabelledSeries,
+    resident: UnlabelledSeries,
+    open_fds: UnlabelledSeries,
+    threads: UnlabelledSeries,
+    start: UnlabelledSeries,
 }
 
 /// The columns of `/proc/<pid>/stat` that are used.
@@ -76,39 +76,39 @@ struct AgentProcessStat {
 }
 
 impl AgentProcessUsage {
-    pub(super) fn open(context: &Context) -> Result<Option<AgentProcessUsage>, OpenError> {
+    pub(super) fn open(context: &Context) -> Result<Option<AgentProcessUsage>, CollectorOpenError> {
         let folder = context.host.proc.join("self");
-        let Some(stat) = ProcFile::open(folder.join("stat"), Shape::Whole)? else {
+        let Some(stat) = ProcFile::open(folder.join("stat"), ReadMode::SingleRead)? else {
             return Ok(None);
         };
-        let kernel = ProcFile::open(context.host.proc.join("stat"), Shape::Whole)?;
+        let kernel = ProcFile::open(context.host.proc.join("stat"), ReadMode::SingleRead)?;
         Ok(Some(AgentProcessUsage {
             stat,
             fds: FdDirectory::open(folder.join("fd"))?,
             user_hz: context.host.user_hz as f64,
             page_bytes: context.host.page_bytes as f64,
             boot_time: kernel.and_then(|mut file| boot_time(file.read().ok()?)),
-            cpu: Single::new(&CPU),
-            resident: Single::new(&RESIDENT),
-            open_fds: Single::new(&FDS),
-            threads: Single::new(&THREADS),
-            start: Single::new(&START),
+            cpu: UnlabelledSeries::new(&CPU),
+            resident: UnlabelledSeries::new(&RESIDENT),
+            open_fds: UnlabelledSeries::new(&FDS),
+            threads: UnlabelledSeries::new(&THREADS),
+            start: UnlabelledSeries::new(&START),
         }))
     }
 
-    pub(super) fn update(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let stat = parse(self.stat.read()?).map_err(|fault| fault.at(self.stat.path()))?;
+    pub(super) fn update(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        let stat = parse(self.stat.read()?).map_err(|fault| fault.at_path(self.stat.path()))?;
         let fds = self.fds.as_mut().map(FdDirectory::count).transpose()?;
         self.set(&stat, fds, out)
-            .map_err(|fault| fault.at(self.stat.path()))
+            .map_err(|fault| fault.at_path(self.stat.path()))
     }
 
     fn set(
         &mut self,
         stat: &AgentProcessStat,
         fds: Option<u64>,
-        out: &mut Group,
-    ) -> Result<(), Fault> {
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         self.cpu.set(out, stat.cpu_ticks as f64 / self.user_hz)?;
         self.resident
             .set(out, stat.resident_pages as f64 * self.page_bytes)?;
@@ -126,14 +126,14 @@ impl AgentProcessUsage {
 
 /// Parses `/proc/<pid>/stat`. The second column is the program's name in parentheses. The name may contain spaces and
 /// parentheses, so it ends at the last `)`.
-fn parse(text: &[u8]) -> Result<AgentProcessStat, Fault> {
-    whole_lines(text)?;
+fn parse(text: &[u8]) -> Result<AgentProcessStat, ProcParseError> {
+    non_empty_lines(text)?;
     let parse = || {
         let end = text.iter().rposition(|&byte| byte == b')')?;
         let line = text[end + 1..].strip_suffix(b"\n")?;
         // The first word here is column 3 of the file.
         let mut words = Words(line);
-        let mut column = |skipped: usize| words.nth(skipped).and_then(integer);
+        let mut column = |skipped: usize| words.nth(skipped).and_then(parse_u64);
         Some(AgentProcessStat {
             cpu_ticks: column(14 - 3)?.checked_add(column(0)?)?,
             threads: column(20 - 16)?,
@@ -141,7 +141,7 @@ fn parse(text: &[u8]) -> Result<AgentProcessStat, Fault> {
             resident_pages: column(24 - 23)?,
         })
     };
-    parse().ok_or(Fault::Malformed {
+    parse().ok_or(ProcParseError::Malformed {
         line: 1,
         what: "expected a process status line",
     })
@@ -157,7 +157,7 @@ struct FdDirectory {
 }
 
 impl FdDirectory {
-    fn open(path: PathBuf) -> Result<Option<FdDirectory>, OpenError> {
+    fn open(path: PathBuf) -> Result<Option<FdDirectory>, CollectorOpenError> {
         /// `f_type` of procfs.
         const PROC_MAGIC: u64 = 0x9fa0;
         let open = || -> io::Result<FdDirectory> {
@@ -178,7 +178,7 @@ impl FdDirectory {
         match open() {
             Ok(fds) => Ok(Some(fds)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(OpenError::Io { path, source }),
+            Err(source) => Err(CollectorOpenError::Io { path, source }),
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, SeriesError, Slot};
+use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
 
-use crate::Own;
-use crate::scan::Fault;
+use crate::SelfMetrics;
+use crate::proc_parse::ProcParseError;
 
 #[derive(Debug)]
 pub(super) struct SelfMetricsSeries {
-    sources: Vec<Arc<dyn Own>>,
+    sources: Vec<Arc<dyn SelfMetrics>>,
     slots: SelfMetricSlots,
 }
 
@@ -29,21 +29,21 @@ struct SelfMetricSlot {
 }
 
 impl SelfMetricsSeries {
-    pub(super) fn new(parts: Vec<Arc<dyn Own>>) -> SelfMetricsSeries {
+    pub(super) fn new(parts: Vec<Arc<dyn SelfMetrics>>) -> SelfMetricsSeries {
         SelfMetricsSeries {
             sources: parts,
             slots: SelfMetricSlots::default(),
         }
     }
 
-    pub(super) fn update(&mut self, out: &mut Group) -> Result<(), Fault> {
+    pub(super) fn update(&mut self, out: &mut SampleGroup) -> Result<(), ProcParseError> {
         self.slots.cursor = 0;
         let mut result = Ok(());
         for part in &self.sources {
             part.readings(
                 &mut |family, labels, value| match self.slots.slot(family, labels, out) {
                     Ok(slot) => out.set(slot, value),
-                    Err(error) => result = Err(Fault::from(error)),
+                    Err(error) => result = Err(ProcParseError::from(error)),
                 },
             );
         }
@@ -56,7 +56,7 @@ impl SelfMetricSlots {
         &mut self,
         family: &Arc<Family>,
         labels: &[(&str, &str)],
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<Slot, SeriesError> {
         let is_match = |entry: &SelfMetricSlot| entry.matches(family, labels);
         if !self.entries.get(self.cursor).is_some_and(is_match) {
@@ -98,7 +98,7 @@ impl SelfMetricSlot {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use pegel_metric::Kind;
+    use pegel_metric::MetricKind;
 
     use super::*;
     use crate::collectors::testing::present_series;
@@ -109,7 +109,7 @@ mod tests {
         pass: AtomicU64,
     }
 
-    impl Own for TestSelfMetrics {
+    impl SelfMetrics for TestSelfMetrics {
         fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
             let pass = self.pass.fetch_add(1, Relaxed);
             put(&self.family, &[("part", "a")], 1.0);
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn readings_may_disappear_and_return() {
-        let family = Arc::new(Family::new("pegel_x", Kind::Gauge, "", 0, "X."));
+        let family = Arc::new(Family::new("pegel_x", MetricKind::Gauge, "", 0, "X."));
         let part = Arc::new(TestSelfMetrics {
             family,
             pass: AtomicU64::new(0),
         });
         let mut readings = SelfMetricsSeries::new(vec![part]);
-        let mut group = Group::new("agent", 0, 1000);
+        let mut group = SampleGroup::new("agent", 0, 1000);
         for expected in [
             &[
                 "pegel_x{part=\"a\"} 1",
@@ -150,12 +150,16 @@ mod tests {
 
     #[test]
     fn an_invalid_name_is_an_error() {
-        let family = Arc::new(Family::new("bad{name", Kind::Gauge, "", 0, "X."));
+        let family = Arc::new(Family::new("bad{name", MetricKind::Gauge, "", 0, "X."));
         let part = Arc::new(TestSelfMetrics {
             family,
             pass: AtomicU64::new(0),
         });
-        let result = SelfMetricsSeries::new(vec![part]).update(&mut Group::new("agent", 0, 1000));
-        assert_eq!(result, Err(Fault::Series(SeriesError::NameCharacter('{'))));
+        let result =
+            SelfMetricsSeries::new(vec![part]).update(&mut SampleGroup::new("agent", 0, 1000));
+        assert_eq!(
+            result,
+            Err(ProcParseError::Series(SeriesError::NameCharacter('{')))
+        );
     }
 }

@@ -2,41 +2,41 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, label, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static ENTRIES: Family = Family::new(
     "node_arp_entries",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of entries in the ARP table, by interface.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "arp",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&ENTRIES],
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("net/arp");
-    open_files([(path, Shape::List, ArpReadings::new())])
+    open_files([(path, ReadMode::UntilEof, ArpReadings::new())])
 }
 
 #[derive(Debug)]
 struct ArpReadings {
     family: Arc<Family>,
     pass: u64,
-    devices: Roster<ArpDevice>,
+    devices: CursorMap<ArpDevice>,
 }
 
 #[derive(Debug)]
@@ -52,34 +52,34 @@ impl ArpReadings {
         ArpReadings {
             family: Arc::new(ENTRIES.clone()),
             pass: 0,
-            devices: Roster::new(),
+            devices: CursorMap::new(),
         }
     }
 }
 
-impl Parser for ArpReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let mut lines = whole_lines(text)?;
+impl FileParser for ArpReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let mut lines = non_empty_lines(text)?;
         if lines
             .next()
             .is_none_or(|(_, line)| !line.starts_with(b"IP "))
         {
-            return Err(Fault::Malformed {
+            return Err(ProcParseError::Malformed {
                 line: 1,
                 what: "expected the header of the ARP table",
             });
         }
         self.pass += 1;
         let (pass, family) = (self.pass, &self.family);
-        self.devices.begin();
+        self.devices.begin_pass();
         for (number, line) in lines {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected an address and its interface",
             };
             let name = Words(line).nth(5).ok_or(malformed)?;
             let device = self.devices.entry(name, || {
-                let slot = out.declare(family, &[("device", &label(name))])?;
+                let slot = out.declare(family, &[("device", &label_value(name))])?;
                 Ok(ArpDevice {
                     slot,
                     count: 0,
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn entries_are_counted_by_interface() {
-        let (mut readings, mut group) = (ArpReadings::new(), Group::new("arp", 3, 1000));
+        let (mut readings, mut group) = (ArpReadings::new(), SampleGroup::new("arp", 3, 1000));
         let line = |device: &str| format!("192.0.2.1 0x1 0x2 02:00:00:00:00:05 * {device}\n");
         let cases: [(&[&str], &[&str]); 3] = [
             (
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         update_fails(
-            |text| ArpReadings::new().update(text, &mut Group::new("arp", 3, 1000)),
+            |text| ArpReadings::new().update(text, &mut SampleGroup::new("arp", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("192.0.2.1\n", 1, "expected the header of the ARP table"),

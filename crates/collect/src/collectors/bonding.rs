@@ -3,33 +3,36 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::text;
-use crate::places::{Places, shared};
-use crate::roster::Roster;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::attribute::attribute_text;
+use crate::cursor_map::CursorMap;
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static SLAVES: Family = Family::new(
     "node_bonding_slaves",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of interfaces in the bond.",
 );
 static ACTIVE: Family = Family::new(
     "node_bonding_active",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of interfaces in the bond whose link is up.",
 );
 static FAMILIES: [&Family; 2] = [&SLAVES, &ACTIVE];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "bonding",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
@@ -39,38 +42,38 @@ pub static ENTRY: Entry = Entry {
 struct Bonding {
     folder: PathBuf,
     families: Vec<Arc<Family>>,
-    masters: Roster<Places>,
+    masters: CursorMap<DeviceSlots>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("class/net");
     let looked_for = folder.join("bonding_masters");
     if !looked_for.exists() {
-        return Ok(Opened::Absent { looked_for });
+        return Ok(OpenOutcome::Absent { looked_for });
     }
-    Ok(Opened::Active(Box::new(Bonding {
+    Ok(OpenOutcome::Active(Box::new(Bonding {
         folder,
-        families: shared(&FAMILIES),
-        masters: Roster::new(),
+        families: shared_families(&FAMILIES),
+        masters: CursorMap::new(),
     })))
 }
 
 impl Collector for Bonding {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let list = self.folder.join("bonding_masters");
         let families = &self.families;
-        self.masters.begin();
-        for master in text(&list).unwrap_or_default().split_whitespace() {
+        self.masters.begin_pass();
+        for master in attribute_text(&list).unwrap_or_default().split_whitespace() {
             let (slaves, active) = count_slaves(&self.folder.join(master));
             let set = self
                 .masters
-                .entry(master.as_bytes(), || Ok(Places::new(families)))
+                .entry(master.as_bytes(), || Ok(DeviceSlots::new(families)))
                 .and_then(|places| {
                     let labels = [("master", master)];
                     places.set(out, families, 0, &labels, slaves as f64)?;
                     Ok(places.set(out, families, 1, &labels, active as f64)?)
                 });
-            set.map_err(|fault| fault.at(&list))?;
+            set.map_err(|fault| fault.at_path(&list))?;
         }
         self.masters.sweep(|places| places.retire(out));
         Ok(())
@@ -79,12 +82,12 @@ impl Collector for Bonding {
 
 /// Returns the number of interfaces in a bond and how many of them have a link.
 fn count_slaves(master: &Path) -> (usize, usize) {
-    let slaves = text(&master.join("bonding/slaves")).unwrap_or_default();
+    let slaves = attribute_text(&master.join("bonding/slaves")).unwrap_or_default();
     let is_active = |slave: &&str| {
         // Kernels before 3.13 name the symlink to the interface `slave_<name>`.
         let status = ["lower_", "slave_"].iter().find_map(|prefix| {
             let slave = master.join(format!("{prefix}{slave}"));
-            text(&slave.join("bonding_slave/mii_status"))
+            attribute_text(&slave.join("bonding_slave/mii_status"))
         });
         status.as_deref() == Some("up")
     };

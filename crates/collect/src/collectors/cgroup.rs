@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use pegel_config::read_plain;
 use pegel_metric::slurm::is_number;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 use super::cgroup_families::{ALL, JOB};
-use super::cgroup_jobs::{Jobs, is_slurm_job};
+use super::cgroup_jobs::{SlurmJobIds, is_slurm_job};
 use super::{cgroup_v1, cgroup_v2};
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "cgroup",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: ALL,
     open,
@@ -38,53 +38,53 @@ struct CgroupWalk {
     mount: PathBuf,
     self_cgroup: PathBuf,
     user_hz: f64,
-    jobs: Jobs,
+    jobs: SlurmJobIds,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let mount = context.host.sys.join("fs/cgroup");
     let walk = CgroupWalk {
         mount: mount.clone(),
         self_cgroup: context.host.proc.join("self/cgroup"),
         user_hz: context.host.user_hz as f64,
-        jobs: Jobs::new(context.host.proc.clone()),
+        jobs: SlurmJobIds::new(context.host.proc.clone()),
     };
     open_walk(context, mount, walk)
 }
 
-impl Walk for CgroupWalk {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+impl SysfsWalk for CgroupWalk {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         // Read in every pass: the agent may be moved to another group, and a job's group may be created after the agent's start.
         let self_cgroup = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
         let own = AgentCgroups::parse(&String::from_utf8_lossy(&self_cgroup));
         // Hybrid systems mount version 2 beside version 1, usually without controllers.
-        let unified = Folder::open(&self.mount.join("unified"));
-        let second = unified.or_else(|| Folder::open(&self.mount));
+        let unified = SysfsDir::open(&self.mount.join("unified"));
+        let second = unified.or_else(|| SysfsDir::open(&self.mount));
         if let Some(root) = second.filter(is_v2) {
             let groups = find_groups(&root, own.v2.as_deref(), &V2_JOB_PATHS);
-            self.jobs.keep_only(&groups);
+            self.jobs.retain_groups(&groups);
             for group in groups {
                 let folder = open_group(&root, &group);
                 // The root group is the whole node, except in a container, where it is an ordinary group.
                 let is_group =
-                    |folder: &Folder| group != "/" || folder.count("memory.current").is_some();
+                    |folder: &SysfsDir| group != "/" || folder.unsigned("memory.current").is_some();
                 if let Some(folder) = folder.filter(is_group) {
-                    put.touch(folder.path());
+                    put.set_current_path(folder.path());
                     cgroup_v2::walk(&group, &folder, put)?;
-                    if let Some(id) = self.jobs.id(&group, &folder) {
+                    if let Some(id) = self.jobs.job_id(&group, &folder) {
                         put.set(&JOB, &[("cgroup", &group), ("jobid", &id)], 1.0)?;
                     }
                 }
             }
         }
-        let Some(mount) = Folder::open(&self.mount) else {
+        let Some(mount) = SysfsDir::open(&self.mount) else {
             return Ok(());
         };
         let Some(controllers) = cgroup_v1::CgroupV1Controllers::find(&mount) else {
             return Ok(());
         };
         for group in find_groups(controllers.memory_root(), own.v1.as_deref(), &V1_JOB_PATHS) {
-            put.touch(&self.mount.join(group.trim_start_matches('/')));
+            put.set_current_path(&self.mount.join(group.trim_start_matches('/')));
             cgroup_v1::walk(&group, &controllers, self.user_hz, put)?;
         }
         Ok(())
@@ -92,15 +92,15 @@ impl Walk for CgroupWalk {
 }
 
 /// Only version 2 has the file `cgroup.controllers`.
-fn is_v2(root: &Folder) -> bool {
+fn is_v2(root: &SysfsDir) -> bool {
     root.bytes("cgroup.controllers").is_ok()
 }
 
 /// Opens a group below the root of its hierarchy.
-pub(super) fn open_group(root: &Folder, group: &str) -> Option<Folder> {
+pub(super) fn open_group(root: &SysfsDir, group: &str) -> Option<SysfsDir> {
     match group.trim_start_matches('/') {
-        "" => root.folder("."),
-        relative => root.folder(relative),
+        "" => root.subdir("."),
+        relative => root.subdir(relative),
     }
 }
 
@@ -186,7 +186,7 @@ const V1_JOB_PATHS: [JobPathPattern; 2] = [
 ];
 
 /// Returns the agent's own group and the groups of jobs, without duplicates.
-fn find_groups(root: &Folder, own: Option<&str>, patterns: &[JobPathPattern]) -> Vec<String> {
+fn find_groups(root: &SysfsDir, own: Option<&str>, patterns: &[JobPathPattern]) -> Vec<String> {
     let mut groups: Vec<String> = own.map(str::to_owned).into_iter().collect();
     for pattern in patterns {
         find_jobs(root, "", pattern, &mut groups);
@@ -196,7 +196,7 @@ fn find_groups(root: &Folder, own: Option<&str>, patterns: &[JobPathPattern]) ->
     groups
 }
 
-fn find_jobs(folder: &Folder, path: &str, pattern: &[JobPathPart], groups: &mut Vec<String>) {
+fn find_jobs(folder: &SysfsDir, path: &str, pattern: &[JobPathPart], groups: &mut Vec<String>) {
     let Some((part, rest)) = pattern.split_first() else {
         groups.push(path.to_owned());
         return;
@@ -211,7 +211,7 @@ fn find_jobs(folder: &Folder, path: &str, pattern: &[JobPathPart], groups: &mut 
         };
         if groups.len() < GROUPS_MAX
             && is_match
-            && let Some(inner) = folder.folder(&name)
+            && let Some(inner) = folder.subdir(&name)
         {
             find_jobs(&inner, &format!("{path}/{name}"), rest, groups);
         }

@@ -2,7 +2,7 @@
 
 use pegel_metric::Family;
 
-use crate::sheet::{counter, gauge};
+use crate::dynamic_series::{counter, gauge};
 
 macro_rules! families {
     ($($static:ident $make:ident $name:literal $unit:literal $help:literal;)*) => {
@@ -64,9 +64,9 @@ pub(super) const MEMORY_PARTS: [(&str, &str); 12] = [
 /// Parses lines of the form `key value`; skips all others.
 pub(super) fn key_value_lines(text: &[u8]) -> impl Iterator<Item = (&str, u64)> {
     text.split(|&byte| byte == b'\n').filter_map(|line| {
-        let mut words = crate::scan::Words(line);
+        let mut words = crate::proc_parse::Words(line);
         let key = std::str::from_utf8(words.next()?).ok()?;
-        Some((key, crate::scan::integer(words.next()?)?))
+        Some((key, crate::proc_parse::parse_u64(words.next()?)?))
     })
 }
 

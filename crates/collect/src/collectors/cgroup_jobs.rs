@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use pegel_config::read_plain;
 use pegel_metric::slurm::{is_number, is_sluid, job_id_in};
 
-use crate::folder::Folder;
+use crate::sysfs_dir::SysfsDir;
 
 /// Processes of a job whose environment is read in one pass. All of them carry the same ID.
 const PROCESSES_MAX: usize = 8;
@@ -26,28 +26,28 @@ pub(super) fn is_slurm_job(name: &str) -> bool {
 
 /// The IDs of jobs whose groups are named by SLUID, cached by group.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(super) struct SlurmJobIds {
     proc: PathBuf,
-    lookups: HashMap<String, Lookup>,
+    lookups: HashMap<String, JobIdLookup>,
 }
 
 #[derive(Debug)]
-enum Lookup {
+enum JobIdLookup {
     Found(String),
     /// Not found after this number of attempts.
-    Tried(u8),
+    NotFound(u8),
 }
 
-impl Jobs {
-    pub(super) fn new(proc: PathBuf) -> Jobs {
-        Jobs {
+impl SlurmJobIds {
+    pub(super) fn new(proc: PathBuf) -> SlurmJobIds {
+        SlurmJobIds {
             proc,
             lookups: HashMap::new(),
         }
     }
 
     /// Returns the job ID of a group, if it belongs to a Slurm job and its ID can be determined.
-    pub(super) fn id(&mut self, group: &str, folder: &Folder) -> Option<String> {
+    pub(super) fn job_id(&mut self, group: &str, folder: &SysfsDir) -> Option<String> {
         let name = group.rsplit('/').next()?;
         if let Some(number) = name.strip_prefix("job_").filter(|id| is_number(id)) {
             return Some(number.to_owned());
@@ -56,38 +56,38 @@ impl Jobs {
             return None;
         }
         let lookup = self.lookups.entry(group.to_owned());
-        let lookup = lookup.or_insert(Lookup::Tried(0));
-        if let Lookup::Tried(tries) = lookup {
+        let lookup = lookup.or_insert(JobIdLookup::NotFound(0));
+        if let JobIdLookup::NotFound(tries) = lookup {
             if *tries >= TRIES_MAX {
                 return None;
             }
-            *lookup = match find_number(&self.proc, name, folder) {
-                Some(number) => Lookup::Found(number),
-                None => Lookup::Tried(*tries + 1),
+            *lookup = match find_job_id(&self.proc, name, folder) {
+                Some(number) => JobIdLookup::Found(number),
+                None => JobIdLookup::NotFound(*tries + 1),
             };
         }
         match lookup {
-            Lookup::Found(number) => Some(number.clone()),
-            Lookup::Tried(_) => None,
+            JobIdLookup::Found(number) => Some(number.clone()),
+            JobIdLookup::NotFound(_) => None,
         }
     }
 
     /// Removes the cached IDs of jobs that have ended.
-    pub(super) fn keep_only(&mut self, groups: &[String]) {
+    pub(super) fn retain_groups(&mut self, groups: &[String]) {
         let groups: HashSet<&str> = groups.iter().map(String::as_str).collect();
         self.lookups.retain(|group, _| groups.contains(&**group));
     }
 }
 
 /// Searches the environments of the processes in `step_N/user/task_M` for the job ID.
-fn find_number(proc: &std::path::Path, sluid: &str, job: &Folder) -> Option<String> {
-    let with_prefix = |folder: &Folder, prefix: &'static str| {
+fn find_job_id(proc: &std::path::Path, sluid: &str, job: &SysfsDir) -> Option<String> {
+    let with_prefix = |folder: &SysfsDir, prefix: &'static str| {
         let names = folder.names().into_iter();
         names.filter(move |name| name.starts_with(prefix))
     };
     let mut remaining = PROCESSES_MAX;
     for step in with_prefix(job, "step_") {
-        let Some(user) = job.folder(&format!("{step}/user")) else {
+        let Some(user) = job.subdir(&format!("{step}/user")) else {
             continue;
         };
         for task in with_prefix(&user, "task_") {

@@ -2,9 +2,9 @@
 
 use super::cgroup::open_group;
 use super::cgroup_families::*;
-use crate::folder::Folder;
-use crate::scan::{Fault, Words, integer};
-use crate::walk::Put;
+use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::SeriesWriter;
 
 /// The kernel reports "no limit" as a number near 2^63; values from here on mean no limit.
 const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
@@ -12,32 +12,32 @@ const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
 /// The root directories of the controllers' hierarchies.
 #[derive(Debug)]
 pub(super) struct CgroupV1Controllers {
-    memory: Folder,
-    cpuacct: Option<Folder>,
-    cpu: Option<Folder>,
-    cpuset: Option<Folder>,
-    blkio: Option<Folder>,
-    pids: Option<Folder>,
+    memory: SysfsDir,
+    cpuacct: Option<SysfsDir>,
+    cpu: Option<SysfsDir>,
+    cpuset: Option<SysfsDir>,
+    blkio: Option<SysfsDir>,
+    pids: Option<SysfsDir>,
 }
 
 impl CgroupV1Controllers {
     /// Returns `None` if version 1 is not mounted.
-    pub(super) fn find(mount: &Folder) -> Option<CgroupV1Controllers> {
-        let memory = mount.folder("memory")?;
+    pub(super) fn find(mount: &SysfsDir) -> Option<CgroupV1Controllers> {
+        let memory = mount.subdir("memory")?;
         // In version 2, `memory` would be an ordinary group of this name.
         memory.bytes("memory.usage_in_bytes").ok()?;
         Some(CgroupV1Controllers {
             memory,
-            cpuacct: mount.folder("cpuacct"),
-            cpu: mount.folder("cpu"),
-            cpuset: mount.folder("cpuset"),
-            blkio: mount.folder("blkio"),
-            pids: mount.folder("pids"),
+            cpuacct: mount.subdir("cpuacct"),
+            cpu: mount.subdir("cpu"),
+            cpuset: mount.subdir("cpuset"),
+            blkio: mount.subdir("blkio"),
+            pids: mount.subdir("pids"),
         })
     }
 
     /// Returns the hierarchy in which groups are searched.
-    pub(super) fn memory_root(&self) -> &Folder {
+    pub(super) fn memory_root(&self) -> &SysfsDir {
         &self.memory
     }
 }
@@ -46,14 +46,14 @@ pub(super) fn walk(
     group: &str,
     controllers: &CgroupV1Controllers,
     user_hz: f64,
-    put: &mut Put<'_>,
-) -> Result<(), Fault> {
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     // A controller without this group accounts to another group: skip it.
-    let open_in = |root: &Option<Folder>| root.as_ref().and_then(|root| open_group(root, group));
+    let open_in = |root: &Option<SysfsDir>| root.as_ref().and_then(|root| open_group(root, group));
     let labels = [("cgroup", group)];
     if let Some(folder) = open_in(&controllers.cpuacct) {
         let seconds = folder.number("cpuacct.usage").map(|nanos| nanos / 1e9);
-        put.maybe(&CPU, &labels, seconds)?;
+        put.set_if_some(&CPU, &labels, seconds)?;
         let text = folder.bytes("cpuacct.stat").unwrap_or_default();
         for (key, ticks) in key_value_lines(&text) {
             let seconds = ticks as f64 / user_hz;
@@ -70,7 +70,7 @@ pub(super) fn walk(
     if let Some(folder) = open_in(&controllers.cpuset) {
         let list = folder.text("cpuset.effective_cpus");
         let list = list.or_else(|| folder.text("cpuset.cpus"));
-        put.maybe(&CPUS, &labels, list.and_then(|list| cpu_list_count(&list)))?;
+        put.set_if_some(&CPUS, &labels, list.and_then(|list| cpu_list_count(&list)))?;
     }
     if let Some(folder) = open_group(&controllers.memory, group) {
         walk_memory(group, &folder, put)?;
@@ -79,13 +79,17 @@ pub(super) fn walk(
         walk_io(group, &folder, put)?;
     }
     if let Some(folder) = open_in(&controllers.pids) {
-        put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
-        put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
+        put.set_if_some(&PIDS, &labels, folder.number("pids.current"))?;
+        put.set_if_some(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
     }
     Ok(())
 }
 
-fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_cpu(
+    folder: &SysfsDir,
+    labels: &[(&str, &str)],
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let text = folder.bytes("cpu.stat").unwrap_or_default();
     for (key, value) in key_value_lines(&text) {
         match key {
@@ -107,14 +111,18 @@ fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Resu
     Ok(())
 }
 
-fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_memory(
+    group: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let labels = [("cgroup", group)];
     let number = |name| folder.number(name);
     let usage = number("memory.usage_in_bytes");
-    put.maybe(&MEMORY, &labels, usage)?;
-    put.maybe(&MEMORY_PEAK, &labels, number("memory.max_usage_in_bytes"))?;
+    put.set_if_some(&MEMORY, &labels, usage)?;
+    put.set_if_some(&MEMORY_PEAK, &labels, number("memory.max_usage_in_bytes"))?;
     let limit = number("memory.limit_in_bytes").filter(|limit| *limit < LIMIT_MAX);
-    put.maybe(&MEMORY_LIMIT, &labels, limit)?;
+    put.set_if_some(&MEMORY_LIMIT, &labels, limit)?;
     let text = folder.bytes("memory.stat").unwrap_or_default();
     for (key, value) in key_value_lines(&text) {
         let value = value as f64;
@@ -124,20 +132,24 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
             "total_pgmajfault" => put.set(&MAJOR_FAULTS, &labels, value)?,
             key => {
                 if let Some((part, _)) = MEMORY_PARTS.iter().find(|(_, old)| *old == key) {
-                    put.set_key(&MEMORY_PART, part, &labels, value)?;
+                    put.set_keyed(&MEMORY_PART, part, &labels, value)?;
                 }
             }
         }
     }
     let event_labels = [("cgroup", group), ("event", "max")];
-    put.maybe(&EVENTS, &event_labels, number("memory.failcnt"))?;
+    put.set_if_some(&EVENTS, &event_labels, number("memory.failcnt"))?;
     let text = folder.bytes("memory.oom_control").unwrap_or_default();
     let kills = key_value_lines(&text).find(|(key, _)| *key == "oom_kill");
-    put.maybe(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
+    put.set_if_some(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
 }
 
 /// Parses lines such as `8:0 Read 123`, one for each kind of operation, with a sum at the end.
-fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_io(
+    group: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     for (file, read, written) in [
         ("blkio.throttle.io_service_bytes", &READ, &WRITTEN),
         ("blkio.throttle.io_serviced", &READS, &WRITES),
@@ -146,7 +158,7 @@ fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault>
         for line in text.split(|&byte| byte == b'\n') {
             let mut words = Words(line);
             let (Some(device), Some(kind), Some(value)) =
-                (words.next(), words.next(), words.next().and_then(integer))
+                (words.next(), words.next(), words.next().and_then(parse_u64))
             else {
                 continue;
             };

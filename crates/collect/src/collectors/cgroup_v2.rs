@@ -3,19 +3,23 @@
 use pegel_metric::Family;
 
 use super::cgroup_families::*;
-use crate::folder::Folder;
-use crate::scan::{Fault, Words, integer};
-use crate::walk::Put;
+use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::SeriesWriter;
 
-pub(super) fn walk(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+pub(super) fn walk(
+    group: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let labels = [("cgroup", group)];
     walk_cpu(folder, &labels, put)?;
     walk_memory(group, folder, put)?;
     walk_io(group, folder, put)?;
-    put.maybe(&PIDS, &labels, folder.number("pids.current"))?;
-    put.maybe(&PIDS_PEAK, &labels, folder.number("pids.peak"))?;
+    put.set_if_some(&PIDS, &labels, folder.number("pids.current"))?;
+    put.set_if_some(&PIDS_PEAK, &labels, folder.number("pids.peak"))?;
     // `max` means no limit and is not a number.
-    put.maybe(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
+    put.set_if_some(&PIDS_LIMIT, &labels, folder.number("pids.max"))?;
     for (file, waiting, stalled) in [
         ("cpu.pressure", &CPU_WAITING, &CPU_STALLED),
         ("memory.pressure", &MEMORY_WAITING, &MEMORY_STALLED),
@@ -28,14 +32,18 @@ pub(super) fn walk(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<()
                 [b'f', b'u', b'l', b'l', ..] => stalled,
                 _ => continue,
             };
-            let total = Words(line).find_map(|word| integer(word.strip_prefix(b"total=")?));
-            put.maybe(family, &labels, total.map(|micros| micros as f64 / 1e6))?;
+            let total = Words(line).find_map(|word| parse_u64(word.strip_prefix(b"total=")?));
+            put.set_if_some(family, &labels, total.map(|micros| micros as f64 / 1e6))?;
         }
     }
     Ok(())
 }
 
-fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_cpu(
+    folder: &SysfsDir,
+    labels: &[(&str, &str)],
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let text = folder.bytes("cpu.stat").unwrap_or_default();
     for (key, value) in key_value_lines(&text) {
         let (family, value): (&Family, f64) = match key {
@@ -53,17 +61,21 @@ fn walk_cpu(folder: &Folder, labels: &[(&str, &str)], put: &mut Put<'_>) -> Resu
         let (quota, period) = text.split_once(' ')?;
         Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
     });
-    put.maybe(&CPU_LIMIT, labels, limit.filter(|limit| limit.is_finite()))?;
+    put.set_if_some(&CPU_LIMIT, labels, limit.filter(|limit| limit.is_finite()))?;
     let cpus = folder.text("cpuset.cpus.effective");
-    put.maybe(&CPUS, labels, cpus.and_then(|list| cpu_list_count(&list)))
+    put.set_if_some(&CPUS, labels, cpus.and_then(|list| cpu_list_count(&list)))
 }
 
-fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_memory(
+    group: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let labels = [("cgroup", group)];
-    put.maybe(&MEMORY, &labels, folder.number("memory.current"))?;
-    put.maybe(&MEMORY_PEAK, &labels, folder.number("memory.peak"))?;
-    put.maybe(&MEMORY_LIMIT, &labels, folder.number("memory.max"))?;
-    put.maybe(&SWAP, &labels, folder.number("memory.swap.current"))?;
+    put.set_if_some(&MEMORY, &labels, folder.number("memory.current"))?;
+    put.set_if_some(&MEMORY_PEAK, &labels, folder.number("memory.peak"))?;
+    put.set_if_some(&MEMORY_LIMIT, &labels, folder.number("memory.max"))?;
+    put.set_if_some(&SWAP, &labels, folder.number("memory.swap.current"))?;
     let text = folder.bytes("memory.stat").unwrap_or_default();
     for (key, value) in key_value_lines(&text) {
         let value = value as f64;
@@ -71,7 +83,7 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
             "pgfault" => put.set(&FAULTS, &labels, value)?,
             "pgmajfault" => put.set(&MAJOR_FAULTS, &labels, value)?,
             key if MEMORY_PARTS.iter().any(|(part, _)| *part == key) => {
-                put.set_key(&MEMORY_PART, key, &labels, value)?;
+                put.set_keyed(&MEMORY_PART, key, &labels, value)?;
             }
             _ => {}
         }
@@ -90,7 +102,11 @@ fn walk_memory(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fa
 }
 
 /// Parses lines such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`.
-fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_io(
+    group: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let text = folder.bytes("io.stat").unwrap_or_default();
     for line in text.split(|&byte| byte == b'\n') {
         let mut words = Words(line);
@@ -105,8 +121,8 @@ fn walk_io(group: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault>
                 (&READS, b"rios="),
                 (&WRITES, b"wios="),
             ] {
-                let value = word.strip_prefix(key).and_then(integer);
-                put.maybe(family, &labels, value.map(|value| value as f64))?;
+                let value = word.strip_prefix(key).and_then(parse_u64);
+                put.set_if_some(family, &labels, value.map(|value| value as f64))?;
             }
         }
     }

@@ -5,32 +5,35 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::{names, text};
-use crate::fact::Fact;
-use crate::scan::{Fault, label};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::attribute::{attribute_text, directory_names};
+use crate::info_series::InfoSeries;
+use crate::proc_parse::{ProcParseError, label_value};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static AVAILABLE: Family = Family::new(
     "node_time_clocksource_available_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Clock source that is available; always 1.",
 );
 static CURRENT: Family = Family::new(
     "node_time_clocksource_current_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Clock source in use; always 1.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "clocksource",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&AVAILABLE, &CURRENT],
     open,
@@ -45,44 +48,44 @@ struct Clocksource {
 
 #[derive(Debug)]
 struct ClocksourceDevice {
-    current: Fact,
-    available: Vec<Fact>,
+    current: InfoSeries,
+    available: Vec<InfoSeries>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("devices/system/clocksource");
     if !folder.is_dir() {
-        return Ok(Opened::Absent { looked_for: folder });
+        return Ok(OpenOutcome::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(Clocksource {
+    Ok(OpenOutcome::Active(Box::new(Clocksource {
         folder,
         devices: BTreeMap::new(),
     })))
 }
 
 impl Collector for Clocksource {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        for name in names(&self.folder) {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        for name in directory_names(&self.folder) {
             let Some(number) = name.as_bytes().strip_prefix(b"clocksource") else {
                 continue;
             };
-            let number = label(number).into_owned();
+            let number = label_value(number).into_owned();
             let path = self.folder.join(&name);
             let device = self
                 .devices
                 .entry(name)
                 .or_insert_with(|| ClocksourceDevice {
-                    current: Fact::new(&CURRENT),
+                    current: InfoSeries::new(&CURRENT),
                     available: Vec::new(),
                 });
-            let attribute = |name: &str| text(&path.join(name)).unwrap_or_default();
+            let attribute = |name: &str| attribute_text(&path.join(name)).unwrap_or_default();
             let set = device.set(
                 &number,
                 &attribute("current_clocksource"),
                 &attribute("available_clocksource"),
                 out,
             );
-            set.map_err(|fault| fault.at(&path))?;
+            set.map_err(|fault| fault.at_path(&path))?;
         }
         Ok(())
     }
@@ -94,8 +97,8 @@ impl ClocksourceDevice {
         number: &str,
         current: &str,
         available: &str,
-        out: &mut Group,
-    ) -> Result<(), Fault> {
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let labels = |source: &str| {
             vec![
                 ("device", number.to_owned()),
@@ -112,7 +115,8 @@ impl ClocksourceDevice {
                 .drain(..)
                 .for_each(|mut fact| fact.retire(out));
         }
-        self.available.resize_with(count, || Fact::new(&AVAILABLE));
+        self.available
+            .resize_with(count, || InfoSeries::new(&AVAILABLE));
         for (fact, source) in self.available.iter_mut().zip(available.split_whitespace()) {
             fact.set(out, labels(source), 1.0)?;
         }
@@ -127,9 +131,9 @@ mod tests {
 
     #[test]
     fn a_removed_source_is_retired() {
-        let mut group = Group::new("clocksource", 3, 1000);
+        let mut group = SampleGroup::new("clocksource", 3, 1000);
         let mut device = ClocksourceDevice {
-            current: Fact::new(&CURRENT),
+            current: InfoSeries::new(&CURRENT),
             available: Vec::new(),
         };
         for (current, available, count) in [("tsc", "tsc hpet acpi_pm", 4), ("hpet", "hpet", 2)] {

@@ -2,15 +2,18 @@
 //!
 //! The statistics are gauges, as in node_exporter, although they count since boot. Runs on the sampler's thread.
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::scan::{Fault, Words, hexadecimal, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 const fn gauge(name: &'static str, level: u8, help: &'static str) -> Family {
-    Family::new(name, Kind::Gauge, "", level, help)
+    Family::new(name, MetricKind::Gauge, "", level, help)
 }
 
 static ENTRIES: Family = gauge(
@@ -77,10 +80,10 @@ static COLUMNS: [(&[u8], &Family); STATISTICS] = [
     (b"search_restart", &RESTART),
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "conntrack",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[
         &ENTRIES,
@@ -103,42 +106,42 @@ struct Conntrack {
     limit: ProcFile,
     /// `None` if the kernel does not have the file.
     statistics: Option<ProcFile>,
-    entries: Single,
-    entries_limit: Single,
-    sums: [Single; STATISTICS],
+    entries: UnlabelledSeries,
+    entries_limit: UnlabelledSeries,
+    sums: [UnlabelledSeries; STATISTICS],
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.proc.join("sys/net/netfilter");
-    let count = ProcFile::open(folder.join("nf_conntrack_count"), Shape::Whole)?;
-    let limit = ProcFile::open(folder.join("nf_conntrack_max"), Shape::Whole)?;
+    let count = ProcFile::open(folder.join("nf_conntrack_count"), ReadMode::SingleRead)?;
+    let limit = ProcFile::open(folder.join("nf_conntrack_max"), ReadMode::SingleRead)?;
     let (Some(count), Some(limit)) = (count, limit) else {
         let looked_for = folder.join("nf_conntrack_count");
-        return Ok(Opened::Absent { looked_for });
+        return Ok(OpenOutcome::Absent { looked_for });
     };
     let statistics = context.host.proc.join("net/stat/nf_conntrack");
-    Ok(Opened::Active(Box::new(Conntrack {
+    Ok(OpenOutcome::Active(Box::new(Conntrack {
         count,
         limit,
-        statistics: ProcFile::open(statistics, Shape::List)?,
-        entries: Single::new(&ENTRIES),
-        entries_limit: Single::new(&LIMIT),
-        sums: COLUMNS.map(|(_, family)| Single::new(family)),
+        statistics: ProcFile::open(statistics, ReadMode::UntilEof)?,
+        entries: UnlabelledSeries::new(&ENTRIES),
+        entries_limit: UnlabelledSeries::new(&LIMIT),
+        sums: COLUMNS.map(|(_, family)| UnlabelledSeries::new(family)),
     })))
 }
 
 impl Collector for Conntrack {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.entries.set_from(&mut self.count, out)?;
-        self.entries_limit.set_from(&mut self.limit, out)?;
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.entries.set_from_file(&mut self.count, out)?;
+        self.entries_limit.set_from_file(&mut self.limit, out)?;
         if let Some(file) = &mut self.statistics
-            && out.keeps(FOUND.level)
+            && out.keeps_level(FOUND.level)
         {
-            let sums = sum_columns(file.read()?).map_err(|fault| fault.at(file.path()))?;
+            let sums = sum_columns(file.read()?).map_err(|fault| fault.at_path(file.path()))?;
             for (single, sum) in self.sums.iter_mut().zip(sums) {
                 if let Some(sum) = sum {
                     let set = single.set(out, sum as f64);
-                    set.map_err(|error| Fault::from(error).at(file.path()))?;
+                    set.map_err(|error| ProcParseError::from(error).at_path(file.path()))?;
                 }
             }
         }
@@ -147,30 +150,27 @@ impl Collector for Conntrack {
 }
 
 /// Returns the sum of each known column over the CPUs; `None` for a column that the kernel does not have.
-fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], Fault> {
-    let mut lines = whole_lines(text)?;
+fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], ProcParseError> {
+    let mut lines = non_empty_lines(text)?;
     let heading = lines.next().map_or(&[][..], |(_, line)| line);
     let mut sums = [None; STATISTICS];
     for (sum, (name, _)) in sums.iter_mut().zip(COLUMNS) {
         *sum = Words(heading).any(|word| word == name).then_some(0_u64);
     }
     if sums.iter().all(Option::is_none) {
-        return Err(Fault::Malformed {
+        return Err(ProcParseError::Malformed {
             line: 1,
             what: "expected the header of connection tracking statistics",
         });
     }
     for (number, line) in lines {
-        let malformed = Fault::Malformed {
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "expected one hexadecimal number per column",
         };
         let mut values = Words(line);
         for name in Words(heading) {
-            let value = values
-                .next()
-                .and_then(hexadecimal)
-                .ok_or(malformed.clone())?;
+            let value = values.next().and_then(parse_hex).ok_or(malformed.clone())?;
             let known = COLUMNS.iter().position(|(column, _)| *column == name);
             if let Some(sum) = known.and_then(|index| sums[index].as_mut()) {
                 *sum = sum.saturating_add(value);

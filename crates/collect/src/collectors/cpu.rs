@@ -5,40 +5,43 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::procfile::SharedFile;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integers, label, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::proc_file::SharedFile;
+use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines, parse_u64s};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static SECONDS: Family = Family::new(
     "node_cpu_seconds_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "seconds",
     2,
     "Total time that the CPU spent in each mode, in seconds.",
 );
 static GUEST: Family = Family::new(
     "node_cpu_guest_seconds_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "seconds",
     2,
     "Total time that the CPU spent running virtual machines, in seconds; included in user and nice.",
 );
 static PERCENT: Family = Family::new(
     "cpu_percent",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Share of the last interval in which the CPUs of the node were busy, in percent.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "cpu",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&SECONDS, &GUEST, &PERCENT],
     open,
@@ -66,9 +69,9 @@ struct CpuCollector {
 struct CpuReadings {
     seconds: Arc<Family>,
     guest: Arc<Family>,
-    percent: Single,
+    percent: UnlabelledSeries,
     user_hz: u64,
-    cpus: Roster<CpuSlots>,
+    cpus: CursorMap<CpuSlots>,
     usage: CpuBusyShare,
 }
 
@@ -95,22 +98,22 @@ struct CpuLine<'a> {
     columns: usize,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
-    if !context.stat.open()? {
-        return Ok(Opened::Absent {
-            looked_for: context.stat.path().to_owned(),
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+    if !context.proc_stat.open()? {
+        return Ok(OpenOutcome::Absent {
+            looked_for: context.proc_stat.path().to_owned(),
         });
     }
     let readings = CpuReadings::new(context.host.user_hz);
-    Ok(Opened::Active(Box::new(CpuCollector {
-        stat: context.stat.clone(),
+    Ok(OpenOutcome::Active(Box::new(CpuCollector {
+        stat: context.proc_stat.clone(),
         readings,
     })))
 }
 
 impl Collector for CpuCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.stat.with(|text| self.readings.update(text, out))
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.stat.parse_with(|text| self.readings.update(text, out))
     }
 }
 
@@ -119,22 +122,22 @@ impl CpuReadings {
         CpuReadings {
             seconds: Arc::new(SECONDS.clone()),
             guest: Arc::new(GUEST.clone()),
-            percent: Single::new(&PERCENT),
+            percent: UnlabelledSeries::new(&PERCENT),
             user_hz,
-            cpus: Roster::new(),
+            cpus: CursorMap::new(),
             usage: CpuBusyShare::default(),
         }
     }
 
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        self.cpus.begin();
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        self.cpus.begin_pass();
         let mut is_found = false;
-        for (number, line) in whole_lines(text)? {
+        for (number, line) in non_empty_lines(text)? {
             // The lines of the CPUs come first.
             let Some(rest) = line.strip_prefix(b"cpu") else {
                 break;
             };
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected the times of a CPU",
             };
@@ -149,7 +152,7 @@ impl CpuReadings {
             }
         }
         if !is_found {
-            return Err(Fault::Malformed {
+            return Err(ProcParseError::Malformed {
                 line: 1,
                 what: "missing lines with CPU times",
             });
@@ -159,12 +162,16 @@ impl CpuReadings {
         Ok(())
     }
 
-    fn update_cpu(&mut self, line: &CpuLine<'_>, out: &mut Group) -> Result<(), Fault> {
+    fn update_cpu(
+        &mut self,
+        line: &CpuLine<'_>,
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let cpu = self.cpus.entry(line.cpu, || Ok(CpuSlots::default()))?;
         if cpu.slots.len() != line.columns {
             // A missing column is absent, not zero.
             cpu.slots.drain(..).for_each(|slot| out.retire(slot));
-            let label = label(line.cpu);
+            let label = label_value(line.cpu);
             for (column, mode) in MODES.iter().enumerate().take(line.columns) {
                 let family = if column < GUEST_FIRST {
                     &self.seconds
@@ -215,7 +222,7 @@ fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
         return None;
     }
     let mut ticks = [0; COLUMNS];
-    let columns = integers(Words(columns), &mut ticks)?;
+    let columns = parse_u64s(Words(columns), &mut ticks)?;
     // Every kernel has at least user, nice, system and idle.
     (columns > IDLE).then_some(CpuLine {
         cpu,
@@ -229,7 +236,7 @@ mod tests {
     use super::*;
     use crate::collectors::testing::{present_series, update_fails};
 
-    fn pass(readings: &mut CpuReadings, group: &mut Group, text: &str) -> Vec<String> {
+    fn pass(readings: &mut CpuReadings, group: &mut SampleGroup, text: &str) -> Vec<String> {
         group.clear();
         readings.update(text.as_bytes(), group).expect("valid");
         present_series(group)
@@ -237,7 +244,7 @@ mod tests {
 
     #[test]
     fn new_columns_are_ignored_and_missing_ones_absent() {
-        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), SampleGroup::new("cpu", 3, 1000));
         let text =
             "cpu  1 2 3 4\ncpu0 100 200 300 18446744073709551615\ncpu7 1 2 3 4 5 6 7 8 9 10 11 x\n";
         let found = pass(&mut readings, &mut group, text);
@@ -258,7 +265,7 @@ mod tests {
 
     #[test]
     fn columns_appear_and_disappear() {
-        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), SampleGroup::new("cpu", 3, 1000));
         for columns in [10, 4, 8, 10] {
             let text = format!("cpu0 {}\n", vec!["7"; columns].join(" "));
             let found = pass(&mut readings, &mut group, &text);
@@ -273,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_unplugged_cpu_is_absent_and_restarts_from_zero() {
-        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), SampleGroup::new("cpu", 3, 1000));
         let both = "cpu  2 0 0 2\ncpu0 1 0 0 1\ncpu1 900 0 0 900\n";
         assert_eq!(pass(&mut readings, &mut group, both).len(), 8);
         assert_eq!(
@@ -295,7 +302,7 @@ mod tests {
 
     #[test]
     fn counters_hold_when_the_kernel_steps_back_slightly() {
-        let (mut readings, mut group) = (CpuReadings::new(100), Group::new("cpu", 3, 1000));
+        let (mut readings, mut group) = (CpuReadings::new(100), SampleGroup::new("cpu", 3, 1000));
         pass(&mut readings, &mut group, "cpu0 50 0 0 1000\n");
         let held = pass(&mut readings, &mut group, "cpu0 51 0 0 701\n");
         assert_eq!(
@@ -334,7 +341,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         let update =
-            |text: &[u8]| CpuReadings::new(100).update(text, &mut Group::new("cpu", 3, 1000));
+            |text: &[u8]| CpuReadings::new(100).update(text, &mut SampleGroup::new("cpu", 3, 1000));
         update_fails(
             update,
             &[

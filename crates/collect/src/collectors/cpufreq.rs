@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::{Fault, integer};
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::{ProcParseError, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static HERTZ: Family = gauge(
     "node_cpu_frequency_hertz",
@@ -77,10 +77,10 @@ static LIMITS: [(&Family, &str); 4] = [
     (&SCALING_MAX, "cpufreq/scaling_max_freq"),
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "cpufreq",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[
         &HERTZ,
@@ -122,7 +122,7 @@ struct CpufreqCpu {
     package: Option<String>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let system = context.host.sys.join("devices/system/cpu");
     let walk = CpufreqWalk {
         system: system.clone(),
@@ -133,9 +133,9 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, system, walk)
 }
 
-impl Walk for CpufreqWalk {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(system) = Folder::open(&self.system) else {
+impl SysfsWalk for CpufreqWalk {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(system) = SysfsDir::open(&self.system) else {
             return Ok(());
         };
         let names = system.names();
@@ -151,11 +151,11 @@ impl Walk for CpufreqWalk {
     }
 }
 
-fn read_topology(system: &Folder, names: &[String]) -> Vec<CpufreqCpu> {
+fn read_topology(system: &SysfsDir, names: &[String]) -> Vec<CpufreqCpu> {
     let (mut cores, mut packages) = (BTreeSet::new(), BTreeSet::new());
     let numbers = names.iter().filter_map(|name| {
         let number = name.strip_prefix("cpu")?;
-        integer(number.as_bytes())?;
+        parse_u64(number.as_bytes())?;
         Some(number.to_owned())
     });
     let cpu = |number: String| {
@@ -174,42 +174,42 @@ fn read_topology(system: &Folder, names: &[String]) -> Vec<CpufreqCpu> {
     numbers.map(cpu).collect()
 }
 
-fn hertz(system: &Folder, cpu: &str, file: &str) -> Option<f64> {
+fn hertz(system: &SysfsDir, cpu: &str, file: &str) -> Option<f64> {
     let kilohertz = system.number(&format!("cpu{cpu}/{file}"));
     kilohertz.map(|kilohertz| kilohertz * 1e3)
 }
 
 impl CpufreqCpu {
-    fn walk(&self, system: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+    fn walk(&self, system: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         let labels = [("cpu", &*self.number)];
         for ((family, file), has) in CURRENT.into_iter().zip(self.has_current) {
             if has {
-                put.maybe(family, &labels, hertz(system, &self.number, file))?;
+                put.set_if_some(family, &labels, hertz(system, &self.number, file))?;
             }
         }
         for ((family, _), limit) in LIMITS.into_iter().zip(self.limits) {
-            put.maybe(family, &labels, limit)?;
+            put.set_if_some(family, &labels, limit)?;
         }
         let throttle = |file| system.number(&format!("cpu{}/thermal_throttle/{file}", self.number));
         let seconds = |file| throttle(file).map(|millis| millis / 1e3);
         if let Some((core, package)) = &self.core {
             let labels = [("core", &**core), ("package", &**package)];
             let count = throttle("core_throttle_count");
-            put.maybe(&CORE_THROTTLES, &labels, count)?;
+            put.set_if_some(&CORE_THROTTLES, &labels, count)?;
             if count.is_some() {
                 let time = seconds("core_throttle_total_time_ms");
-                put.maybe(&CORE_SECONDS, &labels, time)?;
+                put.set_if_some(&CORE_SECONDS, &labels, time)?;
             }
         }
         if let Some(package) = &self.package {
             let labels = [("package", &**package)];
-            put.maybe(
+            put.set_if_some(
                 &PACKAGE_THROTTLES,
                 &labels,
                 throttle("package_throttle_count"),
             )?;
             let time = seconds("package_throttle_total_time_ms");
-            put.maybe(&PACKAGE_SECONDS, &labels, time)?;
+            put.set_if_some(&PACKAGE_SECONDS, &labels, time)?;
         }
         Ok(())
     }

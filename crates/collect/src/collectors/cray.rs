@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::{Fault, Words};
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::{ProcParseError, Words};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static ENERGY: Family = counter(
     "node_cray_energy_joules_total",
@@ -36,10 +36,10 @@ static FRESHNESS: Family = counter(
     "Total number of measurements by the node's controller.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "cray",
     tier: Tier::Fast,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[&ENERGY, &POWER, &CAP, &TEMPERATURE, &FRESHNESS],
     open,
@@ -50,14 +50,14 @@ struct CrayCounters {
     folder: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("cray/pm_counters");
     open_walk(context, folder.clone(), CrayCounters { folder })
 }
 
-impl Walk for CrayCounters {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(folder) = Folder::open(&self.folder) else {
+impl SysfsWalk for CrayCounters {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(folder) = SysfsDir::open(&self.folder) else {
             return Ok(());
         };
         for name in folder.names() {

@@ -8,12 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Group, Kind, Slot};
+use pegel_metric::{Clock, Family, MetricKind, SampleGroup, Slot};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, integers, label, lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, label_value, lines, parse_u64, parse_u64s};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 use super::disk_udev_info::{self, UdevDiskInfo};
 
@@ -24,7 +27,7 @@ const COLUMNS_MIN: usize = 11;
 macro_rules! columns {
     ($($static:ident $kind:ident $name:literal $unit:literal $scale:ident $help:literal;)*) => {
         $(static $static: Family =
-            Family::new(concat!("node_disk_", $name), Kind::$kind, $unit, 2, $help);)*
+            Family::new(concat!("node_disk_", $name), MetricKind::$kind, $unit, 2, $help);)*
         static FAMILIES: [(&Family, DiskColumnUnit); COLUMNS] = [$((&$static, DiskColumnUnit::$scale)),*];
         static ALL_FAMILIES: &[&Family] = &[
             $(&$static,)*
@@ -55,10 +58,10 @@ columns! {
     FLUSH_TIME Counter "flush_requests_time_seconds_total" "seconds" Millis "Total time spent by all flush requests, in seconds.";
 }
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "disk",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: ALL_FAMILIES,
     open,
@@ -98,7 +101,7 @@ struct DiskCollector {
 struct DiskReadings {
     udev: PathBuf,
     families: Vec<Arc<Family>>,
-    disks: Roster<DiskSlots>,
+    disks: CursorMap<DiskSlots>,
 }
 
 #[derive(Debug, Default)]
@@ -121,13 +124,13 @@ struct DiskLine<'a> {
     count: usize,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("diskstats");
-    let Some(file) = ProcFile::open(path.clone(), Shape::List)? else {
-        return Ok(Opened::Absent { looked_for: path });
+    let Some(file) = ProcFile::open(path.clone(), ReadMode::UntilEof)? else {
+        return Ok(OpenOutcome::Absent { looked_for: path });
     };
     let readings = DiskReadings::new(context.host.udev.clone());
-    Ok(Opened::Active(Box::new(DiskCollector {
+    Ok(OpenOutcome::Active(Box::new(DiskCollector {
         file,
         clock: context.clock.clone(),
         readings,
@@ -135,12 +138,12 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 }
 
 impl Collector for DiskCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let now = self.clock.monotonic();
         let text = self.file.read()?;
         self.readings
             .update(text, now, out)
-            .map_err(|fault| fault.at(self.file.path()))
+            .map_err(|fault| fault.at_path(self.file.path()))
     }
 }
 
@@ -153,15 +156,20 @@ impl DiskReadings {
         DiskReadings {
             udev,
             families,
-            disks: Roster::new(),
+            disks: CursorMap::new(),
         }
     }
 
     /// Parses the file. An empty file is valid: the node has no disks.
-    fn update(&mut self, text: &[u8], now: Duration, out: &mut Group) -> Result<(), Fault> {
-        self.disks.begin();
+    fn update(
+        &mut self,
+        text: &[u8],
+        now: Duration,
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
+        self.disks.begin_pass();
         for (number, line) in lines(text)? {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected a block device and its counters",
             };
@@ -185,14 +193,14 @@ impl DiskReadings {
         &mut self,
         line: &DiskLine<'_>,
         now: Duration,
-        out: &mut Group,
-    ) -> Result<(), Fault> {
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let (udev, families) = (&self.udev, &self.families);
         let disk = self.disks.entry(line.device, || Ok(DiskSlots::default()))?;
         if disk.slots.len() != line.count {
             // A missing column is absent, not zero.
             disk.slots.drain(..).for_each(|slot| out.retire(slot));
-            let device = label(line.device);
+            let device = label_value(line.device);
             for family in &families[..line.count] {
                 disk.slots
                     .push(out.declare(family, &[("device", &device)])?);
@@ -206,8 +214,13 @@ impl DiskReadings {
         {
             (disk.number, disk.udev_read_at) = (Some(number), now);
             disk.info.retire(out);
-            disk.info =
-                UdevDiskInfo::read_udev(udev, line.major, line.minor, &label(line.device), out)?;
+            disk.info = UdevDiskInfo::read_udev(
+                udev,
+                line.major,
+                line.minor,
+                &label_value(line.device),
+                out,
+            )?;
         }
         for ((&slot, &value), (_, scale)) in disk.slots.iter().zip(&line.columns).zip(&FAMILIES) {
             out.set(slot, scale.apply(value));
@@ -223,9 +236,9 @@ fn parse<'a>(
     device: &'a [u8],
     words: Words<'_>,
 ) -> Option<DiskLine<'a>> {
-    let (major, minor) = (integer(major?)?, integer(minor?)?);
+    let (major, minor) = (parse_u64(major?)?, parse_u64(minor?)?);
     let mut columns = [0; COLUMNS];
-    let count = integers(words, &mut columns)?;
+    let count = parse_u64s(words, &mut columns)?;
     (count >= COLUMNS_MIN).then_some(DiskLine {
         major,
         minor,
@@ -280,7 +293,7 @@ mod tests {
         DiskReadings::new(PathBuf::from("/nonexistent"))
     }
 
-    fn pass(readings: &mut DiskReadings, group: &mut Group, text: &[u8]) -> Vec<String> {
+    fn pass(readings: &mut DiskReadings, group: &mut SampleGroup, text: &[u8]) -> Vec<String> {
         group.clear();
         readings.update(text, Duration::ZERO, group).expect("valid");
         present_series(group)
@@ -330,7 +343,7 @@ mod tests {
         for (count, expected) in [(11, 11), (15, 15), (17, 17), (20, 17)] {
             let columns: Vec<String> = (1..=count).map(|column| column.to_string()).collect();
             let text = format!("   8       0 sda {}\n", columns.join(" "));
-            let mut group = Group::new("disk", 3, 1000);
+            let mut group = SampleGroup::new("disk", 3, 1000);
             let found = pass(&mut readings(), &mut group, text.as_bytes());
             assert_eq!(found.len(), expected + 1, "plus the info");
             assert_eq!(found[2], "node_disk_read_bytes_total{device=\"sda\"} 1536");
@@ -343,7 +356,7 @@ mod tests {
 
     #[test]
     fn columns_appear_and_disappear() {
-        let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
+        let (mut readings, mut group) = (readings(), SampleGroup::new("disk", 3, 1000));
         for count in [17, 11, 15, 17, 17] {
             let columns = vec!["7"; count].join(" ");
             let found = pass(
@@ -359,7 +372,7 @@ mod tests {
 
     #[test]
     fn another_device_under_the_same_name_has_its_own_info() {
-        let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
+        let (mut readings, mut group) = (readings(), SampleGroup::new("disk", 3, 1000));
         for minor in [0, 16, 0] {
             let text = format!("8 {minor} sda 1 2 3 4 5 6 7 8 9 10 11\n");
             let found = pass(&mut readings, &mut group, text.as_bytes());
@@ -372,7 +385,7 @@ mod tests {
 
     #[test]
     fn disks_with_any_name_appear_and_disappear() {
-        let (mut readings, mut group) = (readings(), Group::new("disk", 3, 1000));
+        let (mut readings, mut group) = (readings(), SampleGroup::new("disk", 3, 1000));
         let one = b"8 0 d\xff 18446744073709551615 2 3 4 5 6 7 8 9 10 11\n";
         let found = pass(&mut readings, &mut group, one);
         assert_eq!(
@@ -390,8 +403,9 @@ mod tests {
 
     #[test]
     fn malformed_input_is_reported_with_its_line() {
-        let update =
-            |text: &[u8]| readings().update(text, Duration::ZERO, &mut Group::new("disk", 3, 1000));
+        let update = |text: &[u8]| {
+            readings().update(text, Duration::ZERO, &mut SampleGroup::new("disk", 3, 1000))
+        };
         let what = "expected a block device and its counters";
         update_fails(
             update,

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, SeriesError, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, SeriesError, Slot};
 
-use crate::scan::integer;
-use crate::udev::Properties;
+use crate::proc_parse::parse_u64;
+use crate::udev::UdevProperties;
 
 const fn family(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Gauge, "", 2, help)
+    Family::new(name, MetricKind::Gauge, "", 2, help)
 }
 
 pub(super) static INFO: Family = family(
@@ -79,9 +79,9 @@ impl UdevDiskInfo {
         major: u64,
         minor: u64,
         device: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<UdevDiskInfo, SeriesError> {
-        let found = Properties::of_block_device(udev, major, minor);
+        let found = UdevProperties::of_block_device(udev, major, minor);
         let is_known = found.is_some();
         let properties = found.unwrap_or_default();
         let mut info = UdevDiskInfo {
@@ -123,10 +123,10 @@ impl UdevDiskInfo {
         &mut self,
         family: &Family,
         known: &[(&str, &str)],
-        properties: &Properties,
+        properties: &UdevProperties,
         keys: LabelKeys,
         device: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), SeriesError> {
         let mut labels = vec![("device", device)];
         labels.extend_from_slice(known);
@@ -141,12 +141,12 @@ impl UdevDiskInfo {
 
     fn declare_ata(
         &mut self,
-        properties: &Properties,
+        properties: &UdevProperties,
         device: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), SeriesError> {
         for (family, key) in ATA {
-            if let Some(value) = integer(properties.get(key).as_bytes()) {
+            if let Some(value) = parse_u64(properties.get(key).as_bytes()) {
                 let slot = out.declare(&Arc::new(family.clone()), &[("device", device)])?;
                 self.values.push((slot, value as f64));
             }
@@ -158,13 +158,13 @@ impl UdevDiskInfo {
         self.has_udev_data
     }
 
-    pub(super) fn set(&self, out: &mut Group) {
+    pub(super) fn set(&self, out: &mut SampleGroup) {
         for &(slot, value) in &self.values {
             out.set(slot, value);
         }
     }
 
-    pub(super) fn retire(&self, out: &mut Group) {
+    pub(super) fn retire(&self, out: &mut SampleGroup) {
         self.values.iter().for_each(|&(slot, _)| out.retire(slot));
     }
 }

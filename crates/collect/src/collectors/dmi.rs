@@ -3,16 +3,19 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::text;
-use crate::fact::Fact;
-use crate::scan::Fault;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::attribute::attribute_text;
+use crate::info_series::InfoSeries;
+use crate::proc_parse::ProcParseError;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static INFO: Family = Family::new(
     "node_dmi_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Vendor and model of the node, its board and its firmware; always 1.",
@@ -36,10 +39,10 @@ const FILES: [(&str, &str); 14] = [
     ("system_vendor", "sys_vendor"),
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "dmi",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&INFO],
     open,
@@ -48,27 +51,27 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Dmi {
     folder: PathBuf,
-    info: Fact,
+    info: InfoSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("class/dmi/id");
     if !folder.is_dir() {
-        return Ok(Opened::Absent { looked_for: folder });
+        return Ok(OpenOutcome::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(Dmi {
+    Ok(OpenOutcome::Active(Box::new(Dmi {
         folder,
-        info: Fact::new(&INFO),
+        info: InfoSeries::new(&INFO),
     })))
 }
 
 impl Collector for Dmi {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let labels = FILES.iter().filter_map(|(label, file)| {
-            let text = text(&self.folder.join(file))?;
+            let text = attribute_text(&self.folder.join(file))?;
             Some((*label, text))
         });
         let set = self.info.set(out, labels.collect(), 1.0);
-        set.map_err(|error| Fault::from(error).at(&self.folder))
+        set.map_err(|error| ProcParseError::from(error).at_path(&self.folder))
     }
 }

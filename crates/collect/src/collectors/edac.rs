@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::sheet::counter;
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::counter;
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static CORRECTED: Family = counter(
     "node_edac_correctable_errors_total",
@@ -41,10 +41,10 @@ static DIMM_UNCORRECTED: Family = counter(
     "Total number of uncorrectable memory errors of the memory module.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "edac",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[
         &CORRECTED,
@@ -62,46 +62,50 @@ struct EdacControllers {
     system: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let system = context.host.sys.join("devices/system/edac/mc");
     open_walk(context, system.clone(), EdacControllers { system })
 }
 
-impl Walk for EdacControllers {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(system) = Folder::open(&self.system) else {
+impl SysfsWalk for EdacControllers {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(system) = SysfsDir::open(&self.system) else {
             return Ok(());
         };
-        for (controller, folder) in system.numbered("mc") {
-            put.touch(folder.path());
+        for (controller, folder) in system.numbered_subdirs("mc") {
+            put.set_current_path(folder.path());
             walk_controller(&controller, &folder, put)?;
         }
         Ok(())
     }
 }
 
-fn walk_controller(controller: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_controller(
+    controller: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let labels = [("controller", controller)];
-    put.maybe(&CORRECTED, &labels, folder.number("ce_count"))?;
-    put.maybe(&UNCORRECTED, &labels, folder.number("ue_count"))?;
+    put.set_if_some(&CORRECTED, &labels, folder.number("ce_count"))?;
+    put.set_if_some(&UNCORRECTED, &labels, folder.number("ue_count"))?;
     // Errors that the hardware cannot attribute to a row.
     let labels = [("controller", controller), ("csrow", "unknown")];
-    put.maybe(&ROW_CORRECTED, &labels, folder.number("ce_noinfo_count"))?;
-    put.maybe(&ROW_UNCORRECTED, &labels, folder.number("ue_noinfo_count"))?;
-    for (row, folder) in folder.numbered("csrow") {
+    put.set_if_some(&ROW_CORRECTED, &labels, folder.number("ce_noinfo_count"))?;
+    put.set_if_some(&ROW_UNCORRECTED, &labels, folder.number("ue_noinfo_count"))?;
+    for (row, folder) in folder.numbered_subdirs("csrow") {
         let labels = [("controller", controller), ("csrow", &*row)];
-        put.maybe(&ROW_CORRECTED, &labels, folder.number("ce_count"))?;
-        put.maybe(&ROW_UNCORRECTED, &labels, folder.number("ue_count"))?;
+        put.set_if_some(&ROW_CORRECTED, &labels, folder.number("ce_count"))?;
+        put.set_if_some(&ROW_UNCORRECTED, &labels, folder.number("ue_count"))?;
     }
-    for (dimm, folder) in folder.numbered("dimm") {
+    for (dimm, folder) in folder.numbered_subdirs("dimm") {
         let name = folder.text("dimm_label").unwrap_or_default();
         let labels = [
             ("controller", controller),
             ("dimm", &*dimm),
             ("label", &*name),
         ];
-        put.maybe(&DIMM_CORRECTED, &labels, folder.number("dimm_ce_count"))?;
-        put.maybe(&DIMM_UNCORRECTED, &labels, folder.number("dimm_ue_count"))?;
+        put.set_if_some(&DIMM_CORRECTED, &labels, folder.number("dimm_ce_count"))?;
+        put.set_if_some(&DIMM_UNCORRECTED, &labels, folder.number("dimm_ue_count"))?;
     }
     Ok(())
 }

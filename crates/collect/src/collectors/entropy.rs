@@ -1,30 +1,33 @@
 //! The kernel's entropy pool, from `/proc/sys/kernel/random`.
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static AVAILABLE: Family = Family::new(
     "node_entropy_available_bits",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bits",
     2,
     "Entropy available, in bits; always 256 since Linux 5.18.",
 );
 static POOL: Family = Family::new(
     "node_entropy_pool_size_bits",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bits",
     2,
     "Size of the entropy pool, in bits.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "entropy",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&AVAILABLE, &POOL],
     open,
@@ -34,29 +37,30 @@ pub static ENTRY: Entry = Entry {
 struct Entropy {
     available: ProcFile,
     pool: Option<ProcFile>,
-    available_bits: Single,
-    pool_bits: Single,
+    available_bits: UnlabelledSeries,
+    pool_bits: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.proc.join("sys/kernel/random");
     let path = folder.join("entropy_avail");
-    let Some(available) = ProcFile::open(path.clone(), Shape::Whole)? else {
-        return Ok(Opened::Absent { looked_for: path });
+    let Some(available) = ProcFile::open(path.clone(), ReadMode::SingleRead)? else {
+        return Ok(OpenOutcome::Absent { looked_for: path });
     };
-    Ok(Opened::Active(Box::new(Entropy {
+    Ok(OpenOutcome::Active(Box::new(Entropy {
         available,
-        pool: ProcFile::open(folder.join("poolsize"), Shape::Whole)?,
-        available_bits: Single::new(&AVAILABLE),
-        pool_bits: Single::new(&POOL),
+        pool: ProcFile::open(folder.join("poolsize"), ReadMode::SingleRead)?,
+        available_bits: UnlabelledSeries::new(&AVAILABLE),
+        pool_bits: UnlabelledSeries::new(&POOL),
     })))
 }
 
 impl Collector for Entropy {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.available_bits.set_from(&mut self.available, out)?;
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.available_bits
+            .set_from_file(&mut self.available, out)?;
         match &mut self.pool {
-            Some(pool) => self.pool_bits.set_from(pool, out),
+            Some(pool) => self.pool_bits.set_from_file(pool, out),
             None => Ok(()),
         }
     }

@@ -1,63 +1,65 @@
 //! Open file handles of the whole node and their limit, from `/proc/sys/fs/file-nr`.
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::scan::{Fault, Words, integers, whole_lines};
-use crate::single::Single;
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64s};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static ALLOCATED: Family = Family::new(
     "node_filefd_allocated",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of allocated file handles.",
 );
 static MAXIMUM: Family = Family::new(
     "node_filefd_maximum",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Maximum number of file handles.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "filefd",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&ALLOCATED, &MAXIMUM],
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("sys/fs/file-nr");
-    open_files([(path, Shape::Whole, FilefdReadings::new())])
+    open_files([(path, ReadMode::SingleRead, FilefdReadings::new())])
 }
 
 #[derive(Debug)]
 struct FilefdReadings {
-    allocated: Single,
-    maximum: Single,
+    allocated: UnlabelledSeries,
+    maximum: UnlabelledSeries,
 }
 
 impl FilefdReadings {
     fn new() -> FilefdReadings {
         FilefdReadings {
-            allocated: Single::new(&ALLOCATED),
-            maximum: Single::new(&MAXIMUM),
+            allocated: UnlabelledSeries::new(&ALLOCATED),
+            maximum: UnlabelledSeries::new(&MAXIMUM),
         }
     }
 }
 
-impl Parser for FilefdReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+impl FileParser for FilefdReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let line = non_empty_lines(text)?
+            .next()
+            .map_or(&[][..], |(_, line)| line);
         let mut numbers = [0; 3];
-        if integers(Words(line), &mut numbers) != Some(3) {
-            return Err(Fault::Malformed {
+        if parse_u64s(Words(line), &mut numbers) != Some(3) {
+            return Err(ProcParseError::Malformed {
                 line: 1,
                 what: "expected three numbers",
             });
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_missing_limit_is_a_large_number() {
-        let mut group = Group::new("filefd", 3, 1000);
+        let mut group = SampleGroup::new("filefd", 3, 1000);
         let text = b"674\t0\t9223372036854775807\n";
         FilefdReadings::new()
             .update(text, &mut group)
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         update_fails(
-            |text| FilefdReadings::new().update(text, &mut Group::new("filefd", 3, 1000)),
+            |text| FilefdReadings::new().update(text, &mut SampleGroup::new("filefd", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("1 2\n", 1, "expected three numbers"),

@@ -8,15 +8,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use pegel_config::read_plain;
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
 use super::mount_prober::{HUNG_MAX, MOUNT_TIMEOUT, MountProber, StatvfsOutcome};
-use crate::scan::{Fault, Words, label};
-use crate::sheet::Sheet;
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::DynamicSeries;
+use crate::proc_parse::{ProcParseError, Words, label_value};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Gauge, unit, 2, help)
+    Family::new(name, MetricKind::Gauge, unit, 2, help)
 }
 
 static SIZE: Family = gauge(
@@ -47,10 +50,10 @@ static ERROR: Family = gauge(
     "1 if statvfs failed or does not respond, otherwise 0.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "filesystem",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 2,
     families: &[&SIZE, &FREE, &AVAIL, &FILES, &FILES_FREE, &READONLY, &ERROR],
     open,
@@ -67,9 +70,9 @@ struct FilesystemCollector {
     /// `mountinfo` of process 1, if the agent runs on the machine that it describes.
     init_mountinfo: Option<PathBuf>,
     root: PathBuf,
-    operation: Note,
+    operation: CurrentOperation,
     prober: MountProber,
-    series: Sheet,
+    series: DynamicSeries,
     failure: Option<String>,
 }
 
@@ -83,7 +86,7 @@ struct FilesystemMount {
     is_readonly: bool,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let host = &context.host;
     // With another root, the mounts of that machine are those of its process 1, not of this process.
     let init_mountinfo = host.proc.join("1/mountinfo");
@@ -93,25 +96,25 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         init_mountinfo
     };
     if !mountinfo.exists() {
-        return Ok(Opened::Absent {
+        return Ok(OpenOutcome::Absent {
             looked_for: mountinfo,
         });
     }
     let init_mountinfo = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
-    Ok(Opened::Active(Box::new(FilesystemCollector {
+    Ok(OpenOutcome::Active(Box::new(FilesystemCollector {
         mountinfo,
         init_mountinfo,
         root: host.root.clone(),
-        operation: context.note.clone(),
+        operation: context.operation.clone(),
         prober: MountProber::new(host.statvfs, MOUNT_TIMEOUT),
-        series: Sheet::new(),
+        series: DynamicSeries::new(),
         failure: None,
     })))
 }
 
 impl Collector for FilesystemCollector {
     /// Never returns an error: a reopened collector would not know which mounts are blocked.
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         self.operation.set(&self.mountinfo.to_string_lossy());
         let found = read_plain(&self.mountinfo, MOUNTINFO_BYTES_MAX)
             .map_err(|error| error.to_string())
@@ -119,18 +122,18 @@ impl Collector for FilesystemCollector {
                 let mut mounts = parse_mounts(&text).map_err(|what| what.to_owned())?;
                 self.use_init_readonly_flags(&mut mounts);
                 self.update(&mounts, out)
-                    .map_err(|fault| fault.at(&self.mountinfo).to_string())
+                    .map_err(|fault| fault.at_path(&self.mountinfo).to_string())
             });
         self.failure = found.unwrap_or_else(|error| {
-            self.series.begin();
-            self.series.end(out);
+            self.series.begin_pass();
+            self.series.end_pass(out);
             Some(format!("cannot read {}: {error}", self.mountinfo.display()))
         });
         self.operation.set("");
         Ok(())
     }
 
-    fn trouble(&self) -> Option<&str> {
+    fn partial_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 }
@@ -159,26 +162,26 @@ impl FilesystemCollector {
     fn update(
         &mut self,
         mounts: &[FilesystemMount],
-        out: &mut Group,
-    ) -> Result<Option<String>, Fault> {
+        out: &mut SampleGroup,
+    ) -> Result<Option<String>, ProcParseError> {
         let paths = mounts.iter().map(|mount| path_below(&self.root, mount));
         let answers = self.prober.statvfs_all(paths.collect(), &self.operation);
-        self.series.begin();
+        self.series.begin_pass();
         for (mount, answer) in mounts.iter().zip(&answers) {
             set_mount(&mut self.series, mount, answer, out)?;
         }
-        self.series.end(out);
+        self.series.end_pass(out);
         Ok(hung_mounts_message(mounts, &answers))
     }
 }
 
 fn set_mount(
-    sheet: &mut Sheet,
+    sheet: &mut DynamicSeries,
     mount: &FilesystemMount,
     answer: &StatvfsOutcome,
-    out: &mut Group,
-) -> Result<(), Fault> {
-    let point = label(&mount.point);
+    out: &mut SampleGroup,
+) -> Result<(), ProcParseError> {
+    let point = label_value(&mount.point);
     let labels = [
         ("device", &*mount.device),
         ("fstype", &*mount.fstype),
@@ -213,7 +216,7 @@ fn hung_mounts_message(mounts: &[FilesystemMount], answers: &[StatvfsOutcome]) -
         |&(_, answer): &(&FilesystemMount, &StatvfsOutcome)| matches!(answer, StatvfsOutcome::Hung);
     let hung = mounts.iter().zip(answers).filter(is_hung);
     let names: Vec<String> = hung
-        .map(|(mount, _)| label(&mount.point).into_owned())
+        .map(|(mount, _)| label_value(&mount.point).into_owned())
         .collect();
     let is_any_skipped = answers
         .iter()
@@ -274,8 +277,8 @@ fn parse(line: &[u8]) -> Option<FilesystemMount> {
     let is_readonly = |options: &[u8]| options.split(|&byte| byte == b',').any(|o| o == b"ro");
     Some(FilesystemMount {
         point: unescape(point),
-        device: label(&unescape(device)).into_owned(),
-        fstype: label(&unescape(fstype)).into_owned(),
+        device: label_value(&unescape(device)).into_owned(),
+        fstype: label_value(&unescape(fstype)).into_owned(),
         is_readonly: is_readonly(options) || is_readonly(super_options),
     })
 }

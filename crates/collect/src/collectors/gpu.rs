@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static INFO: Family = gauge(
     "node_gpu_info",
@@ -93,10 +93,10 @@ static DRAGON_POWER: Family = gauge(
     "Power drawn by the GPU, in watts; Dragon's name.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "gpu",
     tier: Tier::Fast,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[
         &INFO,
@@ -124,22 +124,22 @@ struct DrmCards {
     class: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/drm");
     open_walk(context, class.clone(), DrmCards { class })
 }
 
-impl Walk for DrmCards {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for DrmCards {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
-        for (number, card) in class.numbered("card") {
-            let Some(device) = card.folder("device") else {
+        for (number, card) in class.numbered_subdirs("card") {
+            let Some(device) = card.subdir("device") else {
                 continue;
             };
             let gpu = format!("card{number}");
-            put.touch(card.path());
+            put.set_current_path(card.path());
             match device.text("vendor").as_deref() {
                 Some("0x1002") => walk_amd(&gpu, &device, put)?,
                 Some("0x8086") => walk_intel(&gpu, &card, &device, put)?,
@@ -150,7 +150,12 @@ impl Walk for DrmCards {
     }
 }
 
-fn set_info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn set_info(
+    gpu: &str,
+    vendor: &str,
+    device: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let text = |name| device.text(name).unwrap_or_default();
     let (model, id) = (text("device"), text("unique_id"));
     let labels = [
@@ -162,20 +167,24 @@ fn set_info(gpu: &str, vendor: &str, device: &Folder, put: &mut Put<'_>) -> Resu
     put.set(&INFO, &labels, 1.0)
 }
 
-fn walk_amd(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_amd(
+    gpu: &str,
+    device: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     set_info(gpu, "amd", device, put)?;
     let of_gpu = [("gpu", gpu)];
     let busy = device.number("gpu_busy_percent");
-    put.maybe(&BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
-    put.maybe(&DRAGON_BUSY, &of_gpu, busy)?;
+    put.set_if_some(&BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
+    put.set_if_some(&DRAGON_BUSY, &of_gpu, busy)?;
     let busy = device.number("mem_busy_percent");
-    put.maybe(&MEMORY_BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
+    put.set_if_some(&MEMORY_BUSY, &of_gpu, busy.map(|percent| percent / 100.0))?;
     for memory in ["vram", "gtt"] {
         let labels = [("gpu", gpu), ("memory", memory)];
         let total = device.number(&format!("mem_info_{memory}_total"));
         let used = device.number(&format!("mem_info_{memory}_used"));
-        put.maybe(&MEMORY_TOTAL, &labels, total)?;
-        put.maybe(&MEMORY_USED, &labels, used)?;
+        put.set_if_some(&MEMORY_TOTAL, &labels, total)?;
+        put.set_if_some(&MEMORY_USED, &labels, used)?;
         if let (Some(total), Some(used), "vram") = (total, used, memory)
             && total > 0.0
         {
@@ -186,21 +195,25 @@ fn walk_amd(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> 
 }
 
 /// Reads the hwmon chip of the GPU, which both drivers provide.
-fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
-    let Some(hwmon) = device.folder("hwmon") else {
+fn walk_hwmon(
+    gpu: &str,
+    device: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
+    let Some(hwmon) = device.subdir("hwmon") else {
         return Ok(());
     };
     let of_gpu = [("gpu", gpu)];
-    for (_, chip) in hwmon.numbered("hwmon") {
+    for (_, chip) in hwmon.numbered_subdirs("hwmon") {
         let micro = |name| chip.number(name).map(|value| value / 1e6);
         // Newer cards have only the instantaneous power.
         let power = micro("power1_average").or_else(|| micro("power1_input"));
-        put.maybe(&POWER, &of_gpu, power)?;
-        put.maybe(&DRAGON_POWER, &of_gpu, power)?;
+        put.set_if_some(&POWER, &of_gpu, power)?;
+        put.set_if_some(&DRAGON_POWER, &of_gpu, power)?;
         let cap = micro("power1_cap").or_else(|| micro("power1_max"));
-        put.maybe(&POWER_CAP, &of_gpu, cap)?;
-        put.maybe(&ENERGY, &of_gpu, micro("energy1_input"))?;
-        put.maybe(&FAN, &of_gpu, chip.number("fan1_input"))?;
+        put.set_if_some(&POWER_CAP, &of_gpu, cap)?;
+        put.set_if_some(&ENERGY, &of_gpu, micro("energy1_input"))?;
+        put.set_if_some(&FAN, &of_gpu, chip.number("fan1_input"))?;
         for number in 1..=4 {
             let label = |kind: &str| {
                 let label = chip.text(&format!("{kind}{number}_label"));
@@ -218,31 +231,36 @@ fn walk_hwmon(gpu: &str, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault
     Ok(())
 }
 
-fn walk_intel(gpu: &str, card: &Folder, device: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_intel(
+    gpu: &str,
+    card: &SysfsDir,
+    device: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     set_info(gpu, "intel", device, put)?;
     let mut is_found = false;
-    if let Some(tiles) = card.folder("gt") {
-        for (number, tile) in tiles.numbered("gt") {
+    if let Some(tiles) = card.subdir("gt") {
+        for (number, tile) in tiles.numbered_subdirs("gt") {
             is_found = true;
             let name = format!("gt{number}");
             let labels = [("clock", &*name), ("gpu", gpu)];
             let hertz = |name| tile.number(name).map(|mega| mega * 1e6);
-            put.maybe(&CLOCK, &labels, hertz("rps_act_freq_mhz"))?;
-            put.maybe(&CLOCK_MAX, &labels, hertz("rps_max_freq_mhz"))?;
+            put.set_if_some(&CLOCK, &labels, hertz("rps_act_freq_mhz"))?;
+            put.set_if_some(&CLOCK_MAX, &labels, hertz("rps_max_freq_mhz"))?;
             let slept = tile.number("rc6_residency_ms").map(|value| value / 1e3);
-            put.maybe(&SLEEP, &[("gpu", gpu), ("gt", &name)], slept)?;
+            put.set_if_some(&SLEEP, &[("gpu", gpu), ("gt", &name)], slept)?;
         }
     }
     if !is_found {
         // Kernels before 5.18 support a single tile.
         let labels = [("clock", "gt0"), ("gpu", gpu)];
         let hertz = |name| card.number(name).map(|mega| mega * 1e6);
-        put.maybe(&CLOCK, &labels, hertz("gt_act_freq_mhz"))?;
-        put.maybe(&CLOCK_MAX, &labels, hertz("gt_max_freq_mhz"))?;
+        put.set_if_some(&CLOCK, &labels, hertz("gt_act_freq_mhz"))?;
+        put.set_if_some(&CLOCK_MAX, &labels, hertz("gt_max_freq_mhz"))?;
         let slept = card
             .number("power/rc6_residency_ms")
             .map(|value| value / 1e3);
-        put.maybe(&SLEEP, &[("gpu", gpu), ("gt", "gt0")], slept)?;
+        put.set_if_some(&SLEEP, &[("gpu", gpu), ("gt", "gt0")], slept)?;
     }
     walk_hwmon(gpu, device, put)
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static CHIP: Family = gauge(
     "node_hwmon_chip_names",
@@ -81,10 +81,10 @@ static PLAIN: Family = gauge(
     "Attribute <key> of the chip, unscaled.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "hwmon",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[
         &CHIP, &LABEL, &BEEP, &REGULATOR, &INTERVAL, &BEEP_OF, &VOLTS, &CELSIUS, &AMPS, &WATT,
@@ -114,25 +114,25 @@ struct HwmonChips {
     class: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/hwmon");
     open_walk(context, class.clone(), HwmonChips { class })
 }
 
-impl Walk for HwmonChips {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for HwmonChips {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
-        for (_, chip) in class.numbered("hwmon") {
-            put.touch(chip.path());
+        for (_, chip) in class.numbered_subdirs("hwmon") {
+            put.set_current_path(chip.path());
             walk_chip(&chip, put)?;
         }
         Ok(())
     }
 }
 
-fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_chip(folder: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
     let chip = chip_id(folder);
     if let Some(name) = folder.text("name") {
         put.set(
@@ -143,7 +143,7 @@ fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
     }
     // Older drivers have their attributes in the device's directory.
     let mut sensors = Sensors::new();
-    for place in [Some(folder), folder.folder("device").as_ref()] {
+    for place in [Some(folder), folder.subdir("device").as_ref()] {
         place
             .into_iter()
             .for_each(|place| read_sensors(place, &mut sensors));
@@ -158,7 +158,7 @@ fn walk_chip(folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
 /// Attribute elements and their values, by kind and number of the sensor.
 type Sensors = BTreeMap<(&'static str, String), BTreeMap<String, String>>;
 
-fn read_sensors(folder: &Folder, sensors: &mut Sensors) {
+fn read_sensors(folder: &SysfsDir, sensors: &mut Sensors) {
     for name in folder.names() {
         let Some((kind, id, element)) = split_attribute(&name) else {
             continue;
@@ -192,8 +192,8 @@ fn walk_sensor(
     kind: &str,
     elements: &BTreeMap<String, String>,
     labels: &[(&str, &str); 2],
-    put: &mut Put<'_>,
-) -> Result<(), Fault> {
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     if let Some(label) = elements.get("label") {
         let labels = [labels[0], ("label", label), labels[1]];
         put.set(&LABEL, &labels, 1.0)?;
@@ -213,24 +213,24 @@ fn walk_sensor(
             ("beep_enable", _) => put.set(&BEEP, labels, value)?,
             ("vrm", _) => put.set(&REGULATOR, labels, value)?,
             ("update_interval", _) => put.set(&INTERVAL, labels, value / 1e3)?,
-            (_, "beep") => put.set_key(&BEEP_OF, kind, labels, value)?,
-            (_, "fault" | "alarm") => put.set_key(&PLAIN, &key, labels, value)?,
-            ("in" | "cpu", _) => put.set_key(&VOLTS, &key, labels, value / 1e3)?,
-            ("temp", "type") => put.set_key(&PLAIN, &key, labels, value)?,
-            ("temp", _) => put.set_key(&CELSIUS, &key, labels, value / 1e3)?,
-            ("curr", _) => put.set_key(&AMPS, &key, labels, value / 1e3)?,
-            ("energy", _) => put.set_key(&JOULE, &key, labels, value / 1e6)?,
-            ("power", "accuracy") => put.set_key(&PLAIN, &key, labels, value / 1e6)?,
+            (_, "beep") => put.set_keyed(&BEEP_OF, kind, labels, value)?,
+            (_, "fault" | "alarm") => put.set_keyed(&PLAIN, &key, labels, value)?,
+            ("in" | "cpu", _) => put.set_keyed(&VOLTS, &key, labels, value / 1e3)?,
+            ("temp", "type") => put.set_keyed(&PLAIN, &key, labels, value)?,
+            ("temp", _) => put.set_keyed(&CELSIUS, &key, labels, value / 1e3)?,
+            ("curr", _) => put.set_keyed(&AMPS, &key, labels, value / 1e3)?,
+            ("energy", _) => put.set_keyed(&JOULE, &key, labels, value / 1e6)?,
+            ("power", "accuracy") => put.set_keyed(&PLAIN, &key, labels, value / 1e6)?,
             ("power", "average_interval" | "average_interval_min" | "average_interval_max") => {
-                put.set_key(&SECONDS, &key, labels, value / 1e3)?;
+                put.set_keyed(&SECONDS, &key, labels, value / 1e3)?;
             }
-            ("power", _) => put.set_key(&WATT, &key, labels, value / 1e6)?,
+            ("power", _) => put.set_keyed(&WATT, &key, labels, value / 1e6)?,
             // Thousandths of a percent, converted to a ratio.
-            ("humidity", _) => put.set_key(&PLAIN, &key, labels, value / 1e5)?,
+            ("humidity", _) => put.set_keyed(&PLAIN, &key, labels, value / 1e5)?,
             ("fan", "input" | "min" | "max" | "target") => {
-                put.set_key(&RPM, &key, labels, value)?;
+                put.set_keyed(&RPM, &key, labels, value)?;
             }
-            _ => put.set_key(&PLAIN, &key, labels, value)?,
+            _ => put.set_keyed(&PLAIN, &key, labels, value)?,
         }
     }
     Ok(())
@@ -238,7 +238,7 @@ fn walk_sensor(
 
 /// Returns a stable identifier of the chip, from the path of its device: chip numbers depend on the order in which drivers
 /// were loaded.
-fn chip_id(folder: &Folder) -> String {
+fn chip_id(folder: &SysfsDir) -> String {
     let of_device = fs::canonicalize(folder.path().join("device"));
     let part = |path: Option<&Path>| {
         let name = path.and_then(Path::file_name);

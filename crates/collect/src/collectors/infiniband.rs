@@ -5,20 +5,20 @@
 
 use std::path::PathBuf;
 
-use crate::folder::Folder;
-use crate::scan::{Fault, integer};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_parse::{ProcParseError, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 use super::infiniband_families::{
     ALL, COUNTERS, DEVICE_OTHER, HW_COUNTERS, HW_OTHER, INFO, InfinibandUnit, LIFESPAN, OTHER,
     PHYSICAL, RATE, STATE,
 };
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "infiniband",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: ALL,
     open,
@@ -29,28 +29,32 @@ struct InfinibandDevices {
     class: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/infiniband");
     open_walk(context, class.clone(), InfinibandDevices { class })
 }
 
-impl Walk for InfinibandDevices {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for InfinibandDevices {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
         for device in class.names() {
-            let Some(folder) = class.folder(&device) else {
+            let Some(folder) = class.subdir(&device) else {
                 continue;
             };
-            put.touch(folder.path());
+            put.set_current_path(folder.path());
             walk_device(&device, &folder, put)?;
         }
         Ok(())
     }
 }
 
-fn walk_device(device: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_device(
+    device: &str,
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let text = |name| folder.text(name).unwrap_or_default();
     let (board, firmware, kind) = (text("board_id"), text("fw_ver"), text("hca_type"));
     let labels = [
@@ -60,35 +64,39 @@ fn walk_device(device: &str, folder: &Folder, put: &mut Put<'_>) -> Result<(), F
         ("hca_type", &*kind),
     ];
     put.set(&INFO, &labels, 1.0)?;
-    if let Some(counters) = folder.folder("hw_counters") {
+    if let Some(counters) = folder.subdir("hw_counters") {
         for name in counters.names() {
             if let Some(value) = read_counter(&counters, &name) {
-                put.set_key(&DEVICE_OTHER, &name, &[("device", device)], value)?;
+                put.set_keyed(&DEVICE_OTHER, &name, &[("device", device)], value)?;
             }
         }
     }
-    let Some(ports) = folder.folder("ports") else {
+    let Some(ports) = folder.subdir("ports") else {
         return Ok(());
     };
-    for (port, folder) in ports.numbered("") {
-        put.touch(folder.path());
+    for (port, folder) in ports.numbered_subdirs("") {
+        put.set_current_path(folder.path());
         walk_port(&[("device", device), ("port", &port)], &folder, put)?;
     }
     Ok(())
 }
 
-fn walk_port(labels: &[(&str, &str); 2], port: &Folder, put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_port(
+    labels: &[(&str, &str); 2],
+    port: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     let state = |name| number_before(&port.text(name)?, ":");
-    put.maybe(&STATE, labels, state("state"))?;
-    put.maybe(&PHYSICAL, labels, state("phys_state"))?;
+    put.set_if_some(&STATE, labels, state("state"))?;
+    put.set_if_some(&PHYSICAL, labels, state("phys_state"))?;
     // For example `100 Gb/sec (4X EDR)`.
     let rate = port.text("rate");
     let rate = rate.and_then(|text| number_before(&text, " Gb/sec"));
-    put.maybe(&RATE, labels, rate.map(|gigabits| gigabits * 1e9 / 8.0))?;
-    if let Some(counters) = port.folder("counters") {
+    put.set_if_some(&RATE, labels, rate.map(|gigabits| gigabits * 1e9 / 8.0))?;
+    if let Some(counters) = port.subdir("counters") {
         walk_counters(labels, &counters, put)?;
     }
-    if let Some(counters) = port.folder("hw_counters") {
+    if let Some(counters) = port.subdir("hw_counters") {
         walk_hw_counters(labels, &counters, put)?;
     }
     Ok(())
@@ -96,9 +104,9 @@ fn walk_port(labels: &[(&str, &str); 2], port: &Folder, put: &mut Put<'_>) -> Re
 
 fn walk_counters(
     labels: &[(&str, &str); 2],
-    folder: &Folder,
-    put: &mut Put<'_>,
-) -> Result<(), Fault> {
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     for name in folder.names() {
         let Some(value) = read_counter(folder, &name) else {
             continue;
@@ -106,7 +114,7 @@ fn walk_counters(
         match COUNTERS.iter().find(|(_, known, _)| *known == name) {
             Some((family, _, InfinibandUnit::One)) => put.set(family, labels, value)?,
             Some((family, _, InfinibandUnit::Words)) => put.set(family, labels, value * 4.0)?,
-            None => put.set_key(&OTHER, &name, labels, value)?,
+            None => put.set_keyed(&OTHER, &name, labels, value)?,
         }
     }
     Ok(())
@@ -114,9 +122,9 @@ fn walk_counters(
 
 fn walk_hw_counters(
     labels: &[(&str, &str); 2],
-    folder: &Folder,
-    put: &mut Put<'_>,
-) -> Result<(), Fault> {
+    folder: &SysfsDir,
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     for name in folder.names() {
         let Some(value) = read_counter(folder, &name) else {
             continue;
@@ -128,16 +136,16 @@ fn walk_hw_counters(
         }
         match HW_COUNTERS.iter().find(|(_, known)| *known == name) {
             Some((family, _)) => put.set(family, labels, value)?,
-            None => put.set_key(&HW_OTHER, &name, labels, value)?,
+            None => put.set_keyed(&HW_OTHER, &name, labels, value)?,
         }
     }
     Ok(())
 }
 
 /// Reads a counter. A port without a performance management agent reports `N/A (no PMA)`, which gives `None`.
-fn read_counter(folder: &Folder, name: &str) -> Option<f64> {
+fn read_counter(folder: &SysfsDir, name: &str) -> Option<f64> {
     let bytes = folder.bytes(name).ok()?;
-    integer(bytes.trim_ascii()).map(|value| value as f64)
+    parse_u64(bytes.trim_ascii()).map(|value| value as f64)
 }
 
 fn number_before(text: &str, mark: &str) -> Option<f64> {

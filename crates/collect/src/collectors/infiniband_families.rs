@@ -2,7 +2,7 @@
 
 use pegel_metric::Family;
 
-use crate::sheet::{counter, gauge};
+use crate::dynamic_series::{counter, gauge};
 
 /// The unit of a counter, and its conversion to a base unit.
 #[derive(Debug, Clone, Copy)]

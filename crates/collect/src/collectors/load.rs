@@ -2,60 +2,63 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Clock, Family, Group, Kind};
+use pegel_metric::{Clock, Family, MetricKind, SampleGroup};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::scan::{Fault, Words, decimal, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_decimal};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static LOAD1: Family = Family::new(
     "node_load1",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Load average over 1 minute.",
 );
 static LOAD5: Family = Family::new(
     "node_load5",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Load average over 5 minutes.",
 );
 static LOAD15: Family = Family::new(
     "node_load15",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Load average over 15 minutes.",
 );
 static LOAD_DRAGON: Family = Family::new(
     "load_average",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Load average over 1 minute; Dragon's name.",
 );
 static UPTIME: Family = Family::new(
     "node_uptime_seconds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "seconds",
     2,
     "Time since the node booted, in seconds.",
 );
 static TIME: Family = Family::new(
     "node_time_seconds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "seconds",
     2,
     "System time, in seconds since the Unix epoch.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "load",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&LOAD1, &LOAD5, &LOAD15, &LOAD_DRAGON, &UPTIME, &TIME],
     open,
@@ -67,36 +70,36 @@ struct LoadCollector {
     /// `None` in containers that hide it.
     uptime: Option<ProcFile>,
     clock: Arc<dyn Clock>,
-    loads: [Single; 3],
-    load_dragon: Single,
-    uptime_seconds: Single,
-    time_seconds: Single,
+    loads: [UnlabelledSeries; 3],
+    load_dragon: UnlabelledSeries,
+    uptime_seconds: UnlabelledSeries,
+    time_seconds: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("loadavg");
-    let Some(loadavg) = ProcFile::open(path.clone(), Shape::Whole)? else {
-        return Ok(Opened::Absent { looked_for: path });
+    let Some(loadavg) = ProcFile::open(path.clone(), ReadMode::SingleRead)? else {
+        return Ok(OpenOutcome::Absent { looked_for: path });
     };
-    Ok(Opened::Active(Box::new(LoadCollector {
+    Ok(OpenOutcome::Active(Box::new(LoadCollector {
         loadavg,
-        uptime: ProcFile::open(context.host.proc.join("uptime"), Shape::Whole)?,
+        uptime: ProcFile::open(context.host.proc.join("uptime"), ReadMode::SingleRead)?,
         clock: context.clock.clone(),
-        loads: [&LOAD1, &LOAD5, &LOAD15].map(Single::new),
-        load_dragon: Single::new(&LOAD_DRAGON),
-        uptime_seconds: Single::new(&UPTIME),
-        time_seconds: Single::new(&TIME),
+        loads: [&LOAD1, &LOAD5, &LOAD15].map(UnlabelledSeries::new),
+        load_dragon: UnlabelledSeries::new(&LOAD_DRAGON),
+        uptime_seconds: UnlabelledSeries::new(&UPTIME),
+        time_seconds: UnlabelledSeries::new(&TIME),
     })))
 }
 
 impl Collector for LoadCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let loads = first_decimals(self.loadavg.read()?);
-        let loads: [f64; 3] = loads.map_err(|fault| fault.at(self.loadavg.path()))?;
-        let set = |single: &mut Single, out: &mut Group, value| {
+        let loads: [f64; 3] = loads.map_err(|fault| fault.at_path(self.loadavg.path()))?;
+        let set = |single: &mut UnlabelledSeries, out: &mut SampleGroup, value| {
             single
                 .set(out, value)
-                .map_err(|error| Fault::from(error).at(self.loadavg.path()))
+                .map_err(|error| ProcParseError::from(error).at_path(self.loadavg.path()))
         };
         for (single, load) in self.loads.iter_mut().zip(loads) {
             set(single, out, load)?;
@@ -104,7 +107,7 @@ impl Collector for LoadCollector {
         set(&mut self.load_dragon, out, loads[0])?;
         if let Some(file) = &mut self.uptime {
             let uptime = first_decimals(file.read()?);
-            let [uptime] = uptime.map_err(|fault| fault.at(file.path()))?;
+            let [uptime] = uptime.map_err(|fault| fault.at_path(file.path()))?;
             set(&mut self.uptime_seconds, out, uptime)?;
         }
         set(
@@ -116,16 +119,18 @@ impl Collector for LoadCollector {
 }
 
 /// Parses the first numbers of a file with one line.
-fn first_decimals<const N: usize>(text: &[u8]) -> Result<[f64; N], Fault> {
+fn first_decimals<const N: usize>(text: &[u8]) -> Result<[f64; N], ProcParseError> {
     let mut values = [0.0; N];
-    let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+    let line = non_empty_lines(text)?
+        .next()
+        .map_or(&[][..], |(_, line)| line);
     let mut words = Words(line);
     for value in &mut values {
-        let malformed = Fault::Malformed {
+        let malformed = ProcParseError::Malformed {
             line: 1,
             what: "too few numbers",
         };
-        *value = words.next().and_then(decimal).ok_or(malformed)?;
+        *value = words.next().and_then(parse_decimal).ok_or(malformed)?;
     }
     Ok(values)
 }

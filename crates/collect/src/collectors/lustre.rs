@@ -5,16 +5,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::{names, text};
-use crate::places::{Places, shared};
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, label};
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::attribute::{attribute_text, directory_names};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::proc_parse::{ProcParseError, Words, label_value, parse_u64};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, unit, 3, help)
+    Family::new(name, MetricKind::Counter, unit, 3, help)
 }
 
 static READ: Family = counter(
@@ -35,10 +38,10 @@ static OPERATIONS: Family = counter(
 static FAMILIES: [&Family; 3] = [&READ, &WRITTEN, &OPERATIONS];
 
 /// Runs on a thread of its own, because the kernel queries the servers for some values.
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "lustre",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &FAMILIES,
     open,
@@ -47,7 +50,7 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Lustre {
     folder: PathBuf,
-    operation: Note,
+    operation: CurrentOperation,
     readings: LustreReadings,
 }
 
@@ -55,36 +58,38 @@ struct Lustre {
 struct LustreReadings {
     families: Vec<Arc<Family>>,
     /// By file system and operation.
-    slots: Roster<Places>,
+    slots: CursorMap<DeviceSlots>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folders = [
         context.host.proc.join("fs/lustre/llite"),
         context.host.sys.join("kernel/debug/lustre/llite"),
     ];
     let Some(folder) = folders.iter().find(|folder| folder.is_dir()) else {
         let [looked_for, _] = folders;
-        return Ok(Opened::Absent { looked_for });
+        return Ok(OpenOutcome::Absent { looked_for });
     };
-    Ok(Opened::Active(Box::new(Lustre {
+    Ok(OpenOutcome::Active(Box::new(Lustre {
         folder: folder.clone(),
-        operation: context.note.clone(),
+        operation: context.operation.clone(),
         readings: LustreReadings::new(),
     })))
 }
 
 impl Collector for Lustre {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.readings.slots.begin();
-        for mount in names(&self.folder) {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.readings.slots.begin_pass();
+        for mount in directory_names(&self.folder) {
             let path = self.folder.join(&mount).join("stats");
             self.operation.set(&path.to_string_lossy());
             // Unmounted since the directory was listed.
-            let Some(text) = text(&path) else { continue };
-            let name = filesystem_name(&label(mount.as_bytes()));
+            let Some(text) = attribute_text(&path) else {
+                continue;
+            };
+            let name = filesystem_name(&label_value(mount.as_bytes()));
             let set = self.readings.set(&name, &text, out);
-            set.map_err(|fault| fault.at(Path::new(&path)))?;
+            set.map_err(|fault| fault.at_path(Path::new(&path)))?;
         }
         self.readings.slots.sweep(|places| places.retire(out));
         Ok(())
@@ -105,26 +110,31 @@ fn filesystem_name(mount: &str) -> String {
 impl LustreReadings {
     fn new() -> LustreReadings {
         LustreReadings {
-            families: shared(&FAMILIES),
-            slots: Roster::new(),
+            families: shared_families(&FAMILIES),
+            slots: CursorMap::new(),
         }
     }
 
-    fn set(&mut self, file_system: &str, text: &str, out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        file_system: &str,
+        text: &str,
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         for (number, line) in (1..).zip(text.lines()) {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected an operation and its counters",
             };
             let Some((name, count, sum)) = parse(line.as_bytes()).ok_or(malformed)? else {
                 continue;
             };
-            let key = format!("{file_system}\n{}", label(name));
+            let key = format!("{file_system}\n{}", label_value(name));
             let families = &self.families;
             let places = self
                 .slots
-                .entry(key.as_bytes(), || Ok(Places::new(families)))?;
-            let operation = label(name);
+                .entry(key.as_bytes(), || Ok(DeviceSlots::new(families)))?;
+            let operation = label_value(name);
             let labels = [("fs", file_system), ("operation", &*operation)];
             places.set(out, families, 2, &labels, count as f64)?;
             let index = match name {
@@ -147,8 +157,8 @@ fn parse(line: &[u8]) -> Option<Option<(&[u8], u64, u64)>> {
     if words.next()? != b"samples" {
         return matches!(name, b"snapshot_time" | b"start_time" | b"elapsed_time").then_some(None);
     }
-    let sum = words.nth(3).map_or(Some(0), integer)?;
-    Some(Some((name, integer(count)?, sum)))
+    let sum = words.nth(3).map_or(Some(0), parse_u64)?;
+    Some(Some((name, parse_u64(count)?, sum)))
 }
 
 #[cfg(test)]
@@ -158,7 +168,7 @@ mod tests {
 
     #[test]
     fn bytes_are_sums_and_the_rest_are_counts() {
-        let mut group = Group::new("lustre", 3, 1000);
+        let mut group = SampleGroup::new("lustre", 3, 1000);
         let text = "snapshot_time             1730000000.123456789 secs.nsecs\n\
                     read_bytes                26 samples [bytes] 1 4096 80000\n\
                     open                      7 samples [reqs]\n";
@@ -186,7 +196,7 @@ mod tests {
         update_fails(
             |text| {
                 let text = String::from_utf8_lossy(text);
-                LustreReadings::new().set("x", &text, &mut Group::new("lustre", 3, 1000))
+                LustreReadings::new().set("x", &text, &mut SampleGroup::new("lustre", 3, 1000))
             },
             &[
                 ("open 7\n", 1, what),

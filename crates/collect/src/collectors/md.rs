@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, SeriesError, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, SeriesError, Slot};
 
 use super::mdstat::{MdArray, MdArrayState, parse};
-use crate::files::{Parser, open_files};
-use crate::places::shared;
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, label};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::shared_families;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, label_value};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 const fn gauge(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Gauge, "", 2, help)
+    Family::new(name, MetricKind::Gauge, "", 2, help)
 }
 
 static BLOCKS: Family = gauge("node_md_blocks", "Size of the array, in blocks of 1 KiB.");
@@ -41,24 +41,24 @@ const STATES: [(&str, MdArrayState); 5] = [
     ("check", MdArrayState::Check),
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "md",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("mdstat");
-    open_files([(path, Shape::List, MdReadings::new())])
+    open_files([(path, ReadMode::UntilEof, MdReadings::new())])
 }
 
 #[derive(Debug)]
 struct MdReadings {
     families: Vec<Arc<Family>>,
-    arrays: Roster<MdArraySlots>,
+    arrays: CursorMap<MdArraySlots>,
 }
 
 #[derive(Debug)]
@@ -73,19 +73,23 @@ struct MdArraySlots {
 impl MdReadings {
     fn new() -> MdReadings {
         MdReadings {
-            families: shared(&FAMILIES),
-            arrays: Roster::new(),
+            families: shared_families(&FAMILIES),
+            arrays: CursorMap::new(),
         }
     }
 }
 
-impl Parser for MdReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+impl FileParser for MdReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let (arrays, families) = (&mut self.arrays, &self.families);
-        arrays.begin();
+        arrays.begin_pass();
         parse(text, |array| {
             let slots = arrays.entry(array.name, || {
-                Ok(MdArraySlots::declare(families, &label(array.name), out)?)
+                Ok(MdArraySlots::declare(
+                    families,
+                    &label_value(array.name),
+                    out,
+                )?)
             })?;
             slots.set(&array, out);
             Ok(())
@@ -99,7 +103,7 @@ impl MdArraySlots {
     fn declare(
         families: &[Arc<Family>],
         name: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<MdArraySlots, SeriesError> {
         let mut plain = |index: usize| out.declare(&families[index], &[("device", name)]);
         let (blocks, synced, required) = (plain(0)?, plain(1)?, plain(2)?);
@@ -123,7 +127,7 @@ impl MdArraySlots {
         })
     }
 
-    fn set(&self, array: &MdArray<'_>, out: &mut Group) {
+    fn set(&self, array: &MdArray<'_>, out: &mut SampleGroup) {
         out.set(self.blocks, array.blocks as f64);
         out.set(self.synced, array.synced as f64);
         out.set(self.required, array.required as f64);
@@ -136,7 +140,7 @@ impl MdArraySlots {
         }
     }
 
-    fn retire(self, out: &mut Group) {
+    fn retire(self, out: &mut SampleGroup) {
         let plain = [self.blocks, self.synced, self.required];
         let all = plain.into_iter().chain(self.disks).chain(self.states);
         all.for_each(|slot| out.retire(slot));
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn arrays_appear_and_disappear() {
-        let (mut readings, mut group) = (MdReadings::new(), Group::new("md", 3, 1000));
+        let (mut readings, mut group) = (MdReadings::new(), SampleGroup::new("md", 3, 1000));
         let text = b"Personalities : [raid1]\nmd0 : active raid1 sda1[0] sdb1[1]\n      16 blocks [2/2] [UU]\n\n";
         readings.update(text, &mut group).expect("valid");
         let found = present_series(&mut group);

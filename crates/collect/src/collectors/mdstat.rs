@@ -1,6 +1,6 @@
 //! Parser of `/proc/mdstat`, for the collector `md`.
 
-use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MdArrayState {
@@ -27,11 +27,11 @@ pub(super) struct MdArray<'a> {
 /// further lines up to an empty one.
 pub(super) fn parse<'a>(
     text: &'a [u8],
-    mut put: impl FnMut(MdArray<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut put: impl FnMut(MdArray<'a>) -> Result<(), ProcParseError>,
+) -> Result<(), ProcParseError> {
     let mut current: Option<MdArray<'a>> = None;
-    for (number, line) in whole_lines(text)? {
-        let malformed = Fault::Malformed {
+    for (number, line) in non_empty_lines(text)? {
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "expected the state of an array",
         };
@@ -92,7 +92,7 @@ impl<'a> MdArray<'a> {
         let mut words = Words(line);
         let first = words.next()?;
         if words.next() == Some(b"blocks") {
-            self.blocks = integer(first)?;
+            self.blocks = parse_u64(first)?;
             self.synced = self.blocks;
             if let Some((required, active)) = words.find_map(|word| counts(word, b'[', b']')) {
                 (self.required, self.active) = (required, active);
@@ -122,7 +122,10 @@ impl<'a> MdArray<'a> {
 fn counts(word: &[u8], before: u8, after: u8) -> Option<(u64, u64)> {
     let inside = word.strip_prefix(&[before])?.strip_suffix(&[after])?;
     let slash = inside.iter().position(|&byte| byte == b'/')?;
-    Some((integer(&inside[..slash])?, integer(&inside[slash + 1..])?))
+    Some((
+        parse_u64(&inside[..slash])?,
+        parse_u64(&inside[slash + 1..])?,
+    ))
 }
 
 #[cfg(test)]

@@ -5,41 +5,41 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::single::Single;
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static BYTES: Family = Family::new(
     "node_memory_<key>_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     2,
     "Field of /proc/meminfo, in bytes; a part in parentheses is appended with an underscore.",
 );
 static COUNT: Family = Family::new(
     "node_memory_<key>",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Field of /proc/meminfo without a unit.",
 );
 static USED: Family = Family::new(
     "used_RAM",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Share of memory that is not available to new programs, in percent.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "memory",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&BYTES, &COUNT, &USED],
     open,
@@ -47,8 +47,8 @@ pub static ENTRY: Entry = Entry {
 
 #[derive(Debug)]
 struct MemoryReadings {
-    keys: Roster<Slot>,
-    used: Single,
+    keys: CursorMap<Slot>,
+    used: UnlabelledSeries,
 }
 
 #[derive(Debug, PartialEq)]
@@ -70,26 +70,26 @@ struct MemorySizes {
     cached: f64,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("meminfo");
-    open_files([(path, Shape::Whole, MemoryReadings::new())])
+    open_files([(path, ReadMode::SingleRead, MemoryReadings::new())])
 }
 
 impl MemoryReadings {
     fn new() -> MemoryReadings {
         MemoryReadings {
-            keys: Roster::new(),
-            used: Single::new(&USED),
+            keys: CursorMap::new(),
+            used: UnlabelledSeries::new(&USED),
         }
     }
 }
 
-impl Parser for MemoryReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+impl FileParser for MemoryReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut sizes = MemorySizes::default();
-        self.keys.begin();
-        for (number, line) in whole_lines(text)? {
-            let malformed = Fault::Malformed {
+        self.keys.begin_pass();
+        for (number, line) in non_empty_lines(text)? {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected a key and a size",
             };
@@ -127,7 +127,7 @@ impl MemorySizes {
     }
 }
 
-fn declare(line: &MeminfoLine<'_>, out: &mut Group) -> Result<Slot, Fault> {
+fn declare(line: &MeminfoLine<'_>, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     // The parser accepts only ASCII keys.
     let key = String::from_utf8_lossy(line.key);
     let base = if line.is_bytes { &BYTES } else { &COUNT };
@@ -156,7 +156,7 @@ fn parse(line: &[u8]) -> Option<MeminfoLine<'_>> {
         return None;
     }
     let mut words = Words(&rest[1..]);
-    let number = integer(words.next()?)?;
+    let number = parse_u64(words.next()?)?;
     match words.next() {
         None => Some(MeminfoLine {
             id: &line[..=colon],
@@ -180,7 +180,7 @@ mod tests {
     use crate::collectors::testing::{present_series, update_fails};
 
     fn update(text: &str) -> Vec<String> {
-        let mut group = Group::new("memory", 3, 1000);
+        let mut group = SampleGroup::new("memory", 3, 1000);
         MemoryReadings::new()
             .update(text.as_bytes(), &mut group)
             .expect("valid");
@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_key_with_and_without_a_unit_is_two_series() {
-        let (mut readings, mut group) = (MemoryReadings::new(), Group::new("memory", 3, 1000));
+        let (mut readings, mut group) =
+            (MemoryReadings::new(), SampleGroup::new("memory", 3, 1000));
         for (text, expected) in [
             ("X: 2 kB\n", "node_memory_X_bytes 2048"),
             ("X: 2\n", "node_memory_X 2"),
@@ -223,8 +224,9 @@ mod tests {
 
     #[test]
     fn malformed_input_is_reported_with_its_line() {
-        let update =
-            |text: &[u8]| MemoryReadings::new().update(text, &mut Group::new("memory", 3, 1000));
+        let update = |text: &[u8]| {
+            MemoryReadings::new().update(text, &mut SampleGroup::new("memory", 3, 1000))
+        };
         let what = "expected a key and a size";
         update_fails(
             update,

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Note;
-use crate::host::{StatVfs, Volume};
+use crate::CurrentOperation;
+use crate::host::{FilesystemSpace, StatVfs};
 
 /// Time that one mount may take. A healthy mount takes microseconds, a loaded server milliseconds.
 pub(super) const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 64 * 1024;
 /// The result of probing a mount.
 #[derive(Debug)]
 pub(super) enum StatvfsOutcome {
-    Space(Volume),
+    Space(FilesystemSpace),
     /// statvfs returned an error.
     Failed,
     /// statvfs was called and has not returned yet.
@@ -82,7 +82,11 @@ impl MountProber {
     }
 
     /// Probes all paths and returns the outcomes in the same order.
-    pub(super) fn statvfs_all(&self, paths: Vec<PathBuf>, note: &Note) -> Vec<StatvfsOutcome> {
+    pub(super) fn statvfs_all(
+        &self,
+        paths: Vec<PathBuf>,
+        note: &CurrentOperation,
+    ) -> Vec<StatvfsOutcome> {
         let pending = lock(&self.pending).clone();
         let outcomes = paths.iter().map(|path| {
             if pending.contains(path) {
@@ -170,7 +174,12 @@ impl ProbeRound {
     }
 
     /// Returns true when the round is complete, false when a mount hangs.
-    fn wait_for_worker(&self, timeout: Duration, deadline: Instant, note: &Note) -> bool {
+    fn wait_for_worker(
+        &self,
+        timeout: Duration,
+        deadline: Instant,
+        note: &CurrentOperation,
+    ) -> bool {
         let mut progress = lock(&self.progress);
         let mut noted = usize::MAX;
         let mut until = deadline;
@@ -189,7 +198,7 @@ impl ProbeRound {
         true
     }
 
-    fn abandon_worker(&self, progress: &mut ProbeProgress, note: &Note) -> bool {
+    fn abandon_worker(&self, progress: &mut ProbeProgress, note: &CurrentOperation) -> bool {
         // Revoke the turn: a result that the thread delivers later is ignored.
         progress.current_worker = usize::MAX;
         if let Some(index) = progress.next.checked_sub(1) {

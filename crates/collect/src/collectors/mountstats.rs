@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
 use super::mountstats_parse::{NfsMountStats, OPERATION, parse};
-use crate::files::{Parser, open_files};
-use crate::places::{Places, shared};
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, label};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, label_value};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 /// The number of values per mount: its age, and its byte and page counts.
 const MOUNT: usize = 9;
@@ -20,7 +20,7 @@ const MOUNT: usize = 9;
 macro_rules! families {
     ($($static:ident $name:literal $unit:literal $help:literal;)*) => {
         $(static $static: Family = Family::new(
-            concat!("node_mountstats_nfs_", $name, "_total"), Kind::Counter, $unit, 3, $help);)*
+            concat!("node_mountstats_nfs_", $name, "_total"), MetricKind::Counter, $unit, 3, $help);)*
         static FAMILIES: [&Family; MOUNT + OPERATION] = [$(&$static),*];
     };
 }
@@ -49,49 +49,49 @@ families! {
 /// Index of the first value of an operation that is a time, in milliseconds.
 const FIRST_TIME: usize = 5;
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "mountstats",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 3,
     families: &FAMILIES,
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("self/mountstats");
-    open_files([(path, Shape::List, MountstatsReadings::new())])
+    open_files([(path, ReadMode::UntilEof, MountstatsReadings::new())])
 }
 
 #[derive(Debug)]
 struct MountstatsReadings {
     families: Vec<Arc<Family>>,
     /// By export, protocol and address of the mount.
-    mounts: Roster<NfsMountSlots>,
+    mounts: CursorMap<NfsMountSlots>,
     key: Vec<u8>,
 }
 
 /// The series of one mount.
 #[derive(Debug)]
 struct NfsMountSlots {
-    mount: Places,
-    operations: Roster<Places>,
+    mount: DeviceSlots,
+    operations: CursorMap<DeviceSlots>,
 }
 
 impl MountstatsReadings {
     fn new() -> MountstatsReadings {
         MountstatsReadings {
-            families: shared(&FAMILIES),
-            mounts: Roster::new(),
+            families: shared_families(&FAMILIES),
+            mounts: CursorMap::new(),
             key: Vec::new(),
         }
     }
 }
 
-impl Parser for MountstatsReadings {
+impl FileParser for MountstatsReadings {
     /// Parses the file. A node without NFS mounts has only lines about other file systems.
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        self.mounts.begin();
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        self.mounts.begin_pass();
         parse(text, |mount| {
             self.key.clear();
             for part in [mount.export, b"\n", mount.protocol, b"\n", mount.address] {
@@ -100,8 +100,8 @@ impl Parser for MountstatsReadings {
             let families = &self.families;
             let slots = self.mounts.entry(&self.key, || {
                 Ok(NfsMountSlots {
-                    mount: Places::new(families),
-                    operations: Roster::new(),
+                    mount: DeviceSlots::new(families),
+                    operations: CursorMap::new(),
                 })
             })?;
             slots.set(mount, families, out)
@@ -116,12 +116,12 @@ impl NfsMountSlots {
         &mut self,
         mount: &NfsMountStats<'_>,
         families: &[Arc<Family>],
-        out: &mut Group,
-    ) -> Result<(), Fault> {
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let (export, protocol, address) = (
-            label(mount.export),
-            label(mount.protocol),
-            label(mount.address),
+            label_value(mount.export),
+            label_value(mount.protocol),
+            label_value(mount.address),
         );
         let of_mount = [
             ("export", &*export),
@@ -133,15 +133,17 @@ impl NfsMountSlots {
             self.mount
                 .set(out, families, index, &of_mount, value as f64)?;
         }
-        self.operations.begin();
+        self.operations.begin_pass();
         for operation in mount.operations() {
             let (name, numbers) = operation?;
             // Skip operations without requests: they would be most of the series.
             if numbers[0] == 0 {
                 continue;
             }
-            let places = self.operations.entry(name, || Ok(Places::new(families)))?;
-            let name = label(name);
+            let places = self
+                .operations
+                .entry(name, || Ok(DeviceSlots::new(families)))?;
+            let name = label_value(name);
             let [a, b, c] = of_mount;
             let labels = [a, b, c, ("operation", &*name)];
             for (index, number) in numbers.into_iter().enumerate() {
@@ -153,9 +155,9 @@ impl NfsMountSlots {
         Ok(())
     }
 
-    fn retire(mut self, out: &mut Group) {
+    fn retire(mut self, out: &mut SampleGroup) {
         self.mount.retire(out);
-        self.operations.begin();
+        self.operations.begin_pass();
         self.operations.sweep(|places| places.retire(out));
     }
 }
@@ -167,8 +169,10 @@ mod tests {
 
     #[test]
     fn mounts_and_operations_appear_and_disappear() {
-        let (mut readings, mut group) =
-            (MountstatsReadings::new(), Group::new("mountstats", 3, 1000));
+        let (mut readings, mut group) = (
+            MountstatsReadings::new(),
+            SampleGroup::new("mountstats", 3, 1000),
+        );
         let text = "device proc mounted on /proc with fstype proc\n\
                     device srv:/home mounted on /home with fstype nfs4 statvers=1.1\n\
                     \topts:\trw,vers=4.2,proto=tcp,addr=192.0.2.1\n\tage:\t60\n\

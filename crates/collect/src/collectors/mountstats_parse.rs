@@ -1,6 +1,8 @@
 //! Parser of `/proc/self/mountstats`, for the collector `mountstats`.
 
-use crate::scan::{Fault, Lines, Words, integer, integers, whole_lines};
+use crate::proc_parse::{
+    NumberedLines, ProcParseError, Words, non_empty_lines, parse_u64, parse_u64s,
+};
 
 const BYTES: usize = 8;
 pub(super) const OPERATION: usize = 8;
@@ -14,15 +16,15 @@ pub(super) struct NfsMountStats<'a> {
     pub(super) age: u64,
     pub(super) bytes: [u64; BYTES],
     /// The lines after `per-op statistics`, up to the next mount.
-    operations: Option<Lines<'a>>,
+    operations: Option<NumberedLines<'a>>,
 }
 
 /// Calls `put` for each NFS mount.
 pub(super) fn parse<'a>(
     text: &'a [u8],
-    mut put: impl FnMut(&NfsMountStats<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let mut lines = whole_lines(text)?;
+    mut put: impl FnMut(&NfsMountStats<'a>) -> Result<(), ProcParseError>,
+) -> Result<(), ProcParseError> {
+    let mut lines = non_empty_lines(text)?;
     let mut current: Option<NfsMountStats<'a>> = None;
     while let Some((number, line)) = lines.next() {
         if line.starts_with(b"device ") {
@@ -31,7 +33,7 @@ pub(super) fn parse<'a>(
             }
             current = nfs_export(line).map(NfsMountStats::new);
         } else if let Some(mount) = &mut current {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected the statistics of a mount",
             };
@@ -66,13 +68,13 @@ impl<'a> NfsMountStats<'a> {
     }
 
     /// Parses a line of the mount; `rest` are the lines after it.
-    fn parse_line(&mut self, line: &'a [u8], rest: &Lines<'a>) -> Option<()> {
+    fn parse_line(&mut self, line: &'a [u8], rest: &NumberedLines<'a>) -> Option<()> {
         let mut words = Words(line);
         match words.next() {
             Some(b"opts:") => self.parse_options(words.next()?),
-            Some(b"age:") => self.age = integer(words.next()?)?,
+            Some(b"age:") => self.age = parse_u64(words.next()?)?,
             Some(b"bytes:") => {
-                let count = integers(words, &mut self.bytes)?;
+                let count = parse_u64s(words, &mut self.bytes)?;
                 return (count == BYTES).then_some(());
             }
             Some(b"per-op") => self.operations = Some(rest.clone()),
@@ -101,12 +103,12 @@ impl<'a> NfsMountStats<'a> {
     /// Iterates over the operations and their values.
     pub(super) fn operations(
         &self,
-    ) -> impl Iterator<Item = Result<(&'a [u8], [u64; OPERATION]), Fault>> {
+    ) -> impl Iterator<Item = Result<(&'a [u8], [u64; OPERATION]), ProcParseError>> {
         let lines = self.operations.clone().into_iter().flatten();
         let lines = lines.take_while(|(_, line)| !line.starts_with(b"device "));
         let lines = lines.filter(|(_, line)| Words(line).next().is_some());
         lines.map(|(number, line)| {
-            operation(line).ok_or(Fault::Malformed {
+            operation(line).ok_or(ProcParseError::Malformed {
                 line: number,
                 what: "expected the statistics of an operation",
             })
@@ -119,7 +121,7 @@ fn operation(line: &[u8]) -> Option<(&[u8], [u64; OPERATION])> {
     let mut words = Words(line);
     let name = words.next()?.strip_suffix(b":")?;
     let mut numbers = [0; OPERATION];
-    (integers(words, &mut numbers)? == OPERATION).then_some((name, numbers))
+    (parse_u64s(words, &mut numbers)? == OPERATION).then_some((name, numbers))
 }
 
 #[cfg(test)]

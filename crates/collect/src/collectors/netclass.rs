@@ -4,19 +4,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::{names, number, text};
-use crate::fact::Fact;
-use crate::places::{Places, shared};
-use crate::roster::Roster;
-use crate::scan::{Fault, label};
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::attribute::{attribute_number, attribute_text, directory_names};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::info_series::InfoSeries;
+use crate::proc_parse::{ProcParseError, label_value};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 macro_rules! attributes {
     ($($static:ident $kind:ident $name:literal $unit:literal $file:literal $help:literal;)*) => {
         $(static $static: Family =
-            Family::new(concat!("node_network_", $name), Kind::$kind, $unit, 2, $help);)*
+            Family::new(concat!("node_network_", $name), MetricKind::$kind, $unit, 2, $help);)*
         const FILES: &[&str] = &[$($file),*];
         static FAMILIES: &[&Family] = &[$(&$static,)* &UP];
         static ALL_FAMILIES: &[&Family] = &[$(&$static,)* &UP, &INFO];
@@ -45,14 +48,14 @@ attributes! {
 }
 static UP: Family = Family::new(
     "node_network_up",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "1 if the operational state of the interface is up, otherwise 0.",
 );
 static INFO: Family = Family::new(
     "node_network_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Addresses and state of the interface; always 1.",
@@ -61,10 +64,10 @@ static INFO: Family = Family::new(
 const INFO_KEYS: [&str; 5] = ["address", "broadcast", "duplex", "operstate", "ifalias"];
 
 /// Runs on a thread of its own, because drivers query the hardware for some attributes.
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "netclass",
     tier: Tier::Minute,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 2,
     families: ALL_FAMILIES,
     open,
@@ -73,34 +76,34 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Netclass {
     folder: PathBuf,
-    operation: Note,
+    operation: CurrentOperation,
     families: Vec<Arc<Family>>,
-    interfaces: Roster<InterfaceSeries>,
+    interfaces: CursorMap<InterfaceSeries>,
 }
 
 #[derive(Debug)]
 struct InterfaceSeries {
-    slots: Places,
-    info: Fact,
+    slots: DeviceSlots,
+    info: InfoSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("class/net");
     if !folder.is_dir() {
-        return Ok(Opened::Absent { looked_for: folder });
+        return Ok(OpenOutcome::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(Netclass {
+    Ok(OpenOutcome::Active(Box::new(Netclass {
         folder,
-        operation: context.note.clone(),
-        families: shared(FAMILIES),
-        interfaces: Roster::new(),
+        operation: context.operation.clone(),
+        families: shared_families(FAMILIES),
+        interfaces: CursorMap::new(),
     })))
 }
 
 impl Collector for Netclass {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.interfaces.begin();
-        for name in names(&self.folder) {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.interfaces.begin_pass();
+        for name in directory_names(&self.folder) {
             let path = self.folder.join(&name);
             // Skip files such as `bonding_masters`.
             if !path.is_dir() {
@@ -108,7 +111,7 @@ impl Collector for Netclass {
             }
             self.operation.set(&path.to_string_lossy());
             let set = self.set(&path, name.as_bytes(), out);
-            set.map_err(|fault| fault.at(&path))?;
+            set.map_err(|fault| fault.at_path(&path))?;
         }
         self.interfaces.sweep(|mut interface| {
             interface.slots.retire(out);
@@ -119,18 +122,23 @@ impl Collector for Netclass {
 }
 
 impl Netclass {
-    fn set(&mut self, path: &Path, name: &[u8], out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let families = &self.families;
         let interface = self.interfaces.entry(name, || {
             Ok(InterfaceSeries {
-                slots: Places::new(families),
-                info: Fact::new(&INFO),
+                slots: DeviceSlots::new(families),
+                info: InfoSeries::new(&INFO),
             })
         })?;
-        let device = label(name);
+        let device = label_value(name);
         let labels = [("device", &*device)];
         for (index, file) in FILES.iter().enumerate() {
-            let Some(value) = number(&path.join(file)) else {
+            let Some(value) = attribute_number(&path.join(file)) else {
                 continue;
             };
             let value = match *file {
@@ -142,7 +150,7 @@ impl Netclass {
             interface.slots.set(out, families, index, &labels, value)?;
         }
         let info: Vec<(&str, String)> = INFO_KEYS
-            .map(|key| (key, text(&path.join(key)).unwrap_or_default()))
+            .map(|key| (key, attribute_text(&path.join(key)).unwrap_or_default()))
             .into();
         let is_up = info.contains(&("operstate", "up".to_owned()));
         let value = f64::from(u8::from(is_up));

@@ -4,17 +4,17 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, signed, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_signed};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static DEFAULT_FAMILY: Family = Family::new(
     "node_netstat_<key>",
-    Kind::Unknown,
+    MetricKind::Unknown,
     "",
     2,
     "Protocol counter of /proc/net that dashboards use: segments, datagrams, octets, errors, \
@@ -22,26 +22,36 @@ static DEFAULT_FAMILY: Family = Family::new(
 );
 static DETAIL: Family = Family::new(
     "node_netstat_<key>",
-    Kind::Unknown,
+    MetricKind::Unknown,
     "",
     4,
     "Any other protocol counter of /proc/net.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "netstat",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&DEFAULT_FAMILY, &DETAIL],
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let net = context.host.proc.join("net");
-    let tables = |name: &str| (net.join(name), Shape::Whole, NetstatReadings::table());
+    let tables = |name: &str| {
+        (
+            net.join(name),
+            ReadMode::SingleRead,
+            NetstatReadings::table(),
+        )
+    };
     let mut files = vec![tables("snmp"), tables("netstat")];
-    files.push((net.join("snmp6"), Shape::Whole, NetstatReadings::list()));
+    files.push((
+        net.join("snmp6"),
+        ReadMode::SingleRead,
+        NetstatReadings::list(),
+    ));
     open_files(files)
 }
 
@@ -49,9 +59,9 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
 #[derive(Debug)]
 enum NetstatReadings {
     /// Pairs of lines: `Tcp: Name …`, then `Tcp: 1 …`.
-    Table(Roster<ProtocolSlots>),
+    Table(CursorMap<ProtocolSlots>),
     /// One line per counter: `Ip6InReceives 11`.
-    List(Roster<Slot>),
+    List(CursorMap<Slot>),
 }
 
 #[derive(Debug, Default)]
@@ -62,16 +72,16 @@ struct ProtocolSlots {
 
 impl NetstatReadings {
     fn table() -> NetstatReadings {
-        NetstatReadings::Table(Roster::new())
+        NetstatReadings::Table(CursorMap::new())
     }
 
     fn list() -> NetstatReadings {
-        NetstatReadings::List(Roster::new())
+        NetstatReadings::List(CursorMap::new())
     }
 }
 
-impl Parser for NetstatReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+impl FileParser for NetstatReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         match self {
             NetstatReadings::Table(protocols) => update_table(protocols, text, out),
             NetstatReadings::List(slots) => update_list(slots, text, out),
@@ -80,14 +90,14 @@ impl Parser for NetstatReadings {
 }
 
 fn update_table(
-    protocols: &mut Roster<ProtocolSlots>,
+    protocols: &mut CursorMap<ProtocolSlots>,
     text: &[u8],
-    out: &mut Group,
-) -> Result<(), Fault> {
-    protocols.begin();
-    let mut lines = whole_lines(text)?;
+    out: &mut SampleGroup,
+) -> Result<(), ProcParseError> {
+    protocols.begin_pass();
+    let mut lines = non_empty_lines(text)?;
     while let Some((number, heading)) = lines.next() {
-        let malformed = |line| Fault::Malformed {
+        let malformed = |line| ProcParseError::Malformed {
             line,
             what: "expected a header and its numbers",
         };
@@ -101,7 +111,7 @@ fn update_table(
         protocol.set_heading(heading, out)?;
         let mut count = 0;
         for (slot, word) in protocol.slots.iter().zip(&mut values) {
-            out.set(*slot, signed(word).ok_or(malformed(number))?);
+            out.set(*slot, parse_signed(word).ok_or(malformed(number))?);
             count += 1;
         }
         if count != protocol.slots.len() || values.next().is_some() {
@@ -114,7 +124,7 @@ fn update_table(
 
 impl ProtocolSlots {
     /// Declares the columns named in the header. The header hardly ever changes, so an unchanged one is kept.
-    fn set_heading(&mut self, heading: &[u8], out: &mut Group) -> Result<(), Fault> {
+    fn set_heading(&mut self, heading: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         if self.heading == heading {
             return Ok(());
         }
@@ -132,16 +142,23 @@ impl ProtocolSlots {
     }
 }
 
-fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-    slots.begin();
-    for (number, line) in whole_lines(text)? {
-        let malformed = Fault::Malformed {
+fn update_list(
+    slots: &mut CursorMap<Slot>,
+    text: &[u8],
+    out: &mut SampleGroup,
+) -> Result<(), ProcParseError> {
+    slots.begin_pass();
+    for (number, line) in non_empty_lines(text)? {
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "expected a name and a number",
         };
         let mut words = Words(line);
         let name = words.next().ok_or(malformed.clone())?;
-        let value = words.next().and_then(signed).ok_or(malformed.clone())?;
+        let value = words
+            .next()
+            .and_then(parse_signed)
+            .ok_or(malformed.clone())?;
         let six = name.iter().position(|&byte| byte == b'6');
         let (protocol, field) = name.split_at(six.ok_or(malformed)? + 1);
         let key = || [protocol, b"_", field].concat();
@@ -153,7 +170,7 @@ fn update_list(slots: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result
 }
 
 /// Declares the series of a counter. Fails if its name has characters that are not permitted in metric names.
-fn declare(key: &str, out: &mut Group) -> Result<Slot, Fault> {
+fn declare(key: &str, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     let base = if is_default_key(key) {
         &DEFAULT_FAMILY
     } else {
@@ -213,7 +230,10 @@ mod tests {
 
     #[test]
     fn a_changed_header_moves_the_columns() {
-        let (mut readings, mut group) = (NetstatReadings::table(), Group::new("netstat", 4, 1000));
+        let (mut readings, mut group) = (
+            NetstatReadings::table(),
+            SampleGroup::new("netstat", 4, 1000),
+        );
         let cases = [
             ("Tcp: MaxConn X\nTcp: -1 2\n", 2),
             ("Tcp: X MaxConn Y\nTcp: 2 -1 3\nIcmpMsg:\nIcmpMsg:\n", 3),
@@ -235,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_default_level_excludes_rare_counters() {
-        let mut group = Group::new("netstat", 3, 1000);
+        let mut group = SampleGroup::new("netstat", 3, 1000);
         let text = b"TcpExt: ListenDrops ListenOverflows PAWSActive\nTcpExt: 1 2 3\n";
         NetstatReadings::table()
             .update(text, &mut group)
@@ -257,7 +277,7 @@ mod tests {
 
     #[test]
     fn malformed_input_is_reported_with_its_line() {
-        let group = || Group::new("netstat", 4, 1000);
+        let group = || SampleGroup::new("netstat", 4, 1000);
         let what = "expected a header and its numbers";
         update_fails(
             |text| NetstatReadings::table().update(text, &mut group()),

@@ -4,21 +4,21 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::places::shared;
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integers, label, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::shared_families;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines, parse_u64s};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 const COLUMNS: usize = 16;
 
 macro_rules! columns {
     ($($static:ident $name:literal $unit:literal $help:literal;)*) => {
         $(static $static: Family =
-            Family::new(concat!("node_network_", $name, "_total"), Kind::Counter, $unit, 2, $help);)*
+            Family::new(concat!("node_network_", $name, "_total"), MetricKind::Counter, $unit, 2, $help);)*
         static FAMILIES: [&Family; COLUMNS] = [$(&$static),*];
     };
 }
@@ -43,10 +43,10 @@ columns! {
     TRANSMIT_COMPRESSED "transmit_compressed" "" "Total number of compressed packets sent.";
 }
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "network",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
@@ -55,31 +55,31 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct NetworkReadings {
     families: Vec<Arc<Family>>,
-    interfaces: Roster<[Slot; COLUMNS]>,
+    interfaces: CursorMap<[Slot; COLUMNS]>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("net/dev");
-    open_files([(path, Shape::List, NetworkReadings::new())])
+    open_files([(path, ReadMode::UntilEof, NetworkReadings::new())])
 }
 
 impl NetworkReadings {
     fn new() -> NetworkReadings {
         NetworkReadings {
-            families: shared(&FAMILIES),
-            interfaces: Roster::new(),
+            families: shared_families(&FAMILIES),
+            interfaces: CursorMap::new(),
         }
     }
 }
 
-impl Parser for NetworkReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let mut lines = whole_lines(text)?;
+impl FileParser for NetworkReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let mut lines = non_empty_lines(text)?;
         check_heading(lines.next())?;
         lines.next();
-        self.interfaces.begin();
+        self.interfaces.begin_pass();
         for (number, line) in lines {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected an interface and its counters",
             };
@@ -101,9 +101,9 @@ impl Parser for NetworkReadings {
 fn declare(
     families: &[Arc<Family>],
     name: &[u8],
-    out: &mut Group,
-) -> Result<[Slot; COLUMNS], Fault> {
-    let device = label(name);
+    out: &mut SampleGroup,
+) -> Result<[Slot; COLUMNS], ProcParseError> {
+    let device = label_value(name);
     let first = out.declare(&families[0], &[("device", &device)])?;
     let mut slots = [first; COLUMNS];
     for (slot, family) in slots.iter_mut().zip(families).skip(1) {
@@ -113,10 +113,10 @@ fn declare(
 }
 
 /// Checks the header: the columns are identified by their order, so an unknown header is rejected.
-fn check_heading(line: Option<(usize, &[u8])>) -> Result<(), Fault> {
+fn check_heading(line: Option<(usize, &[u8])>) -> Result<(), ProcParseError> {
     match line {
         Some((_, line)) if line.starts_with(b"Inter-|   Receive") => Ok(()),
-        _ => Err(Fault::Malformed {
+        _ => Err(ProcParseError::Malformed {
             line: 1,
             what: "expected the header of interface counters",
         }),
@@ -129,7 +129,7 @@ fn parse(line: &[u8]) -> Option<(&[u8], [u64; COLUMNS])> {
     let line = &line[start..];
     let colon = line.iter().position(|&byte| byte == b':')?;
     let mut counters = [0; COLUMNS];
-    let count = integers(Words(&line[colon + 1..]), &mut counters)?;
+    let count = parse_u64s(Words(&line[colon + 1..]), &mut counters)?;
     (colon > 0 && count == COLUMNS).then_some((&line[..colon], counters))
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     const HEADING: &str = "Inter-|   Receive   |  Transmit\n face |bytes\n";
 
-    fn pass(readings: &mut NetworkReadings, group: &mut Group, lines: &[u8]) -> Vec<String> {
+    fn pass(readings: &mut NetworkReadings, group: &mut SampleGroup, lines: &[u8]) -> Vec<String> {
         group.clear();
         let text = [HEADING.as_bytes(), lines].concat();
         readings.update(&text, group).expect("valid");
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn interfaces_appear_and_disappear() {
-        let (mut readings, mut group) = (NetworkReadings::new(), Group::new("network", 3, 1000));
+        let (mut readings, mut group) =
+            (NetworkReadings::new(), SampleGroup::new("network", 3, 1000));
         let lo = b"    lo:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         let both = [
             &lo[..],
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         let update =
-            |text: &[u8]| NetworkReadings::new().update(text, &mut Group::new("n", 3, 1000));
+            |text: &[u8]| NetworkReadings::new().update(text, &mut SampleGroup::new("n", 3, 1000));
         let what = "expected an interface and its counters";
         let bad = |line: &str| format!("{HEADING}{line}");
         update_fails(

@@ -1,14 +1,14 @@
 //! Requests of this node's NFS client, from `/proc/net/rpc/nfs`.
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
 use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
-use crate::files::open_files;
-use crate::procfile::Shape;
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::file_collector::open_files;
+use crate::proc_file::ReadMode;
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 const fn counter(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, "", 3, help)
+    Family::new(name, MetricKind::Counter, "", 3, help)
 }
 
 static PACKETS: Family = counter(
@@ -89,10 +89,10 @@ const NFS4: &[&str] = &[
     "Getxattr", "Setxattr", "Listxattrs", "Removexattr", "ReadPlus",
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "nfs",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 3,
     families: &[
         &PACKETS,
@@ -105,7 +105,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("net/rpc/nfs");
-    open_files([(path, Shape::Whole, RpcReadings::new(LAYOUT))])
+    open_files([(path, ReadMode::SingleRead, RpcReadings::new(LAYOUT))])
 }

@@ -1,14 +1,14 @@
 //! Requests to this node's NFS server, from `/proc/net/rpc/nfsd`.
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
 use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
-use crate::files::open_files;
-use crate::procfile::Shape;
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::file_collector::open_files;
+use crate::proc_file::ReadMode;
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, unit, 3, help)
+    Family::new(name, MetricKind::Counter, unit, 3, help)
 }
 
 static HITS: Family = counter(
@@ -43,14 +43,14 @@ static WRITTEN: Family = counter(
 );
 static THREADS: Family = Family::new(
     "node_nfsd_server_threads",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     3,
     "Number of kernel threads that serve NFS.",
 );
 static AHEAD: Family = Family::new(
     "node_nfsd_read_ahead_cache_size_blocks",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     3,
     "Size of the read-ahead cache in blocks; only kernels before 5.4.",
@@ -137,10 +137,10 @@ const NFS4: &[&str] = &[
     "SetClientID", "SetClientIDConfirm", "Verify", "Write", "RelLockOwner",
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "nfsd",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 3,
     families: &[
         &HITS,
@@ -161,7 +161,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("net/rpc/nfsd");
-    open_files([(path, Shape::Whole, RpcReadings::new(LAYOUT))])
+    open_files([(path, ReadMode::SingleRead, RpcReadings::new(LAYOUT))])
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::{Fault, Words, integer};
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static MEMORY: Family = gauge(
     "node_memory_numa_<key>",
@@ -21,10 +21,10 @@ static EVENTS: Family = counter(
     "Total number of page allocations on the NUMA node (<key>).",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "numa",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[&MEMORY, &EVENTS],
     open,
@@ -35,27 +35,27 @@ struct NumaNodes {
     system: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let system = context.host.sys.join("devices/system/node");
     open_walk(context, system.clone(), NumaNodes { system })
 }
 
-impl Walk for NumaNodes {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(system) = Folder::open(&self.system) else {
+impl SysfsWalk for NumaNodes {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(system) = SysfsDir::open(&self.system) else {
             return Ok(());
         };
-        for (node, folder) in system.numbered("node") {
-            put.touch(folder.path());
+        for (node, folder) in system.numbered_subdirs("node") {
+            put.set_current_path(folder.path());
             let labels = [("node", &*node)];
             for line in lines(&folder.bytes("meminfo").unwrap_or_default()) {
                 if let Some((key, value)) = parse_memory_line(line) {
-                    put.set_key(&MEMORY, &key, &labels, value)?;
+                    put.set_keyed(&MEMORY, &key, &labels, value)?;
                 }
             }
             for line in lines(&folder.bytes("numastat").unwrap_or_default()) {
                 if let Some((key, value)) = parse_event_line(line) {
-                    put.set_key(&EVENTS, key, &labels, value)?;
+                    put.set_keyed(&EVENTS, key, &labels, value)?;
                 }
             }
         }
@@ -71,7 +71,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
     let mut words = Words(line).skip(2);
     let key = std::str::from_utf8(words.next()?.strip_suffix(b":")?).ok()?;
-    let value = integer(words.next()?)? as f64;
+    let value = parse_u64(words.next()?)? as f64;
     let scale = match words.next() {
         None => 1.0,
         Some(b"kB") => 1024.0,
@@ -84,7 +84,7 @@ fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
 fn parse_event_line(line: &[u8]) -> Option<(&str, f64)> {
     let mut words = Words(line);
     let key = std::str::from_utf8(words.next()?).ok()?;
-    Some((key, integer(words.next()?)? as f64))
+    Some((key, parse_u64(words.next()?)? as f64))
 }
 
 #[cfg(test)]

@@ -25,9 +25,12 @@ mod xids;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Clock, Group};
+use pegel_metric::{Clock, SampleGroup};
 
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 use abi::{DRIVER_NOT_LOADED, GPU_NOT_FOUND};
 use dynamic_library::DynamicLibrary;
@@ -40,10 +43,10 @@ use xids::XidEvents;
 /// More GPUs than any node has.
 const GPUS_MAX: u32 = 64;
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "nvidia",
     tier: Tier::Fast,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: families::ALL,
     open,
@@ -53,7 +56,7 @@ pub static ENTRY: Entry = Entry {
 struct NvidiaCollector {
     nvml: NvmlSession,
     clock: Arc<dyn Clock>,
-    operation: Note,
+    operation: CurrentOperation,
     driver_info: NvidiaDriverInfo,
     events: XidEvents,
     gpus: Vec<NvidiaGpu>,
@@ -68,14 +71,14 @@ struct NvmlSession {
     functions: Functions,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let absent = |path: &Path| {
-        Ok(Opened::Absent {
+        Ok(OpenOutcome::Absent {
             looked_for: path.to_owned(),
         })
     };
     for path in &context.host.nvml {
-        context.note.set(&path.display().to_string());
+        context.operation.set(&path.display().to_string());
         let library = DynamicLibrary::open(path).map_err(CollectError::Device)?;
         let Some(library) = library else { continue };
         let Some(nvml) = NvmlSession::start(&library)? else {
@@ -86,9 +89,9 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         if count == 0 {
             return absent(path);
         }
-        return Ok(Opened::Active(Box::new(NvidiaCollector {
+        return Ok(OpenOutcome::Active(Box::new(NvidiaCollector {
             clock: context.clock.clone(),
-            operation: context.note.clone(),
+            operation: context.operation.clone(),
             driver_info: NvidiaDriverInfo::query(&nvml.functions),
             events: XidEvents::new(&nvml.functions),
             gpus: (0..count.min(GPUS_MAX)).map(NvidiaGpu::new).collect(),
@@ -139,7 +142,7 @@ impl Drop for NvmlSession {
 }
 
 impl Collector for NvidiaCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let nvml = &self.nvml.functions;
         let mut pass = PassBudget {
             now: self.clock.monotonic(),
@@ -175,7 +178,7 @@ impl Collector for NvidiaCollector {
         }
     }
 
-    fn trouble(&self) -> Option<&str> {
+    fn partial_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 }

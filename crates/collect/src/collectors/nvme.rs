@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::sheet::{counter, gauge};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::{counter, gauge};
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 use super::nvme_smart::{self, LOG_BYTES, SmartLog};
 
@@ -93,10 +93,10 @@ static ERRORS: Family = counter(
     "Total number of entries written to the error log.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "nvme",
     tier: Tier::Minute,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[
         &INFO,
@@ -127,7 +127,7 @@ struct NvmeControllers {
     read_smart_log: fn(&Path) -> Option<[u8; LOG_BYTES]>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/nvme");
     let walk = NvmeControllers {
         class: class.clone(),
@@ -137,13 +137,13 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, class, walk)
 }
 
-impl Walk for NvmeControllers {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for NvmeControllers {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
-        for (number, folder) in class.numbered("nvme") {
-            put.touch(folder.path());
+        for (number, folder) in class.numbered_subdirs("nvme") {
+            put.set_current_path(folder.path());
             let device = format!("nvme{number}");
             let text = |name| folder.text(name).unwrap_or_default();
             let (firmware, model) = (text("firmware_rev"), text("model"));
@@ -164,7 +164,11 @@ impl Walk for NvmeControllers {
     }
 }
 
-fn walk_log(log: &SmartLog<'_>, labels: &[(&str, &str)], put: &mut Put<'_>) -> Result<(), Fault> {
+fn walk_log(
+    log: &SmartLog<'_>,
+    labels: &[(&str, &str)],
+    put: &mut SeriesWriter<'_>,
+) -> Result<(), ProcParseError> {
     for (family, value) in [
         (&WARNING, f64::from(log.critical_warning())),
         (&TEMPERATURE, log.kelvin() - 273.15),

@@ -2,23 +2,26 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::text;
-use crate::fact::Fact;
-use crate::scan::{Fault, decimal};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::attribute::attribute_text;
+use crate::info_series::InfoSeries;
+use crate::proc_parse::{ProcParseError, parse_decimal};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static INFO: Family = Family::new(
     "node_os_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Distribution and its version; always 1.",
 );
 static VERSION: Family = Family::new(
     "node_os_version",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Major and minor version of the distribution, as a number.",
@@ -40,10 +43,10 @@ const LABELS: [&str; 12] = [
 ];
 const PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "os",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&INFO, &VERSION],
     open,
@@ -52,33 +55,37 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Os {
     path: PathBuf,
-    info: Fact,
-    version: Fact,
+    info: InfoSeries,
+    version: InfoSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let paths = PATHS.map(|path| context.host.root.join(path));
     let Some(path) = paths.iter().find(|path| path.exists()) else {
         let [looked_for, _] = paths;
-        return Ok(Opened::Absent { looked_for });
+        return Ok(OpenOutcome::Absent { looked_for });
     };
-    Ok(Opened::Active(Box::new(Os {
+    Ok(OpenOutcome::Active(Box::new(Os {
         path: path.clone(),
-        info: Fact::new(&INFO),
-        version: Fact::new(&VERSION),
+        info: InfoSeries::new(&INFO),
+        version: InfoSeries::new(&VERSION),
     })))
 }
 
 impl Collector for Os {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let values = parse(&text(&self.path).unwrap_or_default());
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        let values = parse(&attribute_text(&self.path).unwrap_or_default());
         let set = self.set(&values, out);
-        set.map_err(|fault| fault.at(&self.path))
+        set.map_err(|fault| fault.at_path(&self.path))
     }
 }
 
 impl Os {
-    fn set(&mut self, values: &[String; LABELS.len()], out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        values: &[String; LABELS.len()],
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let labels = |wanted: &[&str]| {
             let all = LABELS.into_iter().zip(values.iter().cloned());
             all.filter(|(key, _)| wanted.contains(key)).collect()
@@ -127,8 +134,8 @@ fn version(id: &str) -> Option<f64> {
     let mut parts = id[..end].split('.').filter(|part| !part.is_empty());
     let major = parts.next()?;
     match parts.next() {
-        Some(minor) => decimal(format!("{major}.{minor}").as_bytes()),
-        None => decimal(major.as_bytes()),
+        Some(minor) => parse_decimal(format!("{major}.{minor}").as_bytes()),
+        None => parse_decimal(major.as_bytes()),
     }
 }
 

@@ -4,19 +4,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::{names, number, text};
-use crate::fact::Fact;
-use crate::places::{Places, shared};
-use crate::roster::Roster;
-use crate::scan::{Fault, label};
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::attribute::{attribute_number, attribute_text, directory_names};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::info_series::InfoSeries;
+use crate::proc_parse::{ProcParseError, label_value};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 macro_rules! attributes {
     ($($static:ident $name:literal $unit:literal $file:literal $divisor:literal $help:literal;)*) => {
         $(static $static: Family =
-            Family::new(concat!("node_power_supply_", $name), Kind::Gauge, $unit, 3, $help);)*
+            Family::new(concat!("node_power_supply_", $name), MetricKind::Gauge, $unit, 3, $help);)*
         const FILES: &[(&str, f64)] = &[$(($file, $divisor)),*];
         static FAMILIES: &[&Family] = &[$(&$static),*];
         static ALL_FAMILIES: &[&Family] = &[$(&$static,)* &INFO];
@@ -44,7 +47,7 @@ attributes! {
 }
 static INFO: Family = Family::new(
     "node_power_supply_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     3,
     "Type, model and status of the supply; always 1.",
@@ -65,10 +68,10 @@ const INFO_KEYS: [&str; 10] = [
 ];
 
 /// Runs on a thread of its own, because the firmware answers the reads.
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "power_supply",
     tier: Tier::Minute,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: ALL_FAMILIES,
     open,
@@ -77,32 +80,32 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct PowerSupplies {
     folder: PathBuf,
-    operation: Note,
+    operation: CurrentOperation,
     families: Vec<Arc<Family>>,
-    supplies: Roster<(Places, Fact)>,
+    supplies: CursorMap<(DeviceSlots, InfoSeries)>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.sys.join("class/power_supply");
-    if names(&folder).is_empty() {
-        return Ok(Opened::Absent { looked_for: folder });
+    if directory_names(&folder).is_empty() {
+        return Ok(OpenOutcome::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(PowerSupplies {
+    Ok(OpenOutcome::Active(Box::new(PowerSupplies {
         folder,
-        operation: context.note.clone(),
-        families: shared(FAMILIES),
-        supplies: Roster::new(),
+        operation: context.operation.clone(),
+        families: shared_families(FAMILIES),
+        supplies: CursorMap::new(),
     })))
 }
 
 impl Collector for PowerSupplies {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.supplies.begin();
-        for name in names(&self.folder) {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.supplies.begin_pass();
+        for name in directory_names(&self.folder) {
             let path = self.folder.join(&name);
             self.operation.set(&path.to_string_lossy());
             let set = self.set(&path, name.as_bytes(), out);
-            set.map_err(|fault| fault.at(&path))?;
+            set.map_err(|fault| fault.at_path(&path))?;
         }
         self.supplies.sweep(|(places, mut info)| {
             places.retire(out);
@@ -113,19 +116,26 @@ impl Collector for PowerSupplies {
 }
 
 impl PowerSupplies {
-    fn set(&mut self, path: &Path, name: &[u8], out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         let families = &self.families;
-        let make = || Ok((Places::new(families), Fact::new(&INFO)));
+        let make = || Ok((DeviceSlots::new(families), InfoSeries::new(&INFO)));
         let (places, info) = self.supplies.entry(name, make)?;
-        let supply = label(name);
+        let supply = label_value(name);
         for (index, (file, divisor)) in FILES.iter().enumerate() {
-            if let Some(value) = number(&path.join(file)) {
+            if let Some(value) = attribute_number(&path.join(file)) {
                 let labels = [("power_supply", &*supply)];
                 places.set(out, families, index, &labels, value / divisor)?;
             }
         }
         let mut labels = vec![("power_supply", supply.clone().into_owned())];
-        let texts = INFO_KEYS.iter().map(|key| (*key, text(&path.join(key))));
+        let texts = INFO_KEYS
+            .iter()
+            .map(|key| (*key, attribute_text(&path.join(key))));
         labels.extend(texts.filter_map(|(key, text)| Some((key, text?))));
         Ok(info.set(out, labels, 1.0)?)
     }

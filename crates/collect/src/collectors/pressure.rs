@@ -2,15 +2,18 @@
 
 use std::io;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 const fn family(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, "seconds", 2, help)
+    Family::new(name, MetricKind::Counter, "seconds", 2, help)
 }
 
 static CPU_WAITING: Family = family(
@@ -38,10 +41,10 @@ static IRQ_STALLED: Family = family(
     "Total time in which interrupts kept all tasks from running, in seconds.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "pressure",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[
         &CPU_WAITING,
@@ -76,8 +79,8 @@ struct PressureCollector {
 #[derive(Debug)]
 struct PressureFile {
     file: ProcFile,
-    some: Option<Single>,
-    full: Option<Single>,
+    some: Option<UnlabelledSeries>,
+    full: Option<UnlabelledSeries>,
 }
 
 /// The totals of one file, in microseconds.
@@ -87,11 +90,11 @@ struct PressureTotals {
     full: Option<u64>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.proc.join("pressure");
     let mut sources = Vec::new();
     for (name, some, full) in &RESOURCES {
-        let Some(mut file) = ProcFile::open(folder.join(name), Shape::Whole)? else {
+        let Some(mut file) = ProcFile::open(folder.join(name), ReadMode::SingleRead)? else {
             continue;
         };
         if is_switched_off(&mut file) {
@@ -99,14 +102,14 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         }
         sources.push(PressureFile {
             file,
-            some: some.map(Single::new),
-            full: full.map(Single::new),
+            some: some.map(UnlabelledSeries::new),
+            full: full.map(UnlabelledSeries::new),
         });
     }
     if sources.is_empty() {
-        return Ok(Opened::Absent { looked_for: folder });
+        return Ok(OpenOutcome::Absent { looked_for: folder });
     }
-    Ok(Opened::Active(Box::new(PressureCollector {
+    Ok(OpenOutcome::Active(Box::new(PressureCollector {
         files: sources,
     })))
 }
@@ -119,13 +122,13 @@ fn is_switched_off(file: &mut ProcFile) -> bool {
 }
 
 impl Collector for PressureCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         for PressureFile { file, some, full } in &mut self.files {
-            let totals = parse(file.read()?).map_err(|fault| fault.at(file.path()))?;
+            let totals = parse(file.read()?).map_err(|fault| fault.at_path(file.path()))?;
             for (single, total) in [(some, totals.some), (full, totals.full)] {
                 if let (Some(single), Some(total)) = (single, total) {
                     let set = single.set(out, total as f64 / 1e6);
-                    set.map_err(|error| Fault::from(error).at(file.path()))?;
+                    set.map_err(|error| ProcParseError::from(error).at_path(file.path()))?;
                 }
             }
         }
@@ -134,15 +137,15 @@ impl Collector for PressureCollector {
 }
 
 /// Parses lines such as `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`.
-fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
+fn parse(text: &[u8]) -> Result<PressureTotals, ProcParseError> {
     let mut totals = PressureTotals::default();
-    for (number, line) in whole_lines(text)? {
+    for (number, line) in non_empty_lines(text)? {
         let mut words = Words(line);
         let place = match words.next() {
             Some(b"some") => &mut totals.some,
             Some(b"full") => &mut totals.full,
             _ => {
-                return Err(Fault::Malformed {
+                return Err(ProcParseError::Malformed {
                     line: number,
                     what: "expected `some` or `full`",
                 });
@@ -150,8 +153,8 @@ fn parse(text: &[u8]) -> Result<PressureTotals, Fault> {
         };
         let total = words
             .find_map(|word| word.strip_prefix(b"total="))
-            .and_then(integer);
-        let malformed = Fault::Malformed {
+            .and_then(parse_u64);
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "missing total=",
         };

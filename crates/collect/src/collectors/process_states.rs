@@ -6,32 +6,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pegel_config::open_plain;
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::scan::Fault;
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, Note, OpenError, Opened, Pace, Tier};
+use crate::proc_parse::ProcParseError;
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
+    Execution, OpenOutcome, Tier,
+};
 
 static PIDS: Family = Family::new(
     "node_processes_pids",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     4,
     "Number of processes.",
 );
 static STATE: Family = Family::new(
     "node_processes_state",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     4,
     "Number of processes by state, with the kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.",
 );
 
 /// Runs on a thread of its own, because a node may have very many processes.
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "process_states",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 4,
     families: &[&PIDS, &STATE],
     open,
@@ -43,38 +46,42 @@ const LETTERS: usize = 128;
 #[derive(Debug)]
 struct ProcessStates {
     proc: PathBuf,
-    operation: Note,
-    pids: Single,
+    operation: CurrentOperation,
+    pids: UnlabelledSeries,
     family: Arc<Family>,
     /// By letter, from the first time that a process had the state.
     slots: [Option<Slot>; LETTERS],
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let proc = context.host.proc.clone();
     if !proc.is_dir() {
-        return Ok(Opened::Absent { looked_for: proc });
+        return Ok(OpenOutcome::Absent { looked_for: proc });
     }
-    Ok(Opened::Active(Box::new(ProcessStates {
+    Ok(OpenOutcome::Active(Box::new(ProcessStates {
         proc,
-        operation: context.note.clone(),
-        pids: Single::new(&PIDS),
+        operation: context.operation.clone(),
+        pids: UnlabelledSeries::new(&PIDS),
         family: Arc::new(STATE.clone()),
         slots: [None; LETTERS],
     })))
 }
 
 impl Collector for ProcessStates {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         self.operation.set(&self.proc.to_string_lossy());
         let counts = count_by_state(&self.proc)?;
         let set = self.set(&counts, out);
-        set.map_err(|fault| fault.at(&self.proc))
+        set.map_err(|fault| fault.at_path(&self.proc))
     }
 }
 
 impl ProcessStates {
-    fn set(&mut self, counts: &[u64; LETTERS], out: &mut Group) -> Result<(), Fault> {
+    fn set(
+        &mut self,
+        counts: &[u64; LETTERS],
+        out: &mut SampleGroup,
+    ) -> Result<(), ProcParseError> {
         self.pids.set(out, counts.iter().sum::<u64>() as f64)?;
         let letters = (0_u8..).zip(counts.iter().zip(&mut self.slots));
         for (letter, (&count, slot)) in letters {
@@ -156,12 +163,12 @@ mod tests {
         fs::create_dir_all(proc.join("net")).expect("create");
         let mut states = ProcessStates {
             proc: proc.clone(),
-            operation: Note::default(),
-            pids: Single::new(&PIDS),
+            operation: CurrentOperation::default(),
+            pids: UnlabelledSeries::new(&PIDS),
             family: Arc::new(STATE.clone()),
             slots: [None; LETTERS],
         };
-        let mut group = Group::new("process_states", 4, 1000);
+        let mut group = SampleGroup::new("process_states", 4, 1000);
         states.collect(&mut group).expect("valid");
         let of =
             |state: &str, count: u8| format!("node_processes_state{{state=\"{state}\"}} {count}");

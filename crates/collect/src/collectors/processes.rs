@@ -1,46 +1,49 @@
 //! Limits on processes and threads and the number of hung tasks, from `/proc/sys/kernel`, and the number of threads, from
 //! `/proc/loadavg`.
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static MAX_PROCESSES: Family = Family::new(
     "node_processes_max_processes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Maximum process ID, and so the maximum number of processes and threads.",
 );
 static MAX_THREADS: Family = Family::new(
     "node_processes_max_threads",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Maximum number of threads.",
 );
 static THREADS: Family = Family::new(
     "node_processes_threads",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of threads.",
 );
 static HUNG: Family = Family::new(
     "node_kernel_hung_tasks",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     2,
     "Number of tasks that the kernel found hung for two minutes; Linux 6.13 and later.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "processes",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&MAX_PROCESSES, &MAX_THREADS, &THREADS, &HUNG],
     open,
@@ -49,14 +52,14 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct ProcessLimits {
     loadavg: ProcFile,
-    limits: Vec<(ProcFile, Single)>,
-    threads: Single,
+    limits: Vec<(ProcFile, UnlabelledSeries)>,
+    threads: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("loadavg");
-    let Some(loadavg) = ProcFile::open(path.clone(), Shape::Whole)? else {
-        return Ok(Opened::Absent { looked_for: path });
+    let Some(loadavg) = ProcFile::open(path.clone(), ReadMode::SingleRead)? else {
+        return Ok(OpenOutcome::Absent { looked_for: path });
     };
     let kernel = context.host.proc.join("sys/kernel");
     let mut limits = Vec::new();
@@ -66,35 +69,37 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
         ("hung_task_detect_count", &HUNG),
     ];
     for (name, family) in files {
-        let file = ProcFile::open(kernel.join(name), Shape::Whole)?;
-        limits.extend(file.map(|file| (file, Single::new(family))));
+        let file = ProcFile::open(kernel.join(name), ReadMode::SingleRead)?;
+        limits.extend(file.map(|file| (file, UnlabelledSeries::new(family))));
     }
-    Ok(Opened::Active(Box::new(ProcessLimits {
+    Ok(OpenOutcome::Active(Box::new(ProcessLimits {
         loadavg,
         limits,
-        threads: Single::new(&THREADS),
+        threads: UnlabelledSeries::new(&THREADS),
     })))
 }
 
 impl Collector for ProcessLimits {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         for (file, single) in &mut self.limits {
-            single.set_from(file, out)?;
+            single.set_from_file(file, out)?;
         }
         let threads = thread_count(self.loadavg.read()?);
         let set = threads.and_then(|count| Ok(self.threads.set(out, count as f64)?));
-        set.map_err(|fault| fault.at(self.loadavg.path()))
+        set.map_err(|fault| fault.at_path(self.loadavg.path()))
     }
 }
 
 /// Returns the number of threads in `0.07 0.12 0.09 1/200 4711`, where one of 200 threads is running.
-fn thread_count(text: &[u8]) -> Result<u64, Fault> {
-    let line = whole_lines(text)?.next().map_or(&[][..], |(_, line)| line);
+fn thread_count(text: &[u8]) -> Result<u64, ProcParseError> {
+    let line = non_empty_lines(text)?
+        .next()
+        .map_or(&[][..], |(_, line)| line);
     let count = Words(line).nth(3).and_then(|word| {
         let slash = word.iter().position(|&byte| byte == b'/')?;
-        integer(&word[slash + 1..])
+        parse_u64(&word[slash + 1..])
     });
-    count.ok_or(Fault::Malformed {
+    count.ok_or(ProcParseError::Malformed {
         line: 1,
         what: "missing number of threads",
     })

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::{Fault, integer};
-use crate::sheet::counter;
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::counter;
+use crate::proc_parse::{ProcParseError, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static JOULES: Family = counter(
     "node_rapl_<key>_joules_total",
@@ -21,10 +21,10 @@ static JOULES: Family = counter(
     "Total energy used by a domain (<key>) of the processor, in joules.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "rapl",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[&JOULES],
     open,
@@ -55,7 +55,7 @@ impl WrappingCounter {
     }
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/powercap");
     let walk = RaplZones {
         class: class.clone(),
@@ -65,23 +65,23 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, class, walk)
 }
 
-impl Walk for RaplZones {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
+impl SysfsWalk for RaplZones {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         self.failure = None;
-        let Some(class) = Folder::open(&self.class) else {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
         let mut seen = BTreeMap::new();
         for zone in class.names() {
-            let Some(folder) = class.folder(&zone) else {
+            let Some(folder) = class.subdir(&zone) else {
                 continue;
             };
-            put.touch(folder.path());
+            put.set_current_path(folder.path());
             let Some(name) = folder.text("name") else {
                 continue;
             };
             let energy = match folder.bytes("energy_uj") {
-                Ok(text) => integer(text.trim_ascii()),
+                Ok(text) => parse_u64(text.trim_ascii()),
                 Err(error) => {
                     self.record_denied(&folder, &error);
                     None
@@ -89,7 +89,7 @@ impl Walk for RaplZones {
             };
             let (part, index) = part_and_index(&name, &mut seen);
             let Some(now) = energy else { continue };
-            let range = folder.count("max_energy_range_uj");
+            let range = folder.unsigned("max_energy_range_uj");
             let counter = self
                 .counters
                 .entry(zone.clone())
@@ -99,7 +99,7 @@ impl Walk for RaplZones {
                 });
             let joules = counter.update(now, range) as f64 / 1e6;
             let path = format!("/sys/class/powercap/{zone}");
-            put.set_key(
+            put.set_keyed(
                 &JOULES,
                 &part,
                 &[("index", &index), ("path", &path)],
@@ -109,13 +109,13 @@ impl Walk for RaplZones {
         Ok(())
     }
 
-    fn trouble(&self) -> Option<&str> {
+    fn partial_failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 }
 
 impl RaplZones {
-    fn record_denied(&mut self, folder: &Folder, error: &io::Error) {
+    fn record_denied(&mut self, folder: &SysfsDir, error: &io::Error) {
         if error.kind() == io::ErrorKind::PermissionDenied && self.failure.is_none() {
             let path = folder.path().join("energy_uj");
             self.failure = Some(format!(
@@ -129,7 +129,7 @@ impl RaplZones {
 /// Splits the name of a zone: `package-1` is the second package. Zones of the same name are numbered in order.
 fn part_and_index(name: &str, seen: &mut BTreeMap<String, usize>) -> (String, String) {
     if let Some((part, index)) = name.split_once('-')
-        && integer(index.as_bytes()).is_some()
+        && parse_u64(index.as_bytes()).is_some()
     {
         return (part.to_owned(), index.to_owned());
     }
@@ -164,11 +164,15 @@ mod tests {
             counters: BTreeMap::new(),
             failure: None,
         };
-        let folder = Folder::open(std::path::Path::new("/")).expect("a root");
+        let folder = SysfsDir::open(std::path::Path::new("/")).expect("a root");
         zones.record_denied(&folder, &io::ErrorKind::NotFound.into());
-        assert_eq!(zones.trouble(), None, "a missing zone is not reported");
+        assert_eq!(
+            zones.partial_failure(),
+            None,
+            "a missing zone is not reported"
+        );
         zones.record_denied(&folder, &io::ErrorKind::PermissionDenied.into());
-        let trouble = zones.trouble().expect("failed");
+        let trouble = zones.partial_failure().expect("failed");
         assert!(
             trouble.starts_with("not permitted to read /energy_uj; "),
             "{trouble}"

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 
-use crate::files::Parser;
-use crate::scan::{Fault, Words, integer, whole_lines};
+use crate::file_collector::FileParser;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
 
 /// The series of one number.
 #[derive(Debug)]
@@ -47,10 +47,10 @@ impl RpcReadings {
     }
 }
 
-impl Parser for RpcReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        for (number, line) in whole_lines(text)? {
-            let malformed = Fault::Malformed {
+impl FileParser for RpcReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        for (number, line) in non_empty_lines(text)? {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected a word and numbers",
             };
@@ -61,7 +61,7 @@ impl Parser for RpcReadings {
             };
             let columns = &self.layout[known].1;
             if let RpcColumns::Procedures { .. } = columns {
-                words.next().and_then(integer).ok_or(malformed.clone())?;
+                words.next().and_then(parse_u64).ok_or(malformed.clone())?;
             }
             let slots = &mut self.slots[known];
             for (index, word) in words.enumerate().take(columns.count()) {
@@ -69,7 +69,7 @@ impl Parser for RpcReadings {
                     slots.push(columns.declare(index, out)?);
                 }
                 if let Some(slot) = slots[index] {
-                    let value = integer(word).ok_or(malformed.clone())?;
+                    let value = parse_u64(word).ok_or(malformed.clone())?;
                     out.set(slot, value as f64);
                 }
             }
@@ -86,7 +86,7 @@ impl RpcColumns {
         }
     }
 
-    fn declare(&self, index: usize, out: &mut Group) -> Result<Option<Slot>, Fault> {
+    fn declare(&self, index: usize, out: &mut SampleGroup) -> Result<Option<Slot>, ProcParseError> {
         let slot = match self {
             RpcColumns::Named(columns) => match &columns[index] {
                 Some(column) => out.declare(&Arc::new(column.family.clone()), column.labels)?,
@@ -138,12 +138,12 @@ pub(super) const NFS3: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::Kind;
+    use pegel_metric::MetricKind;
 
     use super::*;
     use crate::collectors::testing::{present_series, update_fails};
 
-    static CALLS: Family = Family::new("calls_total", Kind::Counter, "", 3, "Calls.");
+    static CALLS: Family = Family::new("calls_total", MetricKind::Counter, "", 3, "Calls.");
     static LAYOUT: RpcLayout = &[
         (
             b"net",
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn numbers_are_identified_by_their_position() {
-        let mut group = Group::new("rpc", 3, 1000);
+        let mut group = SampleGroup::new("rpc", 3, 1000);
         let mut readings = RpcReadings::new(LAYOUT);
         let text = b"net 1 2 3\nwdeleg_getattr x\nproc3 4 10 x 12 13\n";
         readings.update(text, &mut group).expect("valid");
@@ -186,7 +186,7 @@ mod tests {
     fn malformed_input_is_reported_with_its_line() {
         let what = "expected a word and numbers";
         update_fails(
-            |text| RpcReadings::new(LAYOUT).update(text, &mut Group::new("rpc", 3, 1000)),
+            |text| RpcReadings::new(LAYOUT).update(text, &mut SampleGroup::new("rpc", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("net 1 2\nproc3 2 1", 2, "the last line is cut off"),

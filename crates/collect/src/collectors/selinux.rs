@@ -1,38 +1,41 @@
 //! State of SELinux, from `/sys/fs/selinux` and `/etc/selinux/config`.
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::{number, text};
-use crate::scan::Fault;
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, Host, OpenError, Opened, Pace, Tier};
+use crate::attribute::{attribute_number, attribute_text};
+use crate::proc_parse::ProcParseError;
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, Host,
+    OpenOutcome, Tier,
+};
 
 static ENABLED: Family = Family::new(
     "node_selinux_enabled",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "1 if SELinux is enabled, otherwise 0.",
 );
 static CONFIGURED: Family = Family::new(
     "node_selinux_config_mode",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Configured mode: 1 enforcing, 0 permissive, -1 disabled.",
 );
 static CURRENT: Family = Family::new(
     "node_selinux_current_mode",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Current mode: 1 enforcing, 0 permissive.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "selinux",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&ENABLED, &CONFIGURED, &CURRENT],
     open,
@@ -41,41 +44,41 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Selinux {
     host: Host,
-    enabled: Single,
-    configured: Single,
-    current: Single,
+    enabled: UnlabelledSeries,
+    configured: UnlabelledSeries,
+    current: UnlabelledSeries,
 }
 
 /// Opens the collector; it is never absent on a node with `/sys`, so that a disabled SELinux is visible.
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let sys = context.host.sys.clone();
     if !sys.is_dir() {
-        return Ok(Opened::Absent { looked_for: sys });
+        return Ok(OpenOutcome::Absent { looked_for: sys });
     }
-    Ok(Opened::Active(Box::new(Selinux {
+    Ok(OpenOutcome::Active(Box::new(Selinux {
         host: context.host.clone(),
-        enabled: Single::new(&ENABLED),
-        configured: Single::new(&CONFIGURED),
-        current: Single::new(&CURRENT),
+        enabled: UnlabelledSeries::new(&ENABLED),
+        configured: UnlabelledSeries::new(&CONFIGURED),
+        current: UnlabelledSeries::new(&CURRENT),
     })))
 }
 
 impl Collector for Selinux {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let path = self.host.sys.join("fs/selinux/enforce");
-        let set = self.set(number(&path), out);
-        set.map_err(|fault| fault.at(&path))
+        let set = self.set(attribute_number(&path), out);
+        set.map_err(|fault| fault.at_path(&path))
     }
 }
 
 impl Selinux {
-    fn set(&mut self, enforce: Option<f64>, out: &mut Group) -> Result<(), Fault> {
+    fn set(&mut self, enforce: Option<f64>, out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let Some(mode) = enforce else {
             return Ok(self.enabled.set(out, 0.0)?);
         };
         self.enabled.set(out, 1.0)?;
         self.current.set(out, mode)?;
-        let config = text(&self.host.root.join("etc/selinux/config")).unwrap_or_default();
+        let config = attribute_text(&self.host.root.join("etc/selinux/config")).unwrap_or_default();
         Ok(self.configured.set(out, configured(&config))?)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
-use crate::folder::Folder;
-use crate::scan::{Fault, integer};
-use crate::sheet::counter;
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::counter;
+use crate::proc_parse::{ProcParseError, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static LINK: Family = counter(
     "node_cxi_<key>_total",
@@ -17,17 +17,17 @@ static LINK: Family = counter(
 );
 static DETAIL: Family = Family::new(
     "node_cxi_<key>_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     4,
     "Counter <key> of the adapter.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "slingshot",
     // An adapter has well over a thousand counters.
     tier: Tier::Minute,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[&LINK, &DETAIL],
     open,
@@ -38,21 +38,21 @@ struct SlingshotAdapters {
     class: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/cxi");
     open_walk(context, class.clone(), SlingshotAdapters { class })
 }
 
-impl Walk for SlingshotAdapters {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for SlingshotAdapters {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
-        for (number, folder) in class.numbered("cxi") {
-            let Some(telemetry) = folder.folder("device/telemetry") else {
+        for (number, folder) in class.numbered_subdirs("cxi") {
+            let Some(telemetry) = folder.subdir("device/telemetry") else {
                 continue;
             };
-            put.touch(telemetry.path());
+            put.set_current_path(telemetry.path());
             let device = format!("cxi{number}");
             for name in telemetry.names() {
                 // Some files are large and binary, with all counters in one; they do not parse.
@@ -62,7 +62,7 @@ impl Walk for SlingshotAdapters {
                 };
                 let is_link = name.starts_with("hni_") || name.starts_with("pct_");
                 let family = if is_link { &LINK } else { &DETAIL };
-                put.set_key(family, &name, &[("device", &device)], value)?;
+                put.set_keyed(family, &name, &[("device", &device)], value)?;
             }
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Walk for SlingshotAdapters {
 fn parse_value(text: &[u8]) -> Option<f64> {
     let text = text.trim_ascii();
     let end = text.iter().position(|&byte| byte == b'@');
-    integer(&text[..end.unwrap_or(text.len())]).map(|value| value as f64)
+    parse_u64(&text[..end.unwrap_or(text.len())]).map(|value| value as f64)
 }
 
 #[cfg(test)]

@@ -2,54 +2,54 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static COUNT: Family = Family::new(
     "node_sockstat_<key>",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of sockets of a protocol in a state, or their memory in pages.",
 );
 static BYTES: Family = Family::new(
     "node_sockstat_<key>_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     2,
     "Memory of the socket buffers of a protocol, in bytes.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "sockstat",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&COUNT, &BYTES],
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let net = context.host.proc.join("net");
     let page_bytes = context.host.page_bytes;
     open_files(["sockstat", "sockstat6"].map(|name| {
         let readings = SockstatReadings {
             page_bytes: page_bytes as f64,
-            protocols: Roster::new(),
+            protocols: CursorMap::new(),
         };
-        (net.join(name), Shape::Whole, readings)
+        (net.join(name), ReadMode::SingleRead, readings)
     }))
 }
 
 #[derive(Debug)]
 struct SockstatReadings {
     page_bytes: f64,
-    protocols: Roster<Roster<SockstatField>>,
+    protocols: CursorMap<CursorMap<SockstatField>>,
 }
 
 #[derive(Debug)]
@@ -59,21 +59,21 @@ struct SockstatField {
     bytes: Option<Slot>,
 }
 
-impl Parser for SockstatReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        self.protocols.begin();
-        for (number, line) in whole_lines(text)? {
-            let malformed = Fault::Malformed {
+impl FileParser for SockstatReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        self.protocols.begin_pass();
+        for (number, line) in non_empty_lines(text)? {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected the sockets of a protocol",
             };
             let mut words = Words(line);
             let name = words.next().and_then(|name| name.strip_suffix(b":"));
             let name = name.ok_or(malformed.clone())?;
-            let fields = self.protocols.entry(name, || Ok(Roster::new()))?;
-            fields.begin();
+            let fields = self.protocols.entry(name, || Ok(CursorMap::new()))?;
+            fields.begin_pass();
             while let Some(key) = words.next() {
-                let value = words.next().and_then(integer).ok_or(malformed.clone())? as f64;
+                let value = words.next().and_then(parse_u64).ok_or(malformed.clone())? as f64;
                 let field = fields.entry(key, || SockstatField::declare(name, key, out))?;
                 out.set(field.count, value);
                 if let Some(bytes) = field.bytes {
@@ -83,7 +83,7 @@ impl Parser for SockstatReadings {
             fields.sweep(|field| field.retire(out));
         }
         self.protocols.sweep(|mut fields| {
-            fields.begin();
+            fields.begin_pass();
             fields.sweep(|field| field.retire(out));
         });
         Ok(())
@@ -91,7 +91,11 @@ impl Parser for SockstatReadings {
 }
 
 impl SockstatField {
-    fn declare(protocol: &[u8], key: &[u8], out: &mut Group) -> Result<SockstatField, Fault> {
+    fn declare(
+        protocol: &[u8],
+        key: &[u8],
+        out: &mut SampleGroup,
+    ) -> Result<SockstatField, ProcParseError> {
         let (protocol, key) = (
             String::from_utf8_lossy(protocol),
             String::from_utf8_lossy(key),
@@ -119,7 +123,7 @@ impl SockstatField {
         Ok(SockstatField { count, bytes })
     }
 
-    fn retire(self, out: &mut Group) {
+    fn retire(self, out: &mut SampleGroup) {
         out.retire(self.count);
         if let Some(bytes) = self.bytes {
             out.retire(bytes);
@@ -135,13 +139,13 @@ mod tests {
     fn readings() -> SockstatReadings {
         SockstatReadings {
             page_bytes: 4096.0,
-            protocols: Roster::new(),
+            protocols: CursorMap::new(),
         }
     }
 
     #[test]
     fn pages_are_also_published_in_bytes() {
-        let (mut readings, mut group) = (readings(), Group::new("sockstat", 3, 1000));
+        let (mut readings, mut group) = (readings(), SampleGroup::new("sockstat", 3, 1000));
         let text = b"sockets: used 17\nTCP: inuse 1 mem 2\n";
         readings.update(text, &mut group).expect("valid");
         assert_eq!(
@@ -164,7 +168,7 @@ mod tests {
     fn malformed_input_is_reported_with_its_line() {
         let what = "expected the sockets of a protocol";
         update_fails(
-            |text| readings().update(text, &mut Group::new("sockstat", 3, 1000)),
+            |text| readings().update(text, &mut SampleGroup::new("sockstat", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("TCP: inuse 1\nUDP: inu", 2, "the last line is cut off"),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::files::{Parser, open_files};
-use crate::places::{Places, shared};
-use crate::procfile::Shape;
-use crate::scan::{Fault, Words, hexadecimal, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::device_slots::{DeviceSlots, shared_families};
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 /// The number of columns that are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
 const COLUMNS: usize = 13;
@@ -17,7 +17,7 @@ const COLUMNS_MIN: usize = 9;
 const CPU: usize = 12;
 
 const fn counter(name: &'static str, level: u8, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, "", level, help)
+    Family::new(name, MetricKind::Counter, "", level, help)
 }
 
 static PROCESSED: Family = counter(
@@ -52,7 +52,7 @@ static LIMITED: Family = counter(
 );
 static BACKLOG: Family = Family::new(
     "node_softnet_backlog_len",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     4,
     "Number of packets in the backlog of the CPU.",
@@ -70,18 +70,18 @@ static FAMILIES: [&Family; 7] = [
 /// The column of each family.
 const FAMILY_COLUMNS: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "softnet",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("net/softnet_stat");
-    open_files([(path, Shape::List, SoftnetReadings::new())])
+    open_files([(path, ReadMode::UntilEof, SoftnetReadings::new())])
 }
 
 #[derive(Debug)]
@@ -95,23 +95,23 @@ struct SoftnetCpu {
     cpu: u64,
     /// The number of the CPU as text.
     label: String,
-    slots: Places,
+    slots: DeviceSlots,
 }
 
 impl SoftnetReadings {
     fn new() -> SoftnetReadings {
         SoftnetReadings {
-            families: shared(&FAMILIES),
+            families: shared_families(&FAMILIES),
             cpus: Vec::new(),
         }
     }
 }
 
-impl Parser for SoftnetReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+impl FileParser for SoftnetReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut count = 0;
-        for (number, line) in whole_lines(text)? {
-            let malformed = Fault::Malformed {
+        for (number, line) in non_empty_lines(text)? {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected the packet counters of a CPU",
             };
@@ -129,7 +129,7 @@ impl Parser for SoftnetReadings {
                 self.cpus.push(SoftnetCpu {
                     cpu,
                     label: cpu.to_string(),
-                    slots: Places::new(&self.families),
+                    slots: DeviceSlots::new(&self.families),
                 });
             }
             let line = &mut self.cpus[count];
@@ -148,7 +148,7 @@ impl Parser for SoftnetReadings {
 }
 
 impl SoftnetReadings {
-    fn retire_from(&mut self, first: usize, out: &mut Group) {
+    fn retire_from(&mut self, first: usize, out: &mut SampleGroup) {
         for line in self.cpus.drain(first..) {
             line.slots.retire(out);
         }
@@ -158,7 +158,7 @@ impl SoftnetReadings {
 fn parse(line: &[u8]) -> Option<([u64; COLUMNS], usize)> {
     let (mut columns, mut count) = ([0; COLUMNS], 0);
     for (column, word) in columns.iter_mut().zip(Words(line)) {
-        *column = hexadecimal(word)?;
+        *column = parse_hex(word)?;
         count += 1;
     }
     (count >= COLUMNS_MIN).then_some((columns, count))
@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn an_offline_cpu_has_no_line() {
-        let (mut readings, mut group) = (SoftnetReadings::new(), Group::new("softnet", 4, 1000));
+        let (mut readings, mut group) =
+            (SoftnetReadings::new(), SampleGroup::new("softnet", 4, 1000));
         let cases = [
             (
                 vec![("ff", "0"), ("1", "1"), ("2", "a")],
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn old_kernels_have_fewer_columns() {
-        let mut group = Group::new("softnet", 3, 1000);
+        let mut group = SampleGroup::new("softnet", 3, 1000);
         let text = b"000c66f0 1 2 0 0 0 0 0 0\n5 1 2 0 0 0 0 0 0\n";
         SoftnetReadings::new()
             .update(text, &mut group)
@@ -219,7 +220,7 @@ mod tests {
     fn malformed_input_is_reported_with_its_line() {
         let what = "expected the packet counters of a CPU";
         update_fails(
-            |text| SoftnetReadings::new().update(text, &mut Group::new("softnet", 3, 1000)),
+            |text| SoftnetReadings::new().update(text, &mut SampleGroup::new("softnet", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("1 2 3 4 5 6 7 8\n", 1, what),

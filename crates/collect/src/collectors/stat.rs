@@ -2,67 +2,70 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::procfile::SharedFile;
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_file::SharedFile;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static INTERRUPTS: Family = Family::new(
     "node_intr_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     2,
     "Total number of interrupts serviced.",
 );
 static SWITCHES: Family = Family::new(
     "node_context_switches_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     2,
     "Total number of context switches.",
 );
 static FORKS: Family = Family::new(
     "node_forks_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     2,
     "Total number of processes and threads created.",
 );
 static BOOT_TIME: Family = Family::new(
     "node_boot_time_seconds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "seconds",
     2,
     "Boot time of the node, in seconds since the Unix epoch.",
 );
 static RUNNING: Family = Family::new(
     "node_procs_running",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of runnable tasks.",
 );
 static BLOCKED: Family = Family::new(
     "node_procs_blocked",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of tasks blocked on I/O.",
 );
 static RUNNING_DRAGON: Family = Family::new(
     "num_running_processes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of runnable tasks; Dragon's name.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "stat",
     tier: Tier::Fast,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[
         &INTERRUPTS,
@@ -84,49 +87,49 @@ struct StatCollector {
 
 #[derive(Debug)]
 struct StatReadings {
-    interrupts: Single,
-    switches: Single,
-    forks: Single,
-    boot_time: Single,
-    running: Single,
-    blocked: Single,
-    running_dragon: Single,
+    interrupts: UnlabelledSeries,
+    switches: UnlabelledSeries,
+    forks: UnlabelledSeries,
+    boot_time: UnlabelledSeries,
+    running: UnlabelledSeries,
+    blocked: UnlabelledSeries,
+    running_dragon: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
-    if !context.stat.open()? {
-        return Ok(Opened::Absent {
-            looked_for: context.stat.path().to_owned(),
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+    if !context.proc_stat.open()? {
+        return Ok(OpenOutcome::Absent {
+            looked_for: context.proc_stat.path().to_owned(),
         });
     }
-    Ok(Opened::Active(Box::new(StatCollector {
-        file: context.stat.clone(),
+    Ok(OpenOutcome::Active(Box::new(StatCollector {
+        file: context.proc_stat.clone(),
         readings: StatReadings::new(),
     })))
 }
 
 impl Collector for StatCollector {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        self.file.with(|text| self.readings.update(text, out))
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        self.file.parse_with(|text| self.readings.update(text, out))
     }
 }
 
 impl StatReadings {
     fn new() -> StatReadings {
         StatReadings {
-            interrupts: Single::new(&INTERRUPTS),
-            switches: Single::new(&SWITCHES),
-            forks: Single::new(&FORKS),
-            boot_time: Single::new(&BOOT_TIME),
-            running: Single::new(&RUNNING),
-            blocked: Single::new(&BLOCKED),
-            running_dragon: Single::new(&RUNNING_DRAGON),
+            interrupts: UnlabelledSeries::new(&INTERRUPTS),
+            switches: UnlabelledSeries::new(&SWITCHES),
+            forks: UnlabelledSeries::new(&FORKS),
+            boot_time: UnlabelledSeries::new(&BOOT_TIME),
+            running: UnlabelledSeries::new(&RUNNING),
+            blocked: UnlabelledSeries::new(&BLOCKED),
+            running_dragon: UnlabelledSeries::new(&RUNNING_DRAGON),
         }
     }
 
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut is_found = false;
-        for (number, line) in whole_lines(text)? {
+        for (number, line) in non_empty_lines(text)? {
             if line.starts_with(b"cpu") {
                 continue;
             }
@@ -140,11 +143,11 @@ impl StatReadings {
                 Some(b"procs_blocked") => &mut self.blocked,
                 _ => continue,
             };
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected a number after the name",
             };
-            let value = words.next().and_then(integer).ok_or(malformed)? as f64;
+            let value = words.next().and_then(parse_u64).ok_or(malformed)? as f64;
             single.set(out, value)?;
             if line.starts_with(b"procs_r") {
                 self.running_dragon.set(out, value)?;
@@ -152,7 +155,7 @@ impl StatReadings {
             is_found = true;
         }
         if !is_found {
-            return Err(Fault::Malformed {
+            return Err(ProcParseError::Malformed {
                 line: 1,
                 what: "missing kernel statistics",
             });
@@ -163,11 +166,11 @@ impl StatReadings {
 
 /// Returns the boot time of the node, in seconds since the Unix epoch.
 pub(crate) fn boot_time(text: &[u8]) -> Option<u64> {
-    let lines = whole_lines(text).ok()?;
+    let lines = non_empty_lines(text).ok()?;
     let words = lines.map(|(_, line)| Words(line));
     words.into_iter().find_map(|mut words| {
         (words.next() == Some(b"btime"))
-            .then(|| words.next().and_then(integer))
+            .then(|| words.next().and_then(parse_u64))
             .flatten()
     })
 }
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn missing_and_unknown_lines_are_accepted() {
-        let mut group = Group::new("stat", 3, 1000);
+        let mut group = SampleGroup::new("stat", 3, 1000);
         let text = b"cpu  1 2 3 4\nfuture 1 x\nintr 18446744073709551615 1 2\nctxt 7\n\n";
         StatReadings::new().update(text, &mut group).expect("valid");
         assert_eq!(
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         let update =
-            |text: &[u8]| StatReadings::new().update(text, &mut Group::new("stat", 3, 1000));
+            |text: &[u8]| StatReadings::new().update(text, &mut SampleGroup::new("stat", 3, 1000));
         update_fails(
             update,
             &[

@@ -2,32 +2,34 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::places::shared;
-use crate::procfile::Shape;
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, label, signed, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::device_slots::shared_families;
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{
+    ProcParseError, Words, label_value, non_empty_lines, parse_signed, parse_u64,
+};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static SIZE: Family = Family::new(
     "node_swap_size_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     2,
     "Size of the swap area, in bytes.",
 );
 static USED: Family = Family::new(
     "node_swap_used_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     2,
     "Used space of the swap area, in bytes.",
 );
 static PRIORITY: Family = Family::new(
     "node_swap_priority",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Priority of the swap area; the kernel fills the area with the highest priority first.",
@@ -35,57 +37,57 @@ static PRIORITY: Family = Family::new(
 const COLUMNS: usize = 3;
 static FAMILIES: [&Family; COLUMNS] = [&SIZE, &USED, &PRIORITY];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "swap",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("swaps");
-    open_files([(path, Shape::List, SwapReadings::new())])
+    open_files([(path, ReadMode::UntilEof, SwapReadings::new())])
 }
 
 #[derive(Debug)]
 struct SwapReadings {
     families: Vec<Arc<Family>>,
-    areas: Roster<[Slot; COLUMNS]>,
+    areas: CursorMap<[Slot; COLUMNS]>,
 }
 
 impl SwapReadings {
     fn new() -> SwapReadings {
         SwapReadings {
-            families: shared(&FAMILIES),
-            areas: Roster::new(),
+            families: shared_families(&FAMILIES),
+            areas: CursorMap::new(),
         }
     }
 }
 
-impl Parser for SwapReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-        let mut lines = whole_lines(text)?;
+impl FileParser for SwapReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let mut lines = non_empty_lines(text)?;
         if lines
             .next()
             .is_none_or(|(_, line)| !line.starts_with(b"Filename"))
         {
-            return Err(Fault::Malformed {
+            return Err(ProcParseError::Malformed {
                 line: 1,
                 what: "expected the header of swap areas",
             });
         }
         let families = &self.families;
-        self.areas.begin();
+        self.areas.begin_pass();
         for (number, line) in lines {
-            let malformed = Fault::Malformed {
+            let malformed = ProcParseError::Malformed {
                 line: number,
                 what: "expected a swap area",
             };
             let (name, values) = parse(line).ok_or(malformed)?;
             let slots = self.areas.entry(name, || {
-                let device = label(name);
+                let device = label_value(name);
                 let mut slot = |index: usize| out.declare(&families[index], &[("device", &device)]);
                 Ok([slot(0)?, slot(1)?, slot(2)?])
             })?;
@@ -103,9 +105,9 @@ impl Parser for SwapReadings {
 fn parse(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS])> {
     let mut words = Words(line);
     let (name, _kind) = (words.next()?, words.next()?);
-    let size = integer(words.next()?)? as f64 * 1024.0;
-    let used = integer(words.next()?)? as f64 * 1024.0;
-    Some((name, [size, used, signed(words.next()?)?]))
+    let size = parse_u64(words.next()?)? as f64 * 1024.0;
+    let used = parse_u64(words.next()?)? as f64 * 1024.0;
+    Some((name, [size, used, parse_signed(words.next()?)?]))
 }
 
 #[cfg(test)]
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn swap_areas_appear_and_disappear() {
-        let (mut readings, mut group) = (SwapReadings::new(), Group::new("swap", 3, 1000));
+        let (mut readings, mut group) = (SwapReadings::new(), SampleGroup::new("swap", 3, 1000));
         let text = b"Filename\tType\tSize\tUsed\tPriority\n/dev/sda2   partition\t8\t2\t-2\n";
         readings.update(text, &mut group).expect("valid");
         assert_eq!(
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn malformed_input_is_reported_with_its_line() {
         update_fails(
-            |text| SwapReadings::new().update(text, &mut Group::new("swap", 3, 1000)),
+            |text| SwapReadings::new().update(text, &mut SampleGroup::new("swap", 3, 1000)),
             &[
                 ("", 0, "the file is empty"),
                 ("/dev/sda2\n", 1, "expected the header of swap areas"),

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Group, Input, Millis, Tick, format_value};
+use pegel_metric::{Clock, Input, Millis, SampleGroup, Tick, format_value};
 
-use crate::scan::Fault;
+use crate::proc_parse::ProcParseError;
 
 /// A clock that returns the time set by the test.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Clock for SettableClock {
 }
 
 /// Returns the present series of a group and their values, as `name{…} value`.
-pub(crate) fn present_series(group: &mut Group) -> Vec<String> {
+pub(crate) fn present_series(group: &mut SampleGroup) -> Vec<String> {
     let mut tick = Tick::new(Input::Collect);
     tick.reset(0);
     group.append_to(&mut tick);
@@ -40,13 +40,13 @@ pub(crate) fn present_series(group: &mut Group) -> Vec<String> {
 
 /// Asserts that `update` rejects each text with the given line and message.
 pub(crate) fn update_fails(
-    update: impl Fn(&[u8]) -> Result<(), Fault>,
+    update: impl Fn(&[u8]) -> Result<(), ProcParseError>,
     cases: &[(&str, usize, &'static str)],
 ) {
     for &(text, line, what) in cases {
         assert_eq!(
             update(text.as_bytes()),
-            Err(Fault::Malformed { line, what }),
+            Err(ProcParseError::Malformed { line, what }),
             "{text:?}"
         );
     }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::folder::Folder;
-use crate::scan::Fault;
-use crate::sheet::gauge;
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::dynamic_series::gauge;
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static TEMPERATURE: Family = gauge(
     "node_thermal_zone_temp",
@@ -26,10 +26,10 @@ static STATE_MAX: Family = gauge(
     "Maximum throttle state of the cooling device.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "thermal_zone",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 3,
     families: &[&TEMPERATURE, &STATE, &STATE_MAX],
     open,
@@ -40,32 +40,32 @@ struct ThermalZones {
     class: PathBuf,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let class = context.host.sys.join("class/thermal");
     open_walk(context, class.clone(), ThermalZones { class })
 }
 
-impl Walk for ThermalZones {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(class) = Folder::open(&self.class) else {
+impl SysfsWalk for ThermalZones {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(class) = SysfsDir::open(&self.class) else {
             return Ok(());
         };
-        for (zone, folder) in class.numbered("thermal_zone") {
-            put.touch(folder.path());
+        for (zone, folder) in class.numbered_subdirs("thermal_zone") {
+            put.set_current_path(folder.path());
             let kind = folder.text("type").unwrap_or_default();
             let temperature = folder.number("temp").map(|value| value / 1e3);
-            put.maybe(
+            put.set_if_some(
                 &TEMPERATURE,
                 &[("type", &kind), ("zone", &zone)],
                 temperature,
             )?;
         }
-        for (name, folder) in class.numbered("cooling_device") {
-            put.touch(folder.path());
+        for (name, folder) in class.numbered_subdirs("cooling_device") {
+            put.set_current_path(folder.path());
             let kind = folder.text("type").unwrap_or_default();
             let labels = [("name", &*name), ("type", &*kind)];
-            put.maybe(&STATE, &labels, folder.number("cur_state"))?;
-            put.maybe(&STATE_MAX, &labels, folder.number("max_state"))?;
+            put.set_if_some(&STATE, &labels, folder.number("cur_state"))?;
+            put.set_if_some(&STATE_MAX, &labels, folder.number("max_state"))?;
         }
         Ok(())
     }

@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::scan::Fault;
-use crate::single::Single;
-use crate::{CollectError, Collector, Context, Entry, Host, OpenError, Opened, Pace, Tier};
+use crate::proc_parse::ProcParseError;
+use crate::unlabelled_series::UnlabelledSeries;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, Host,
+    OpenOutcome, Tier,
+};
 
 macro_rules! readings {
     ($($static:ident $kind:ident $name:literal $unit:literal $help:literal;)*) => {
         $(static $static: Family =
-            Family::new(concat!("node_timex_", $name), Kind::$kind, $unit, 2, $help);)*
+            Family::new(concat!("node_timex_", $name), MetricKind::$kind, $unit, 2, $help);)*
         static FAMILIES: [&Family; COUNT] = [$(&$static),*];
     };
 }
@@ -37,10 +40,10 @@ readings! {
     SYNC Gauge "sync_status" "" "1 if the clock is synchronized to a reference, otherwise 0.";
 }
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "timex",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &FAMILIES,
     open,
@@ -48,24 +51,24 @@ pub static ENTRY: Entry = Entry {
 
 #[derive(Debug)]
 struct Timex {
-    singles: [Single; COUNT],
+    singles: [UnlabelledSeries; COUNT],
 }
 
 /// Opens the collector; it is absent with another root, because a fixture tree has no clock.
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let local = Host::local().root;
     if context.host.root != local {
-        return Ok(Opened::Absent {
+        return Ok(OpenOutcome::Absent {
             looked_for: PathBuf::from("adjtimex(2)"),
         });
     }
-    Ok(Opened::Active(Box::new(Timex {
-        singles: FAMILIES.map(Single::new),
+    Ok(OpenOutcome::Active(Box::new(Timex {
+        singles: FAMILIES.map(UnlabelledSeries::new),
     })))
 }
 
 impl Collector for Timex {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let source = || PathBuf::from("adjtimex(2)");
         let (clock, is_synchronised) = read_timex().map_err(|error| CollectError::Read {
             path: source(),
@@ -73,7 +76,7 @@ impl Collector for Timex {
         })?;
         for (single, value) in self.singles.iter_mut().zip(values(&clock, is_synchronised)) {
             let set = single.set(out, value);
-            set.map_err(|error| Fault::from(error).at(&source()))?;
+            set.map_err(|error| ProcParseError::from(error).at_path(&source()))?;
         }
         Ok(())
     }

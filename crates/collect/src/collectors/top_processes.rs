@@ -6,84 +6,89 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
-use crate::folder::Folder;
-use crate::scan::{Fault, Words, integer, label};
-use crate::walk::{Put, Walk, open_walk};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::proc_parse::{ProcParseError, Words, label_value, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 use super::cgroup_families::key_value_lines;
 
-const fn family(name: &'static str, kind: Kind, unit: &'static str, help: &'static str) -> Family {
+const fn family(
+    name: &'static str,
+    kind: MetricKind,
+    unit: &'static str,
+    help: &'static str,
+) -> Family {
     Family::new(name, kind, unit, 4, help)
 }
 
 static CPU: Family = family(
     "node_process_cpu_seconds_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "seconds",
     "Total CPU time used by the process, in seconds.",
 );
 static RESIDENT: Family = family(
     "node_process_resident_memory_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     "Resident memory of the process, in bytes.",
 );
 static PEAK: Family = family(
     "node_process_resident_memory_peak_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     "Peak resident memory of the process, in bytes.",
 );
 static VIRTUAL: Family = family(
     "node_process_virtual_memory_bytes",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "bytes",
     "Virtual memory of the process, in bytes.",
 );
 static THREADS: Family = family(
     "node_process_threads",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     "Number of threads of the process.",
 );
 static MAJOR_FAULTS: Family = family(
     "node_process_major_page_faults_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     "Total number of page faults of the process that required reading from a disk.",
 );
 static START: Family = family(
     "node_process_start_boot_seconds",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "seconds",
     "Start time of the process, in seconds since boot.",
 );
 static READ: Family = family(
     "node_process_read_bytes_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "bytes",
     "Total number of bytes that the process read from devices.",
 );
 static WRITTEN: Family = family(
     "node_process_written_bytes_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "bytes",
     "Total number of bytes that the process caused to be written to devices.",
 );
 static SWITCHES: Family = family(
     "node_process_context_switches_total",
-    Kind::Counter,
+    MetricKind::Counter,
     "",
     "Total number of context switches of the main thread, voluntary or not.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "top_processes",
     tier: Tier::FiveSeconds,
-    pace: Pace::Aside,
+    execution: Execution::Threaded,
     level: 4,
     families: &[
         &CPU,
@@ -125,7 +130,7 @@ struct ProcessStat {
     pages: u64,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let host = &context.host;
     let walk = TopProcesses {
         proc: host.proc.clone(),
@@ -136,9 +141,9 @@ fn open(context: &Context) -> Result<Opened, OpenError> {
     open_walk(context, host.proc.clone(), walk)
 }
 
-impl Walk for TopProcesses {
-    fn walk(&mut self, put: &mut Put<'_>) -> Result<(), Fault> {
-        let Some(proc) = Folder::open(&self.proc) else {
+impl SysfsWalk for TopProcesses {
+    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let Some(proc) = SysfsDir::open(&self.proc) else {
             return Ok(());
         };
         let stats: Vec<ProcessStat> = proc
@@ -181,9 +186,9 @@ impl TopProcesses {
     fn set_process(
         &self,
         stat: &ProcessStat,
-        proc: &Folder,
-        put: &mut Put<'_>,
-    ) -> Result<(), Fault> {
+        proc: &SysfsDir,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
         let pid = stat.pid.to_string();
         let labels = [("comm", &*stat.comm), ("pid", &*pid)];
         put.set(&CPU, &labels, stat.ticks as f64 / self.user_hz)?;
@@ -192,13 +197,13 @@ impl TopProcesses {
         put.set(&THREADS, &labels, stat.threads as f64)?;
         put.set(&MAJOR_FAULTS, &labels, stat.major_faults as f64)?;
         put.set(&START, &labels, stat.start as f64 / self.user_hz)?;
-        let Some(folder) = proc.folder(&pid) else {
+        let Some(folder) = proc.subdir(&pid) else {
             return Ok(());
         };
         let status = folder.bytes("status").unwrap_or_default();
         let find = |key: &str| key_value_lines(&status).find(|(found, _)| *found == key);
         let peak = find("VmHWM:").map(|(_, kibibytes)| kibibytes as f64 * 1024.0);
-        put.maybe(&PEAK, &labels, peak)?;
+        put.set_if_some(&PEAK, &labels, peak)?;
         let switches = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(find);
         if let [Some((_, own)), Some((_, forced))] = switches {
             put.set(&SWITCHES, &labels, own as f64 + forced as f64)?;
@@ -207,8 +212,8 @@ impl TopProcesses {
         let io = folder.bytes("io").unwrap_or_default();
         let find = |key: &str| key_value_lines(&io).find(|(found, _)| *found == key);
         let bytes = |key| find(key).map(|(_, bytes)| bytes as f64);
-        put.maybe(&READ, &labels, bytes("read_bytes:"))?;
-        put.maybe(&WRITTEN, &labels, bytes("write_bytes:"))
+        put.set_if_some(&READ, &labels, bytes("read_bytes:"))?;
+        put.set_if_some(&WRITTEN, &labels, bytes("write_bytes:"))
     }
 }
 
@@ -219,10 +224,10 @@ fn parse(text: &[u8]) -> Option<ProcessStat> {
     let comm = text.get(open + 1..close)?;
     let fields: Vec<&[u8]> = Words(text[close + 1..].trim_ascii()).collect();
     // Numbered as in proc(5), where the state is field 3.
-    let field = |number: usize| integer(fields.get(number - 3)?);
+    let field = |number: usize| parse_u64(fields.get(number - 3)?);
     Some(ProcessStat {
-        pid: integer(text[..open].trim_ascii())?,
-        comm: label(comm).into_owned(),
+        pid: parse_u64(text[..open].trim_ascii())?,
+        comm: label_value(comm).into_owned(),
         major_faults: field(12)?,
         ticks: field(14)?.checked_add(field(15)?)?,
         threads: field(20)?,

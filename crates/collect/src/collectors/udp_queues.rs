@@ -2,36 +2,36 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::files::{Parser, open_files};
-use crate::procfile::Shape;
-use crate::scan::{Fault, Words, hexadecimal, whole_lines};
-use crate::{Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::file_collector::{FileParser, open_files};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
+use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
 
 static QUEUES: Family = Family::new(
     "node_udp_queues",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Number of bytes in the send (tx) or receive (rx) queues of all UDP sockets.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "udp_queues",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&QUEUES],
     open,
 };
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let net = context.host.proc.join("net");
     let file = |name, ip| {
         (
             net.join(name),
-            Shape::List,
+            ReadMode::UntilEof,
             UdpQueueReadings { ip, slots: None },
         )
     };
@@ -45,8 +45,8 @@ struct UdpQueueReadings {
     slots: Option<[Slot; 2]>,
 }
 
-impl Parser for UdpQueueReadings {
-    fn update(&mut self, text: &[u8], out: &mut Group) -> Result<(), Fault> {
+impl FileParser for UdpQueueReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let (sent, received) = sum_queues(text)?;
         let [send, receive] = match self.slots {
             Some(slots) => slots,
@@ -63,27 +63,24 @@ impl Parser for UdpQueueReadings {
 }
 
 /// Sums the queues of lines such as `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`, whose fifth word has both.
-fn sum_queues(text: &[u8]) -> Result<(u64, u64), Fault> {
-    let mut lines = whole_lines(text)?;
+fn sum_queues(text: &[u8]) -> Result<(u64, u64), ProcParseError> {
+    let mut lines = non_empty_lines(text)?;
     let heading = lines.next().map(|(_, line)| Words(line).next());
     if heading != Some(Some(b"sl")) {
-        return Err(Fault::Malformed {
+        return Err(ProcParseError::Malformed {
             line: 1,
             what: "expected the header of sockets",
         });
     }
     let (mut sent, mut received) = (0_u64, 0_u64);
     for (number, line) in lines {
-        let malformed = Fault::Malformed {
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "expected a socket and its queues",
         };
         let queues = Words(line).nth(4).and_then(|word| {
             let colon = word.iter().position(|&byte| byte == b':')?;
-            Some((
-                hexadecimal(&word[..colon])?,
-                hexadecimal(&word[colon + 1..])?,
-            ))
+            Some((parse_hex(&word[..colon])?, parse_hex(&word[colon + 1..])?))
         });
         let (send, receive) = queues.ok_or(malformed)?;
         sent = sent.saturating_add(send);

@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, Group, Kind};
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
-use crate::attribute::text;
-use crate::fact::Fact;
-use crate::scan::Fault;
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::attribute::attribute_text;
+use crate::info_series::InfoSeries;
+use crate::proc_parse::ProcParseError;
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static INFO: Family = Family::new(
     "node_uname_info",
-    Kind::Gauge,
+    MetricKind::Gauge,
     "",
     2,
     "Kernel version, architecture and host name of the node; always 1.",
@@ -26,10 +29,10 @@ const FILES: [(&str, &str); 5] = [
     ("domainname", "domainname"),
 ];
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "uname",
     tier: Tier::Minute,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&INFO],
     open,
@@ -38,24 +41,24 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Uname {
     folder: PathBuf,
-    info: Fact,
+    info: InfoSeries,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let folder = context.host.proc.join("sys/kernel");
     let looked_for = folder.join("osrelease");
     if !looked_for.exists() {
-        return Ok(Opened::Absent { looked_for });
+        return Ok(OpenOutcome::Absent { looked_for });
     }
-    Ok(Opened::Active(Box::new(Uname {
+    Ok(OpenOutcome::Active(Box::new(Uname {
         folder,
-        info: Fact::new(&INFO),
+        info: InfoSeries::new(&INFO),
     })))
 }
 
 impl Collector for Uname {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
-        let read = |name: &str| text(&self.folder.join(name));
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
+        let read = |name: &str| attribute_text(&self.folder.join(name));
         let mut labels: Vec<(&str, String)> = FILES
             .map(|(key, name)| (key, read(name).unwrap_or_default()))
             .into();
@@ -66,6 +69,6 @@ impl Collector for Uname {
         });
         labels.push(("machine", machine));
         let set = self.info.set(out, labels, 1.0);
-        set.map_err(|error| Fault::from(error).at(&self.folder))
+        set.map_err(|error| ProcParseError::from(error).at_path(&self.folder))
     }
 }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Kind, Slot};
+use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 
-use crate::procfile::{ProcFile, Shape};
-use crate::roster::Roster;
-use crate::scan::{Fault, Words, integer, whole_lines};
-use crate::{CollectError, Collector, Context, Entry, OpenError, Opened, Pace, Tier};
+use crate::cursor_map::CursorMap;
+use crate::proc_file::{ProcFile, ReadMode};
+use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::{
+    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
+    Tier,
+};
 
 static DEFAULT_FAMILY: Family = Family::new(
     "node_vmstat_<key>",
-    Kind::Unknown,
+    MetricKind::Unknown,
     "",
     2,
     "Field of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
@@ -19,16 +22,16 @@ static DEFAULT_FAMILY: Family = Family::new(
 
 static DETAIL: Family = Family::new(
     "node_vmstat_<key>",
-    Kind::Unknown,
+    MetricKind::Unknown,
     "",
     4,
     "Any other field of /proc/vmstat.",
 );
 
-pub static ENTRY: Entry = Entry {
+pub static ENTRY: CollectorEntry = CollectorEntry {
     name: "vmstat",
     tier: Tier::FiveSeconds,
-    pace: Pace::Here,
+    execution: Execution::Inline,
     level: 2,
     families: &[&DEFAULT_FAMILY, &DETAIL],
     open,
@@ -37,36 +40,40 @@ pub static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Vmstat {
     file: ProcFile,
-    keys: Roster<Slot>,
+    keys: CursorMap<Slot>,
 }
 
-fn open(context: &Context) -> Result<Opened, OpenError> {
+fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
     let path = context.host.proc.join("vmstat");
-    match ProcFile::open(path.clone(), Shape::List)? {
-        Some(file) => Ok(Opened::Active(Box::new(Vmstat {
+    match ProcFile::open(path.clone(), ReadMode::UntilEof)? {
+        Some(file) => Ok(OpenOutcome::Active(Box::new(Vmstat {
             file,
-            keys: Roster::new(),
+            keys: CursorMap::new(),
         }))),
-        None => Ok(Opened::Absent { looked_for: path }),
+        None => Ok(OpenOutcome::Absent { looked_for: path }),
     }
 }
 
 impl Collector for Vmstat {
-    fn collect(&mut self, out: &mut Group) -> Result<(), CollectError> {
+    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let text = self.file.read()?;
-        update(&mut self.keys, text, out).map_err(|fault| fault.at(self.file.path()))
+        update(&mut self.keys, text, out).map_err(|fault| fault.at_path(self.file.path()))
     }
 }
 
-fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), Fault> {
-    keys.begin();
+fn update(
+    keys: &mut CursorMap<Slot>,
+    text: &[u8],
+    out: &mut SampleGroup,
+) -> Result<(), ProcParseError> {
+    keys.begin_pass();
     let mut is_found = false;
-    let has_detail = out.keeps(DETAIL.level);
-    for (number, line) in whole_lines(text)? {
+    let has_detail = out.keeps_level(DETAIL.level);
+    for (number, line) in non_empty_lines(text)? {
         if !has_detail && !is_default_key(line) {
             continue;
         }
-        let malformed = Fault::Malformed {
+        let malformed = ProcParseError::Malformed {
             line: number,
             what: "expected a key and a number",
         };
@@ -76,7 +83,7 @@ fn update(keys: &mut Roster<Slot>, text: &[u8], out: &mut Group) -> Result<(), F
         is_found = true;
     }
     if !is_found {
-        return Err(Fault::Malformed {
+        return Err(ProcParseError::Malformed {
             line: 1,
             what: "missing lines about paging and page faults",
         });
@@ -100,11 +107,11 @@ fn parse(line: &[u8]) -> Option<(&[u8], u64)> {
     let mut words = Words(line);
     let key = words.next()?;
     let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let value = integer(words.next()?)?;
+    let value = parse_u64(words.next()?)?;
     key.iter().all(is_key).then_some((key, value))
 }
 
-fn declare(key: &[u8], out: &mut Group) -> Result<Slot, Fault> {
+fn declare(key: &[u8], out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     let base = if is_default_key(key) {
         &DEFAULT_FAMILY
     } else {
@@ -129,8 +136,8 @@ mod tests {
     fn only_default_lines_are_published() {
         let text = "nr_free_pages x\npgpgin 1\npswpout 2\npgfault 3\npgmajfault 18446744073709551615\n\
                     pgalloc_dma 5\npgsteal 6\noom_kill 7\npgfree 8\nfault 9\n";
-        let mut group = Group::new("vmstat", 3, 1000);
-        update(&mut Roster::new(), text.as_bytes(), &mut group).expect("valid");
+        let mut group = SampleGroup::new("vmstat", 3, 1000);
+        update(&mut CursorMap::new(), text.as_bytes(), &mut group).expect("valid");
         assert_eq!(
             present_series(&mut group),
             [
@@ -145,9 +152,9 @@ mod tests {
 
     #[test]
     fn level_four_has_all_lines() {
-        let mut group = Group::new("vmstat", 4, 1000);
+        let mut group = SampleGroup::new("vmstat", 4, 1000);
         let text = b"nr_free_pages 5\npgpgin 1\nthp_split_page 0\n";
-        update(&mut Roster::new(), text, &mut group).expect("valid");
+        update(&mut CursorMap::new(), text, &mut group).expect("valid");
         let expected = [
             "node_vmstat_nr_free_pages 5",
             "node_vmstat_pgpgin 1",
@@ -158,10 +165,10 @@ mod tests {
 
     #[test]
     fn malformed_input_is_reported_with_its_line() {
-        let group = || Group::new("vmstat", 3, 1000);
+        let group = || SampleGroup::new("vmstat", 3, 1000);
         let what = "expected a key and a number";
         update_fails(
-            |text| update(&mut Roster::new(), text, &mut group()),
+            |text| update(&mut CursorMap::new(), text, &mut group()),
             &[
                 ("", 0, "the file is empty"),
                 ("pgpgin 1\npgpgo", 2, "the last line is cut off"),

@@ -4,22 +4,22 @@ const MS: i64 = 1_000_000;
 const HOUR: i64 = 3_600_000;
 
 /// A machine whose clocks the test moves. All times in milliseconds.
-struct Machine {
+struct SimulatedClocks {
     schedule: Schedule,
     utc: i64,
     monotonic: i64,
     due: Vec<usize>,
 }
 
-impl Machine {
-    fn new(rates: &[u64], utc: i64) -> Machine {
+impl SimulatedClocks {
+    fn new(rates: &[u64], utc: i64) -> SimulatedClocks {
         let rates: Vec<Duration> = rates
             .iter()
             .map(|&rate| Duration::from_millis(rate))
             .collect();
         let (utc, monotonic) = (utc * MS, 7_000 * MS);
-        let schedule = Schedule::new(&rates, Moment { utc, monotonic });
-        Machine {
+        let schedule = Schedule::new(&rates, ClockPair { utc, monotonic });
+        SimulatedClocks {
             schedule,
             utc,
             monotonic,
@@ -27,14 +27,14 @@ impl Machine {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment {
+    fn now(&self) -> ClockPair {
+        ClockPair {
             utc: self.utc,
             monotonic: self.monotonic,
         }
     }
 
-    fn pass(&mut self, nanos: i64) {
+    fn advance(&mut self, nanos: i64) {
         self.utc += nanos;
         self.monotonic += nanos;
     }
@@ -43,7 +43,7 @@ impl Machine {
     fn take(&mut self) -> Vec<(i64, Vec<usize>)> {
         self.schedule.observe(self.now());
         let mut taken = Vec::new();
-        while let Some(time) = self.schedule.take(self.now(), &mut self.due) {
+        while let Some(time) = self.schedule.take_due(self.now(), &mut self.due) {
             taken.push((time, self.due.clone()));
         }
         taken
@@ -52,7 +52,7 @@ impl Machine {
     /// Sleeps until the deadline, as the sampler does (at most a second), and takes what is due.
     fn step(&mut self) -> Vec<(i64, Vec<usize>)> {
         let deadline = nanos(self.schedule.deadline().expect("a track"));
-        self.pass((deadline - self.monotonic).clamp(0, 1_000 * MS));
+        self.advance((deadline - self.monotonic).clamp(0, 1_000 * MS));
         self.take()
     }
 
@@ -65,18 +65,18 @@ impl Machine {
     }
 
     fn counts(&self) -> (u64, u64, u64) {
-        let Counts {
+        let ScheduleCounts {
             late,
             missed,
             clock_steps,
-        } = self.schedule.counts();
+        } = self.schedule.schedule_counts();
         (late, missed, clock_steps)
     }
 }
 
 #[test]
 fn the_first_pass_is_at_once_and_then_at_multiples() {
-    let mut machine = Machine::new(&[500], 1_234);
+    let mut machine = SimulatedClocks::new(&[500], 1_234);
     assert_eq!(
         machine.take(),
         [(1_234, vec![0])],
@@ -90,7 +90,7 @@ fn the_first_pass_is_at_once_and_then_at_multiples() {
 
 #[test]
 fn the_first_pass_is_one_for_all_rates() {
-    let mut machine = Machine::new(&[500, 5_000], 1_234);
+    let mut machine = SimulatedClocks::new(&[500, 5_000], 1_234);
     assert_eq!(machine.take(), [(1_234, vec![0, 1])]);
     assert_eq!(
         machine.times(7),
@@ -122,7 +122,7 @@ fn odd_rates_meet_at_their_common_multiples() {
             vec![0, 5_000, 10_000],
         ),
     ] {
-        let mut machine = Machine::new(&rates, 0);
+        let mut machine = SimulatedClocks::new(&rates, 0);
         assert_eq!(machine.take(), first);
         let mut together = vec![0];
         let mut counted = [1, 1];
@@ -160,7 +160,7 @@ fn steps_are_counted_and_go_on_with_the_new_time() {
         60_000,
         3 * HOUR,
     ] {
-        let mut machine = Machine::new(&[500], 40_000_000);
+        let mut machine = SimulatedClocks::new(&[500], 40_000_000);
         machine.take();
         machine.times(4);
         machine.utc += step * MS;
@@ -176,7 +176,7 @@ fn steps_are_counted_and_go_on_with_the_new_time() {
 #[test]
 fn a_smaller_difference_is_slew_and_repeats_nothing() {
     for difference in [-499, -300, -1, 1, 300, 499] {
-        let mut machine = Machine::new(&[500], 0);
+        let mut machine = SimulatedClocks::new(&[500], 0);
         machine.take();
         machine.times(4);
         machine.utc += difference * MS;
@@ -196,7 +196,7 @@ fn a_smaller_difference_is_slew_and_repeats_nothing() {
 fn slew_at_1000_hz_never_repeats_a_time() {
     // 500 ppm is the fastest that the kernel slews; 5 % is a clock gone mad.
     for (slew, skipped_max) in [(500, 0), (-500, 0), (50_000, 600), (-50_000, 0)] {
-        let mut machine = Machine::new(&[1], 1_000_000);
+        let mut machine = SimulatedClocks::new(&[1], 1_000_000);
         let mut last = machine.take()[0].0;
         let mut skipped = 0;
         for _ in 0..10_000 {
@@ -225,9 +225,9 @@ fn slew_at_1000_hz_never_repeats_a_time() {
 
 #[test]
 fn a_stall_gives_one_pass_and_counts_the_rest() {
-    let mut machine = Machine::new(&[500, 5_000], 10_000);
+    let mut machine = SimulatedClocks::new(&[500, 5_000], 10_000);
     assert_eq!(machine.take(), [(10_000, vec![0, 1])]);
-    machine.pass(12_400 * MS);
+    machine.advance(12_400 * MS);
     assert_eq!(machine.take(), [(20_000, vec![1]), (22_000, vec![0])]);
     // 10.5 … 21.5 s of the fast track and 15 s of the slow one; 400 ms and 2.4 s after the deadline.
     assert_eq!(machine.counts(), (1, 23 + 1, 0));
@@ -238,9 +238,9 @@ fn a_stall_gives_one_pass_and_counts_the_rest() {
 #[test]
 fn late_is_more_than_half_an_interval() {
     for (delay, late) in [(0, 0), (250 * MS, 0), (250 * MS + 1, 1), (499 * MS, 1)] {
-        let mut machine = Machine::new(&[500], 0);
+        let mut machine = SimulatedClocks::new(&[500], 0);
         machine.take();
-        machine.pass(500 * MS + delay);
+        machine.advance(500 * MS + delay);
         assert_eq!(machine.take(), [(500, vec![0])]);
         assert_eq!(
             machine.counts(),
@@ -253,7 +253,7 @@ fn late_is_more_than_half_an_interval() {
 #[test]
 fn the_year_2038_is_a_year_like_any_other() {
     let end = (1_i64 << 31) * 1_000;
-    let mut machine = Machine::new(&[500], end - 1_000);
+    let mut machine = SimulatedClocks::new(&[500], end - 1_000);
     machine.take();
     assert_eq!(machine.times(4), [end - 500, end, end + 500, end + 1_000]);
     assert_eq!(machine.counts(), (0, 0, 0));
@@ -261,14 +261,14 @@ fn the_year_2038_is_a_year_like_any_other() {
 
 #[test]
 fn a_clock_before_1970_has_multiples_too() {
-    let mut machine = Machine::new(&[700], -1_000);
+    let mut machine = SimulatedClocks::new(&[700], -1_000);
     assert_eq!(machine.take(), [(-1_000, vec![0])]);
     assert_eq!(machine.times(3), [-700, 0, 700]);
 }
 
 #[test]
 fn a_slow_schedule_notices_a_step_within_a_second() {
-    let mut machine = Machine::new(&[60_000], 0);
+    let mut machine = SimulatedClocks::new(&[60_000], 0);
     machine.take();
     machine.utc += HOUR * MS;
     machine.step();
@@ -279,17 +279,17 @@ fn a_slow_schedule_notices_a_step_within_a_second() {
 
 #[test]
 fn the_last_pass_is_now_unless_now_was_taken() {
-    let mut machine = Machine::new(&[500], 1_000);
-    assert_eq!(machine.schedule.last(machine.now()), Some(1_000));
+    let mut machine = SimulatedClocks::new(&[500], 1_000);
+    assert_eq!(machine.schedule.final_time(machine.now()), Some(1_000));
     machine.take();
-    assert_eq!(machine.schedule.last(machine.now()), None);
-    machine.pass(MS);
-    assert_eq!(machine.schedule.last(machine.now()), Some(1_001));
+    assert_eq!(machine.schedule.final_time(machine.now()), None);
+    machine.advance(MS);
+    assert_eq!(machine.schedule.final_time(machine.now()), Some(1_001));
 }
 
 #[test]
 fn no_tracks_are_never_due() {
-    let mut machine = Machine::new(&[], 0);
+    let mut machine = SimulatedClocks::new(&[], 0);
     assert_eq!(machine.take(), []);
     assert_eq!(machine.schedule.deadline(), None);
 }

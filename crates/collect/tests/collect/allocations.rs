@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use crate::support::{TestClock, fixture, open};
 use pegel_collect::{
-    CollectorSet, CollectorSettings, Entry, Host, Pace, REGISTRY, Settings, State, Tier,
+    CollectSettings, CollectorEntry, CollectorSet, CollectorSettings, CollectorState, Execution,
+    Host, REGISTRY, Tier,
 };
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
 /// Counts what the test's own thread allocates.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -25,7 +26,7 @@ fn count() {
 }
 
 // SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: the caller keeps the contract of `alloc`, which is the same here.
@@ -45,31 +46,31 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Those that list directories, or read facts once a minute.
-fn is_modest(entry: &Entry) -> bool {
-    entry.tier == Tier::Minute || entry.pace == Pace::Aside || entry.name == "bonding"
+fn is_allocation_free(entry: &CollectorEntry) -> bool {
+    entry.tier == Tier::Minute || entry.execution == Execution::Threaded || entry.name == "bonding"
 }
 
-fn settings() -> Settings {
-    let modest = REGISTRY.iter().filter(|entry| is_modest(entry));
+fn settings() -> CollectSettings {
+    let modest = REGISTRY.iter().filter(|entry| is_allocation_free(entry));
     let off = CollectorSettings {
         enabled: Some(false),
         rate: None,
     };
-    Settings {
+    CollectSettings {
         collectors: modest
             .map(|entry| (entry.name.to_owned(), off.clone()))
             .collect(),
-        ..Settings::default()
+        ..CollectSettings::default()
     }
 }
 
 fn allocations_of_a_third_pass(mut set: CollectorSet) -> u64 {
     let mut tick = Tick::new(Input::Collect);
     let tracks: Vec<usize> = (0..set.rates().len()).collect();
-    set.settle(Duration::from_secs(30));
+    set.wait_for_threaded(Duration::from_secs(30));
     for time in 0..2 {
         set.sample(time, &tracks, &mut tick);
     }
@@ -80,7 +81,7 @@ fn allocations_of_a_third_pass(mut set: CollectorSet) -> u64 {
         tick.rows().len(),
         set.status()
             .iter()
-            .filter(|s| s.state == State::Active)
+            .filter(|s| s.state == CollectorState::Active)
             .count()
     );
     allocations

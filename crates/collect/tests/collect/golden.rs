@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{TestClock, fixture, open, repository};
-use pegel_collect::{Entry, Host, REGISTRY, Settings, State};
+use pegel_collect::{CollectSettings, CollectorEntry, CollectorState, Host, REGISTRY};
 use pegel_metric::{GroupRow, Input, Tick, format_value};
 
 /// One line per present series: `name{…} value kind`.
@@ -45,9 +45,9 @@ fn difference(expected: &str, found: &str) -> String {
 /// A collector without a golden text is absent from that machine.
 fn compare(host: Host, folder: &str) {
     let clock = TestClock::at(1_794_775_476_520);
-    let mut set = open(&Settings::default(), host, 4, &clock);
+    let mut set = open(&CollectSettings::default(), host, 4, &clock);
     let mut tick = Tick::new(Input::Collect);
-    set.settle(Duration::from_secs(30));
+    set.wait_for_threaded(Duration::from_secs(30));
     set.sample_all(0, &mut tick);
     let golden = repository().join("tests/golden/collect").join(folder);
     let is_bless = std::env::var_os("PEGEL_BLESS").is_some();
@@ -55,11 +55,14 @@ fn compare(host: Host, folder: &str) {
     for status in set.status() {
         let is_expected = golden.join(format!("{}.txt", status.name)).exists();
         let expected_state = if is_expected {
-            State::Active
+            CollectorState::Active
         } else {
-            State::Absent
+            CollectorState::Absent
         };
-        let is_known = matches!(status.state, State::Active | State::Absent);
+        let is_known = matches!(
+            status.state,
+            CollectorState::Active | CollectorState::Absent
+        );
         assert!(
             status.state == expected_state || is_bless && is_known,
             "{status:?}"
@@ -106,12 +109,12 @@ fn an_old_kernel_gives_what_it_has() {
 #[test]
 fn every_series_belongs_to_a_family_that_its_entry_lists() {
     let clock = TestClock::at(0);
-    let mut set = open(&Settings::default(), fixture("basic"), 4, &clock);
+    let mut set = open(&CollectSettings::default(), fixture("basic"), 4, &clock);
     let mut tick = Tick::new(Input::Collect);
-    set.settle(Duration::from_secs(30));
+    set.wait_for_threaded(Duration::from_secs(30));
     set.sample_all(0, &mut tick);
     for row in tick.rows() {
-        let of_row = |entry: &&&Entry| *entry.name == *row.members.group;
+        let of_row = |entry: &&&CollectorEntry| *entry.name == *row.members.group;
         let entry = REGISTRY
             .iter()
             .find(of_row)

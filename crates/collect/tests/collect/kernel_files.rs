@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crate::support::{TestClock, copy, machine, open, repository};
 use pegel_collect::{
-    CollectorSet, CollectorSettings, CollectorStatus, Pace, REGISTRY, Settings, State,
+    CollectSettings, CollectorSet, CollectorSettings, CollectorState, CollectorStatus, Execution,
+    REGISTRY,
 };
 use pegel_metric::{Input, Tick};
 
@@ -20,15 +21,15 @@ use pegel_metric::{Input, Tick};
 const LATER: Duration = Duration::from_secs(6);
 
 /// A copy of the recorded machine, whose files the test changes; removed at the end.
-struct Node {
+struct ProcFilesNode {
     root: PathBuf,
     clock: Arc<TestClock>,
     set: CollectorSet,
     tick: Tick,
 }
 
-impl Node {
-    fn new(prepare: impl FnOnce(&Path)) -> Node {
+impl ProcFilesNode {
+    fn new(prepare: impl FnOnce(&Path)) -> ProcFilesNode {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("pegel-kernel-{}-{number}", std::process::id());
@@ -41,7 +42,7 @@ impl Node {
         let clock = TestClock::at(1_000_000);
         let set = open(&settings(), machine(&root), 4, &clock);
         let tick = Tick::new(Input::Collect);
-        Node {
+        ProcFilesNode {
             root,
             clock,
             set,
@@ -72,7 +73,7 @@ impl Node {
     /// Those that are failed, and why.
     fn failed(&self) -> BTreeMap<&'static str, String> {
         let all = self.set.status().into_iter();
-        let failed = all.filter(|status| status.state == State::Failed);
+        let failed = all.filter(|status| status.state == CollectorState::Failed);
         failed
             .map(|status| (status.name, status.error.unwrap_or_default()))
             .collect()
@@ -107,21 +108,23 @@ impl Node {
 }
 
 /// Without the collectors that run aside: their threads know nothing of the test's clock.
-fn settings() -> Settings {
-    let aside = REGISTRY.iter().filter(|entry| entry.pace == Pace::Aside);
+fn settings() -> CollectSettings {
+    let aside = REGISTRY
+        .iter()
+        .filter(|entry| entry.execution == Execution::Threaded);
     let off = CollectorSettings {
         enabled: Some(false),
         rate: None,
     };
-    Settings {
+    CollectSettings {
         collectors: aside
             .map(|entry| (entry.name.to_owned(), off.clone()))
             .collect(),
-        ..Settings::default()
+        ..CollectSettings::default()
     }
 }
 
-impl Drop for Node {
+impl Drop for ProcFilesNode {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -157,7 +160,7 @@ const FILES: &[(&str, &[&str])] = &[
 
 #[test]
 fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
-    let mut node = Node::new(|_| {});
+    let mut node = ProcFilesNode::new(|_| {});
     node.pass();
     assert_eq!(node.failed(), BTreeMap::new());
     let whole = node.series();
@@ -199,7 +202,8 @@ fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
 #[test]
 fn a_missing_file_is_absent_and_comes_by_itself() {
     for (file, owners) in FILES {
-        let mut node = Node::new(|root| fs::remove_file(root.join(file)).expect("removed"));
+        let mut node =
+            ProcFilesNode::new(|root| fs::remove_file(root.join(file)).expect("removed"));
         node.pass();
         assert_eq!(node.failed(), BTreeMap::new(), "{file}");
         let good = fs::read(repository().join("tests/fixtures/basic").join(file)).expect("read");
@@ -209,7 +213,7 @@ fn a_missing_file_is_absent_and_comes_by_itself() {
             node.pass();
         }
         for owner in *owners {
-            assert_eq!(node.status(owner).state, State::Active, "{file}");
+            assert_eq!(node.status(owner).state, CollectorState::Active, "{file}");
         }
     }
 }
@@ -217,7 +221,7 @@ fn a_missing_file_is_absent_and_comes_by_itself() {
 #[test]
 fn a_file_that_fails_when_it_is_read_is_named_with_the_cause() {
     // The memory of a process cannot be read at its first byte.
-    let mut node = Node::new(|root| {
+    let mut node = ProcFilesNode::new(|root| {
         let path = root.join("proc/meminfo");
         fs::remove_file(&path).expect("removed");
         symlink("/proc/self/mem", path).expect("linked");
@@ -229,16 +233,16 @@ fn a_file_that_fails_when_it_is_read_is_named_with_the_cause() {
         failed["memory"].starts_with("cannot read ") && failed["memory"].contains("os error 5"),
         "{failed:?}"
     );
-    assert_eq!(node.status("load").state, State::Active);
+    assert_eq!(node.status("load").state, CollectorState::Active);
 }
 
 /// A process that only waits; ended with the value.
-struct Sleeper(Child);
+struct SleepingProcess(Child);
 
-impl Sleeper {
-    fn start() -> Sleeper {
+impl SleepingProcess {
+    fn start() -> SleepingProcess {
         let mut command = Command::new("sleep");
-        Sleeper(
+        SleepingProcess(
             command
                 .arg("1000")
                 .stdin(Stdio::null())
@@ -248,7 +252,7 @@ impl Sleeper {
     }
 }
 
-impl Drop for Sleeper {
+impl Drop for SleepingProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -257,8 +261,8 @@ impl Drop for Sleeper {
 
 #[test]
 fn a_file_that_disappears_after_it_was_opened_is_a_failure_until_it_is_back() {
-    let sleeper = Sleeper::start();
-    let mut node = Node::new(|root| {
+    let sleeper = SleepingProcess::start();
+    let mut node = ProcFilesNode::new(|root| {
         let path = root.join("proc/self/stat");
         fs::remove_file(&path).expect("removed");
         symlink(format!("/proc/{}/stat", sleeper.0.id()), path).expect("linked");
@@ -290,7 +294,7 @@ fn a_file_that_disappears_after_it_was_opened_is_a_failure_until_it_is_back() {
 
 #[test]
 fn a_file_may_grow_beyond_the_buffer_but_not_without_end() {
-    let mut node = Node::new(|_| {});
+    let mut node = ProcFilesNode::new(|_| {});
     node.pass();
     let good = node.read("proc/meminfo");
     let mut large = good.clone();
@@ -340,7 +344,7 @@ fn a_file_may_grow_beyond_the_buffer_but_not_without_end() {
 
 #[test]
 fn counters_at_their_end_and_counters_that_go_back_are_shown_as_they_are() {
-    let mut node = Node::new(|_| {});
+    let mut node = ProcFilesNode::new(|_| {});
     let bytes = "node_network_receive_bytes_total{device=\"eth9\"}";
     let reads = "node_disk_reads_completed_total{device=\"sdz\"}";
     let heading = "Inter-|   Receive\n face |bytes\n";
@@ -373,7 +377,7 @@ fn counters_at_their_end_and_counters_that_go_back_are_shown_as_they_are() {
 
 #[test]
 fn a_cpu_a_disk_and_an_interface_come_and_go() {
-    let mut node = Node::new(|_| {});
+    let mut node = ProcFilesNode::new(|_| {});
     let sources = ["proc/stat", "proc/diskstats", "proc/net/dev"];
     let good = sources.map(|file| String::from_utf8(node.read(file)).expect("text"));
     let devices = ["cpu1 ", " sda ", "eth0:"];

@@ -1,9 +1,9 @@
 //! The collectors over fixture trees and over this machine, from outside the crate.
 
 mod allocations;
-mod big;
 mod golden;
 mod kernel_files;
+mod large_machine;
 mod names;
 mod nvidia;
 mod sampler;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::repository;
-use pegel_collect::{DIFFERENT, LEFT_OUT, REGISTRY};
+use pegel_collect::{DIVERGENT_METRICS, OMITTED_METRICS, REGISTRY};
 use pegel_metric::Family;
 
 fn families() -> impl Iterator<Item = &'static Family> {
@@ -32,7 +32,11 @@ fn is_covered(name: &str) -> bool {
 fn what_the_dashboard_asks_for_is_covered_or_explained() {
     let path = repository().join("tests/golden/node-exporter-full-names.txt");
     let names = fs::read_to_string(path).expect("read");
-    let is_explained = |name: &str| LEFT_OUT.iter().any(|(start, _)| name.starts_with(start));
+    let is_explained = |name: &str| {
+        OMITTED_METRICS
+            .iter()
+            .any(|(start, _)| name.starts_with(start))
+    };
     let unknown: Vec<&str> = names
         .lines()
         .filter(|name| !is_covered(name) && !is_explained(name))
@@ -47,12 +51,12 @@ fn what_the_dashboard_asks_for_is_covered_or_explained() {
 #[test]
 fn what_is_explained_away_is_really_not_there() {
     for family in families() {
-        let stale = LEFT_OUT
+        let stale = OMITTED_METRICS
             .iter()
             .find(|(start, _)| family.name.starts_with(start));
         assert_eq!(stale, None, "{}", family.name);
     }
-    for (start, reason) in LEFT_OUT.iter().chain(DIFFERENT) {
+    for (start, reason) in OMITTED_METRICS.iter().chain(DIVERGENT_METRICS) {
         assert!(reason.ends_with('.'), "{start}: {reason}");
         // What a reason offers instead must be there.
         let quoted = reason.split('`').skip(1).step_by(2);
@@ -64,7 +68,7 @@ fn what_is_explained_away_is_really_not_there() {
             assert!(is_there, "{start}: there is no {name}");
         }
     }
-    for (start, _) in DIFFERENT {
+    for (start, _) in DIVERGENT_METRICS {
         assert!(is_covered(start), "{start}");
     }
 }

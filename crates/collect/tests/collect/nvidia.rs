@@ -9,39 +9,40 @@ use std::time::Duration;
 
 use crate::support::{TestClock, machine, open, repository};
 use pegel_collect::{
-    CollectorSet, CollectorSettings, CollectorStatus, Host, REGISTRY, Settings, State,
+    CollectSettings, CollectorSet, CollectorSettings, CollectorState, CollectorStatus, Host,
+    REGISTRY,
 };
 use pegel_metric::{Input, Level, Tick, format_value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A node with a driver of which the test decides what it does; removed at the end.
-struct Node {
+struct NvidiaNode {
     dir: PathBuf,
     clock: Arc<TestClock>,
     set: CollectorSet,
     tick: Tick,
 }
 
-impl Node {
+impl NvidiaNode {
     /// `flags` are for the compiler; `words` are what the stand-in does at first.
-    fn new(name: &str, level: Level, flags: &[&str], words: &str) -> Node {
+    fn new(name: &str, level: Level, flags: &[&str], words: &str) -> NvidiaNode {
         let dir = directory(name);
         fs::write(dir.join("control"), words).expect("write");
         compile(&dir, "tests/fixtures/nvml/fake.c", flags);
-        Node::with(dir.clone(), &dir.join("libnvidia-ml.so.1"), level)
+        NvidiaNode::with(dir.clone(), &dir.join("libnvidia-ml.so.1"), level)
     }
 
-    fn with(dir: PathBuf, library: &Path, level: Level) -> Node {
+    fn with(dir: PathBuf, library: &Path, level: Level) -> NvidiaNode {
         let host = Host {
             nvml: vec![library.to_owned()],
             ..machine(&dir)
         };
         let clock = TestClock::at(1_000_000);
         // Readings are taken only when the test asks for one.
-        let mut settings = Settings {
+        let mut settings = CollectSettings {
             rate: Duration::from_secs(3600),
-            ..Settings::default()
+            ..CollectSettings::default()
         };
         for entry in REGISTRY.iter().filter(|entry| entry.name != "nvidia") {
             let off = CollectorSettings {
@@ -51,7 +52,7 @@ impl Node {
             settings.collectors.insert(entry.name.to_owned(), off);
         }
         let set = open(&settings, host, level, &clock);
-        let mut node = Node {
+        let mut node = NvidiaNode {
             dir,
             clock,
             set,
@@ -61,13 +62,13 @@ impl Node {
         node
     }
 
-    fn says(&self, words: &str) {
+    fn set_control(&self, words: &str) {
         fs::write(self.dir.join("control"), words).expect("write");
     }
 
     fn pass(&mut self, after: Duration) {
         self.clock.advance(after);
-        self.set.settle(Duration::from_secs(60));
+        self.set.wait_for_threaded(Duration::from_secs(60));
         self.set.sample_all(0, &mut self.tick);
     }
 
@@ -99,7 +100,7 @@ impl Node {
         value.map(|value| value.trim_start().to_owned())
     }
 
-    fn of_gpu(&self, gpu: usize) -> usize {
+    fn gpu_series_count(&self, gpu: usize) -> usize {
         let label = format!("gpu=\"{gpu}\"");
         self.lines()
             .iter()
@@ -110,16 +111,16 @@ impl Node {
     #[track_caller]
     fn fails_with(&self, end: &str) {
         let status = self.status();
-        assert_eq!(status.state, State::Failed, "{status:?}");
+        assert_eq!(status.state, CollectorState::Failed, "{status:?}");
         let error = status.error.expect("a reason");
         assert!(error.ends_with(end), "{error}");
     }
 }
 
-impl Drop for Node {
+impl Drop for NvidiaNode {
     fn drop(&mut self) {
         // A reading that hangs must not hang on the test's thread.
-        self.says("");
+        self.set_control("");
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -147,18 +148,23 @@ fn compile(dir: &Path, source: &str, flags: &[&str]) {
 
 #[test]
 fn a_real_card_gives_the_golden_text() {
-    let node = Node::new("golden", 4, &[], "");
-    assert_eq!(node.status().state, State::Active, "{:?}", node.status());
+    let node = NvidiaNode::new("golden", 4, &[], "");
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "{:?}",
+        node.status()
+    );
     compare(&node, "tests/golden/collect/h200/nvidia.txt");
 }
 
 #[test]
 fn a_busy_card_in_parts_gives_the_golden_text() {
-    let node = Node::new("busy", 4, &[], "busy\nmig\nlinks\nxid 0 79\n");
+    let node = NvidiaNode::new("busy", 4, &[], "busy\nmig\nlinks\nxid 0 79\n");
     compare(&node, "tests/golden/collect/h200/nvidia_busy.txt");
 }
 
-fn compare(node: &Node, golden: &str) {
+fn compare(node: &NvidiaNode, golden: &str) {
     let found = node.lines().join("\n") + "\n";
     let path = repository().join(golden);
     if std::env::var_os("PEGEL_BLESS").is_some() {
@@ -180,7 +186,7 @@ fn element<'a>(xml: &'a str, path: &str) -> &'a str {
 fn the_figures_are_those_that_nvidia_smi_showed_of_the_card() {
     let xml = fs::read_to_string(repository().join("tests/fixtures/nvml/nvidia-smi.xml"));
     let xml = xml.expect("the recording");
-    let node = Node::new("smi", 3, &[], "");
+    let node = NvidiaNode::new("smi", 3, &[], "");
     // With the unit of the one in that of the other, and what the one rounds away.
     for (name, path, scale, rounding) in [
         ("gpu_utilization_ratio", "utilization/gpu_util", 0.01, 0.0),
@@ -305,7 +311,7 @@ fn the_figures_are_those_that_nvidia_smi_showed_of_the_card() {
 
 #[test]
 fn every_series_belongs_to_a_family_that_the_entry_lists() {
-    let node = Node::new("families", 4, &[], "busy\nmig\nlinks\nxid 0 79\n");
+    let node = NvidiaNode::new("families", 4, &[], "busy\nmig\nlinks\nxid 0 79\n");
     let entry = REGISTRY
         .iter()
         .find(|entry| entry.name == "nvidia")
@@ -327,33 +333,42 @@ fn every_series_belongs_to_a_family_that_the_entry_lists() {
 
 #[test]
 fn eight_gpus_are_read_and_a_lost_one_fails_alone_by_name() {
-    let mut node = Node::new("eight", 3, &["-DGPUS=8"], "");
-    assert_eq!(node.status().state, State::Active);
-    let each = node.of_gpu(0);
+    let mut node = NvidiaNode::new("eight", 3, &["-DGPUS=8"], "");
+    assert_eq!(node.status().state, CollectorState::Active);
+    let each = node.gpu_series_count(0);
     assert!(each > 60, "{each}");
     assert!(
-        (0..8).all(|gpu| node.of_gpu(gpu) == each),
+        (0..8).all(|gpu| node.gpu_series_count(gpu) == each),
         "{:?}",
         node.lines()
     );
 
-    node.says("lost 3\n");
+    node.set_control("lost 3\n");
     node.pass(SECOND);
     node.fails_with("GPU 3 (GPU-00000000-0000-0000-0000-000000000004): the GPU fell off the bus");
     assert_eq!(
         node.value("node_nvidia_up{gpu=\"3\"}").as_deref(),
         Some("0")
     );
-    assert_eq!(node.of_gpu(3), 1, "nothing old is shown");
-    assert_eq!(node.of_gpu(7), each, "the others go on");
+    assert_eq!(node.gpu_series_count(3), 1, "nothing old is shown");
+    assert_eq!(node.gpu_series_count(7), each, "the others go on");
     assert_eq!(node.status().failures, 1);
 
-    node.says("");
+    node.set_control("");
     node.pass(SECOND);
-    assert_eq!(node.of_gpu(3), 1, "it is looked for once a minute");
+    assert_eq!(
+        node.gpu_series_count(3),
+        1,
+        "it is looked for once a minute"
+    );
     node.pass(60 * SECOND);
-    assert_eq!(node.status().state, State::Active, "{:?}", node.status());
-    assert_eq!(node.of_gpu(3), each);
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "{:?}",
+        node.status()
+    );
+    assert_eq!(node.gpu_series_count(3), each);
     let members = node.tick.rows()[0].members.series.len();
     let mut texts: Vec<&str> = node.tick.rows()[0]
         .members
@@ -368,27 +383,36 @@ fn eight_gpus_are_read_and_a_lost_one_fails_alone_by_name() {
 
 #[test]
 fn the_only_gpu_lost_is_a_failure_and_it_recovers_by_itself() {
-    let mut node = Node::new("only", 3, &[], "");
+    let mut node = NvidiaNode::new("only", 3, &[], "");
     let before = node.lines();
-    node.says("lost 0\n");
+    node.set_control("lost 0\n");
     node.pass(SECOND);
     node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001): the GPU fell off the bus");
     assert_eq!(node.lines(), Vec::<String>::new());
-    node.says("");
+    node.set_control("");
     node.pass(6 * SECOND);
-    assert_eq!(node.status().state, State::Active, "{:?}", node.status());
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "{:?}",
+        node.status()
+    );
     assert_eq!(node.lines(), before);
 }
 
 #[test]
 fn what_is_not_supported_is_absent_and_not_asked_again_for_a_minute() {
-    let mut node = Node::new("unsupported", 3, &[], "unsupported\n");
+    let mut node = NvidiaNode::new("unsupported", 3, &[], "unsupported\n");
     let series = "node_nvidia_gpu_utilization_ratio{gpu=\"0\"}";
     let fan = "node_nvidia_fan_speed_ratio{gpu=\"0\"}";
-    assert_eq!(node.status().state, State::Active, "it is no failure");
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "it is no failure"
+    );
     assert_eq!((node.value(series), node.value(fan)), (None, None));
     assert!(node.value("node_nvidia_power_watts{gpu=\"0\"}").is_some());
-    node.says("");
+    node.set_control("");
     node.pass(59 * SECOND);
     assert_eq!(node.value(series), None);
     node.pass(SECOND);
@@ -397,16 +421,21 @@ fn what_is_not_supported_is_absent_and_not_asked_again_for_a_minute() {
 
 #[test]
 fn a_call_that_hangs_fails_the_collector_until_it_comes_back() {
-    let mut node = Node::new("hang", 3, &[], "");
-    node.says("hang\n");
-    node.set.settle(Duration::from_millis(200));
+    let mut node = NvidiaNode::new("hang", 3, &[], "");
+    node.set_control("hang\n");
+    node.set.wait_for_threaded(Duration::from_millis(200));
     node.clock.advance(6 * SECOND);
     node.set.sample_all(0, &mut node.tick);
     node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001) has not answered for 5s");
     assert_eq!(node.lines(), Vec::<String>::new(), "nothing old is shown");
-    node.says("");
+    node.set_control("");
     node.pass(SECOND);
-    assert_eq!(node.status().state, State::Active, "{:?}", node.status());
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "{:?}",
+        node.status()
+    );
     assert_eq!(
         node.value("node_nvidia_up{gpu=\"0\"}").as_deref(),
         Some("1")
@@ -415,8 +444,13 @@ fn a_call_that_hangs_fails_the_collector_until_it_comes_back() {
 
 #[test]
 fn an_old_driver_gives_what_it_has() {
-    let node = Node::new("old", 4, &["-DOLD"], "");
-    assert_eq!(node.status().state, State::Active, "{:?}", node.status());
+    let node = NvidiaNode::new("old", 4, &["-DOLD"], "");
+    assert_eq!(
+        node.status().state,
+        CollectorState::Active,
+        "{:?}",
+        node.status()
+    );
     let value = |name: &str| node.value(&format!("{name}{{gpu=\"0\"}}"));
     assert_eq!(value("node_nvidia_power_watts").as_deref(), Some("123.45"));
     assert_eq!(
@@ -447,24 +481,24 @@ fn an_old_driver_gives_what_it_has() {
 #[test]
 fn a_node_without_library_driver_or_gpu_is_quiet() {
     for words in ["no-driver\n", "none\n"] {
-        let mut node = Node::new(&words[..4], 3, &[], words);
+        let mut node = NvidiaNode::new(&words[..4], 3, &[], words);
         let status = node.status();
-        assert_eq!((status.state, status.error), (State::Absent, None));
+        assert_eq!((status.state, status.error), (CollectorState::Absent, None));
         assert!(node.lines().is_empty());
-        node.says("");
+        node.set_control("");
         node.pass(61 * SECOND);
         node.pass(SECOND);
         assert_eq!(
             node.status().state,
-            State::Active,
+            CollectorState::Active,
             "it was looked for again"
         );
     }
     let dir = directory("missing");
     let library = dir.join("libnvidia-ml.so.1");
-    let node = Node::with(dir, &library, 3);
+    let node = NvidiaNode::with(dir, &library, 3);
     let status = node.status();
-    assert_eq!((status.state, status.error), (State::Absent, None));
+    assert_eq!((status.state, status.error), (CollectorState::Absent, None));
     assert_eq!(status.looked_for, Some(library.display().to_string()));
 }
 
@@ -478,7 +512,7 @@ fn what_is_not_the_drivers_library_is_refused_with_the_reason() {
     .expect("write");
     compile(&dir, dir.join("empty.c").to_str().expect("text"), &[]);
     let library = dir.join("libnvidia-ml.so.1");
-    let node = Node::with(dir, &library, 3);
+    let node = NvidiaNode::with(dir, &library, 3);
     node.fails_with("libnvidia-ml.so.1: not the NVML library: missing symbol nvmlInit_v2");
 
     let dir = directory("text");
@@ -488,15 +522,15 @@ fn what_is_not_the_drivers_library_is_refused_with_the_reason() {
         "a text that is long enough for the loader to look at\n".repeat(9),
     )
     .expect("write");
-    Node::with(dir, &library, 3).fails_with("invalid ELF header");
+    NvidiaNode::with(dir, &library, 3).fails_with("invalid ELF header");
 
-    let node = Node::new("mismatch", 3, &[], "mismatch\n");
+    let node = NvidiaNode::new("mismatch", 3, &[], "mismatch\n");
     node.fails_with("libnvidia-ml.so.1: the versions of library and driver differ");
 }
 
 #[test]
 fn processes_parts_links_and_errors_have_their_own_series() {
-    let mut node = Node::new("parts", 4, &[], "busy\nmig\nlinks\n");
+    let mut node = NvidiaNode::new("parts", 4, &[], "busy\nmig\nlinks\n");
     let lines = node.lines();
     for expected in [
         "node_nvidia_processes{gpu=\"0\"} 2",
@@ -524,9 +558,9 @@ fn processes_parts_links_and_errors_have_their_own_series() {
         "not supported"
     );
 
-    node.says("xid 0 79\n");
+    node.set_control("xid 0 79\n");
     node.pass(5 * SECOND);
-    node.says("xid 0 31\n");
+    node.set_control("xid 0 31\n");
     node.pass(5 * SECOND);
     let value = |series: &str| node.value(series);
     assert_eq!(
@@ -550,7 +584,7 @@ fn processes_parts_links_and_errors_have_their_own_series() {
 
 #[test]
 fn below_level_four_processes_are_only_counted() {
-    let node = Node::new("level", 3, &[], "busy\n");
+    let node = NvidiaNode::new("level", 3, &[], "busy\n");
     assert_eq!(
         node.value("node_nvidia_processes{gpu=\"0\"}").as_deref(),
         Some("2")

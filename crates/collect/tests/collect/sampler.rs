@@ -5,13 +5,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use crate::support::fixture;
-use pegel_collect::{CollectorSettings, Pace, REGISTRY, Sampler, Settings, State};
+use pegel_collect::{
+    CollectSettings, CollectorSettings, CollectorState, Execution, REGISTRY, Sampler,
+};
 use pegel_metric::{Clock, Ledger, Millis, SystemClock, Tick};
 
 /// A tick's time and the names of its groups.
-type Seen = (Millis, Vec<String>);
+type ReceivedTick = (Millis, Vec<String>);
 
-fn start(settings: &Settings) -> (Sampler, Receiver<Seen>) {
+fn start(settings: &CollectSettings) -> (Sampler, Receiver<ReceivedTick>) {
     let (sender, receiver) = channel();
     let sink = Box::new(move |tick: &mut Tick| {
         let groups = tick
@@ -36,11 +38,13 @@ fn start(settings: &Settings) -> (Sampler, Receiver<Seen>) {
 
 /// True when every collector is there that runs on the sampler's own thread and found its source.
 fn is_complete(groups: &[String], sampler: &Sampler) -> bool {
-    let here = REGISTRY.iter().filter(|entry| entry.pace == Pace::Here);
+    let here = REGISTRY
+        .iter()
+        .filter(|entry| entry.execution == Execution::Inline);
     let status = sampler.status();
     let is_active = |name: &str| {
         let of_name = status.iter().find(|status| status.name == name);
-        of_name.is_some_and(|status| status.state == State::Active)
+        of_name.is_some_and(|status| status.state == CollectorState::Active)
     };
     let mut expected = here.filter(|entry| is_active(entry.name)).peekable();
     assert!(expected.peek().is_some(), "{status:?}");
@@ -49,9 +53,9 @@ fn is_complete(groups: &[String], sampler: &Sampler) -> bool {
 
 #[test]
 fn the_first_sample_is_there_when_start_returns() {
-    let settings = Settings {
+    let settings = CollectSettings {
         rate: Duration::from_secs(3600),
-        ..Settings::default()
+        ..CollectSettings::default()
     };
     let before = SystemClock.utc();
     let (sampler, seen) = start(&settings);
@@ -66,9 +70,9 @@ fn the_first_sample_is_there_when_start_returns() {
 
 #[test]
 fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
-    let mut settings = Settings {
+    let mut settings = CollectSettings {
         rate: Duration::from_millis(20),
-        ..Settings::default()
+        ..CollectSettings::default()
     };
     let slower = CollectorSettings {
         enabled: None,
@@ -114,9 +118,9 @@ fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
 
 #[test]
 fn stop_is_immediate_and_takes_a_last_sample() {
-    let settings = Settings {
+    let settings = CollectSettings {
         rate: Duration::from_secs(3600),
-        ..Settings::default()
+        ..CollectSettings::default()
     };
     // The thread wakes up once a second by itself. A loaded machine may be slow, but not each time.
     let fastest = (0..5).map(|_| {
@@ -146,9 +150,9 @@ fn one_sample_needs_no_thread() {
         let _ = sender.send((tick.time, tick.sample_count()));
     });
     let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
-    let settings = Settings::default();
+    let settings = CollectSettings::default();
     let before = SystemClock.utc();
-    let status = Sampler::once(
+    let status = Sampler::sample_once(
         &settings,
         fixture("basic"),
         3,

@@ -6,25 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{TestClock, machine, open};
-use pegel_collect::{CollectorSet, CollectorSettings, CollectorStatus, Settings, State};
+use pegel_collect::{
+    CollectSettings, CollectorSet, CollectorSettings, CollectorState, CollectorStatus,
+};
 use pegel_metric::{GroupRow, Input, Tick};
 
 /// A machine whose files the test changes; removed at the end.
-struct Node {
+struct StatesNode {
     root: PathBuf,
     clock: Arc<TestClock>,
     set: CollectorSet,
     tick: Tick,
 }
 
-impl Node {
-    fn new(name: &str, settings: &Settings, level: u8, prepare: impl FnOnce(&Path)) -> Node {
+impl StatesNode {
+    fn new(
+        name: &str,
+        settings: &CollectSettings,
+        level: u8,
+        prepare: impl FnOnce(&Path),
+    ) -> StatesNode {
         let root = std::env::temp_dir().join(format!("pegel-states-{}-{name}", std::process::id()));
         fs::create_dir_all(root.join("proc/net")).expect("create");
         prepare(&root.join("proc"));
         let clock = TestClock::at(1_000_000);
         let set = open(settings, machine(&root), level, &clock);
-        Node {
+        StatesNode {
             root,
             clock,
             set,
@@ -63,7 +70,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for StatesNode {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -77,12 +84,12 @@ fn write_loadavg(proc: &Path) {
 
 #[test]
 fn a_failed_collector_recovers_by_itself_and_disturbs_no_other() {
-    let mut node = Node::new("recovers", &Settings::default(), 3, |proc| {
+    let mut node = StatesNode::new("recovers", &CollectSettings::default(), 3, |proc| {
         write_loadavg(proc);
         fs::write(proc.join("meminfo"), "MemTotal: 10 kB\n").expect("write");
     });
     node.pass(HALF);
-    assert_eq!(node.status("load").state, State::Active);
+    assert_eq!(node.status("load").state, CollectorState::Active);
     assert_eq!(node.value("load", "node_load1"), Some(0.5));
 
     node.write("loadavg", "rubbish\n");
@@ -90,7 +97,7 @@ fn a_failed_collector_recovers_by_itself_and_disturbs_no_other() {
     let status = node.status("load");
     assert_eq!(
         (status.state, status.failures, status.since),
-        (State::Failed, 1, 1_001_000)
+        (CollectorState::Failed, 1, 1_001_000)
     );
     let expected = format!(
         "{}, line 1: too few numbers",
@@ -106,7 +113,8 @@ fn a_failed_collector_recovers_by_itself_and_disturbs_no_other() {
         node.value("memory", "node_memory_MemTotal_bytes"),
         Some(10240.0)
     );
-    let failed = |node: &Node| node.value("agent", "pegel_collector_failed{collector=\"load\"}");
+    let failed =
+        |node: &StatesNode| node.value("agent", "pegel_collector_failed{collector=\"load\"}");
     assert_eq!(failed(&node), Some(1.0));
 
     node.write("loadavg", "");
@@ -128,7 +136,7 @@ fn a_failed_collector_recovers_by_itself_and_disturbs_no_other() {
     let status = node.status("load");
     assert_eq!(
         (status.state, status.error, status.failures),
-        (State::Active, None, 1)
+        (CollectorState::Active, None, 1)
     );
     assert_eq!(node.value("load", "node_load1"), Some(0.75));
     assert_eq!(failed(&node), Some(0.0));
@@ -136,13 +144,13 @@ fn a_failed_collector_recovers_by_itself_and_disturbs_no_other() {
 
 #[test]
 fn a_failed_collector_opens_its_file_again_after_five_seconds() {
-    let mut node = Node::new("reopens", &Settings::default(), 3, |proc| {
+    let mut node = StatesNode::new("reopens", &CollectSettings::default(), 3, |proc| {
         fs::create_dir(proc.join("loadavg")).expect("create");
     });
     node.pass(HALF);
     assert_eq!(
         node.status("load").state,
-        State::Failed,
+        CollectorState::Failed,
         "a directory is not a file"
     );
     fs::remove_dir(node.root.join("proc/loadavg")).expect("remove");
@@ -150,11 +158,11 @@ fn a_failed_collector_opens_its_file_again_after_five_seconds() {
     node.pass(Duration::from_secs(4));
     assert_eq!(
         node.status("load").state,
-        State::Failed,
+        CollectorState::Failed,
         "the directory is still open"
     );
     node.pass(HALF);
-    assert_eq!(node.status("load").state, State::Active);
+    assert_eq!(node.status("load").state, CollectorState::Active);
     assert_eq!(node.value("load", "node_load1"), Some(0.5));
     let series = node.row("load").map(|row| row.members.series.len());
     assert_eq!(series, Some(5), "declared once");
@@ -162,10 +170,10 @@ fn a_failed_collector_opens_its_file_again_after_five_seconds() {
 
 #[test]
 fn an_absent_source_is_looked_for_again_after_a_minute() {
-    let mut node = Node::new("absent", &Settings::default(), 3, |_| {});
+    let mut node = StatesNode::new("absent", &CollectSettings::default(), 3, |_| {});
     node.pass(HALF);
     let status = node.status("load");
-    assert_eq!((status.state, status.error), (State::Absent, None));
+    assert_eq!((status.state, status.error), (CollectorState::Absent, None));
     assert_eq!(
         status.looked_for,
         Some(node.root.join("proc/loadavg").display().to_string())
@@ -174,36 +182,36 @@ fn an_absent_source_is_looked_for_again_after_a_minute() {
 
     write_loadavg(&node.root.join("proc"));
     node.pass(Duration::from_secs(59));
-    assert_eq!(node.status("load").state, State::Absent);
+    assert_eq!(node.status("load").state, CollectorState::Absent);
     node.pass(HALF);
-    assert_eq!(node.status("load").state, State::Active);
+    assert_eq!(node.status("load").state, CollectorState::Active);
     assert_eq!(node.value("load", "node_load15"), Some(0.3));
 }
 
 #[test]
 fn what_is_switched_off_or_above_the_level_is_disabled() {
-    let mut settings = Settings::default();
+    let mut settings = CollectSettings::default();
     let off = CollectorSettings {
         enabled: Some(false),
         rate: None,
     };
     settings.collectors.insert("load".into(), off);
-    let mut node = Node::new("disabled", &settings, 3, write_loadavg);
+    let mut node = StatesNode::new("disabled", &settings, 3, write_loadavg);
     node.pass(HALF);
-    assert_eq!(node.status("load").state, State::Disabled);
+    assert_eq!(node.status("load").state, CollectorState::Disabled);
     assert!(node.row("load").is_none());
     assert_eq!(
         node.value("agent", "pegel_collector_failed{collector=\"load\"}"),
         None
     );
 
-    let mut low = Node::new("level", &Settings::default(), 1, write_loadavg);
+    let mut low = StatesNode::new("level", &CollectSettings::default(), 1, write_loadavg);
     low.pass(HALF);
     let active: Vec<&str> = low
         .set
         .status()
         .iter()
-        .filter(|status| status.state != State::Disabled)
+        .filter(|status| status.state != CollectorState::Disabled)
         .map(|status| status.name)
         .collect();
     assert_eq!(
@@ -217,7 +225,12 @@ fn what_is_switched_off_or_above_the_level_is_disabled() {
 #[test]
 fn a_state_reads_as_one_word() {
     let text = |state| format!("{state:?}").to_lowercase();
-    for state in [State::Active, State::Absent, State::Disabled, State::Failed] {
+    for state in [
+        CollectorState::Active,
+        CollectorState::Absent,
+        CollectorState::Disabled,
+        CollectorState::Failed,
+    ] {
         assert_eq!(serde_json::to_value(state).expect("json"), text(state));
     }
 }

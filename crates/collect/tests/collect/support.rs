@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use pegel_collect::{CollectorSet, Host, Settings, Volume};
+use pegel_collect::{CollectSettings, CollectorSet, FilesystemSpace, Host};
 use pegel_metric::{Clock, Ledger, Level, Millis};
 
 #[derive(Debug)]
@@ -52,13 +52,13 @@ pub fn machine(root: &Path) -> Host {
 }
 
 /// What a mount says is written in its folder, in a file `statvfs` of six numbers.
-fn written_statvfs(path: &Path) -> io::Result<Volume> {
+fn written_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
     let text = fs::read_to_string(path.join("statvfs"))?;
     let numbers: Vec<u64> = text
         .split_whitespace()
         .map(|word| word.parse().expect("a number"))
         .collect();
-    Ok(Volume {
+    Ok(FilesystemSpace {
         block_bytes: numbers[0],
         blocks: numbers[1],
         blocks_free: numbers[2],
@@ -87,7 +87,12 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-pub fn open(settings: &Settings, host: Host, level: Level, clock: &Arc<TestClock>) -> CollectorSet {
+pub fn open(
+    settings: &CollectSettings,
+    host: Host,
+    level: Level,
+    clock: &Arc<TestClock>,
+) -> CollectorSet {
     let ledger = Arc::new(Ledger::default());
     CollectorSet::open(settings, host, level, Vec::new(), ledger, clock.clone()).expect("valid")
 }

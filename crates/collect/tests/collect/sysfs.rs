@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{TestClock, copy, machine, open, repository};
-use pegel_collect::{CollectorSet, Settings, State};
+use pegel_collect::{CollectSettings, CollectorSet, CollectorState};
 use pegel_metric::{Input, Tick};
 
 /// A copy of the recorded machine that the test changes; removed at the end.
-struct Node {
+struct SysfsNode {
     root: PathBuf,
     clock: Arc<TestClock>,
     set: CollectorSet,
     tick: Tick,
 }
 
-impl Node {
-    fn new(name: &str) -> Node {
+impl SysfsNode {
+    fn new(name: &str) -> SysfsNode {
         let folder = format!("pegel-sysfs-{}-{name}", std::process::id());
         let root = std::env::temp_dir().join(folder);
         copy(&repository().join("tests/fixtures/basic"), &root);
         let clock = TestClock::at(1_000_000);
-        let set = open(&Settings::default(), machine(&root), 4, &clock);
-        Node {
+        let set = open(&CollectSettings::default(), machine(&root), 4, &clock);
+        SysfsNode {
             root,
             clock,
             set,
@@ -36,7 +36,7 @@ impl Node {
     fn pass(&mut self) {
         for _ in 0..2 {
             self.clock.advance(Duration::from_secs(1));
-            self.set.settle(Duration::from_secs(60));
+            self.set.wait_for_threaded(Duration::from_secs(60));
             self.set.sample_all(0, &mut self.tick);
         }
     }
@@ -73,14 +73,14 @@ impl Node {
         self.find(group, part).len()
     }
 
-    fn state(&self, name: &str) -> State {
+    fn state(&self, name: &str) -> CollectorState {
         let status = self.set.status();
         let status = status.iter().find(|status| status.name == name);
         status.expect("known").state
     }
 }
 
-impl Drop for Node {
+impl Drop for SysfsNode {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -88,7 +88,7 @@ impl Drop for Node {
 
 #[test]
 fn a_cpu_that_goes_away_takes_its_series_along() {
-    let mut node = Node::new("cpu");
+    let mut node = SysfsNode::new("cpu");
     node.pass();
     let before = node.count("cpufreq", "cpu=\"1\"");
     assert_eq!(before, 5);
@@ -96,7 +96,7 @@ fn a_cpu_that_goes_away_takes_its_series_along() {
     node.pass();
     assert_eq!(node.count("cpufreq", "cpu=\"1\""), 0);
     assert_eq!(node.count("cpufreq", "cpu=\"2\""), 5, "the others stay");
-    assert_eq!(node.state("cpufreq"), State::Active);
+    assert_eq!(node.state("cpufreq"), CollectorState::Active);
     copy(
         &repository().join("tests/fixtures/basic/sys/devices/system/cpu/cpu1"),
         &node.root.join("sys/devices/system/cpu/cpu1"),
@@ -107,7 +107,7 @@ fn a_cpu_that_goes_away_takes_its_series_along() {
 
 #[test]
 fn devices_that_go_away_are_quiet() {
-    let mut node = Node::new("devices");
+    let mut node = SysfsNode::new("devices");
     node.pass();
     for (group, part, path) in [
         ("hwmon", "platform_coretemp_0", "sys/class/hwmon/hwmon0"),
@@ -134,13 +134,13 @@ fn devices_that_go_away_are_quiet() {
         let after = node.count(group, part);
         let expected = if group == "cray" { before - 1 } else { 0 };
         assert_eq!(after, expected, "{group}");
-        assert_eq!(node.state(group), State::Active, "{group}");
+        assert_eq!(node.state(group), CollectorState::Active, "{group}");
     }
 }
 
 #[test]
 fn a_file_of_another_shape_has_no_value_and_harms_no_other() {
-    let mut node = Node::new("shape");
+    let mut node = SysfsNode::new("shape");
     node.pass();
     for (group, gone, path) in [
         ("hwmon", 1, "sys/class/hwmon/hwmon0/temp1_input"),
@@ -163,14 +163,14 @@ fn a_file_of_another_shape_has_no_value_and_harms_no_other() {
             node.write(path, text);
             node.pass();
             assert_eq!(node.count(group, ""), all - gone, "{group}: {text:?}");
-            assert_eq!(node.state(group), State::Active, "{group}");
+            assert_eq!(node.state(group), CollectorState::Active, "{group}");
         }
     }
 }
 
 #[test]
 fn energy_does_not_go_back_when_the_hardware_wraps() {
-    let mut node = Node::new("rapl");
+    let mut node = SysfsNode::new("rapl");
     node.pass();
     let path = "sys/class/powercap/intel-rapl:0/energy_uj";
     let mut last = 0.0;
@@ -194,7 +194,7 @@ fn energy_does_not_go_back_when_the_hardware_wraps() {
 
 #[test]
 fn a_job_that_begins_is_found() {
-    let mut node = Node::new("job");
+    let mut node = SysfsNode::new("job");
     node.pass();
     assert_eq!(node.count("cgroup", "job_18"), 0);
     let scope = "sys/fs/cgroup/system.slice/slurmstepd.scope";
@@ -220,7 +220,7 @@ fn a_job_that_begins_is_found() {
 
 #[test]
 fn the_first_version_of_cgroups_is_read_where_it_is_in_use() {
-    let mut node = Node::new("v1");
+    let mut node = SysfsNode::new("v1");
     node.pass();
     node.remove("sys/fs/cgroup");
     node.write(

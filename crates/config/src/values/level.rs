@@ -3,36 +3,36 @@ use std::str::FromStr;
 
 /// How much detail an agent keeps: 0 (nothing) to 4 (everything).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level(u8);
+pub struct DetailLevel(u8);
 
-impl Level {
-    pub const MAX: Level = Level(4);
-    pub const DEFAULT: Level = Level(3);
+impl DetailLevel {
+    pub const MAX: DetailLevel = DetailLevel(4);
+    pub const DEFAULT: DetailLevel = DetailLevel(3);
 
     pub fn get(self) -> u8 {
         self.0
     }
 }
 
-impl FromStr for Level {
+impl FromStr for DetailLevel {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Level, String> {
+    fn from_str(text: &str) -> Result<DetailLevel, String> {
         match text.trim().parse::<u8>() {
-            Ok(level) if level <= Level::MAX.0 => Ok(Level(level)),
+            Ok(level) if level <= DetailLevel::MAX.0 => Ok(DetailLevel(level)),
             _ => Err(format!("\"{text}\" is not a level")),
         }
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for DetailLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
 crate::text_setting!(
-    Level,
+    DetailLevel,
     "0 (off), 1 (programs), 2 (node basics), 3 (devices), 4 (per-process detail)"
 );
 
@@ -96,13 +96,16 @@ mod tests {
     fn levels_go_from_zero_to_four() {
         for level in 0..=4u8 {
             assert_eq!(
-                level.to_string().parse::<Level>().map(Level::get),
+                level
+                    .to_string()
+                    .parse::<DetailLevel>()
+                    .map(DetailLevel::get),
                 Ok(level)
             );
         }
         for text in ["5", "-1", "all", "", "1.5"] {
             assert_eq!(
-                text.parse::<Level>(),
+                text.parse::<DetailLevel>(),
                 Err(format!("\"{text}\" is not a level"))
             );
         }

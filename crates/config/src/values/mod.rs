@@ -1,20 +1,20 @@
 //! Values with a form of their own. Each keeps the text it was written as.
 
-mod address;
-mod bytes;
+mod byte_size;
 mod host_name;
 mod level;
-mod log;
-mod span;
-mod user;
+mod listen_address;
+mod log_config;
+mod time_span;
+mod user_ref;
 
-pub use address::Address;
-pub use bytes::Bytes;
+pub use byte_size::ByteSize;
 pub use host_name::HostName;
-pub use level::{Level, LogLevel};
-pub use log::{Log, LogPlace};
-pub use span::{Rate, Span};
-pub use user::User;
+pub use level::{DetailLevel, LogLevel};
+pub use listen_address::ListenAddress;
+pub use log_config::{LogConfig, LogDestination};
+pub use time_span::{SampleInterval, TimeSpan};
+pub use user_ref::UserRef;
 
 /// A number and the letters behind it.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {

@@ -1,7 +1,7 @@
 //! Points out of a lane's ring, on their way to the store.
 
 use pegel_lane::reader::RingPoint;
-use pegel_metric::{Millis, Reason};
+use pegel_metric::{DropReason, Millis};
 
 use super::contribution::borrow_labels;
 use super::open_lane::OpenLane;
@@ -21,7 +21,7 @@ pub(super) fn store_points(
     let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
     // Their series was not admitted, which was counted once for the series.
     gate.count_received(&lane.sender, unknown.len() as u64);
-    gate.count_dropped(&lane.sender, Reason::BadName, unknown.len() as u64);
+    gate.count_dropped(&lane.sender, DropReason::BadName, unknown.len() as u64);
     if known.is_empty() {
         return;
     }

@@ -26,7 +26,7 @@ mod watched_directory;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use pegel_metric::{Clock, Input, Millis, Reason, Tick};
+use pegel_metric::{Clock, DropReason, Input, Millis, Tick};
 use pegel_store::Store;
 
 use crate::admission::{Admission, AdmissionError};
@@ -257,7 +257,7 @@ impl Lanes {
             match read {
                 Ok(read) => {
                     gate.count_received(&lane.sender, read.lost);
-                    gate.count_dropped(&lane.sender, Reason::Overrun, read.lost);
+                    gate.count_dropped(&lane.sender, DropReason::Overrun, read.lost);
                     lane_points::store_points(lane, &points, &self.points, gate, now);
                     lane.is_drained = has_ended;
                 }

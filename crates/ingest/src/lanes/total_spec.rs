@@ -1,6 +1,6 @@
 //! What a lane asks for.
 
-use pegel_metric::{Input, Kind, Level};
+use pegel_metric::{Input, Level, MetricKind};
 
 use super::amount::CounterKind;
 use crate::admission::SeriesSpec;
@@ -15,10 +15,10 @@ pub enum TotalKind {
 }
 
 impl TotalKind {
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> MetricKind {
         match self {
-            TotalKind::Counter(_) => Kind::Counter,
-            TotalKind::Gauge(_) => Kind::Gauge,
+            TotalKind::Counter(_) => MetricKind::Counter,
+            TotalKind::Gauge(_) => MetricKind::Gauge,
         }
     }
 

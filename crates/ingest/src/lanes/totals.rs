@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Kind, Millis, Series, Tick};
+use pegel_metric::{Family, Input, MetricKind, Millis, Series, Tick};
 
 use super::amount::{CounterAmount, CounterKind};
 use super::histograms::{HistogramId, Histograms};
@@ -122,7 +122,7 @@ impl LaneTotals {
     ) -> Result<TotalId, AdmissionError> {
         let family = Family {
             name: Cow::Borrowed(""),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: Cow::Owned(kept.help.clone()),
             unit: Cow::Borrowed(""),
             level: kept.level,

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_config::{Problem, Setting, Tree, Written, settings};
-use pegel_metric::{Family, Kind, Series, glob_matches};
+use pegel_config::{ConfigProblem, ConfigTree, Setting, YamlValue, settings};
+use pegel_metric::{Family, MetricKind, Series, glob_matches};
 
 pub use pattern::{CaptureTemplate, Captures, NamePattern, PatternError};
 
@@ -41,17 +41,17 @@ impl Setting for RelabelRule {
         "a rule, such as {name: \"debug.*\", drop: true}".to_owned()
     }
 
-    fn read(tree: &Tree, problems: &mut Vec<Problem>) -> Option<RelabelRule> {
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<RelabelRule> {
         let keys = RelabelRuleSettings::read(tree, problems)?;
         if let Some(message) = validation_error(&keys) {
-            problems.push(Problem::value(tree, message, &RelabelRule::accepts()));
+            problems.push(ConfigProblem::value(tree, message, &RelabelRule::accepts()));
             return None;
         }
         Some(RelabelRule(keys))
     }
 
-    fn written(&self) -> Written {
-        self.0.written()
+    fn to_yaml(&self) -> YamlValue {
+        self.0.to_yaml()
     }
 }
 
@@ -69,7 +69,7 @@ fn validation_error(keys: &RelabelRuleSettings) -> Option<String> {
     if !keys.keep && !keys.drop && !changes {
         return Some("the rule says neither keep, drop, rename nor label".to_owned());
     }
-    let family = Arc::new(Family::new("name", Kind::Unknown, "", 0, ""));
+    let family = Arc::new(Family::new("name", MetricKind::Unknown, "", 0, ""));
     for key in keys.label.keys() {
         if let Err(error) = Series::new(family.clone(), &[(key, "")]) {
             return Some(error.to_string());
@@ -158,34 +158,34 @@ impl RelabelRuleSettings {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use pegel_config::{Entry, Place, Value};
+    use pegel_config::{ConfigEntry, ConfigOrigin, ConfigValue};
 
     use super::*;
     use crate::reserved_names::exported;
 
     /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
     pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
-        let place = Place::Argument("test");
-        let mut tree = Tree::empty(place.clone());
+        let place = ConfigOrigin::Argument("test");
+        let mut tree = ConfigTree::empty(place.clone());
         for (path, text) in texts {
-            let value = Tree {
-                place: place.clone(),
+            let value = ConfigTree {
+                origin: place.clone(),
                 path: (*path).to_owned(),
-                value: Value::Scalar((*text).to_owned()),
+                value: ConfigValue::Scalar((*text).to_owned()),
             };
-            let Value::Map(entries) = &mut tree.value else {
+            let ConfigValue::Map(entries) = &mut tree.value else {
                 unreachable!("made as a map")
             };
-            let entry = |key: &str, value| Entry {
+            let entry = |key: &str, value| ConfigEntry {
                 key: key.to_owned(),
-                place: place.clone(),
+                origin: place.clone(),
                 value,
             };
             match path.split_once('.') {
                 None => entries.push(entry(path, value)),
                 Some((outer, inner)) => {
-                    let mut map = Tree::empty(place.clone());
-                    map.value = Value::Map(vec![entry(inner, value)]);
+                    let mut map = ConfigTree::empty(place.clone());
+                    map.value = ConfigValue::Map(vec![entry(inner, value)]);
                     entries.push(entry(outer, map));
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 use pegel_wire::statsd::{StatsdLineFault, StatsdLines, StatsdMessage};
 
 use super::line_counts::LineCounts;
@@ -76,7 +76,7 @@ impl StatsdBatch<'_> {
                         .record(&metric, origin, &self.shared.gate, &mut self.counts);
                 }
                 Ok(StatsdMessage::Event(_) | StatsdMessage::Check(_)) => {
-                    self.counts.count_dropped(Reason::Unsupported, 1);
+                    self.counts.count_dropped(DropReason::Unsupported, 1);
                 }
                 Err(error) => self.counts.count_dropped(reason_for_fault(error.fault), 1),
             }
@@ -84,13 +84,13 @@ impl StatsdBatch<'_> {
     }
 
     /// Something came that cannot be taken.
-    pub fn count_dropped(&mut self, reason: Reason, count: u64, origin: &LineOrigin) {
+    pub fn count_dropped(&mut self, reason: DropReason, count: u64, origin: &LineOrigin) {
         self.switch_sender(origin);
         self.counts.count_dropped(reason, count);
     }
 
     /// Why something of what was taken since the last turn was dropped.
-    pub fn drop_reason(&self) -> Option<Reason> {
+    pub fn drop_reason(&self) -> Option<DropReason> {
         self.counts.first_drop_reason()
     }
 
@@ -116,13 +116,13 @@ impl Drop for StatsdBatch<'_> {
     }
 }
 
-fn reason_for_fault(fault: StatsdLineFault) -> Reason {
+fn reason_for_fault(fault: StatsdLineFault) -> DropReason {
     match fault {
         StatsdLineFault::NameEmpty
         | StatsdLineFault::NameTooLong
         | StatsdLineFault::NameCharacter
-        | StatsdLineFault::Tag => Reason::BadName,
-        StatsdLineFault::Value(_) | StatsdLineFault::MemberEmpty => Reason::BadValue,
-        _ => Reason::Malformed,
+        | StatsdLineFault::Tag => DropReason::BadName,
+        StatsdLineFault::Value(_) | StatsdLineFault::MemberEmpty => DropReason::BadValue,
+        _ => DropReason::Malformed,
     }
 }

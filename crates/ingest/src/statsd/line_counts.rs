@@ -1,6 +1,6 @@
 //! The books of one sender's lines, until they are entered into the ledger.
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 
 use crate::admission::Admission;
 use crate::senders::Sender;
@@ -9,12 +9,12 @@ use crate::senders::Sender;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct LineCounts {
     pub kept: u64,
-    dropped: [u64; Reason::ALL.len()],
+    dropped: [u64; DropReason::ALL.len()],
 }
 
 impl LineCounts {
     #[inline]
-    pub fn count_result(&mut self, result: Result<(), Reason>) {
+    pub fn count_result(&mut self, result: Result<(), DropReason>) {
         match result {
             Ok(()) => self.kept += 1,
             Err(reason) => self.count_dropped(reason, 1),
@@ -22,13 +22,13 @@ impl LineCounts {
     }
 
     #[cold]
-    pub fn count_dropped(&mut self, reason: Reason, count: u64) {
+    pub fn count_dropped(&mut self, reason: DropReason, count: u64) {
         self.dropped[reason as usize] += count;
     }
 
     /// The first reason for which anything was dropped.
-    pub fn first_drop_reason(&self) -> Option<Reason> {
-        let mut reasons = Reason::ALL.iter().zip(self.dropped);
+    pub fn first_drop_reason(&self) -> Option<DropReason> {
+        let mut reasons = DropReason::ALL.iter().zip(self.dropped);
         reasons
             .find(|(_, count)| *count > 0)
             .map(|(reason, _)| *reason)
@@ -44,7 +44,7 @@ impl LineCounts {
         gate.count_received(sender, tally.kept + dropped);
         gate.count_kept(sender, tally.kept);
         if dropped > 0 {
-            for (&reason, count) in Reason::ALL.iter().zip(tally.dropped) {
+            for (&reason, count) in DropReason::ALL.iter().zip(tally.dropped) {
                 if count > 0 {
                     gate.count_dropped(sender, reason, count);
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pegel_metric::{Input, Millis, Reason};
+use pegel_metric::{DropReason, Input, Millis};
 use pegel_store::Store;
 use pegel_supervisor::{CriticalThread, Supervisor};
 use serde::Serialize;
@@ -125,7 +125,7 @@ impl StatsdInput {
     }
 
     /// Takes lines that came another way than over sockets of statsd's own. Says why, where any of it was dropped.
-    pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), Reason> {
+    pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), DropReason> {
         let mut batch = self.shared.batch();
         batch.apply_lines(lines, origin);
         batch.drop_reason().map_or(Ok(()), Err)

@@ -3,15 +3,15 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use pegel_config::{Address, Bytes, Span, settings, text_setting};
+use pegel_config::{ByteSize, ListenAddress, TimeSpan, settings, text_setting};
 
 settings! {
     /// Where statsd lines are taken, and what becomes of them.
     pub struct StatsdSettings {
         /// UDP addresses.
-        udp: Vec<Address> = vec![Address::loopback(8125), Address::loopback(8126)],
+        udp: Vec<ListenAddress> = vec![ListenAddress::loopback(8125), ListenAddress::loopback(8126)],
         /// TCP addresses: the same lines, each ended by a newline.
-        tcp: Vec<Address> = vec![Address::loopback(8125)],
+        tcp: Vec<ListenAddress> = vec![ListenAddress::loopback(8125)],
         /// The UNIX datagram socket; auto: statsd.sock beside the push socket; off: none.
         unix: StatsdSocketPath = StatsdSocketPath::Auto,
         /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
@@ -21,9 +21,9 @@ settings! {
         threads: ReceiverThreads = ReceiverThreads::Auto,
         /// How much the kernel may hold for each socket while nobody reads. Without the right to exceed it,
         /// net.core.rmem_max is the limit.
-        receive_buffer: Bytes = Bytes::mebibytes(16),
+        receive_buffer: ByteSize = ByteSize::mebibytes(16),
         /// How long the intervals are over which smallest, largest, percentiles and members of sets are taken.
-        flush: Span = Span::seconds(10),
+        flush: TimeSpan = TimeSpan::seconds(10),
         /// Which percentiles of timers, histograms and distributions are published.
         percentiles: Vec<Percentile> = vec![Percentile::of(50), Percentile::of(90), Percentile::of(99)],
         /// What becomes of a metric that nobody sent for an interval: keep or delete. Its past stays.
@@ -47,7 +47,7 @@ settings! {
         /// Whether timers get NAME.count.
         timer_count: bool = true,
         /// What the buckets of timers and the members of sets may take in memory.
-        memory: Bytes = Bytes::mebibytes(32),
+        memory: ByteSize = ByteSize::mebibytes(32),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which series a metric of each type has.
 
-use pegel_metric::Kind;
+use pegel_metric::MetricKind;
 use pegel_wire::statsd::StatsdType;
 
 use super::settings::{IdlePolicy, StatsdSettings};
@@ -24,10 +24,10 @@ pub(crate) enum Statistic {
 }
 
 impl Statistic {
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> MetricKind {
         match self {
-            Statistic::Count | Statistic::Sum => Kind::Counter,
-            _ => Kind::Gauge,
+            Statistic::Count | Statistic::Sum => MetricKind::Counter,
+            _ => MetricKind::Gauge,
         }
     }
 
@@ -113,12 +113,12 @@ impl StatisticSettings {
         }
     }
 
-    pub fn series_kind(&self, kind: StatsdType, figure: Statistic) -> Kind {
+    pub fn series_kind(&self, kind: StatsdType, figure: Statistic) -> MetricKind {
         match (kind, figure) {
             (
                 StatsdType::Counter | StatsdType::Cumulative | StatsdType::Meter,
                 Statistic::Value,
-            ) => Kind::Counter,
+            ) => MetricKind::Counter,
             (_, figure) => figure.kind(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_metric::{Input, Kind, Millis, Reason, Selector, Tick};
+use pegel_metric::{DropReason, Input, MetricKind, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
@@ -118,7 +118,7 @@ impl StatsdFixture {
             name,
             labels: &[],
             identity: &[],
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: "",
             level: 1,
             input,
@@ -154,13 +154,16 @@ impl StatsdFixture {
         values
     }
 
-    fn dropped(&self, reason: Reason) -> u64 {
+    fn dropped(&self, reason: DropReason) -> u64 {
         self.gate.ledger().dropped_total(Input::Statsd, reason)
     }
 
     fn assert_ledger_balances(&self) {
         let ledger = self.gate.ledger();
-        let dropped: u64 = Reason::ALL.iter().map(|reason| self.dropped(*reason)).sum();
+        let dropped: u64 = DropReason::ALL
+            .iter()
+            .map(|reason| self.dropped(*reason))
+            .sum();
         let (received, kept) = (
             ledger.received_total(Input::Statsd),
             ledger.kept_total(Input::Statsd),
@@ -231,7 +234,7 @@ fn totals_of_senders_do_not_mix_and_survive_their_restart() {
     assert_eq!(trial.tick(), values(&[("flux.c", 116.0)]));
     trial.send_as(2, "flux.c:-1|C");
     assert_eq!(
-        (trial.tick()["flux.c"], trial.dropped(Reason::BadValue)),
+        (trial.tick()["flux.c"], trial.dropped(DropReason::BadValue)),
         (116.0, 1)
     );
     let mut tenths = StatsdFixture::new(|_| {});
@@ -377,15 +380,15 @@ fn what_is_refused_is_counted_by_reason_and_the_rest_is_kept() {
         .send("ok:1|c\nbad\n:1|c\nb:x|c\nb:1e400|g\nb:1|c|@2\nok:1|c\nb:1|q\n_e{1,1}:a|b\n_sc|s|0");
     assert_eq!(trial.tick(), values(&[("ok", 2.0)]));
     let reasons = [
-        Reason::Malformed,
-        Reason::BadName,
-        Reason::BadValue,
-        Reason::Unsupported,
+        DropReason::Malformed,
+        DropReason::BadName,
+        DropReason::BadValue,
+        DropReason::Unsupported,
     ];
     assert_eq!(reasons.map(|reason| trial.dropped(reason)), [3, 1, 2, 2]);
     trial.send("ok:1e308|c\nok:1e308|c");
     assert_eq!(
-        trial.dropped(Reason::BadValue),
+        trial.dropped(DropReason::BadValue),
         3,
         "the total must stay finite"
     );
@@ -404,7 +407,7 @@ fn names_without_end_are_refused_and_known_ones_go_on() {
     let after = trial.tick();
     // A quarter of the hundred is left to the agent's user, root and the node.
     assert_eq!((after.len(), after["n.0"]), (75, 2.0));
-    assert_eq!(trial.dropped(Reason::SeriesLimit), 9_926);
+    assert_eq!(trial.dropped(DropReason::SeriesLimit), 9_926);
     trial.assert_ledger_balances();
 }
 
@@ -488,7 +491,7 @@ fn memory_for_timers_and_sets_is_bounded() {
         trial.send(&format!("t:1e{exponent}|ms"));
     }
     let after = trial.tick();
-    let dropped = trial.dropped(Reason::Memory) as f64;
+    let dropped = trial.dropped(DropReason::Memory) as f64;
     assert!(
         dropped > 0.0 && after["t.count"] == 200.0 - dropped,
         "{after:?}"
@@ -510,22 +513,22 @@ fn timers_of_a_stranger_leave_memory_to_the_agents_user_and_root() {
     for exponent in -200..200 {
         trial.send_of("127.0.0.1", 1, &format!("theirs:1e{exponent}|ms"));
     }
-    assert!(trial.dropped(Reason::Memory) > 0);
-    let dropped = trial.dropped(Reason::Memory);
+    assert!(trial.dropped(DropReason::Memory) > 0);
+    let dropped = trial.dropped(DropReason::Memory);
     let own = format!("uid {}", rustix::process::geteuid().as_raw());
     for who in ["uid 0", &own] {
         trial.send_of(who, 2, "ours:1|ms\nours:7|ms\nmembers:a|s");
     }
-    assert_eq!(trial.dropped(Reason::Memory), dropped);
+    assert_eq!(trial.dropped(DropReason::Memory), dropped);
     assert_eq!(trial.tick()["ours.count"], 4.0);
     trial.flush();
     assert_eq!(trial.tick()["ours.max"], 7.0);
     for exponent in -200..200 {
         trial.send_of("127.0.0.1", 1, &format!("theirs:1e{exponent}|ms"));
     }
-    let dropped = trial.dropped(Reason::Memory);
+    let dropped = trial.dropped(DropReason::Memory);
     trial.send_of("127.0.0.1", 1, "others:1e300|ms");
-    assert_eq!(trial.dropped(Reason::Memory), dropped + 1);
+    assert_eq!(trial.dropped(DropReason::Memory), dropped + 1);
     trial.assert_ledger_balances();
 }
 
@@ -555,7 +558,7 @@ fn a_gauge_with_a_time_is_a_point_of_that_time() {
         [(seconds * 1000, 2.0)],
         "the last value of one time counts"
     );
-    assert_eq!(trial.dropped(Reason::TooOld), 1);
+    assert_eq!(trial.dropped(DropReason::TooOld), 1);
     trial.assert_ledger_balances();
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pegel_metric::{Millis, Reason};
+use pegel_metric::{DropReason, Millis};
 use pegel_wire::statsd::{NumberSign, StatsdMetric, StatsdType};
 
 use super::line_counts::LineCounts;
@@ -56,7 +56,7 @@ impl TimedGauges {
         };
         for number in metric.values() {
             if waiting.len() >= max {
-                tally.count_dropped(Reason::QueueFull, 1);
+                tally.count_dropped(DropReason::QueueFull, 1);
                 continue;
             }
             waiting.push(QueuedGauge {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pegel_lane::reader::{LaneFile, LaneValue};
 use pegel_lane::{LaneKind, LaneSeriesSpec};
-use pegel_testkit::{TempDir, eventually, lanes};
+use pegel_testkit::{TempDir, eventually, open_lanes};
 
 /// Numbers that parent and children share.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub fn counter(name: &str) -> LaneSeriesSpec<'_> {
 
 /// The lane of one process; it has only one.
 pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
-    let mut lanes = lanes(dir);
+    let mut lanes = open_lanes(dir);
     lanes.retain(|lane| lane.header().pid == pid.unsigned_abs());
     assert_eq!(lanes.len(), 1, "of process {pid}");
     lanes.remove(0)
@@ -78,7 +78,10 @@ pub fn count_in(lane: &mut LaneFile, name: &str) -> u64 {
 
 /// The sum over all lanes of a directory.
 pub fn total(dir: &TempDir, name: &str) -> u64 {
-    lanes(dir).iter_mut().map(|lane| count_in(lane, name)).sum()
+    open_lanes(dir)
+        .iter_mut()
+        .map(|lane| count_in(lane, name))
+        .sum()
 }
 
 fn counts(lane: &mut LaneFile) -> BTreeMap<String, u64> {

@@ -79,7 +79,7 @@ fn selector(name: &str, filters: Vec<TagFilter>, is_explicit: bool, node: Arc<st
     if filters.is_empty() && !is_explicit {
         return Selector::name(name);
     }
-    Selector::chosen(name, move |series| {
+    Selector::with_predicate(name, move |series| {
         filters.iter().all(|filter| filter.matches(series, &node))
             && (!is_explicit || has_exact_tags(series, &filters))
     })
@@ -110,7 +110,9 @@ fn resolve_selector(
             found.insert(series);
         }
     }
-    Ok(Selector::chosen(name, move |series| found.contains(series)))
+    Ok(Selector::with_predicate(name, move |series| {
+        found.contains(series)
+    }))
 }
 
 /// Whether a series has the keys of the filters and no others. A host that only answers add may be missing.
@@ -142,7 +144,7 @@ fn select_by_tsuids(
     }
     let found: HashSet<Arc<Series>> = found.into_iter().collect();
     Ok(Some(SeriesSelection {
-        selector: Selector::chosen(&metric, move |series| found.contains(series)),
+        selector: Selector::with_predicate(&metric, move |series| found.contains(series)),
         metric,
         group_keys: Vec::new(),
     }))

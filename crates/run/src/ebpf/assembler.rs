@@ -4,23 +4,23 @@
 
 /// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reg(pub u8);
+pub(super) struct BpfRegister(pub u8);
 
-pub(super) const R0: Reg = Reg(0);
-pub(super) const R1: Reg = Reg(1);
-pub(super) const R2: Reg = Reg(2);
-pub(super) const R3: Reg = Reg(3);
-pub(super) const R4: Reg = Reg(4);
-pub(super) const R6: Reg = Reg(6);
-pub(super) const R7: Reg = Reg(7);
-pub(super) const R8: Reg = Reg(8);
-pub(super) const R9: Reg = Reg(9);
-pub(super) const R10: Reg = Reg(10);
+pub(super) const R0: BpfRegister = BpfRegister(0);
+pub(super) const R1: BpfRegister = BpfRegister(1);
+pub(super) const R2: BpfRegister = BpfRegister(2);
+pub(super) const R3: BpfRegister = BpfRegister(3);
+pub(super) const R4: BpfRegister = BpfRegister(4);
+pub(super) const R6: BpfRegister = BpfRegister(6);
+pub(super) const R7: BpfRegister = BpfRegister(7);
+pub(super) const R8: BpfRegister = BpfRegister(8);
+pub(super) const R9: BpfRegister = BpfRegister(9);
+pub(super) const R10: BpfRegister = BpfRegister(10);
 
 /// A function of the kernel.
 #[derive(Debug, Clone, Copy)]
 #[repr(i32)]
-pub(super) enum Helper {
+pub(super) enum KernelHelper {
     MapLookup = 1,
     Nanoseconds = 5,
     TaskStorageGet = 156,
@@ -30,7 +30,7 @@ pub(super) enum Helper {
 /// When a jump is taken.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
-pub(super) enum If {
+pub(super) enum JumpCondition {
     Equal = 0x10,
     NotEqual = 0x50,
     AboveOrEqual = 0x30,
@@ -39,12 +39,12 @@ pub(super) enum If {
 
 /// A place to jump to, further down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Label(pub u8);
+pub(super) struct JumpLabel(pub u8);
 
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     code: Vec<u64>,
-    jumps: Vec<(usize, Label)>,
+    jumps: Vec<(usize, JumpLabel)>,
 }
 
 const WIDE: u8 = 0x07;
@@ -69,7 +69,7 @@ const EXIT: u8 = 0x95;
 const MAP_DESCRIPTOR: u8 = 1;
 
 impl Assembler {
-    fn push(&mut self, code: u8, to: Reg, from: Reg, offset: i16, number: i32) {
+    fn push(&mut self, code: u8, to: BpfRegister, from: BpfRegister, offset: i16, number: i32) {
         let registers = (from.0 << 4) | to.0;
         let low = u16::from_le_bytes([code, registers]);
         let words = [u64::from(low), u64::from(offset.cast_unsigned())];
@@ -77,80 +77,86 @@ impl Assembler {
         self.code.push(word);
     }
 
-    pub(super) fn copy(&mut self, to: Reg, from: Reg) {
+    pub(super) fn copy(&mut self, to: BpfRegister, from: BpfRegister) {
         self.push(WIDE | REGISTER | MOVE, to, from, 0, 0);
     }
 
-    pub(super) fn set(&mut self, to: Reg, number: i32) {
+    pub(super) fn set(&mut self, to: BpfRegister, number: i32) {
         self.push(WIDE | MOVE, to, R0, 0, number);
     }
 
-    pub(super) fn add(&mut self, to: Reg, from: Reg) {
+    pub(super) fn add(&mut self, to: BpfRegister, from: BpfRegister) {
         self.push(WIDE | REGISTER | ADD, to, from, 0, 0);
     }
 
-    pub(super) fn add_number(&mut self, to: Reg, number: i32) {
+    pub(super) fn add_number(&mut self, to: BpfRegister, number: i32) {
         self.push(WIDE | ADD, to, R0, 0, number);
     }
 
-    pub(super) fn subtract(&mut self, to: Reg, from: Reg) {
+    pub(super) fn subtract(&mut self, to: BpfRegister, from: BpfRegister) {
         self.push(WIDE | REGISTER | SUBTRACT, to, from, 0, 0);
     }
 
-    pub(super) fn shift_left(&mut self, to: Reg, bits: i32) {
+    pub(super) fn shift_left(&mut self, to: BpfRegister, bits: i32) {
         self.push(WIDE | SHIFT_LEFT, to, R0, 0, bits);
     }
 
-    pub(super) fn and_number(&mut self, to: Reg, number: i32) {
+    pub(super) fn and_number(&mut self, to: BpfRegister, number: i32) {
         self.push(WIDE | AND, to, R0, 0, number);
     }
 
-    pub(super) fn load_8(&mut self, to: Reg, from: Reg, offset: i16) {
+    pub(super) fn load_8(&mut self, to: BpfRegister, from: BpfRegister, offset: i16) {
         self.push(LOAD_8, to, from, offset, 0);
     }
 
-    pub(super) fn load_32(&mut self, to: Reg, from: Reg, offset: i16) {
+    pub(super) fn load_32(&mut self, to: BpfRegister, from: BpfRegister, offset: i16) {
         self.push(LOAD_32, to, from, offset, 0);
     }
 
     /// 64 bits of memory.
-    pub(super) fn load(&mut self, to: Reg, from: Reg, offset: i16) {
+    pub(super) fn load(&mut self, to: BpfRegister, from: BpfRegister, offset: i16) {
         self.push(LOAD, to, from, offset, 0);
     }
 
-    pub(super) fn store(&mut self, to: Reg, offset: i16, from: Reg) {
+    pub(super) fn store(&mut self, to: BpfRegister, offset: i16, from: BpfRegister) {
         self.push(STORE, to, from, offset, 0);
     }
 
-    pub(super) fn store_32(&mut self, to: Reg, offset: i16, from: Reg) {
+    pub(super) fn store_32(&mut self, to: BpfRegister, offset: i16, from: BpfRegister) {
         self.push(STORE_32, to, from, offset, 0);
     }
 
-    pub(super) fn store_number(&mut self, to: Reg, offset: i16, number: i32) {
+    pub(super) fn store_number(&mut self, to: BpfRegister, offset: i16, number: i32) {
         self.push(STORE_NUMBER, to, R0, offset, number);
     }
 
-    pub(super) fn store_number_32(&mut self, to: Reg, offset: i16, number: i32) {
+    pub(super) fn store_number_32(&mut self, to: BpfRegister, offset: i16, number: i32) {
         self.push(STORE_NUMBER_32, to, R0, offset, number);
     }
 
     /// Adds to memory that other processors may add to at the same time.
-    pub(super) fn add_atomically(&mut self, to: Reg, offset: i16, from: Reg) {
+    pub(super) fn add_atomically(&mut self, to: BpfRegister, offset: i16, from: BpfRegister) {
         self.push(ATOMIC, to, from, offset, i32::from(ADD));
     }
 
-    pub(super) fn jump(&mut self, when: If, left: Reg, right: i32, to: Label) {
+    pub(super) fn jump(
+        &mut self,
+        when: JumpCondition,
+        left: BpfRegister,
+        right: i32,
+        to: JumpLabel,
+    ) {
         self.jumps.push((self.code.len(), to));
         self.push(JUMP | when as u8, left, R0, 0, right);
     }
 
-    pub(super) fn go(&mut self, to: Label) {
+    pub(super) fn jump_always(&mut self, to: JumpLabel) {
         self.jumps.push((self.code.len(), to));
         self.push(JUMP, R0, R0, 0, 0);
     }
 
     /// Jumps to this label lead here.
-    pub(super) fn here(&mut self, label: Label) {
+    pub(super) fn bind_label(&mut self, label: JumpLabel) {
         let here = self.code.len();
         self.jumps.retain(|(at, to)| {
             if *to != label {
@@ -162,12 +168,12 @@ impl Assembler {
         });
     }
 
-    pub(super) fn map(&mut self, to: Reg, descriptor: i32) {
-        self.push(LOAD_ADDRESS, to, Reg(MAP_DESCRIPTOR), 0, descriptor);
+    pub(super) fn load_map(&mut self, to: BpfRegister, descriptor: i32) {
+        self.push(LOAD_ADDRESS, to, BpfRegister(MAP_DESCRIPTOR), 0, descriptor);
         self.push(0, R0, R0, 0, 0);
     }
 
-    pub(super) fn call(&mut self, helper: Helper) {
+    pub(super) fn call(&mut self, helper: KernelHelper) {
         self.push(CALL, R0, R0, 0, helper as i32);
     }
 
@@ -176,7 +182,7 @@ impl Assembler {
     }
 
     /// The finished program.
-    pub(super) fn code(self) -> Vec<u64> {
+    pub(super) fn finish(self) -> Vec<u64> {
         debug_assert!(self.jumps.is_empty(), "a label is missing");
         self.code
     }
@@ -194,9 +200,9 @@ mod tests {
         a.load(R8, R6, 8);
         a.store(R10, -8, R7);
         a.add_atomically(R1, 16, R2);
-        a.call(Helper::Nanoseconds);
+        a.call(KernelHelper::Nanoseconds);
         a.exit();
-        let bytes: Vec<[u8; 8]> = a.code().iter().map(|word| word.to_le_bytes()).collect();
+        let bytes: Vec<[u8; 8]> = a.finish().iter().map(|word| word.to_le_bytes()).collect();
         let expected = [
             [0xbf, 0x16, 0, 0, 0, 0, 0, 0],
             [0xb7, 0x00, 0, 0, 0xff, 0xff, 0xff, 0xff],
@@ -211,15 +217,15 @@ mod tests {
 
     #[test]
     fn jumps_lead_to_their_label() {
-        let end = Label(0);
+        let end = JumpLabel(0);
         let mut a = Assembler::default();
-        a.jump(If::Equal, R0, 7, end);
+        a.jump(JumpCondition::Equal, R0, 7, end);
         a.set(R0, 0);
-        a.go(end);
+        a.jump_always(end);
         a.set(R0, 1);
-        a.here(end);
+        a.bind_label(end);
         a.exit();
-        let code = a.code();
+        let code = a.finish();
         let distance = |at: usize| (code[at] >> 16) & 0xffff;
         assert_eq!((distance(0), distance(2)), (3, 1));
         assert_eq!(code[0].to_le_bytes(), [0x15, 0, 3, 0, 7, 0, 0, 0]);

@@ -10,46 +10,46 @@ const TYPEDEF: u32 = 8;
 
 /// The kernel's file, some megabytes: mapped where the kernel allows that, else read page by page.
 #[derive(Debug)]
-pub(super) enum File {
-    Mapped(Mapping),
+pub(super) enum BtfFile {
+    Mapped(BtfMapping),
     Read(Vec<u8>),
 }
 
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct BtfMapping {
     start: *mut std::ffi::c_void,
     length: usize,
 }
 
-impl Drop for Mapping {
+impl Drop for BtfMapping {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that was made, and what was borrowed from it is gone.
         let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
     }
 }
 
-impl File {
-    pub(super) fn open(path: &str) -> io::Result<File> {
+impl BtfFile {
+    pub(super) fn open(path: &str) -> io::Result<BtfFile> {
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len() as usize;
         let (null, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE);
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let mapped = unsafe { rustix::mm::mmap(null, length, ProtFlags::READ, flags, &file, 0) };
         if let Ok(start) = mapped {
-            return Ok(File::Mapped(Mapping { start, length }));
+            return Ok(BtfFile::Mapped(BtfMapping { start, length }));
         }
         let mut bytes = Vec::with_capacity(length);
         file.read_to_end(&mut bytes)?;
-        Ok(File::Read(bytes))
+        Ok(BtfFile::Read(bytes))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             // SAFETY: mapped for as long as the borrow lasts, from a file that cannot change.
-            File::Mapped(map) => unsafe {
+            BtfFile::Mapped(map) => unsafe {
                 std::slice::from_raw_parts(map.start.cast::<u8>().cast_const(), map.length)
             },
-            File::Read(bytes) => bytes,
+            BtfFile::Read(bytes) => bytes,
         }
     }
 }
@@ -61,12 +61,12 @@ pub(super) struct Btf<'a> {
     texts: &'a [u8],
 }
 
-struct Type<'a> {
+struct BtfType<'a> {
     id: u32,
     name: u32,
     kind: u32,
     /// Whether the places of its members carry sizes of bit fields.
-    has_bits: bool,
+    has_bit_fields: bool,
     /// What follows its first words.
     body: &'a [u8],
 }
@@ -96,20 +96,20 @@ impl<'a> Btf<'a> {
             .is_some_and(|rest| rest.first() == Some(&0))
     }
 
-    fn types(&self) -> impl Iterator<Item = Type<'a>> {
+    fn types(&self) -> impl Iterator<Item = BtfType<'a>> {
         let (mut rest, mut id) = (self.types, 0);
         std::iter::from_fn(move || {
             let (name, info) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
             let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
             let behind = rest.get(12..)?;
-            let (body, next) = behind.split_at_checked(bytes_behind(kind, members)?)?;
+            let (body, next) = behind.split_at_checked(trailing_bytes(kind, members)?)?;
             rest = next;
             id += 1;
-            Some(Type {
+            Some(BtfType {
                 id,
                 name,
                 kind,
-                has_bits: info >> 31 == 1,
+                has_bit_fields: info >> 31 == 1,
                 body,
             })
         })
@@ -129,8 +129,8 @@ impl<'a> Btf<'a> {
     }
 
     /// At which bit of a structure a member begins.
-    pub(super) fn bit_of(&self, structure: &str, member: &str) -> Option<u32> {
-        let is_wanted = |entry: &Type<'_>| {
+    pub(super) fn member_bit_offset(&self, structure: &str, member: &str) -> Option<u32> {
+        let is_wanted = |entry: &BtfType<'_>| {
             entry.kind == STRUCT && self.is_named(entry.name, structure.as_bytes())
         };
         self.types().filter(is_wanted).find_map(|entry| {
@@ -139,7 +139,7 @@ impl<'a> Btf<'a> {
                 u32_at(words, 0).is_some_and(|name| self.is_named(name, member.as_bytes()))
             })?;
             let place = u32_at(found, 8)?;
-            Some(if entry.has_bits {
+            Some(if entry.has_bit_fields {
                 place & 0xff_ffff
             } else {
                 place
@@ -149,7 +149,7 @@ impl<'a> Btf<'a> {
 }
 
 /// What follows the first three words of a type; None for a kind that is newer than this list.
-fn bytes_behind(kind: u32, members: usize) -> Option<usize> {
+fn trailing_bytes(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // Integers, variables, tags of declarations.
         1 | 14 | 17 => 4,
@@ -169,7 +169,7 @@ fn bytes_behind(kind: u32, members: usize) -> Option<usize> {
 
 /// A description of our own, for the map that remembers tasks: its key is a number of 32 bits (type 1), its value a structure
 /// of numbers of 64 bits (type 3).
-pub(super) fn own(words: u32) -> Vec<u8> {
+pub(super) fn task_value_btf(words: u32) -> Vec<u8> {
     let texts = b"\0key\0word\0task\0";
     let mut types: Vec<u32> = vec![1, 1 << 24, 4, 1 << 24 | 32, 5, 1 << 24, 8, 64];
     types.extend([10, STRUCT << 24 | words, 8 * words]);
@@ -194,22 +194,22 @@ mod tests {
 
     #[test]
     fn what_we_write_can_be_read() {
-        let bytes = own(3);
+        let bytes = task_value_btf(3);
         let btf = Btf::parse(&bytes).expect("well formed");
         assert_eq!(btf.types().count(), 3);
         assert_eq!(btf.typedefs(&["task"]), [None]);
-        assert_eq!(btf.bit_of("task", "word"), Some(0));
-        assert_eq!(btf.bit_of("task", "key"), None);
-        assert_eq!(btf.bit_of("word", "word"), None);
+        assert_eq!(btf.member_bit_offset("task", "word"), Some(0));
+        assert_eq!(btf.member_bit_offset("task", "key"), None);
+        assert_eq!(btf.member_bit_offset("word", "word"), None);
     }
 
     #[test]
     fn what_is_cut_or_foreign_is_no_description() {
-        let bytes = own(3);
+        let bytes = task_value_btf(3);
         for length in 0..bytes.len() {
             if let Some(btf) = Btf::parse(&bytes[..length]) {
                 let _ = btf.typedefs(&["task"]);
-                let _ = btf.bit_of("task", "key");
+                let _ = btf.member_bit_offset("task", "key");
             }
         }
         assert!(Btf::parse(b"ELF").is_none());
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_kernel_describes_its_tracepoints() {
-        let Ok(file) = File::open("/sys/kernel/btf/vmlinux") else {
+        let Ok(file) = BtfFile::open("/sys/kernel/btf/vmlinux") else {
             return;
         };
         let read = std::fs::read("/sys/kernel/btf/vmlinux").expect("it can be read as well");
@@ -227,7 +227,7 @@ mod tests {
         let found = btf.typedefs(&names);
         assert!(found[0].is_some() && found[1].is_none(), "{found:?}");
         let fields = ["secureexec", "point_of_no_return", "no_such_thing"];
-        let bits = fields.map(|field| btf.bit_of("linux_binprm", field));
+        let bits = fields.map(|field| btf.member_bit_offset("linux_binprm", field));
         assert!(bits[0].is_some() && bits[2].is_none(), "{bits:?}");
         assert_ne!(bits[0], bits[1]);
     }

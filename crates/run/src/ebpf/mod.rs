@@ -14,39 +14,39 @@
 //! | `follow` | a watched process, from the one who counts it to its end |
 
 mod assembler;
+mod bpf_syscall;
 mod btf;
-mod by_agent;
-mod follow;
-mod kernel;
-mod place;
+mod counting_service;
+mod drop_queue;
+mod process_follower;
+mod program_set;
 mod programs;
-mod reading;
-mod release;
-mod set;
-mod share;
-mod station;
+mod remote_counter;
+mod set_sharing;
 mod task;
-mod watched;
+mod watch_protocol;
+mod watch_slot;
+mod watched_process;
 
 use std::io;
 
-pub use by_agent::Agents;
-pub(crate) use follow::{Follower, attach};
-pub use station::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, Station, Visitor};
+pub use counting_service::{CountingService, DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, WatchSession};
+pub(crate) use process_follower::{ProcessFollower, attach};
+pub use remote_counter::CountingAgents;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing {
     use super::btf::Btf;
-    use super::reading::{Reading, Request};
+    use super::watch_protocol::{CountsReading, WatchRequest};
 
     /// A wrapper's request, as it would be written; None if it is none.
     pub fn request_again(text: &str) -> Option<String> {
-        Some(text.parse::<Request>().ok()?.to_string())
+        Some(text.parse::<WatchRequest>().ok()?.to_string())
     }
 
     /// An agent's answer, as it would be written.
     pub fn reading_again(text: &str) -> Option<String> {
-        Some(Reading::parse(text)?.to_string())
+        Some(CountsReading::parse(text)?.to_string())
     }
 
     /// The number of a type and the place of a member in a description of types.
@@ -54,13 +54,16 @@ pub(crate) mod fuzzing {
         let types = Btf::parse(bytes)?;
         let found = types.typedefs(&["btf_trace_sys_exit"]);
         let number = found.first().copied().flatten();
-        Some((number, types.bit_of("linux_binprm", "secureexec")))
+        Some((
+            number,
+            types.member_bit_offset("linux_binprm", "secureexec"),
+        ))
     }
 }
 
 /// Whether the time inside calls is measured, which costs as much again as counting them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Time {
+pub enum CallTiming {
     #[default]
     Measured,
     Ignored,
@@ -71,7 +74,7 @@ pub enum Time {
 pub(crate) enum EbpfError {
     #[error("no permission (it needs CAP_BPF and CAP_PERFMON)")]
     Permission,
-    #[error("this kernel does not describe its types in {}", set::TYPES)]
+    #[error("this kernel does not describe its types in {}", program_set::TYPES)]
     NoTypes,
     #[error("this kernel has no {0}")]
     Missing(&'static str),
@@ -84,7 +87,7 @@ pub(crate) enum EbpfError {
     NoAgent(String),
 }
 
-fn refused(what: &'static str) -> impl Fn(io::Error) -> EbpfError {
+fn kernel_refused(what: &'static str) -> impl Fn(io::Error) -> EbpfError {
     move |source| match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) if what == "maps" => EbpfError::Permission,
         _ => EbpfError::Refused { what, source },

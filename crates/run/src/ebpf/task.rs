@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::place::Place;
-use super::programs::State;
+use super::programs::TaskState;
+use super::watch_slot::WatchSlot;
 
 /// New threads may appear while the others are marked.
 const ROUNDS_MAX: usize = 1000;
 
-pub(super) fn open(pid: i32) -> io::Result<OwnedFd> {
+pub(super) fn open_process(pid: i32) -> io::Result<OwnedFd> {
     open_with(pid, PidfdFlags::empty())
 }
 
@@ -29,7 +29,7 @@ fn open_with(pid: i32, flags: PidfdFlags) -> io::Result<OwnedFd> {
 }
 
 /// When a process began, in ticks since the machine did.
-pub(super) fn start_of(pid: i32) -> Option<u64> {
+pub(super) fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Its name may hold anything, and stands in parentheses.
     let (_, behind) = stat.rsplit_once(')')?;
@@ -38,7 +38,7 @@ pub(super) fn start_of(pid: i32) -> Option<u64> {
 
 /// Whether a process has this user's rights and no others, by the rule that lets a user trace it: its users are all the
 /// same, its groups too, and the kernel lets its user look into it.
-pub(super) fn is_of(pid: i32, uid: u32) -> bool {
+pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     let path = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
     let numbers = |key: &str| -> Vec<u32> {
@@ -53,16 +53,16 @@ pub(super) fn is_of(pid: i32, uid: u32) -> bool {
 }
 
 /// Counts all threads of a process from now on. Says how many there are; an error if somebody counts all of them already.
-pub(super) fn put_all(place: &mut Place, pid: i32) -> io::Result<usize> {
+pub(super) fn add_all_threads(place: &mut WatchSlot, pid: i32) -> io::Result<usize> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
         let mut is_new = false;
         for thread in crate::ptrace::threads(pid) {
             let opened = match thread == pid {
-                true => open(pid),
+                true => open_process(pid),
                 false => open_thread(thread),
             };
-            let put = opened.and_then(|task| place.put(task.as_fd(), State::Fresh));
+            let put = opened.and_then(|task| place.add_task(task.as_fd(), TaskState::FromNextCall));
             match put {
                 Ok(true) => (count, is_new) = (count + 1, true),
                 Ok(false) => {}
@@ -90,10 +90,10 @@ mod tests {
     fn a_process_is_its_users_alone() {
         let pid = std::process::id().cast_signed();
         let uid = rustix::process::getuid().as_raw();
-        assert!(is_of(pid, uid));
-        assert!(!is_of(pid, uid + 1));
-        assert!(!is_of(i32::MAX, uid), "nobody's");
-        assert!(start_of(pid).is_some_and(|start| start > 0));
-        assert_eq!(start_of(i32::MAX), None);
+        assert!(is_owned_by(pid, uid));
+        assert!(!is_owned_by(pid, uid + 1));
+        assert!(!is_owned_by(i32::MAX, uid), "nobody's");
+        assert!(start_time(pid).is_some_and(|start| start > 0));
+        assert_eq!(start_time(i32::MAX), None);
     }
 }

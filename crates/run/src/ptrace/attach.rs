@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, pid_t};
 
-use super::tracer::{Ending, Step, Tracer};
-use crate::tally::Tally;
+use super::tracer::{ProcessEnd, TraceStep, Tracer};
+use crate::syscall_tally::SyscallTally;
 
 /// Why a process cannot be watched. It goes on as before.
 #[derive(Debug, thiserror::Error)]
@@ -45,55 +45,55 @@ const ROUNDS_MAX: usize = 1000;
 /// Counts until the process ends or somebody interrupts. `ready` is called as soon as all threads are taken.
 pub(crate) fn attach(
     pid: i32,
-    tally: &mut Tally,
+    tally: &mut SyscallTally,
     ready: &dyn Fn(usize),
-) -> Result<(Ending, u64), AttachError> {
+) -> Result<(ProcessEnd, u64), AttachError> {
     let mut tracer = Tracer::new(pid, tally);
-    let count = match take_threads(&mut tracer, pid) {
+    let count = match seize_threads(&mut tracer, pid) {
         Ok(count) => count,
         Err(error) => {
             tracer.release_all();
-            release(&mut tracer);
+            detach_all(&mut tracer);
             return Err(error);
         }
     };
     ready(count);
-    let ending = follow(&mut tracer);
+    let ending = trace_until_end(&mut tracer);
     Ok((ending, tracer.processes))
 }
 
-fn follow(tracer: &mut Tracer<'_>) -> Ending {
+fn trace_until_end(tracer: &mut Tracer<'_>) -> ProcessEnd {
     let mut ending = None;
     loop {
-        if IS_ASKED.load(Ordering::Relaxed) {
+        if STOP_REQUESTED.load(Ordering::Relaxed) {
             tracer.release_all();
-            release(tracer);
-            return ending.unwrap_or(Ending::Released);
+            detach_all(tracer);
+            return ending.unwrap_or(ProcessEnd::Released);
         }
         match tracer.step() {
-            Ok(Step::Going) => {}
-            Ok(Step::RootEnded(how)) => {
+            Ok(TraceStep::Running) => {}
+            Ok(TraceStep::RootEnded(how)) => {
                 ending = Some(how);
-                if tracer.bury() {
+                if tracer.reap_root() {
                     return how;
                 }
             }
-            Ok(Step::AllGone) => return ending.unwrap_or(Ending::Released),
+            Ok(TraceStep::AllExited) => return ending.unwrap_or(ProcessEnd::Released),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-            Err(_) => return ending.unwrap_or(Ending::Released),
+            Err(_) => return ending.unwrap_or(ProcessEnd::Released),
         }
     }
 }
 
 /// Lets go of each thread as it stops. One that does not stop in time is let go by the end of this process.
-fn release(tracer: &mut Tracer<'_>) {
+fn detach_all(tracer: &mut Tracer<'_>) {
     // Otherwise a thread that never stops would hold us for good.
-    tick();
+    start_timer();
     let deadline = Instant::now() + RELEASE_TIME;
     while Instant::now() < deadline {
         match tracer.step() {
-            Ok(Step::AllGone) => return,
-            Ok(Step::RootEnded(_)) if tracer.bury() => return,
+            Ok(TraceStep::AllExited) => return,
+            Ok(TraceStep::RootEnded(_)) if tracer.reap_root() => return,
             Err(error) if error.raw_os_error() != Some(libc::EINTR) => return,
             _ => {}
         }
@@ -101,7 +101,7 @@ fn release(tracer: &mut Tracer<'_>) {
 }
 
 /// Whether there is such a process at all, and another than this one.
-pub(crate) fn check(pid: i32) -> Result<(), AttachError> {
+pub(crate) fn check_process(pid: i32) -> Result<(), AttachError> {
     if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) || pid <= 0 {
         return Err(AttachError::NoProcess(pid));
     }
@@ -125,19 +125,19 @@ pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
 }
 
 /// Takes all threads, also those that are made meanwhile.
-fn take_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
+fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
         let mut is_new = false;
         for thread in threads(pid) {
-            if tracer.has(thread) {
+            if tracer.is_tracing(thread) {
                 continue;
             }
-            match tracer.take(thread) {
+            match tracer.seize(thread) {
                 Ok(()) => (count, is_new) = (count + 1, true),
                 // It ended meanwhile; or its maker was taken already, and so it is ours.
                 Err(_) if count > 0 && thread != pid => {}
-                Err(error) => return Err(explain(pid, error)),
+                Err(error) => return Err(attach_error(pid, error)),
             }
         }
         if !is_new {
@@ -162,7 +162,7 @@ pub(crate) fn threads(pid: i32) -> Vec<pid_t> {
     threads
 }
 
-fn explain(pid: i32, error: io::Error) -> AttachError {
+fn attach_error(pid: i32, error: io::Error) -> AttachError {
     match error.raw_os_error() {
         Some(libc::ESRCH) => return AttachError::NoProcess(pid),
         Some(libc::EPERM) => {}
@@ -195,15 +195,15 @@ pub(crate) fn status_number(pid: i32, key: &str) -> Option<i32> {
 }
 
 /// Somebody wants this command to end.
-pub(crate) static IS_ASKED: AtomicBool = AtomicBool::new(false);
+pub(crate) static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// An interrupt ends the waiting, also when it comes just before the waiting begins: the timer interrupts again. To be called
 /// before anything is taken: from then on a signal must lead to an orderly end.
 pub(crate) fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        on_signal(signal, asked);
+        on_signal(signal, on_stop_signal);
     }
-    on_signal(libc::SIGALRM, ticked);
+    on_signal(libc::SIGALRM, on_timer);
 }
 
 fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
@@ -216,14 +216,14 @@ fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
     }
 }
 
-extern "C" fn asked(_: c_int) {
-    IS_ASKED.store(true, Ordering::Relaxed);
-    tick();
+extern "C" fn on_stop_signal(_: c_int) {
+    STOP_REQUESTED.store(true, Ordering::Relaxed);
+    start_timer();
 }
 
-extern "C" fn ticked(_: c_int) {}
+extern "C" fn on_timer(_: c_int) {}
 
-fn tick() {
+fn start_timer() {
     let every = libc::timeval {
         tv_sec: 0,
         tv_usec: 20_000,

@@ -11,15 +11,15 @@ use std::path::Path;
 
 use libc::{c_int, pid_t};
 
-use super::call::{self, SyscallStop};
-use super::wait::{self, Report};
-use crate::names::{self, SpecialCall};
+use super::ptrace_requests::{self, SyscallStop};
+use super::trace_events::{self, TraceEvent};
 use crate::path_resolver::PathResolver;
-use crate::tally::Tally;
+use crate::syscall_names::{self, SpecialCall};
+use crate::syscall_tally::SyscallTally;
 
 /// How the first process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProcessEnd {
     Exited(i32),
     Killed(i32),
     /// It was let go, and runs on.
@@ -28,7 +28,7 @@ pub enum Ending {
 
 /// Where a thread is.
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum TraceState {
     /// Not yet the program: the wrapper before its exec.
     Waiting,
     /// In the program's own code.
@@ -38,8 +38,8 @@ enum State {
 }
 
 pub(crate) struct Tracer<'a> {
-    pub tally: &'a mut Tally,
-    threads: HashMap<pid_t, State>,
+    pub tally: &'a mut SyscallTally,
+    threads: HashMap<pid_t, TraceState>,
     /// The process whose end is the end of the command.
     root: pid_t,
     /// Stop only where a filter asks for it: the calls that the filter lets pass are not seen.
@@ -53,23 +53,26 @@ pub(crate) struct Tracer<'a> {
 
 impl<'a> Tracer<'a> {
     /// Gets ready to trace the program that `root` will exec. Nothing of `root` is counted before.
-    pub(crate) fn for_exec(root: pid_t, tally: &'a mut Tally) -> io::Result<Tracer<'a>> {
+    pub(crate) fn for_exec(root: pid_t, tally: &'a mut SyscallTally) -> io::Result<Tracer<'a>> {
         let mut tracer = Tracer::new(root, tally);
-        call::seize(root, call::OPTIONS)?;
-        tracer.threads.insert(root, State::Waiting);
+        ptrace_requests::seize(root, ptrace_requests::TRACE_OPTIONS)?;
+        tracer.threads.insert(root, TraceState::Waiting);
         Ok(tracer)
     }
 
     /// The same, where the program stops only at calls that a filter chooses.
-    pub(crate) fn for_filter(root: pid_t, tally: &'a mut Tally) -> io::Result<Tracer<'a>> {
+    pub(crate) fn for_filter(root: pid_t, tally: &'a mut SyscallTally) -> io::Result<Tracer<'a>> {
         let mut tracer = Tracer::new(root, tally);
-        call::seize(root, call::OPTIONS | libc::PTRACE_O_TRACESECCOMP)?;
+        ptrace_requests::seize(
+            root,
+            ptrace_requests::TRACE_OPTIONS | libc::PTRACE_O_TRACESECCOMP,
+        )?;
         tracer.is_filtered = true;
-        tracer.threads.insert(root, State::Waiting);
+        tracer.threads.insert(root, TraceState::Waiting);
         Ok(tracer)
     }
 
-    pub(super) fn new(root: pid_t, tally: &'a mut Tally) -> Tracer<'a> {
+    pub(super) fn new(root: pid_t, tally: &'a mut SyscallTally) -> Tracer<'a> {
         Tracer {
             tally,
             threads: HashMap::new(),
@@ -83,13 +86,13 @@ impl<'a> Tracer<'a> {
     }
 
     /// Takes a running thread, which stops and is counted from then on.
-    pub(super) fn take(&mut self, thread: pid_t) -> io::Result<()> {
-        call::seize(thread, call::OPTIONS)?;
-        self.threads.insert(thread, State::Outside);
-        call::interrupt(thread)
+    pub(super) fn seize(&mut self, thread: pid_t) -> io::Result<()> {
+        ptrace_requests::seize(thread, ptrace_requests::TRACE_OPTIONS)?;
+        self.threads.insert(thread, TraceState::Outside);
+        ptrace_requests::interrupt(thread)
     }
 
-    pub(super) fn has(&self, thread: pid_t) -> bool {
+    pub(super) fn is_tracing(&self, thread: pid_t) -> bool {
         self.threads.contains_key(&thread)
     }
 
@@ -98,124 +101,128 @@ impl<'a> Tracer<'a> {
         self.is_releasing = true;
         for thread in self.threads.keys() {
             // One that is gone says so by itself.
-            let _ = call::interrupt(*thread);
+            let _ = ptrace_requests::interrupt(*thread);
         }
     }
 
     /// Waits for the next report and answers it. The end of the first process is given back before anybody else
     /// learns of it, so that what is done now is seen by whoever waits for the program: then comes [`Tracer::bury`].
-    pub(crate) fn step(&mut self) -> io::Result<Step> {
+    pub(crate) fn step(&mut self) -> io::Result<TraceStep> {
         let (thread, report) = match self.is_root_ending {
             // One system call more for each step, but only in the last moments.
-            true => match wait::peek()? {
+            true => match trace_events::peek()? {
                 (thread, Some(ended)) if thread == self.root => {
-                    return Ok(Step::RootEnded(ended_by(ended)));
+                    return Ok(TraceStep::RootEnded(process_end(ended)));
                 }
-                (thread, _) => wait::wait_for(thread)?,
+                (thread, _) => trace_events::wait_for(thread)?,
             },
-            false => wait::next()?,
+            false => trace_events::wait_any()?,
         };
         let is_root = thread == self.root;
         match report {
             // Killed without a last stop: its parent knows already.
-            Report::Exited(_) | Report::Killed(_) if is_root => {
-                return Ok(Step::RootEnded(ended_by(report)));
+            TraceEvent::Exited(_) | TraceEvent::Killed(_) if is_root => {
+                return Ok(TraceStep::RootEnded(process_end(report)));
             }
-            Report::Exited(_) | Report::Killed(_) => {
+            TraceEvent::Exited(_) | TraceEvent::Killed(_) => {
                 self.threads.remove(&thread);
             }
             report if self.is_releasing => self.release(thread, report),
-            report => self.answer(thread, report),
+            report => self.handle(thread, report),
         }
         Ok(match self.threads.is_empty() {
-            true => Step::AllGone,
-            false => Step::Going,
+            true => TraceStep::AllExited,
+            false => TraceStep::Running,
         })
     }
 
     /// Whether the program has started at all.
     pub(crate) fn has_started(&self) -> bool {
-        !matches!(self.threads.get(&self.root), Some(State::Waiting))
+        !matches!(self.threads.get(&self.root), Some(TraceState::Waiting))
     }
 
     /// Lets the parent of the first process know that it ended.
-    pub(crate) fn bury(&mut self) -> bool {
+    pub(crate) fn reap_root(&mut self) -> bool {
         if std::mem::take(&mut self.is_root_ending) {
-            let _ = wait::wait_for(self.root);
+            let _ = trace_events::wait_for(self.root);
         }
         self.threads.remove(&self.root);
         self.threads.is_empty()
     }
 
-    fn release(&mut self, thread: pid_t, report: Report) {
+    fn release(&mut self, thread: pid_t, report: TraceEvent) {
         let signal = match report {
-            Report::Signal(signal) => signal,
+            TraceEvent::Signal(signal) => signal,
             _ => 0,
         };
-        let _ = call::detach(thread, signal);
+        let _ = ptrace_requests::detach(thread, signal);
         self.threads.remove(&thread);
     }
 
-    fn answer(&mut self, thread: pid_t, report: Report) {
+    fn handle(&mut self, thread: pid_t, report: TraceEvent) {
         // An error means that the thread was killed meanwhile, which it reports next.
         let _ = match report {
-            Report::Syscall => return self.at_syscall(thread),
-            Report::Seccomp => return self.at_filter(thread),
-            Report::Signal(signal) => self.resume(thread, signal),
-            Report::GroupStop(_) => call::listen(thread),
-            Report::Exec => {
+            TraceEvent::Syscall => return self.at_syscall(thread),
+            TraceEvent::Seccomp => return self.at_filter(thread),
+            TraceEvent::Signal(signal) => self.resume(thread, signal),
+            TraceEvent::GroupStop(_) => ptrace_requests::listen(thread),
+            TraceEvent::Exec => {
                 self.at_exec(thread);
                 self.resume(thread, 0)
             }
-            Report::Ending => {
+            TraceEvent::Exiting => {
                 self.is_root_ending |= thread == self.root;
                 self.resume(thread, 0)
             }
-            Report::Pause => {
+            TraceEvent::Stopped => {
                 // A thread that was made just now; whoever made it says so before or after.
-                self.threads.entry(thread).or_insert(State::Outside);
+                self.threads.entry(thread).or_insert(TraceState::Outside);
                 self.resume(thread, 0)
             }
-            Report::Process => {
+            TraceEvent::NewProcess => {
                 self.processes += 1;
                 self.resume(thread, 0)
             }
-            Report::Thread => self.resume(thread, 0),
-            Report::Exited(_) | Report::Killed(_) => return,
+            TraceEvent::NewThread => self.resume(thread, 0),
+            TraceEvent::Exited(_) | TraceEvent::Killed(_) => return,
         };
     }
 
     fn resume(&self, thread: pid_t, signal: c_int) -> io::Result<()> {
         match self.threads.get(&thread) {
-            Some(State::Waiting) => call::go_on(thread, signal),
-            Some(State::Inside { .. }) => call::go_to_syscall(thread, signal),
-            _ if self.is_filtered => call::go_on(thread, signal),
-            _ => call::go_to_syscall(thread, signal),
+            Some(TraceState::Waiting) => ptrace_requests::resume(thread, signal),
+            Some(TraceState::Inside { .. }) => ptrace_requests::resume_to_syscall(thread, signal),
+            _ if self.is_filtered => ptrace_requests::resume(thread, signal),
+            _ => ptrace_requests::resume_to_syscall(thread, signal),
         }
     }
 
     /// The calling thread has the number of its process now, and all others are gone.
     fn at_exec(&mut self, thread: pid_t) {
-        let before = call::event_message(thread).unwrap_or(0) as pid_t;
+        let before = ptrace_requests::event_message(thread).unwrap_or(0) as pid_t;
         let known = self.threads.remove(&before);
         let state = match known {
-            Some(state @ State::Inside { .. }) => state,
+            Some(state @ TraceState::Inside { .. }) => state,
             // The first exec is the start of the program, and its first call.
-            _ => State::Inside {
-                arch: names::ARCH_NATIVE,
-                number: names::number("execve").map_or(u64::MAX, u64::from),
+            _ => TraceState::Inside {
+                arch: syscall_names::ARCH_NATIVE,
+                number: syscall_names::syscall_number("execve").map_or(u64::MAX, u64::from),
                 since: pegel_lane::monotonic_ns(),
             },
         };
         // With a filter, an exec is not one of the calls that are asked for.
         let is_wanted = !self.is_filtered;
-        let state = if is_wanted { state } else { State::Outside };
+        let state = if is_wanted {
+            state
+        } else {
+            TraceState::Outside
+        };
         self.threads.insert(thread, state);
     }
 
     fn at_syscall(&mut self, thread: pid_t) {
-        let is_inside = matches!(self.threads.get(&thread), Some(State::Inside { .. }));
-        match call::syscall_stop(thread, is_inside) {
+        let is_inside = matches!(self.threads.get(&thread), Some(TraceState::Inside { .. }));
+        match ptrace_requests::syscall_stop(thread, is_inside) {
             Ok(SyscallStop::Entry {
                 arch,
                 number,
@@ -237,7 +244,7 @@ impl<'a> Tracer<'a> {
                 arch,
                 number,
                 arguments,
-            }) = call::syscall_stop(thread, false)
+            }) = ptrace_requests::syscall_stop(thread, false)
         {
             self.enter(thread, arch, number, &arguments);
         }
@@ -247,15 +254,15 @@ impl<'a> Tracer<'a> {
     }
 
     fn enter(&mut self, thread: pid_t, arch: u32, number: u64, arguments: &[u64; 6]) {
-        match names::special_call(arch, number) {
+        match syscall_names::special_call(arch, number) {
             Some(SpecialCall::Exit) => {
-                self.tally.record_last(arch, number);
-                self.threads.insert(thread, State::Outside);
+                self.tally.record_no_return(arch, number);
+                self.threads.insert(thread, TraceState::Outside);
                 return;
             }
-            Some(exec) if gets_rights(thread, exec, arguments) => {
+            Some(exec) if gains_privileges(thread, exec, arguments) => {
                 // It could not have its rights while it is traced.
-                let _ = call::detach(thread, 0);
+                let _ = ptrace_requests::detach(thread, 0);
                 self.threads.remove(&thread);
                 self.is_root_privileged |= thread == self.root;
                 return;
@@ -263,7 +270,7 @@ impl<'a> Tracer<'a> {
             _ => {}
         }
         let since = pegel_lane::monotonic_ns();
-        let state = State::Inside {
+        let state = TraceState::Inside {
             arch,
             number,
             since,
@@ -272,9 +279,9 @@ impl<'a> Tracer<'a> {
     }
 
     fn leave(&mut self, thread: pid_t, result: i64) {
-        let before = self.threads.insert(thread, State::Outside);
+        let before = self.threads.insert(thread, TraceState::Outside);
         // Otherwise it was entered before we came.
-        if let Some(State::Inside {
+        if let Some(TraceState::Inside {
             arch,
             number,
             since,
@@ -288,23 +295,23 @@ impl<'a> Tracer<'a> {
 
 /// What a step led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    Going,
-    RootEnded(Ending),
-    AllGone,
+pub(crate) enum TraceStep {
+    Running,
+    RootEnded(ProcessEnd),
+    AllExited,
 }
 
-pub(super) fn ended_by(report: Report) -> Ending {
+pub(super) fn process_end(report: TraceEvent) -> ProcessEnd {
     match report {
-        Report::Killed(signal) => Ending::Killed(signal),
-        Report::Exited(code) => Ending::Exited(code),
-        _ => Ending::Released,
+        TraceEvent::Killed(signal) => ProcessEnd::Killed(signal),
+        TraceEvent::Exited(code) => ProcessEnd::Exited(code),
+        _ => ProcessEnd::Released,
     }
 }
 
 /// Whether the program that a thread is about to execute gets other rights. Where that cannot be known it counts as such:
 /// a program that runs uncounted is better than one that fails.
-fn gets_rights(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
+fn gains_privileges(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
     let (descriptor, address, flags) = match exec {
         SpecialCall::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),
         _ => (libc::AT_FDCWD, arguments[0], 0),
@@ -320,7 +327,7 @@ fn gets_rights(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
     let resolver = PathResolver::for_thread(thread);
     let program = resolver.open_at(descriptor, path);
-    program.is_some_and(|program| resolver.interpreter(program).changes_rights())
+    program.is_some_and(|program| resolver.interpreter(program).changes_privileges())
 }
 
 /// A text of another process, up to its zero byte.
@@ -328,7 +335,7 @@ fn read_text(thread: pid_t, address: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     while text.len() <= libc::PATH_MAX as usize {
-        let count = call::read_memory(thread, address + text.len() as u64, &mut buffer)?;
+        let count = ptrace_requests::read_memory(thread, address + text.len() as u64, &mut buffer)?;
         let bytes = &buffer[..count];
         match bytes.iter().position(|byte| *byte == 0) {
             Some(end) => {

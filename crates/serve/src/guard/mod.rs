@@ -12,53 +12,53 @@
 //! socket on loopback. Beyond that a request must be for one of our names ([`host`]), and one that
 //! changes something must not come from somebody else's page ([`origin`]).
 
-mod denied;
-mod exchange;
-mod host;
-mod kept;
-mod local;
-mod notices;
+mod accepted_hosts;
+mod access_denied;
+mod local_users;
 mod origin;
 mod peer;
+mod refusal_log;
+mod reloadable;
 mod sock_diag;
 mod token;
+mod token_exchange;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Version, header, request};
 use nix::unistd;
-use pegel_config::User;
+use pegel_config::UserRef;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 
-use crate::refusals::{Refusal, Refusals};
-use crate::seats::Standing;
-use crate::settings::Settings;
+use crate::connection_limit::Standing;
+use crate::refusals::{ClientRefusal, RefusalCounters};
+use crate::settings::ServeSettings;
 use crate::tls::{TlsError, TlsFiles};
 
-pub(crate) use denied::Denied;
-use exchange::Exchange;
-use host::Hosts;
-use kept::Kept;
-pub use local::LocalUsers;
-use notices::Notices;
-use peer::Registrar;
-pub(crate) use peer::{Peer, is_loopback};
+use accepted_hosts::AcceptedHosts;
+pub(crate) use access_denied::AccessDenied;
+pub use local_users::LocalUsers;
+use peer::PeerLookup;
+pub(crate) use peer::{PeerIdentity, is_loopback};
+use refusal_log::RefusalLog;
+use reloadable::Reloadable;
 use token::Token;
 pub use token::{TokenError, TokenSource};
+use token_exchange::TokenExchange;
 
 /// Whether there is a token that can be used.
-pub(crate) fn check_token(source: &TokenSource) -> Result<(), TokenError> {
+pub(crate) fn check_token_source(source: &TokenSource) -> Result<(), TokenError> {
     Token::load(source).map(drop)
 }
 
 /// Whether the kernel tells whose a connection on loopback is: asks about a listener of our own. `None` when
 /// not even that can be made.
-pub fn sock_diag_answers() -> Option<bool> {
+pub fn is_sock_diag_available() -> Option<bool> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
     let address = listener.local_addr().ok()?;
-    Some(sock_diag::SockDiag::default().knows_listener(address))
+    Some(sock_diag::SockDiag::default().finds_listener(address))
 }
 
 /// What a route lets its caller do. Said for each route where it is declared.
@@ -76,7 +76,7 @@ pub(crate) enum Access {
 
 /// What somebody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rights {
+pub(crate) enum AccessRights {
     None,
     User,
     Owner,
@@ -85,14 +85,14 @@ pub(crate) enum Rights {
 /// The one who sent a request. Travels with it to its route.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    pub peer: Peer,
-    pub rights: Rights,
+    pub peer: PeerIdentity,
+    pub rights: AccessRights,
 }
 
 /// What is known about a connection before anything was said on it.
 #[derive(Debug, Clone)]
-pub(crate) struct Visit {
-    pub peer: Peer,
+pub(crate) struct ConnectionInfo {
+    pub peer: PeerIdentity,
     /// Our end of it; none on the UNIX socket, where nothing but a path leads here.
     pub local: Option<IpAddr>,
     /// Whether it may be closed to make room for others.
@@ -124,36 +124,35 @@ pub enum GuardError {
 pub(crate) struct Guard {
     own_uid: u32,
     allowed: Vec<u32>,
-    hosts: Hosts,
-    registrar: Registrar,
-    token: Option<Kept<Token, TokenError>>,
+    hosts: AcceptedHosts,
+    peer_lookup: PeerLookup,
+    token: Option<Reloadable<Token, TokenError>>,
     /// Hands out another token, for the life of this agent.
-    exchange: Option<Exchange>,
-    tls: Option<Kept<ServerConfig, TlsError>>,
+    token_exchange: Option<TokenExchange>,
+    tls: Option<Reloadable<ServerConfig, TlsError>>,
     /// Other machines are served without being asked who they are.
-    is_open: bool,
-    notices: Notices,
-    refusals: Arc<Refusals>,
+    allows_any_remote: bool,
+    refusal_log: RefusalLog,
+    refusals: Arc<RefusalCounters>,
 }
 
 impl Guard {
     /// Reads the token and the certificates, and looks up the users.
     pub fn new(
-        settings: &Settings,
+        settings: &ServeSettings,
         node: &str,
-        refusals: Arc<Refusals>,
+        refusals: Arc<RefusalCounters>,
     ) -> Result<Guard, GuardError> {
         let token = settings.token.clone().map(|source| {
             let files = match &source {
                 TokenSource::Variable(_) => Vec::new(),
                 TokenSource::File(path) => vec![path.clone()],
             };
-            Kept::new("the token", files, move || Token::load(&source))
+            Reloadable::new("the token", files, move || Token::load(&source))
         });
-        let tls = settings
-            .tls
-            .clone()
-            .map(|files: TlsFiles| Kept::new("the certificate", files.all(), move || files.load()));
+        let tls = settings.tls.clone().map(|files: TlsFiles| {
+            Reloadable::new("the certificate", files.paths(), move || files.load())
+        });
         let has_authority = settings
             .tls
             .as_ref()
@@ -165,21 +164,21 @@ impl Guard {
                 .iter()
                 .map(uid_of)
                 .collect::<Result<_, _>>()?,
-            hosts: Hosts::new(node, &settings.hosts),
-            registrar: Registrar::new(),
-            is_open: settings.insecure
+            hosts: AcceptedHosts::new(node, &settings.hosts),
+            peer_lookup: PeerLookup::new(),
+            allows_any_remote: settings.insecure
                 && token.is_none()
                 && settings.auth_key.is_none()
                 && !has_authority,
             token: token.transpose()?,
-            exchange: settings
+            token_exchange: settings
                 .auth_key
                 .as_ref()
-                .map(Exchange::new)
+                .map(TokenExchange::new)
                 .transpose()
                 .map_err(GuardError::Random)?,
             tls: tls.transpose()?,
-            notices: Notices::default(),
+            refusal_log: RefusalLog::default(),
             refusals,
         })
     }
@@ -187,7 +186,7 @@ impl Guard {
     /// Says so when the kernel does not tell who owns a connection, because then nobody gets in over
     /// loopback without a token.
     pub fn check_kernel(&self, listener: SocketAddr) {
-        if is_loopback(listener.ip()) && !self.registrar.knows_listener(listener) {
+        if is_loopback(listener.ip()) && !self.peer_lookup.finds_listener(listener) {
             tracing::warn!(
                 "the kernel does not tell who owns a connection (is the module tcp_diag missing?): over \
                  {listener} only clients with a token are served; the UNIX socket is not affected"
@@ -195,17 +194,17 @@ impl Guard {
         }
     }
 
-    pub fn visit_on_tcp(&self, stream: &tokio::net::TcpStream) -> std::io::Result<Visit> {
-        Ok(Visit {
-            peer: self.registrar.on_tcp(stream)?,
+    pub fn identify_tcp(&self, stream: &tokio::net::TcpStream) -> std::io::Result<ConnectionInfo> {
+        Ok(ConnectionInfo {
+            peer: self.peer_lookup.peer_on_tcp(stream)?,
             local: Some(stream.local_addr()?.ip()),
             standing: Arc::default(),
         })
     }
 
-    pub fn visit_on_socket(&self, stream: &tokio::net::UnixStream) -> Visit {
-        Visit {
-            peer: self.registrar.on_socket(stream),
+    pub fn identify_unix(&self, stream: &tokio::net::UnixStream) -> ConnectionInfo {
+        ConnectionInfo {
+            peer: self.peer_lookup.peer_on_unix(stream),
             local: None,
             standing: Arc::default(),
         }
@@ -213,12 +212,12 @@ impl Guard {
 
     /// What TLS connections are made with.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.as_ref().map(Kept::get)
+        self.tls.as_ref().map(Reloadable::get)
     }
 
     /// Whether there is anything to look after.
-    pub fn has_files(&self) -> bool {
-        self.tls.is_some() || self.token.as_ref().is_some_and(Kept::has_files)
+    pub fn has_reloadable_files(&self) -> bool {
+        self.tls.is_some() || self.token.as_ref().is_some_and(Reloadable::has_files)
     }
 
     /// Looks whether the files changed; `asked` to, reads them in any case. May block.
@@ -232,9 +231,9 @@ impl Guard {
     }
 
     /// Which protections are in force, for `/status`.
-    pub fn describe(&self) -> Value {
-        let token = self.token.as_ref().and_then(Kept::trouble);
-        let tls = self.tls.as_ref().and_then(Kept::trouble);
+    pub fn status_json(&self) -> Value {
+        let token = self.token.as_ref().and_then(Reloadable::reload_error);
+        let tls = self.tls.as_ref().and_then(Reloadable::reload_error);
         json!({
             "token": self.token.is_some(),
             "tls": self.tls.is_some(),
@@ -246,46 +245,47 @@ impl Guard {
     /// more with [`Guard::require`].
     pub fn admit(
         &self,
-        visit: &Visit,
+        visit: &ConnectionInfo,
         head: &request::Parts,
         access: Access,
-    ) -> Result<Caller, Denied> {
+    ) -> Result<Caller, AccessDenied> {
         let caller = Caller {
             peer: visit.peer,
-            rights: self.rights(visit.peer, &head.headers),
+            rights: self.rights_with_token(visit.peer, &head.headers),
         };
         let verdict = match visit.local {
             Some(local) => self.check_host(head, local),
             None => Ok(()),
         };
-        let verdict = verdict.and_then(|()| self.judge(&caller, head, access));
-        self.report(&caller, verdict).map(|()| caller)
+        let verdict = verdict.and_then(|()| self.check_access(&caller, head, access));
+        self.record_refusal(&caller, verdict).map(|()| caller)
     }
 
     /// Lets a client in that sends lines and not requests: it can show no token.
-    pub fn admit_lines(&self, visit: &Visit) -> Result<Caller, Denied> {
+    pub fn admit_lines(&self, visit: &ConnectionInfo) -> Result<Caller, AccessDenied> {
         let caller = Caller {
             peer: visit.peer,
             rights: self.rights_of(visit.peer),
         };
         let verdict = match caller.rights {
-            Rights::None => Err(Denied::Stranger(visit.peer)),
-            Rights::User | Rights::Owner => Ok(()),
+            AccessRights::None => Err(AccessDenied::Stranger(visit.peer)),
+            AccessRights::User | AccessRights::Owner => Ok(()),
         };
-        self.report(&caller, verdict).map(|()| caller)
+        self.record_refusal(&caller, verdict).map(|()| caller)
     }
 
     /// The value of `Authorization` for someone who shows the right key.
-    pub fn exchange(&self, caller: &Caller, key: &str) -> Option<String> {
+    pub fn exchange_auth_key(&self, caller: &Caller, key: &str) -> Option<String> {
         let value = self
-            .exchange
+            .token_exchange
             .as_ref()
-            .and_then(|exchange| exchange.bearer(key));
+            .and_then(|exchange| exchange.exchange(key));
         if value.is_none() {
-            self.refusals.count(Refusal::AuthKey);
-            self.notices.say(Refusal::AuthKey, &caller.peer, || {
-                "the auth_key is not the right one".to_owned()
-            });
+            self.refusals.count(ClientRefusal::AuthKey);
+            self.refusal_log
+                .log(ClientRefusal::AuthKey, &caller.peer, || {
+                    "the auth_key is not the right one".to_owned()
+                });
         }
         value
     }
@@ -296,97 +296,108 @@ impl Guard {
         caller: &Caller,
         head: &request::Parts,
         access: Access,
-    ) -> Result<(), Denied> {
-        self.report(caller, self.judge(caller, head, access))
+    ) -> Result<(), AccessDenied> {
+        self.record_refusal(caller, self.check_access(caller, head, access))
     }
 
     /// Every refusal is counted, and said in the log now and then.
-    fn report(&self, caller: &Caller, verdict: Result<(), Denied>) -> Result<(), Denied> {
+    fn record_refusal(
+        &self,
+        caller: &Caller,
+        verdict: Result<(), AccessDenied>,
+    ) -> Result<(), AccessDenied> {
         if let Err(denied) = &verdict {
             self.refusals.count(denied.refusal());
-            self.notices
-                .say(denied.refusal(), &caller.peer, || denied.message());
+            self.refusal_log
+                .log(denied.refusal(), &caller.peer, || denied.message());
         }
         verdict
     }
 
     /// What the peer may do by itself, before it has shown a token.
-    pub fn rights_of(&self, peer: Peer) -> Rights {
+    pub fn rights_of(&self, peer: PeerIdentity) -> AccessRights {
         match peer {
-            Peer::User(uid) if uid == self.own_uid || uid == 0 => Rights::Owner,
-            Peer::User(uid) if self.allowed.contains(&uid) => Rights::User,
-            Peer::Remote {
+            PeerIdentity::User(uid) if uid == self.own_uid || uid == 0 => AccessRights::Owner,
+            PeerIdentity::User(uid) if self.allowed.contains(&uid) => AccessRights::User,
+            PeerIdentity::Remote {
                 certified: true, ..
-            } => Rights::Owner,
-            Peer::Remote { .. } if self.is_open => Rights::User,
-            _ => Rights::None,
+            } => AccessRights::Owner,
+            PeerIdentity::Remote { .. } if self.allows_any_remote => AccessRights::User,
+            _ => AccessRights::None,
         }
     }
 
-    fn rights(&self, peer: Peer, headers: &HeaderMap) -> Rights {
+    fn rights_with_token(&self, peer: PeerIdentity, headers: &HeaderMap) -> AccessRights {
         let of_peer = self.rights_of(peer);
         let has_token = || {
-            let Some(given) = token::given(headers) else {
+            let Some(given) = token::bearer_token(headers) else {
                 return false;
             };
-            let token = self.token.as_ref().map(Kept::get);
-            let handed_out = self.exchange.as_ref();
-            token.is_some_and(|token| token.is(given))
-                | handed_out.is_some_and(|exchange| exchange.handed_out(given))
+            let token = self.token.as_ref().map(Reloadable::get);
+            let handed_out = self.token_exchange.as_ref();
+            token.is_some_and(|token| token.matches(given))
+                | handed_out.is_some_and(|exchange| exchange.is_issued_token(given))
         };
-        if of_peer < Rights::Owner && has_token() {
-            return Rights::Owner;
+        if of_peer < AccessRights::Owner && has_token() {
+            return AccessRights::Owner;
         }
         of_peer
     }
 
-    fn check_host(&self, head: &request::Parts, local: IpAddr) -> Result<(), Denied> {
+    fn check_host(&self, head: &request::Parts, local: IpAddr) -> Result<(), AccessDenied> {
         let mut hosts = head.headers.get_all(header::HOST).iter();
         let first = hosts.next();
         // The oldest clients send none, and browsers are not among them.
         let is_missing = first.is_none() && head.version != Version::HTTP_10;
         if is_missing || hosts.next().is_some() {
-            return Err(Denied::NoHost);
+            return Err(AccessDenied::NoHost);
         }
         let first = first.map(|value| value.to_str().unwrap_or_default());
         // `GET http://name/ HTTP/1.1` is for that name, whatever the header says.
         let target = head.uri.authority().map(|authority| authority.as_str());
         for authority in first.into_iter().chain(target) {
-            if !self.hosts.is_ours(authority, local) {
-                return Err(Denied::host(authority));
+            if !self.hosts.accepts(authority, local) {
+                return Err(AccessDenied::host(authority));
             }
         }
         Ok(())
     }
 
-    fn judge(&self, caller: &Caller, head: &request::Parts, access: Access) -> Result<(), Denied> {
+    fn check_access(
+        &self,
+        caller: &Caller,
+        head: &request::Parts,
+        access: Access,
+    ) -> Result<(), AccessDenied> {
         let needed = match access {
-            Access::Open => Rights::None,
-            Access::Read | Access::Change => Rights::User,
-            Access::Owner => Rights::Owner,
+            Access::Open => AccessRights::None,
+            Access::Read | Access::Change => AccessRights::User,
+            Access::Owner => AccessRights::Owner,
         };
         if caller.rights < needed {
             return Err(match caller.rights {
-                Rights::None if token::given(&head.headers).is_some() => Denied::Token,
-                Rights::None => Denied::Stranger(caller.peer),
-                _ => Denied::NotOwner,
+                AccessRights::None if token::bearer_token(&head.headers).is_some() => {
+                    AccessDenied::Token
+                }
+                AccessRights::None => AccessDenied::Stranger(caller.peer),
+                _ => AccessDenied::NotOwner,
             });
         }
         let reads = matches!(head.method, Method::GET | Method::HEAD)
             && matches!(access, Access::Open | Access::Read);
         let host = head.headers.get(header::HOST);
         let host = host.and_then(|value| value.to_str().ok());
-        if !reads && origin::is_foreign(&head.headers, host) {
-            return Err(Denied::Origin);
+        if !reads && origin::is_cross_origin(&head.headers, host) {
+            return Err(AccessDenied::Origin);
         }
         Ok(())
     }
 }
 
-fn uid_of(user: &User) -> Result<u32, GuardError> {
+fn uid_of(user: &UserRef) -> Result<u32, GuardError> {
     let name = match user {
-        User::Uid(uid) => return Ok(*uid),
-        User::Name(name) => name,
+        UserRef::Uid(uid) => return Ok(*uid),
+        UserRef::Name(name) => name,
     };
     match unistd::User::from_name(name) {
         Ok(Some(found)) => Ok(found.uid.as_raw()),

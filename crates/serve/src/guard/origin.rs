@@ -7,7 +7,7 @@
 use axum::http::{HeaderMap, header};
 
 /// `authority`: the host and port that the request itself is for.
-pub(super) fn is_foreign(headers: &HeaderMap, authority: Option<&str>) -> bool {
+pub(super) fn is_cross_origin(headers: &HeaderMap, authority: Option<&str>) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     // `none`: typed in by the user. What later browsers may add is not trusted before it is known.
     if !sites.all(|site| site == "same-origin" || site == "none") {
@@ -16,12 +16,12 @@ pub(super) fn is_foreign(headers: &HeaderMap, authority: Option<&str>) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     !origins.all(|origin| {
         let origin = origin.to_str().unwrap_or_default();
-        authority.is_some_and(|authority| is_same(origin, authority))
+        authority.is_some_and(|authority| is_same_origin(origin, authority))
     })
 }
 
 /// `http://HOST:PORT` against `HOST:PORT`; either may leave out the default port of the scheme.
-fn is_same(origin: &str, authority: &str) -> bool {
+fn is_same_origin(origin: &str, authority: &str) -> bool {
     let (rest, default_port) = match origin.split_once("://") {
         Some(("http", rest)) => (rest, ":80"),
         Some(("https", rest)) => (rest, ":443"),
@@ -49,7 +49,7 @@ mod tests {
                 (name, header::HeaderValue::from_static(value))
             })
             .collect();
-        is_foreign(&headers, Some("localhost:1337"))
+        is_cross_origin(&headers, Some("localhost:1337"))
     }
 
     #[test]
@@ -89,13 +89,13 @@ mod tests {
 
     #[test]
     fn the_default_port_need_not_be_said() {
-        assert!(is_same("http://node", "node:80"));
-        assert!(is_same("https://node:443", "node"));
-        assert!(!is_same("https://node", "node:80"));
+        assert!(is_same_origin("http://node", "node:80"));
+        assert!(is_same_origin("https://node:443", "node"));
+        assert!(!is_same_origin("https://node", "node:80"));
         let mut headers = HeaderMap::new();
         headers.insert("origin", header::HeaderValue::from_static("http://node"));
         assert!(
-            is_foreign(&headers, None),
+            is_cross_origin(&headers, None),
             "a request for nobody has no origin"
         );
     }

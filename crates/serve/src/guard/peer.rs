@@ -6,99 +6,99 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::sock_diag::SockDiag;
-use crate::owner::Owner;
+use crate::user_info::UserInfo;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum PeerIdentity {
     /// A user of this machine, by the word of the kernel.
     User(u32),
     /// This machine, but the kernel does not say whose the connection is.
-    Nobody,
+    Unknown,
     /// Another machine. `certified`: it has shown a certificate that the configured authority signed.
     Remote { address: IpAddr, certified: bool },
 }
 
-impl Peer {
+impl PeerIdentity {
     /// On whose account goes what is sent.
-    pub fn account(&self) -> String {
+    pub fn sender_name(&self) -> String {
         match self {
-            Peer::User(uid) => format!("uid {uid}"),
-            Peer::Nobody => "nobody".to_owned(),
-            Peer::Remote { address, .. } => address.to_string(),
+            PeerIdentity::User(uid) => format!("uid {uid}"),
+            PeerIdentity::Unknown => "nobody".to_owned(),
+            PeerIdentity::Remote { address, .. } => address.to_string(),
         }
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Peer::User(uid) => write!(f, "user {}", Owner::of(*uid)),
-            Peer::Nobody => f.write_str("a local connection that nobody owns"),
-            Peer::Remote { address, .. } => address.fmt(f),
+            PeerIdentity::User(uid) => write!(f, "user {}", UserInfo::lookup(*uid)),
+            PeerIdentity::Unknown => f.write_str("a local connection that nobody owns"),
+            PeerIdentity::Remote { address, .. } => address.fmt(f),
         }
     }
 }
 
 /// Tells who is there. Asked once per connection.
 #[derive(Debug)]
-pub(crate) struct Registrar {
-    kernel: SockDiag,
+pub(crate) struct PeerLookup {
+    sock_diag: SockDiag,
     /// The number that stands for every user that this user namespace does not know. It is nobody's.
     overflow_uid: Option<u32>,
 }
 
-impl Registrar {
-    pub fn new() -> Registrar {
+impl PeerLookup {
+    pub fn new() -> PeerLookup {
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
         let overflow = overflow.and_then(|text| text.trim().parse().ok());
-        Registrar {
-            kernel: SockDiag::default(),
+        PeerLookup {
+            sock_diag: SockDiag::default(),
             overflow_uid: overflow.filter(|_| !covers_all_users(&map)),
         }
     }
 
-    pub fn knows_listener(&self, listener: SocketAddr) -> bool {
-        self.kernel.knows_listener(listener)
+    pub fn finds_listener(&self, listener: SocketAddr) -> bool {
+        self.sock_diag.finds_listener(listener)
     }
 
     /// The user behind a UNIX socket, as it was when the client connected.
-    pub fn on_socket(&self, stream: &tokio::net::UnixStream) -> Peer {
+    pub fn peer_on_unix(&self, stream: &tokio::net::UnixStream) -> PeerIdentity {
         match stream.peer_cred() {
-            Ok(credentials) => self.user(credentials.uid()),
-            Err(_) => Peer::Nobody,
+            Ok(credentials) => self.peer_of_uid(credentials.uid()),
+            Err(_) => PeerIdentity::Unknown,
         }
     }
 
-    pub fn on_tcp(&self, stream: &tokio::net::TcpStream) -> io::Result<Peer> {
+    pub fn peer_on_tcp(&self, stream: &tokio::net::TcpStream) -> io::Result<PeerIdentity> {
         let (client, server) = (stream.peer_addr()?, stream.local_addr()?);
         if !is_loopback(client.ip()) || !is_loopback(server.ip()) {
-            return Ok(Peer::Remote {
+            return Ok(PeerIdentity::Remote {
                 address: client.ip().to_canonical(),
                 certified: false,
             });
         }
-        let owner = self.kernel.owner_of(client, server);
+        let owner = self.sock_diag.owner_of(client, server);
         // A client can reset its connection and leave its port to another user, whose socket we would
         // have found. While our end is connected, nobody else can have that port.
         stream.peer_addr()?;
-        Ok(owner.map_or(Peer::Nobody, |uid| self.user(uid)))
+        Ok(owner.map_or(PeerIdentity::Unknown, |uid| self.peer_of_uid(uid)))
     }
 
     /// Whose the client's end of a connection over loopback is, as far as the kernel says.
     pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
-        let owner = self.kernel.owner_of(client, server);
-        owner.filter(|uid| self.is_somebody(*uid))
+        let owner = self.sock_diag.owner_of(client, server);
+        owner.filter(|uid| self.is_mapped_uid(*uid))
     }
 
-    pub fn is_somebody(&self, uid: u32) -> bool {
+    pub fn is_mapped_uid(&self, uid: u32) -> bool {
         uid != u32::MAX && self.overflow_uid != Some(uid)
     }
 
-    fn user(&self, uid: u32) -> Peer {
-        match self.is_somebody(uid) {
-            true => Peer::User(uid),
-            false => Peer::Nobody,
+    fn peer_of_uid(&self, uid: u32) -> PeerIdentity {
+        match self.is_mapped_uid(uid) {
+            true => PeerIdentity::User(uid),
+            false => PeerIdentity::Unknown,
         }
     }
 }
@@ -124,13 +124,13 @@ mod tests {
         assert!(covers_all_users("         0          0 4294967295\n"));
         assert!(!covers_all_users("0 1000 1\n1 100000 65536\n"));
         assert!(!covers_all_users(""));
-        let registrar = Registrar {
-            kernel: SockDiag::default(),
+        let registrar = PeerLookup {
+            sock_diag: SockDiag::default(),
             overflow_uid: Some(65534),
         };
-        assert_eq!(registrar.user(65534), Peer::Nobody);
-        assert_eq!(registrar.user(1000), Peer::User(1000));
-        assert_eq!(registrar.user(u32::MAX), Peer::Nobody);
+        assert_eq!(registrar.peer_of_uid(65534), PeerIdentity::Unknown);
+        assert_eq!(registrar.peer_of_uid(1000), PeerIdentity::User(1000));
+        assert_eq!(registrar.peer_of_uid(u32::MAX), PeerIdentity::Unknown);
     }
 
     #[test]

@@ -14,12 +14,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// The kernel answers while it is asked; this is a bound for a kernel that does not.
-const ANSWER_TIME: Duration = Duration::from_millis(100);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 const HEADER_BYTES: usize = 16;
-const QUESTION_BYTES: usize = HEADER_BYTES + 56;
+const REQUEST_BYTES: usize = HEADER_BYTES + 56;
 /// Up to and with the inode; attributes may follow.
-const ANSWER_BYTES: usize = HEADER_BYTES + 72;
+const RESPONSE_BYTES: usize = HEADER_BYTES + 72;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 1;
@@ -36,7 +36,7 @@ const LISTEN: u8 = 10;
 #[derive(Debug, Default)]
 pub struct SockDiag {
     /// Kept between questions, so that they also work when there is no descriptor left.
-    idle: Mutex<Option<OwnedFd>>,
+    idle_socket: Mutex<Option<OwnedFd>>,
 }
 
 impl SockDiag {
@@ -45,7 +45,7 @@ impl SockDiag {
     /// `None` when there is no such socket any more, when its program has closed it (its inode is 0,
     /// and the kernel would give root as its owner), or when the kernel does not say.
     pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
-        let found = self.ask(client, server)?;
+        let found = self.query(client, server)?;
         // A socket that only tries to connect may have taken over a port whose old owner's connection
         // is still open on our side. One that waits for our end of the connection has sent its own.
         let is_connected = matches!(found.state, ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2);
@@ -54,24 +54,28 @@ impl SockDiag {
     }
 
     /// Whether the kernel answers such questions at all: asks for a socket that is known to listen.
-    pub fn knows_listener(&self, listener: SocketAddr) -> bool {
+    pub fn finds_listener(&self, listener: SocketAddr) -> bool {
         let nobody = match listener {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        self.ask(listener, nobody)
+        self.query(listener, nobody)
             .is_some_and(|found| found.state == LISTEN && found.source == canonical(listener))
     }
 
     /// One question at a time on each socket. After a failure the socket is closed, so that a late
     /// answer is never taken for the answer to another question.
-    fn ask(&self, source: SocketAddr, destination: SocketAddr) -> Option<Found> {
+    fn query(&self, source: SocketAddr, destination: SocketAddr) -> Option<SocketInfo> {
         let question = encode(canonical(source), canonical(destination))?;
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = || {
+            self.idle_socket
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         let kept = idle().take();
         let answer = kept
             .map_or_else(open, Ok)
-            .and_then(|socket| Ok((exchange(&socket, &question)?, socket)));
+            .and_then(|socket| Ok((send_and_receive(&socket, &question)?, socket)));
         match answer {
             Ok((answer, socket)) => {
                 *idle() = Some(socket);
@@ -91,7 +95,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct SocketInfo {
     state: u8,
     source: (IpAddr, u16),
     destination: (IpAddr, u16),
@@ -106,12 +110,12 @@ fn open() -> Result<OwnedFd, Errno> {
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
-    set_socket_timeout(&socket, Timeout::Send, Some(ANSWER_TIME))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(RESPONSE_TIMEOUT))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(RESPONSE_TIMEOUT))?;
     Ok(socket)
 }
 
-fn exchange(socket: &OwnedFd, question: &[u8]) -> Result<Vec<u8>, Errno> {
+fn send_and_receive(socket: &OwnedFd, question: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::net::send(socket, question, SendFlags::empty())?;
     let mut buffer = [0; 1024];
     let (bytes, _, sender) = rustix::net::recvfrom(socket, &mut buffer, RecvFlags::empty())?;
@@ -124,16 +128,16 @@ fn exchange(socket: &OwnedFd, question: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 /// `None` for addresses of different families: no connection has them.
-fn encode(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Option<[u8; QUESTION_BYTES]> {
+fn encode(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Option<[u8; REQUEST_BYTES]> {
     let family = match (source.0, destination.0) {
         (IpAddr::V4(_), IpAddr::V4(_)) => AF_INET,
         (IpAddr::V6(_), IpAddr::V6(_)) => AF_INET6,
         _ => return None,
     };
-    let mut out = [0; QUESTION_BYTES];
+    let mut out = [0; REQUEST_BYTES];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     // struct nlmsghdr: length, type, flags; sequence and port stay 0.
-    put(0, &(QUESTION_BYTES as u32).to_ne_bytes());
+    put(0, &(REQUEST_BYTES as u32).to_ne_bytes());
     put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     put(6, &NLM_F_REQUEST.to_ne_bytes());
     // struct inet_diag_req_v2: family, protocol, no extensions, all states.
@@ -160,9 +164,9 @@ fn octets(ip: IpAddr) -> [u8; 16] {
 }
 
 /// `None` for an error message and for everything that is not a whole answer.
-fn decode(answer: &[u8]) -> Option<Found> {
+fn decode(answer: &[u8]) -> Option<SocketInfo> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    if kind != SOCK_DIAG_BY_FAMILY || answer.len() < ANSWER_BYTES {
+    if kind != SOCK_DIAG_BY_FAMILY || answer.len() < RESPONSE_BYTES {
         return None;
     }
     let message = &answer[HEADER_BYTES..];
@@ -187,7 +191,7 @@ fn decode(answer: &[u8]) -> Option<Found> {
             _ => None,
         }
     };
-    Some(Found {
+    Some(SocketInfo {
         state: message[1],
         source: (ip(8)?, port(4)?),
         destination: (ip(24)?, port(6)?),
@@ -266,20 +270,20 @@ mod tests {
         let kernel = SockDiag::default();
         assert!(
             kernel
-                .ask(listening, server)
+                .query(listening, server)
                 .is_some_and(|found| found.state == LISTEN)
         );
         assert_eq!(kernel.owner_of(listening, server), None);
-        assert!(kernel.knows_listener(listening));
+        assert!(kernel.finds_listener(listening));
         drop(listener);
-        assert!(!kernel.knows_listener(listening));
+        assert!(!kernel.finds_listener(listening));
     }
 
     #[test]
     fn only_a_whole_answer_of_the_right_kind_counts() {
         let source = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 40_000);
         let destination = (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 1337);
-        let mut answer = vec![0; ANSWER_BYTES];
+        let mut answer = vec![0; RESPONSE_BYTES];
         answer[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         answer[16] = AF_INET;
         answer[17] = ESTABLISHED;
@@ -287,7 +291,7 @@ mod tests {
         answer[20..68].copy_from_slice(&question[24..72]);
         answer[80..84].copy_from_slice(&1001u32.to_ne_bytes());
         answer[84..88].copy_from_slice(&77u32.to_ne_bytes());
-        let expected = Found {
+        let expected = SocketInfo {
             state: ESTABLISHED,
             source,
             destination,
@@ -295,7 +299,7 @@ mod tests {
             inode: 77,
         };
         assert_eq!(decode(&answer), Some(expected));
-        for bytes in 0..ANSWER_BYTES {
+        for bytes in 0..RESPONSE_BYTES {
             assert_eq!(decode(&answer[..bytes]), None, "cut after {bytes}");
         }
         answer[4] = 2;

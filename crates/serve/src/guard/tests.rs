@@ -9,11 +9,11 @@ const OWN: u32 = 4001;
 const ALLOWED: u32 = 4002;
 const STRANGER: u32 = 4003;
 
-fn guard(change: impl FnOnce(&mut Settings)) -> Guard {
-    let mut settings = Settings {
-        allow_users: vec![User::Uid(ALLOWED)],
+fn guard(change: impl FnOnce(&mut ServeSettings)) -> Guard {
+    let mut settings = ServeSettings {
+        allow_users: vec![UserRef::Uid(ALLOWED)],
         token: Some(TokenSource::Variable(Secret::new(TOKEN))),
-        ..Settings::default()
+        ..ServeSettings::default()
     };
     change(&mut settings);
     let mut guard = Guard::new(&settings, "nid0001", Arc::default()).expect("a guard");
@@ -21,21 +21,21 @@ fn guard(change: impl FnOnce(&mut Settings)) -> Guard {
     guard
 }
 
-fn local(uid: u32) -> Visit {
-    visit(Peer::User(uid))
+fn local(uid: u32) -> ConnectionInfo {
+    visit(PeerIdentity::User(uid))
 }
 
-fn visit(peer: Peer) -> Visit {
-    Visit {
+fn visit(peer: PeerIdentity) -> ConnectionInfo {
+    ConnectionInfo {
         peer,
         local: Some("127.0.0.1".parse().expect("an address")),
         standing: Arc::default(),
     }
 }
 
-fn remote(certified: bool) -> Visit {
-    Visit {
-        peer: Peer::Remote {
+fn remote(certified: bool) -> ConnectionInfo {
+    ConnectionInfo {
+        peer: PeerIdentity::Remote {
             address: "192.0.2.9".parse().expect("an address"),
             certified,
         },
@@ -60,7 +60,7 @@ fn get(headers: &[(&str, &str)]) -> request::Parts {
 }
 
 /// What a caller gets for each kind of access.
-fn statuses(guard: &Guard, visit: &Visit, head: &request::Parts) -> [u16; 4] {
+fn statuses(guard: &Guard, visit: &ConnectionInfo, head: &request::Parts) -> [u16; 4] {
     [Access::Open, Access::Read, Access::Change, Access::Owner].map(|access| {
         match guard.admit(visit, head, access) {
             Ok(_) => 200,
@@ -73,11 +73,11 @@ fn statuses(guard: &Guard, visit: &Visit, head: &request::Parts) -> [u16; 4] {
 fn local_users_have_the_rights_of_their_kind() {
     let guard = guard(|_| {});
     for (peer, expected) in [
-        (Peer::User(OWN), [200, 200, 200, 200]),
-        (Peer::User(0), [200, 200, 200, 200]),
-        (Peer::User(ALLOWED), [200, 200, 200, 403]),
-        (Peer::User(STRANGER), [200, 401, 401, 401]),
-        (Peer::Nobody, [200, 401, 401, 401]),
+        (PeerIdentity::User(OWN), [200, 200, 200, 200]),
+        (PeerIdentity::User(0), [200, 200, 200, 200]),
+        (PeerIdentity::User(ALLOWED), [200, 200, 200, 403]),
+        (PeerIdentity::User(STRANGER), [200, 401, 401, 401]),
+        (PeerIdentity::Unknown, [200, 401, 401, 401]),
     ] {
         assert_eq!(
             statuses(&guard, &visit(peer), &get(&[])),
@@ -85,7 +85,7 @@ fn local_users_have_the_rights_of_their_kind() {
             "{peer:?}"
         );
         // The same rules hold on the UNIX socket.
-        let on_socket = Visit {
+        let on_socket = ConnectionInfo {
             local: None,
             ..visit(peer)
         };
@@ -105,7 +105,7 @@ fn the_token_lets_anyone_do_everything_and_a_wrong_one_nothing() {
     for visit in [
         local(STRANGER),
         local(ALLOWED),
-        visit(Peer::Nobody),
+        visit(PeerIdentity::Unknown),
         remote(false),
     ] {
         let with = get(&[("authorization", &right)]);
@@ -128,7 +128,7 @@ fn the_token_lets_anyone_do_everything_and_a_wrong_one_nothing() {
 }
 
 /// For another machine, the address that it came to.
-fn with_host(mut head: request::Parts, visit: &Visit) -> request::Parts {
+fn with_host(mut head: request::Parts, visit: &ConnectionInfo) -> request::Parts {
     let host = visit.local.expect("over TCP").to_string();
     head.headers.insert("host", host.parse().expect("a header"));
     head
@@ -136,7 +136,7 @@ fn with_host(mut head: request::Parts, visit: &Visit) -> request::Parts {
 
 #[test]
 fn other_machines_need_a_token_or_a_certificate() {
-    let head = |visit: &Visit| with_host(get(&[]), visit);
+    let head = |visit: &ConnectionInfo| with_host(get(&[]), visit);
     let (plain, certified) = (remote(false), remote(true));
     let closed = guard(|_| {});
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_request_for_another_name_is_misdirected_whoever_sends_it() {
             "{host}"
         );
     }
-    let on_socket = Visit {
+    let on_socket = ConnectionInfo {
         local: None,
         ..local(OWN)
     };
@@ -267,17 +267,17 @@ fn a_route_can_ask_for_more_than_its_first_look() {
     let caller = guard
         .admit(&local(ALLOWED), &head, Access::Read)
         .expect("let in");
-    assert_eq!(caller.rights, Rights::User);
+    assert_eq!(caller.rights, AccessRights::User);
     assert_eq!(guard.require(&caller, &head, Access::Change), Ok(()));
     assert_eq!(
         guard.require(&caller, &head, Access::Owner),
-        Err(Denied::NotOwner)
+        Err(AccessDenied::NotOwner)
     );
     let foreign = get(&[("origin", "http://evil.example")]);
     assert_eq!(guard.require(&caller, &foreign, Access::Read), Ok(()));
     assert_eq!(
         guard.require(&caller, &foreign, Access::Change),
-        Err(Denied::Origin)
+        Err(AccessDenied::Origin)
     );
 }
 
@@ -337,9 +337,9 @@ fn refusals_are_counted_by_reason_and_say_what_to_do() {
 
 #[test]
 fn users_are_looked_up_by_name() {
-    assert_eq!(uid_of(&User::Uid(7)).expect("a number"), 7);
-    assert_eq!(uid_of(&User::Name("root".into())).expect("known"), 0);
-    let error = uid_of(&User::Name("no-such-user".into())).expect_err("unknown");
+    assert_eq!(uid_of(&UserRef::Uid(7)).expect("a number"), 7);
+    assert_eq!(uid_of(&UserRef::Name("root".into())).expect("known"), 0);
+    let error = uid_of(&UserRef::Name("no-such-user".into())).expect_err("unknown");
     assert!(
         error.to_string().contains("no user \"no-such-user\""),
         "{error}"

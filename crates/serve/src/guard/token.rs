@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use axum::http::{HeaderMap, header};
 use pegel_config::{Secret, open_plain};
 
-use crate::owner::Owner;
+use crate::user_info::UserInfo;
 
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// Shorter ones are taken, with a warning: who can connect can try them all.
@@ -34,7 +34,7 @@ pub enum TokenError {
     #[error(
         "the token file {path} belongs to {owner}; it must belong to the agent's user or to root"
     )]
-    Foreign { path: PathBuf, owner: Owner },
+    Foreign { path: PathBuf, owner: UserInfo },
     #[error(
         "the token file {path} has mode {mode:04o}, so that others can read or change it; `chmod 600` it"
     )]
@@ -83,7 +83,7 @@ impl Token {
     }
 
     /// Any text that is not empty: one that is compared, not sent in a header.
-    pub fn of(secret: Secret) -> Option<Token> {
+    pub fn from_secret(secret: Secret) -> Option<Token> {
         (!secret.reveal().is_empty()).then_some(Token(secret))
     }
 
@@ -92,7 +92,7 @@ impl Token {
     }
 
     /// Takes as long for a token that is nearly right as for any other of the same length.
-    pub fn is(&self, given: &[u8]) -> bool {
+    pub fn matches(&self, given: &[u8]) -> bool {
         let own = self.0.reveal().as_bytes();
         let mut difference = own.len() ^ given.len();
         // The loop runs over what was given, so that its time says nothing about our own.
@@ -106,7 +106,7 @@ impl Token {
 }
 
 /// The token in `Authorization: Bearer TOKEN`. More than one such header means none.
-pub(super) fn given(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (value, None) = (values.next()?.as_bytes(), values.next()) else {
         return None;
@@ -126,7 +126,7 @@ fn read_private(path: &Path) -> Result<String, TokenError> {
     let found = file.metadata().map_err(cannot)?;
     let path = || path.to_owned();
     if found.uid() != 0 && found.uid() != rustix::process::geteuid().as_raw() {
-        let owner = Owner::of(found.uid());
+        let owner = UserInfo::lookup(found.uid());
         return Err(TokenError::Foreign {
             path: path(),
             owner,
@@ -164,19 +164,19 @@ mod tests {
     #[test]
     fn only_the_whole_token_is_right() {
         let token = token(TEXT).expect("a token");
-        assert!(token.is(TEXT.as_bytes()));
+        assert!(token.matches(TEXT.as_bytes()));
         let twice = format!("{TEXT}{TEXT}");
         let mut wrong: Vec<&[u8]> = vec![b"", b"x", twice.as_bytes(), b"PLANTED-0123456789"];
         for length in 0..TEXT.len() {
             wrong.push(&TEXT.as_bytes()[..length]);
         }
         for given in wrong {
-            assert!(!token.is(given), "{}", String::from_utf8_lossy(given));
+            assert!(!token.matches(given), "{}", String::from_utf8_lossy(given));
         }
         for index in 0..TEXT.len() {
             let mut given = TEXT.as_bytes().to_vec();
             given[index] ^= 1;
-            assert!(!token.is(&given), "byte {index}");
+            assert!(!token.matches(&given), "byte {index}");
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
         for _ in 0..300 {
             for (time, given) in shortest.iter_mut().zip([&early, &late]) {
                 let begun = Instant::now();
-                assert!(!black_box(token.is(black_box(given.as_bytes()))));
+                assert!(!black_box(token.matches(black_box(given.as_bytes()))));
                 *time = (*time).min(begun.elapsed());
             }
         }
@@ -245,7 +245,7 @@ mod tests {
         for mode in [0o600, 0o400] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
             assert!(
-                load().expect("private").is(TEXT.as_bytes()),
+                load().expect("private").matches(TEXT.as_bytes()),
                 "without its line break"
             );
         }
@@ -275,7 +275,7 @@ mod tests {
         let one = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", header::HeaderValue::from_static(value));
-            given(&headers).map(<[u8]>::to_vec)
+            bearer_token(&headers).map(<[u8]>::to_vec)
         };
         assert_eq!(one("Bearer abc"), Some(b"abc".to_vec()));
         assert_eq!(one("bearer  abc "), Some(b"abc".to_vec()));
@@ -291,6 +291,6 @@ mod tests {
             "authorization",
             header::HeaderValue::from_static("Bearer a"),
         );
-        assert_eq!(given(&two), None);
+        assert_eq!(bearer_token(&two), None);
     }
 }

@@ -12,21 +12,21 @@ use pegel_metric::{Millis, Selector, Series};
 use pegel_store::{LatestValue, Store};
 use serde::Serialize;
 
-use super::values::{Seen, changed_after};
-use crate::answers::Bounded;
-use crate::failure::Failure;
+use super::values::{WrittenChanges, changed_after};
+use crate::api_error::ApiError;
+use crate::request_executor::ResponseBuffer;
 
 /// How many series one client may follow in this form: their numbers are kept as long as it is there.
 const SERIES_MAX: usize = 20_000;
 
 /// The numbers that one client knows.
 #[derive(Debug, Default)]
-pub(super) struct Columns {
+pub(super) struct ColumnEncoder {
     ids: HashMap<Arc<Series>, u32>,
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct ColumnEvent<'a> {
     at: Millis,
     new: Vec<&'a str>,
     ids: Vec<u32>,
@@ -35,25 +35,28 @@ struct Event<'a> {
     values: Vec<f64>,
 }
 
-impl Columns {
+impl ColumnEncoder {
     /// Writes the values that changed after change number `after`.
     pub fn write(
         &mut self,
-        room: &mut Bounded,
+        room: &mut ResponseBuffer,
         store: &Store,
         selector: &Selector,
         after: u64,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<WrittenChanges, ApiError> {
         let (found, change) = changed_after(store, selector, after)?;
         let count = found.len();
         room.json(&self.event(&found)?)?;
-        Ok(Seen { count, change })
+        Ok(WrittenChanges { count, change })
     }
 
-    fn event<'a>(&mut self, found: &'a [(Arc<Series>, LatestValue)]) -> Result<Event<'a>, Failure> {
+    fn event<'a>(
+        &mut self,
+        found: &'a [(Arc<Series>, LatestValue)],
+    ) -> Result<ColumnEvent<'a>, ApiError> {
         let changed = found.iter().map(|(_, latest)| latest.last_changed);
         let at = changed.max().unwrap_or(0);
-        let mut event = Event {
+        let mut event = ColumnEvent {
             at,
             new: Vec::new(),
             ids: Vec::with_capacity(found.len()),
@@ -65,7 +68,7 @@ impl Columns {
                 Some(id) => *id,
                 None => {
                     event.new.push(series.text());
-                    self.number(series)?
+                    self.assign_id(series)?
                 }
             };
             event.ids.push(id);
@@ -75,11 +78,11 @@ impl Columns {
         Ok(event)
     }
 
-    fn number(&mut self, series: &Arc<Series>) -> Result<u32, Failure> {
+    fn assign_id(&mut self, series: &Arc<Series>) -> Result<u32, ApiError> {
         let id = self.ids.len();
         if id >= SERIES_MAX {
             let message = format!("more than {SERIES_MAX} series cannot be followed as columns");
-            let failure = Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message);
+            let failure = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message);
             return Err(failure.hint("ask for fewer series, or leave out form="));
         }
         self.ids.insert(series.clone(), id as u32);
@@ -89,14 +92,14 @@ impl Columns {
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::{Family, Input, Kind};
+    use pegel_metric::{Family, Input, MetricKind};
 
     use super::*;
 
     fn found(name: &str, changed: Millis, value: f64) -> (Arc<Series>, LatestValue) {
         let family = Family {
             name: name.to_owned().into(),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: "".into(),
             unit: "".into(),
             level: 1,
@@ -111,13 +114,13 @@ mod tests {
         (Arc::new(series), latest)
     }
 
-    fn text(columns: &mut Columns, found: &[(Arc<Series>, LatestValue)]) -> String {
+    fn text(columns: &mut ColumnEncoder, found: &[(Arc<Series>, LatestValue)]) -> String {
         serde_json::to_string(&columns.event(found).expect("room")).expect("written")
     }
 
     #[test]
     fn a_name_is_sent_once_and_is_a_number_from_then_on() {
-        let mut columns = Columns::default();
+        let mut columns = ColumnEncoder::default();
         let first = [found("a", 1000, 1.0), found("b", 400, f64::NAN)];
         assert_eq!(
             text(&mut columns, &first),
@@ -136,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_client_cannot_follow_series_without_end() {
-        let mut columns = Columns::default();
+        let mut columns = ColumnEncoder::default();
         let many: Vec<_> = (0..=SERIES_MAX)
             .map(|at| found(&format!("m{at}"), 1, 0.0))
             .collect();

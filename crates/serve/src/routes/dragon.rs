@@ -8,71 +8,71 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use pegel_ingest::point_batch::PointDefaults;
-use pegel_metric::{Input, Reason};
+use pegel_metric::{DropReason, Input};
 use pegel_wire::dragon;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Shared, Site};
-use crate::failure::Failure;
+use super::{AppState, HandlerResult, SharedState};
+use crate::api_error::ApiError;
 use crate::guard::Caller;
-use crate::writes::DRAGON;
+use crate::point_defaults::DRAGON_DEFAULTS;
 
 /// How many errors are listed; all are counted.
-const SHOWN_MAX: usize = 1000;
+const ERRORS_SHOWN_MAX: usize = 1000;
 
 /// What Dragon answers to whatever changes something.
 #[derive(Serialize)]
-struct Done {
+struct DragonReply {
     success: u64,
     failed: usize,
     errors: Vec<String>,
 }
 
-fn as_json(status: StatusCode, text: impl Into<axum::body::Body>) -> Response {
+fn json_response(status: StatusCode, text: impl Into<axum::body::Body>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json")];
     (status, headers, text.into()).into_response()
 }
 
 pub(super) async fn ready() -> Response {
-    as_json(StatusCode::OK, json!({"is_ready": true}).to_string())
+    json_response(StatusCode::OK, json!({"is_ready": true}).to_string())
 }
 
 pub(super) async fn metrics(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer {
+) -> HandlerResult {
     let answers = site.clone();
     let text = answers
-        .answers
-        .write(move || store(&site, &caller, &headers, body));
-    Ok(as_json(StatusCode::CREATED, text.await?))
+        .executor
+        .write(move || store_metrics(&site, &caller, &headers, body));
+    Ok(json_response(StatusCode::CREATED, text.await?))
 }
 
-fn store(
-    site: &Arc<Site>,
+fn store_metrics(
+    site: &Arc<AppState>,
     caller: &Caller,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<Bytes, Failure> {
-    let intake = &site.app.intake;
-    let sender = intake.sender(Input::Http, &caller.peer.account());
-    let body = site.plain(&sender, headers, body)?;
+) -> Result<Bytes, ApiError> {
+    let intake = &site.agent.ingest;
+    let sender = intake.sender(Input::Http, &caller.peer.sender_name());
+    let body = site.decompress_body(&sender, headers, body)?;
     let batch = dragon::metrics(&body).map_err(|error| {
-        intake.count_refused(&sender, Reason::Malformed);
-        Failure::bad(error.to_string())
+        intake.count_refused(&sender, DropReason::Malformed);
+        ApiError::bad_request(error.to_string())
             .hint("send {\"timestamp\": SECONDS, \"dps\": [{\"metric\",\"value\",\"tags\"}]}")
     })?;
     let defaults = PointDefaults {
-        not_before: site.app.store.hidden_before(Input::Http),
-        ..DRAGON
+        not_before: site.agent.store.hidden_before(Input::Http),
+        ..DRAGON_DEFAULTS
     };
     let verdict = intake.store_batch(&sender, &batch, defaults)?;
-    let shown = verdict.refused.iter().take(SHOWN_MAX);
-    let mut room = site.answers.room();
-    room.json(&Done {
+    let shown = verdict.refused.iter().take(ERRORS_SHOWN_MAX);
+    let mut room = site.executor.response_buffer();
+    room.json(&DragonReply {
         success: verdict.kept,
         failed: verdict.refused.len(),
         errors: shown
@@ -86,29 +86,33 @@ fn store(
 }
 
 /// Hides what is older than the given time, of series that were written by `/api/metrics`.
-pub(super) async fn cleanup(State(site): Shared, headers: HeaderMap, body: Bytes) -> Answer {
+pub(super) async fn cleanup(
+    State(site): SharedState,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HandlerResult {
     let answers = site.clone();
     let work = move || {
-        let plain = site.bodies.plain(&headers, body);
+        let plain = site.body_memory.decompress(&headers, body);
         let body = plain.map_err(|(failure, _)| failure)?;
         let start = dragon::cleanup_time(&body).map_err(|error| {
-            Failure::bad(error.to_string()).hint("send {\"start_time\": SECONDS}")
+            ApiError::bad_request(error.to_string()).hint("send {\"start_time\": SECONDS}")
         })?;
-        let now = site.app.clock.utc();
+        let now = site.agent.clock.utc();
         // A time to come would refuse what programs send from now on.
         let start = start.min(now - now.rem_euclid(1000));
-        let hidden = site.app.store.hide_before(Input::Http, start);
+        let hidden = site.agent.store.hide_before(Input::Http, start);
         hidden.map_err(|error| {
             let message = format!("the clean-up cannot be written down: {error}");
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("try again later")
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("try again later")
         })
     };
-    answers.answers.write(work).await?;
-    Ok(as_json(StatusCode::CREATED, done(0)))
+    answers.executor.write(work).await?;
+    Ok(json_response(StatusCode::CREATED, success_reply(0)))
 }
 
-fn done(success: u64) -> String {
-    json!(Done {
+fn success_reply(success: u64) -> String {
+    json!(DragonReply {
         success,
         failed: 0,
         errors: Vec::new(),
@@ -117,31 +121,31 @@ fn done(success: u64) -> String {
 }
 
 /// Says that the end is near. Nobody here waits for it.
-pub(super) async fn set_shutdown(State(site): Shared, method: Method) -> Answer {
-    may_end(&site, &method)?;
-    Ok(as_json(StatusCode::OK, done(1)))
+pub(super) async fn set_shutdown(State(site): SharedState, method: Method) -> HandlerResult {
+    check_may_stop(&site, &method)?;
+    Ok(json_response(StatusCode::OK, success_reply(1)))
 }
 
 /// Ends an agent that a job started. The node's store and the aggregator answer with a word of their own each;
 /// this is both.
-pub(super) async fn shutdown(State(site): Shared, method: Method) -> Answer {
-    let finish = may_end(&site, &method)?;
+pub(super) async fn shutdown(State(site): SharedState, method: Method) -> HandlerResult {
+    let finish = check_may_stop(&site, &method)?;
     finish();
     let answer = json!({"shutdown": true, "shutdown_begin": true});
-    Ok(as_json(StatusCode::OK, answer.to_string()))
+    Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
-fn may_end<'a>(
-    site: &'a Site,
+fn check_may_stop<'a>(
+    site: &'a AppState,
     method: &Method,
-) -> Result<&'a Arc<dyn Fn() + Send + Sync>, Failure> {
+) -> Result<&'a Arc<dyn Fn() + Send + Sync>, ApiError> {
     if *method == Method::HEAD {
         let message = "HEAD asks, and does not end anything";
-        return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET"));
+        return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET"));
     }
-    site.app.finish.as_ref().ok_or_else(|| {
+    site.agent.request_stop.as_ref().ok_or_else(|| {
         let message = "this agent was not started by a job, and no job may end it";
-        Failure::new(StatusCode::FORBIDDEN, message).hint(
+        ApiError::new(StatusCode::FORBIDDEN, message).hint(
             "stop it where it was started; one with --until-pid, $DRAGON_TELEMETRY_LEVEL or a key of Dragon's \
              in its configuration can be ended like this",
         )
@@ -150,15 +154,15 @@ fn may_end<'a>(
 
 /// Exchanges the key of the configuration for a token.
 pub(super) async fn token(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Response {
     let key = dragon::auth_key(&body).ok();
-    let bearer = key.and_then(|key| site.guard.exchange(&caller, &key));
+    let bearer = key.and_then(|key| site.guard.exchange_auth_key(&caller, &key));
     match bearer {
-        Some(bearer) => as_json(StatusCode::OK, json!({"access_token": bearer}).to_string()),
-        None => as_json(
+        Some(bearer) => json_response(StatusCode::OK, json!({"access_token": bearer}).to_string()),
+        None => json_response(
             StatusCode::BAD_REQUEST,
             json!({"msg": "Bad auth_key"}).to_string(),
         ),

@@ -5,13 +5,13 @@ use pegel_metric::Series;
 use serde::Serialize;
 
 use super::values::changed_after;
-use super::{Answer, Shared};
+use super::{HandlerResult, SharedState};
+use crate::content_negotiation;
 use crate::guard::Caller;
-use crate::negotiate;
-use crate::parameters::Parameters;
+use crate::query_parameters::QueryParameters;
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedSeries<'a> {
     name: &'a str,
     doc: &'a str,
     r#type: &'static str,
@@ -20,29 +20,32 @@ struct Listed<'a> {
 
 /// The live series and what they mean, sorted.
 pub(super) async fn list(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
-) -> Answer {
-    let selector = Parameters::read(&uri, &["match"])?.selector()?;
-    let gzip = negotiate::gzip(&headers);
-    let store = site.app.store.clone();
-    site.answers.refresh(&site.app.intake).await;
-    let mut room = site.answers.room();
-    let made = site.answers.look(caller.rights, move || {
+) -> HandlerResult {
+    let selector = QueryParameters::parse(&uri, &["match"])?.selector()?;
+    let gzip = content_negotiation::accepts_gzip(&headers);
+    let store = site.agent.store.clone();
+    site.executor.refresh(&site.agent.ingest).await;
+    let mut room = site.executor.response_buffer();
+    let made = site.executor.read_latest(caller.rights, move || {
         let (mut found, _) = changed_after(&store, &selector, 0)?;
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let listed: Vec<Listed<'_>> = found.iter().map(|(series, _)| listed(series)).collect();
+        let listed: Vec<ListedSeries<'_>> = found
+            .iter()
+            .map(|(series, _)| listed_series(series))
+            .collect();
         room.json(&listed)?;
         room.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }
 
-fn listed(series: &Series) -> Listed<'_> {
+fn listed_series(series: &Series) -> ListedSeries<'_> {
     let family = series.family();
-    Listed {
+    ListedSeries {
         name: series.text(),
         doc: &family.help,
         r#type: family.kind.as_str(),

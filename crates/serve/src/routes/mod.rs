@@ -14,7 +14,7 @@ mod stream;
 mod values;
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use range::question as range_question;
+pub(crate) use range::parse_range_query as range_question;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -30,43 +30,43 @@ use bytes::Bytes;
 use pegel_ingest::senders::Sender;
 use pegel_metric::Input;
 use pegel_query::QueryEngine;
-use pegel_run::Station;
+use pegel_run::CountingService;
 use tokio::sync::watch;
 
-use crate::answers::Answers;
-use crate::app::App;
-use crate::bodies::Bodies;
-use crate::connection::Stage;
-use crate::failure::Failure;
+use crate::agent_handles::AgentHandles;
+use crate::api_error::ApiError;
+use crate::body_memory::BodyMemory;
+use crate::connection::ShutdownStage;
 use crate::guard::{Access, Caller, Guard};
-use crate::limited::Limited;
-use crate::refusals::Refusals;
-use crate::server::AllSeats;
+use crate::refusals::RefusalCounters;
+use crate::request_executor::RequestExecutor;
+use crate::sender_refusals::SenderRefusals;
+use crate::server::ConnectionLimits;
 
 /// What handlers work with.
 #[derive(Debug)]
-pub(crate) struct Site {
-    pub app: App,
+pub(crate) struct AppState {
+    pub agent: AgentHandles,
     /// Answers what OpenTSDB's clients ask.
     pub engine: QueryEngine,
     /// Counts system calls for wrappers that have no right to do so themselves.
-    pub station: Arc<Station>,
-    pub answers: Answers,
-    pub bodies: Bodies,
-    pub refusals: Arc<Refusals>,
+    pub counting_service: Arc<CountingService>,
+    pub executor: RequestExecutor,
+    pub body_memory: BodyMemory,
+    pub refusals: Arc<RefusalCounters>,
     /// Who ran into limits.
-    pub limited: Limited,
+    pub sender_refusals: SenderRefusals,
     pub guard: Arc<Guard>,
-    pub seats: AllSeats,
-    pub stage: watch::Receiver<Stage>,
+    pub connection_limits: ConnectionLimits,
+    pub stage: watch::Receiver<ShutdownStage>,
     /// Series that the last `/metrics` had to leave out.
-    pub collisions: AtomicUsize,
+    pub name_collisions: AtomicUsize,
 }
 
-type Shared = State<Arc<Site>>;
-type Answer = Result<Response, Failure>;
+type SharedState = State<Arc<AppState>>;
+type HandlerResult = Result<Response, ApiError>;
 
-const INDEX: &str = "pegel: what this node and its programs do\n
+const INDEX_TEXT: &str = "pegel: what this node and its programs do\n
 /metrics                 current values, Prometheus text or OpenMetrics
 /status                  the agent itself, as JSON
 /healthz                 200 while all is well
@@ -84,7 +84,7 @@ POST /api/tsdb_cleanup   forget older points of /api/metrics
 /                        with a browser: the page
 ";
 
-type Route = (&'static str, Access, fn() -> MethodRouter<Arc<Site>>);
+type Route = (&'static str, Access, fn() -> MethodRouter<Arc<AppState>>);
 
 /// Every route, with what it lets its caller do.
 const ROUTES: &[Route] = &[
@@ -116,7 +116,7 @@ const ROUTES: &[Route] = &[
     }),
 ];
 
-pub(crate) fn router(site: Arc<Site>) -> Router {
+pub(crate) fn router(site: Arc<AppState>) -> Router {
     let mut router = Router::new();
     for (path, access, route) in ROUTES.iter().chain(opentsdb::ROUTES) {
         router = router.route(path, guarded(&site.guard, *access, route()));
@@ -131,7 +131,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
 
 /// What a request needs before its route is known. Only what is open by name is open: a path that
 /// the router would take for another one's is not.
-pub(crate) fn first_access(path: &str) -> Access {
+pub(crate) fn access_before_routing(path: &str) -> Access {
     let open = ROUTES
         .iter()
         .any(|(known, access, _)| *known == path && *access == Access::Open);
@@ -139,7 +139,7 @@ pub(crate) fn first_access(path: &str) -> Access {
 }
 
 /// Under which input it is counted when the body of a request to this path is not read.
-pub(crate) fn input_of(path: &str) -> Option<Input> {
+pub(crate) fn input_for_path(path: &str) -> Option<Input> {
     match path {
         "/api/put" => Some(Input::Put),
         "/api/metrics" => Some(Input::Http),
@@ -147,18 +147,18 @@ pub(crate) fn input_of(path: &str) -> Option<Input> {
     }
 }
 
-impl Site {
+impl AppState {
     /// A body that brings points, as it was before it was compressed. What cannot be used is in the books.
-    fn plain(
+    fn decompress_body(
         &self,
         sender: &Arc<Sender>,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Bytes, Failure> {
-        self.bodies
-            .plain(headers, body)
+    ) -> Result<Bytes, ApiError> {
+        self.body_memory
+            .decompress(headers, body)
             .map_err(|(failure, reason)| {
-                self.app.intake.count_refused(sender, reason);
+                self.agent.ingest.count_refused(sender, reason);
                 failure
             })
     }
@@ -171,10 +171,10 @@ fn guarded<S: Clone + Send + Sync + 'static>(
     route: MethodRouter<S>,
 ) -> MethodRouter<S> {
     let state = (guard.clone(), access);
-    route.layer(middleware::from_fn_with_state(state, require))
+    route.layer(middleware::from_fn_with_state(state, require_access))
 }
 
-async fn require(
+async fn require_access(
     State((guard, access)): State<(Arc<Guard>, Access)>,
     request: Request<Body>,
     next: Next,
@@ -182,7 +182,7 @@ async fn require(
     let (head, body) = request.into_parts();
     let Some(caller) = head.extensions.get::<Caller>() else {
         // Nobody gets here without having been admitted.
-        return Failure::broken().into_response();
+        return ApiError::internal().into_response();
     };
     match guard.require(caller, &head, access) {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
@@ -190,9 +190,9 @@ async fn require(
     }
 }
 
-async fn unknown_path(uri: Uri) -> Failure {
+async fn unknown_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
-    Failure::new(StatusCode::NOT_FOUND, message).hint("GET / lists what there is")
+    ApiError::new(StatusCode::NOT_FOUND, message).hint("GET / lists what there is")
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {
@@ -202,7 +202,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
         Method::GET | Method::HEAD => ("POST", "use POST"),
         _ => ("GET, HEAD", "use GET"),
     };
-    let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, message).hint(hint);
+    let failure = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).hint(hint);
     ([("allow", allow)], failure).into_response()
 }
 
@@ -213,12 +213,13 @@ mod tests {
     use tower_service::Service;
 
     use super::*;
-    use crate::guard::{Peer, Rights};
-    use crate::settings::Settings;
+    use crate::guard::{AccessRights, PeerIdentity};
+    use crate::settings::ServeSettings;
 
     /// What a caller gets from a route that needs this access.
-    async fn status(access: Access, rights: Rights, change: fn(&mut Parts)) -> u16 {
-        let guard = Guard::new(&Settings::default(), "nid0001", Arc::default()).expect("a guard");
+    async fn status(access: Access, rights: AccessRights, change: fn(&mut Parts)) -> u16 {
+        let guard =
+            Guard::new(&ServeSettings::default(), "nid0001", Arc::default()).expect("a guard");
         let route = guarded(&Arc::new(guard), access, post(async || "done"));
         let mut router: Router = Router::new().route("/stop", route);
         let mut head = Request::post("/stop")
@@ -228,7 +229,7 @@ mod tests {
             .into_parts()
             .0;
         head.extensions.insert(Caller {
-            peer: Peer::User(4001),
+            peer: PeerIdentity::User(4001),
             rights,
         });
         change(&mut head);
@@ -242,19 +243,22 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
             let as_is = |_: &mut Parts| {};
-            assert_eq!(status(Access::Owner, Rights::Owner, as_is).await, 200);
-            assert_eq!(status(Access::Owner, Rights::User, as_is).await, 403);
-            assert_eq!(status(Access::Owner, Rights::None, as_is).await, 401);
-            assert_eq!(status(Access::Change, Rights::User, as_is).await, 200);
-            assert_eq!(status(Access::Change, Rights::None, as_is).await, 401);
+            assert_eq!(status(Access::Owner, AccessRights::Owner, as_is).await, 200);
+            assert_eq!(status(Access::Owner, AccessRights::User, as_is).await, 403);
+            assert_eq!(status(Access::Owner, AccessRights::None, as_is).await, 401);
+            assert_eq!(status(Access::Change, AccessRights::User, as_is).await, 200);
+            assert_eq!(status(Access::Change, AccessRights::None, as_is).await, 401);
             let foreign = |head: &mut Parts| {
                 let origin = "http://evil.example".parse().expect("a header");
                 head.headers.insert("origin", origin);
             };
-            assert_eq!(status(Access::Owner, Rights::Owner, foreign).await, 403);
+            assert_eq!(
+                status(Access::Owner, AccessRights::Owner, foreign).await,
+                403
+            );
             let unseen = |head: &mut Parts| head.extensions.clear();
             assert_eq!(
-                status(Access::Open, Rights::Owner, unseen).await,
+                status(Access::Open, AccessRights::Owner, unseen).await,
                 500,
                 "nobody gets to a route around the guard"
             );
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn only_what_is_open_by_name_is_open() {
-        assert_eq!(first_access("/healthz"), Access::Open);
+        assert_eq!(access_before_routing("/healthz"), Access::Open);
         for path in [
             "/",
             "/status",
@@ -274,7 +278,7 @@ mod tests {
             "*",
             "",
         ] {
-            assert_eq!(first_access(path), Access::Read, "{path}");
+            assert_eq!(access_before_routing(path), Access::Read, "{path}");
         }
     }
 }

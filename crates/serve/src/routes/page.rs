@@ -12,12 +12,12 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Answer, INDEX};
-use crate::failure::Failure;
-use crate::negotiate;
+use super::{HandlerResult, INDEX_TEXT};
+use crate::api_error::ApiError;
+use crate::content_negotiation;
 
 /// The page may load and ask only its own agent, and run no script but its own files.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -25,7 +25,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A file of the page: its name, its type and its bytes.
-type File = (&'static str, &'static str, &'static [u8]);
+type EmbeddedFile = (&'static str, &'static str, &'static [u8]);
 
 macro_rules! files {
     ($($name:literal: $kind:expr,)*) => {
@@ -33,7 +33,7 @@ macro_rules! files {
     };
 }
 
-const FILES: &[File] = files! {
+const FILES: &[EmbeddedFile] = files! {
     "index.html": "text/html; charset=utf-8",
     "style.css": STYLE,
     "views.css": STYLE,
@@ -84,9 +84,9 @@ struct Asset {
 }
 
 /// Compressed once, at the first request for any of them.
-static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(asset).collect());
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(compress_asset).collect());
 
-fn asset(&(name, content_type, plain): &File) -> Asset {
+fn compress_asset(&(name, content_type, plain): &EmbeddedFile) -> Asset {
     let mut sum = flate2::Crc::new();
     sum.update(plain);
     Asset {
@@ -106,31 +106,31 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 }
 
 /// The page for a browser; for everyone else the list of routes.
-pub(super) async fn index(headers: HeaderMap) -> Answer {
-    if !negotiate::html(&headers) {
-        return Ok(([(header::VARY, "accept")], INDEX).into_response());
+pub(super) async fn index(headers: HeaderMap) -> HandlerResult {
+    if !content_negotiation::prefers_html(&headers) {
+        return Ok(([(header::VARY, "accept")], INDEX_TEXT).into_response());
     }
     file(Path("index.html".to_owned()), headers).await
 }
 
-pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Answer {
+pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> HandlerResult {
     let asset = ASSETS
         .iter()
         .find(|asset| asset.name == name)
         .ok_or_else(|| {
             let message = format!("the page has no file {name:?}");
-            Failure::new(StatusCode::NOT_FOUND, message).hint("reload the page")
+            ApiError::new(StatusCode::NOT_FOUND, message).hint("reload the page")
         })?;
-    Ok(answer(asset, &headers))
+    Ok(asset_response(asset, &headers))
 }
 
-fn answer(asset: &Asset, headers: &HeaderMap) -> Response {
+fn asset_response(asset: &Asset, headers: &HeaderMap) -> Response {
     let common: [(HeaderName, &str); 6] = [
         (header::ETAG, &asset.etag),
         // Asked for every time, and answered with 304 while it is the same.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "accept, accept-encoding"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
@@ -139,7 +139,7 @@ fn answer(asset: &Asset, headers: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, common).into_response();
     }
     let content_type = [(header::CONTENT_TYPE, asset.content_type)];
-    if negotiate::gzip(headers) && asset.gzipped.len() < asset.plain.len() {
+    if content_negotiation::accepts_gzip(headers) && asset.gzipped.len() < asset.plain.len() {
         let encoding = [(header::CONTENT_ENCODING, "gzip")];
         return (common, content_type, encoding, asset.gzipped.clone()).into_response();
     }
@@ -254,15 +254,21 @@ mod tests {
         let asset = &ASSETS[0];
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_NONE_MATCH, asset.etag.parse().expect("a header"));
-        assert_eq!(answer(asset, &headers).status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(
+            asset_response(asset, &headers).status(),
+            StatusCode::NOT_MODIFIED
+        );
         headers.insert(
             header::IF_NONE_MATCH,
             "\"other\"".parse().expect("a header"),
         );
         headers.insert(header::ACCEPT_ENCODING, "gzip".parse().expect("a header"));
-        let fresh = answer(asset, &headers);
+        let fresh = asset_response(asset, &headers);
         assert_eq!(fresh.status(), StatusCode::OK);
         assert_eq!(fresh.headers()[header::CONTENT_ENCODING], "gzip");
-        assert_eq!(fresh.headers()[header::CONTENT_SECURITY_POLICY], POLICY);
+        assert_eq!(
+            fresh.headers()[header::CONTENT_SECURITY_POLICY],
+            CONTENT_SECURITY_POLICY
+        );
     }
 }

@@ -8,52 +8,52 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use pegel_ingest::point_batch::BatchResult;
-use pegel_metric::{Input, Reason};
+use pegel_metric::{DropReason, Input};
 use pegel_wire::{PointBatch, opentsdb};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Answer, Shared, Site};
-use crate::failure::Failure;
+use super::{AppState, HandlerResult, SharedState};
+use crate::api_error::ApiError;
 use crate::guard::Caller;
-use crate::writes::PUT;
+use crate::point_defaults::PUT_DEFAULTS;
 
 /// How many wrong points are shown; all are counted.
-const SHOWN_MAX: usize = 1000;
+const ERRORS_SHOWN_MAX: usize = 1000;
 
 #[derive(Debug, Clone, Copy)]
-struct Flags {
+struct PutFlags {
     summary: bool,
     details: bool,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct PutSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<Vec<Wrong>>,
+    errors: Option<Vec<PutPointError>>,
     failed: usize,
     success: u64,
 }
 
 #[derive(Serialize)]
-struct Wrong {
+struct PutPointError {
     /// As it was sent; as text where it is not JSON.
     datapoint: Value,
     error: String,
 }
 
 pub(super) async fn put(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
-) -> Answer {
-    let flags = flags(&uri);
+) -> HandlerResult {
+    let flags = parse_flags(&uri);
     let answers = site.clone();
     let (status, text) = answers
-        .answers
-        .write(move || store(&site, &caller, &headers, body, flags))
+        .executor
+        .write(move || store_points(&site, &caller, &headers, body, flags))
         .await?;
     Ok(match text {
         None => status.into_response(),
@@ -62,45 +62,45 @@ pub(super) async fn put(
 }
 
 /// Others, such as `sync`, are known to OpenTSDB and say nothing here: every answer waits for the log.
-fn flags(uri: &Uri) -> Flags {
+fn parse_flags(uri: &Uri) -> PutFlags {
     let query = uri.query().unwrap_or_default();
     let has = |flag: &str| {
         query
             .split('&')
             .any(|pair| pair.split('=').next() == Some(flag))
     };
-    Flags {
+    PutFlags {
         summary: has("summary"),
         details: has("details"),
     }
 }
 
-fn store(
-    site: &Arc<Site>,
+fn store_points(
+    site: &Arc<AppState>,
     caller: &Caller,
     headers: &HeaderMap,
     body: Bytes,
-    flags: Flags,
-) -> Result<(StatusCode, Option<Bytes>), Failure> {
-    let intake = &site.app.intake;
-    let sender = intake.sender(Input::Put, &caller.peer.account());
-    let body = site.plain(&sender, headers, body)?;
+    flags: PutFlags,
+) -> Result<(StatusCode, Option<Bytes>), ApiError> {
+    let intake = &site.agent.ingest;
+    let sender = intake.sender(Input::Put, &caller.peer.sender_name());
+    let body = site.decompress_body(&sender, headers, body)?;
     let batch = opentsdb::put(&body).map_err(|error| {
-        intake.count_refused(&sender, Reason::Malformed);
+        intake.count_refused(&sender, DropReason::Malformed);
         let hint = "send {\"metric\",\"timestamp\",\"value\",\"tags\"}, or a list of such";
-        Failure::bad(error.to_string()).hint(hint)
+        ApiError::bad_request(error.to_string()).hint(hint)
     })?;
-    let verdict = intake.store_batch(&sender, &batch, PUT)?;
-    report(site, flags, &body, &batch, &verdict)
+    let verdict = intake.store_batch(&sender, &batch, PUT_DEFAULTS)?;
+    put_response(site, flags, &body, &batch, &verdict)
 }
 
-fn report(
-    site: &Site,
-    flags: Flags,
+fn put_response(
+    site: &AppState,
+    flags: PutFlags,
     body: &[u8],
     batch: &PointBatch<'_>,
     verdict: &BatchResult,
-) -> Result<(StatusCode, Option<Bytes>), Failure> {
+) -> Result<(StatusCode, Option<Bytes>), ApiError> {
     let failed = verdict.refused.len();
     let status = match (failed, flags.summary || flags.details) {
         (0, false) => return Ok((StatusCode::NO_CONTENT, None)),
@@ -112,23 +112,23 @@ fn report(
                 "{failed} of {} points were refused; the first, number {place}: {first}",
                 batch.len()
             );
-            return Err(Failure::bad(message).hint("add ?details to see each of them"));
+            return Err(ApiError::bad_request(message).hint("add ?details to see each of them"));
         }
     };
     let errors = flags.details.then(|| {
-        let wrong = verdict.refused.iter().take(SHOWN_MAX);
+        let wrong = verdict.refused.iter().take(ERRORS_SHOWN_MAX);
         wrong
             .map(|(place, refused)| {
                 let (start, end) = batch.spans[*place];
-                Wrong {
-                    datapoint: shown(&body[start..end]),
+                PutPointError {
+                    datapoint: point_as_json(&body[start..end]),
                     error: refused.to_string(),
                 }
             })
             .collect()
     });
-    let mut room = site.answers.room();
-    room.json(&Report {
+    let mut room = site.executor.response_buffer();
+    room.json(&PutSummary {
         errors,
         failed,
         success: verdict.kept,
@@ -136,7 +136,7 @@ fn report(
     Ok((status, Some(room.into_bytes())))
 }
 
-fn shown(point: &[u8]) -> Value {
+fn point_as_json(point: &[u8]) -> Value {
     serde_json::from_slice(point)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(point).into_owned()))
 }

@@ -6,43 +6,46 @@ use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Answer, Shared};
-use crate::answers::Bounded;
-use crate::failure::Failure;
+use super::{HandlerResult, SharedState};
+use crate::api_error::ApiError;
+use crate::content_negotiation;
 use crate::guard::Caller;
-use crate::moment::{parse_moment, parse_span};
-use crate::negotiate;
-use crate::parameters::Parameters;
+use crate::query_parameters::QueryParameters;
+use crate::request_executor::ResponseBuffer;
+use crate::time_parameters::{parse_duration, parse_time};
 
 /// Samples of the past, per series: `[{"name","labels","points":[[ms,value],…]}]`.
 pub(super) async fn range(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
-) -> Answer {
-    let question = question(&uri, site.app.clock.utc())?;
-    let gzip = negotiate::gzip(&headers);
-    let store = site.app.store.clone();
-    let mut room = site.answers.room();
-    let made = site.answers.query(caller.rights, move || {
+) -> HandlerResult {
+    let question = parse_range_query(&uri, site.agent.clock.utc())?;
+    let gzip = content_negotiation::accepts_gzip(&headers);
+    let store = site.agent.store.clone();
+    let mut room = site.executor.response_buffer();
+    let made = site.executor.query(caller.rights, move || {
         write_range(&mut room, &store, &question)?;
         room.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }
 
-pub(crate) fn question(uri: &Uri, now: Millis) -> Result<RangeQuery, Failure> {
-    let parameters = Parameters::read(uri, &["match", "start", "end", "step", "agg"])?;
+pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, ApiError> {
+    let parameters = QueryParameters::parse(uri, &["match", "start", "end", "step", "agg"])?;
     let moment = |key, default| {
-        let text = parameters.one(key)?.unwrap_or(default);
-        parse_moment(key, text, now)
+        let text = parameters.single(key)?.unwrap_or(default);
+        parse_time(key, text, now)
     };
     let (start, end) = (moment("start", "-5m")?, moment("end", "now")?);
-    let fold = parameters.one("agg")?.map(fold).transpose()?;
+    let fold = parameters
+        .single("agg")?
+        .map(parse_aggregation)
+        .transpose()?;
     let millis = parameters
-        .one("step")?
-        .map(|text| parse_span("step", text))
+        .single("step")?
+        .map(|text| parse_duration("step", text))
         .transpose()?;
     let step = match (millis, fold) {
         (Some(millis), fold) => Some(QueryStep {
@@ -51,25 +54,25 @@ pub(crate) fn question(uri: &Uri, now: Millis) -> Result<RangeQuery, Failure> {
         }),
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(Failure::bad("agg needs a step").hint("add for example step=10s"));
+            return Err(ApiError::bad_request("agg needs a step").hint("add for example step=10s"));
         }
     };
     Ok(RangeQuery::new(parameters.selector()?, start, end, step))
 }
 
-fn fold(text: &str) -> Result<StepAggregation, Failure> {
+fn parse_aggregation(text: &str) -> Result<StepAggregation, ApiError> {
     StepAggregation::parse(text).ok_or_else(|| {
         let known: Vec<&str> = StepAggregation::ALL
             .iter()
             .map(|fold| fold.as_str())
             .collect();
-        Failure::bad(format!("agg={text} is not known"))
+        ApiError::bad_request(format!("agg={text} is not known"))
             .hint(format!("one of {}", known.join(", ")))
     })
 }
 
 #[derive(Serialize)]
-struct Track<'a> {
+struct SeriesPoints<'a> {
     name: &'a str,
     #[serde(serialize_with = "write_labels")]
     labels: Labels<'a>,
@@ -85,30 +88,34 @@ fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::
     map.end()
 }
 
-fn write_range(room: &mut Bounded, store: &Store, question: &RangeQuery) -> Result<(), Failure> {
+fn write_range(
+    room: &mut ResponseBuffer,
+    store: &Store,
+    question: &RangeQuery,
+) -> Result<(), ApiError> {
     room.text("[")?;
     let mut first = true;
     let mut written = Ok(());
     store.query_range(question, &mut |series, points| {
         // The store cannot be told to stop; after the first failure the rest is passed over.
         if written.is_ok() {
-            written = write_track(room, series, points, std::mem::take(&mut first));
+            written = write_series(room, series, points, std::mem::take(&mut first));
         }
     })?;
     written?;
     room.text("]")
 }
 
-fn write_track(
-    room: &mut Bounded,
+fn write_series(
+    room: &mut ResponseBuffer,
     series: &Series,
     points: &[(Millis, f64)],
     first: bool,
-) -> Result<(), Failure> {
+) -> Result<(), ApiError> {
     if !first {
         room.text(",")?;
     }
-    room.json(&Track {
+    room.json(&SeriesPoints {
         name: series.name(),
         labels: series.labels(),
         points,
@@ -121,8 +128,8 @@ mod tests {
 
     const NOW: Millis = 1_700_000_000_000;
 
-    fn ask(query: &str) -> Result<RangeQuery, Failure> {
-        question(
+    fn ask(query: &str) -> Result<RangeQuery, ApiError> {
+        parse_range_query(
             &format!("/api/v1/range?{query}")
                 .parse()
                 .expect("a valid URI"),
@@ -166,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_series_is_written_with_its_labels_and_points() {
-        let family = pegel_metric::Family::new("m", pegel_metric::Kind::Gauge, "", 1, "");
+        let family = pegel_metric::Family::new("m", pegel_metric::MetricKind::Gauge, "", 1, "");
         let series = Series::new(family.into(), &[("b", "x\"y"), ("a", "1")]).expect("valid");
-        let track = Track {
+        let track = SeriesPoints {
             name: series.name(),
             labels: series.labels(),
             points: &[(1, 0.5), (2, f64::NAN), (3, f64::INFINITY)],

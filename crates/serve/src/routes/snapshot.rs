@@ -2,25 +2,25 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 
-use super::{Answer, Shared};
-use crate::failure::Failure;
+use super::{HandlerResult, SharedState};
+use crate::api_error::ApiError;
+use crate::content_negotiation;
 use crate::guard::Caller;
-use crate::negotiate;
 
 /// What this machine is, as the agent saw it last.
 pub(super) async fn snapshot(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-) -> Answer {
-    let Some(snapshot) = site.app.source.snapshot() else {
+) -> HandlerResult {
+    let Some(snapshot) = site.agent.status_source.snapshot() else {
         let message = "the snapshot of this machine is not taken yet";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message)
             .hint("ask again in a second, or use `pegel snapshot`"));
     };
-    let gzip = negotiate::gzip(&headers);
-    let mut room = site.answers.room();
-    let made = site.answers.look(caller.rights, move || {
+    let gzip = content_negotiation::accepts_gzip(&headers);
+    let mut room = site.executor.response_buffer();
+    let made = site.executor.read_latest(caller.rights, move || {
         room.text(&snapshot)?;
         room.finish("application/json", gzip)
     });

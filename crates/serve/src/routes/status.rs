@@ -4,19 +4,19 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use pegel_metric::Account;
+use pegel_metric::InputTotals;
 use serde_json::{Map, Value, json};
 
-use super::Shared;
-use crate::failure::Failure;
-use crate::guard::{Caller, Rights};
+use super::SharedState;
+use crate::api_error::ApiError;
+use crate::guard::{AccessRights, Caller};
 
 /// The agent itself. Times are milliseconds, `rate` is in seconds.
-pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
-    let app = &site.app;
+pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
+    let app = &site.agent;
     let store = app.store.status();
     let degraded = app.degraded().is_some();
-    let mut status = app.source.facts();
+    let mut status = app.status_source.extra_fields();
     let refused: Map<String, Value> = site
         .refusals
         .all()
@@ -31,25 +31,25 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
         "level": app.level,
         "rate": app.rate.as_secs_f64(),
         "degraded": degraded,
-        "collectors": app.source.collectors(),
-        "inputs": app.store.ledger().accounts().iter().map(account).collect::<Vec<_>>(),
-        "senders": app.intake.sender_statuses(),
-        "lanes": app.intake.lanes_status(),
+        "collectors": app.status_source.collectors(),
+        "inputs": app.store.ledger().totals_by_input().iter().map(account_json).collect::<Vec<_>>(),
+        "senders": app.ingest.sender_statuses(),
+        "lanes": app.ingest.lanes_status(),
         "statsd": app.statsd.as_ref().map(|statsd| statsd.status()),
         "watching": {
-            "ebpf": site.station.obstacle().is_none(),
-            "why_not": site.station.obstacle(),
-            "programs": site.station.programs(),
+            "ebpf": site.counting_service.unavailable_reason().is_none(),
+            "why_not": site.counting_service.unavailable_reason(),
+            "programs": site.counting_service.programs(),
         },
         "store": store,
         "http": {
-            "connections": site.seats.tcp.taken(),
-            "socket_connections": site.seats.socket.taken(),
-            "body_bytes": site.bodies.held(),
+            "connections": site.connection_limits.tcp.in_use(),
+            "socket_connections": site.connection_limits.socket.in_use(),
+            "body_bytes": site.body_memory.bytes_in_use(),
             "refused": refused,
-            "limited": site.limited.all(),
-            "guard": site.guard.describe(),
-            "name_collisions": site.collisions.load(Ordering::Relaxed),
+            "limited": site.sender_refusals.all(),
+            "guard": site.guard.status_json(),
+            "name_collisions": site.name_collisions.load(Ordering::Relaxed),
         },
     });
     if let Value::Object(ours) = ours {
@@ -63,15 +63,15 @@ pub(super) async fn status(State(site): Shared) -> impl IntoResponse {
 }
 
 /// The configuration in force, key by key, without secrets.
-pub(super) async fn config(State(site): Shared) -> impl IntoResponse {
+pub(super) async fn config(State(site): SharedState) -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (headers, site.app.source.config().to_string())
+    (headers, site.agent.status_source.config().to_string())
 }
 
-fn account(account: &Account) -> Value {
+fn account_json(account: &InputTotals) -> Value {
     let dropped: Map<String, Value> = account
         .dropped
         .iter()
@@ -87,17 +87,17 @@ fn account(account: &Account) -> Value {
 
 /// Open to everyone, so that a health check needs no token. Strangers learn only whether all is well.
 pub(super) async fn healthz(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
-) -> Result<&'static str, Failure> {
-    match site.app.degraded() {
+) -> Result<&'static str, ApiError> {
+    match site.agent.degraded() {
         None => Ok("ok\n"),
         Some(reason) => {
             let reason = match caller.rights {
-                Rights::None => "degraded".to_owned(),
-                Rights::User | Rights::Owner => reason,
+                AccessRights::None => "degraded".to_owned(),
+                AccessRights::User | AccessRights::Owner => reason,
             };
-            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason))
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, reason))
         }
     }
 }

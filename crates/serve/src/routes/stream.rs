@@ -23,13 +23,13 @@ use hyper::body::{Body as HttpBody, Frame};
 use pegel_metric::Selector;
 use tokio::time::{Instant, timeout_at};
 
-use super::columns::Columns;
+use super::columns::ColumnEncoder;
 use super::values::write_current;
-use super::{Answer, Shared, Site};
-use crate::connection::Stage;
-use crate::failure::Failure;
-use crate::guard::{Caller, Rights};
-use crate::parameters::Parameters;
+use super::{AppState, HandlerResult, SharedState};
+use crate::api_error::ApiError;
+use crate::connection::ShutdownStage;
+use crate::guard::{AccessRights, Caller};
+use crate::query_parameters::QueryParameters;
 
 const RATE_DEFAULT: f64 = 2.0;
 const RATE_MAX: f64 = 1000.0;
@@ -37,26 +37,26 @@ const RATE_MAX: f64 = 1000.0;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) async fn stream(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
-) -> Answer {
-    let parameters = Parameters::read(&uri, &["match", "names", "rate", "form"])?;
-    let mut follower = Follower {
+) -> HandlerResult {
+    let parameters = QueryParameters::parse(&uri, &["match", "names", "rate", "form"])?;
+    let mut follower = ChangeFollower {
         site,
         rights: caller.rights,
         selector: Arc::new(parameters.selector()?),
         period: parameters
-            .one("rate")?
-            .map_or(Ok(1.0 / RATE_DEFAULT), period)?,
-        columns: parameters.one("form")?.map_or(Ok(None), form)?,
+            .single("rate")?
+            .map_or(Ok(1.0 / RATE_DEFAULT), parse_period)?,
+        columns: parameters.single("form")?.map_or(Ok(None), parse_form)?,
         after: 0,
         next: Instant::now(),
-        spoken: Instant::now(),
+        last_sent: Instant::now(),
     };
     // The first event belongs to the answer: when it cannot be made, the client gets an error.
-    let first = follower.look(true).await?.unwrap_or_default();
-    let body = Body::new(Events::new(first, follower));
+    let first = follower.make_event(true).await?.unwrap_or_default();
+    let body = Body::new(EventBody::new(first, follower));
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -64,20 +64,23 @@ pub(super) async fn stream(
     Ok((headers, body).into_response())
 }
 
-fn form(text: &str) -> Result<Option<Columns>, Failure> {
+fn parse_form(text: &str) -> Result<Option<ColumnEncoder>, ApiError> {
     match text {
         "values" => Ok(None),
-        "columns" => Ok(Some(Columns::default())),
-        _ => Err(Failure::bad(format!("form={text} is not known")).hint("values or columns")),
+        "columns" => Ok(Some(ColumnEncoder::default())),
+        _ => {
+            Err(ApiError::bad_request(format!("form={text} is not known"))
+                .hint("values or columns"))
+        }
     }
 }
 
 /// Seconds between two events.
-fn period(rate: &str) -> Result<f64, Failure> {
+fn parse_period(rate: &str) -> Result<f64, ApiError> {
     match rate.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(f64::max(1.0 / rate, 1.0 / RATE_MAX)),
         _ => Err(
-            Failure::bad(format!("rate={rate}: not a rate")).hint(format!(
+            ApiError::bad_request(format!("rate={rate}: not a rate")).hint(format!(
                 "events per second, more than 0 and at most {RATE_MAX}"
             )),
         ),
@@ -85,21 +88,21 @@ fn period(rate: &str) -> Result<f64, Failure> {
 }
 
 /// One client's place in the sequence of changes.
-struct Follower {
-    site: Arc<Site>,
-    rights: Rights,
+struct ChangeFollower {
+    site: Arc<AppState>,
+    rights: AccessRights,
     selector: Arc<Selector>,
     period: f64,
     /// What this client was told, when it wants columns.
-    columns: Option<Columns>,
+    columns: Option<ColumnEncoder>,
     after: u64,
     /// When the next event is due.
     next: Instant,
     /// When something was last sent.
-    spoken: Instant,
+    last_sent: Instant,
 }
 
-impl Follower {
+impl ChangeFollower {
     /// The next thing to send; `None` when the stream is over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -108,10 +111,10 @@ impl Follower {
             let now = Instant::now();
             let period = Duration::from_secs_f64(self.period.min(86_400.0));
             self.next = (self.next + period).max(now.checked_sub(period).unwrap_or(now));
-            let due = self.next.min(self.spoken + KEEP_ALIVE);
+            let due = self.next.min(self.last_sent + KEEP_ALIVE);
             let early = due < self.next;
             let mut stage = self.site.stage.clone();
-            let stopping = timeout_at(due, stage.wait_for(|stage| *stage > Stage::Serving))
+            let stopping = timeout_at(due, stage.wait_for(|stage| *stage > ShutdownStage::Serving))
                 .await
                 .is_ok();
             if stopping {
@@ -121,9 +124,11 @@ impl Follower {
                 self.next -= period;
                 return Some(self.keep_alive());
             }
-            match self.look(false).await {
+            match self.make_event(false).await {
                 Ok(Some(event)) => return Some(event),
-                Ok(None) if self.spoken.elapsed() >= KEEP_ALIVE => return Some(self.keep_alive()),
+                Ok(None) if self.last_sent.elapsed() >= KEEP_ALIVE => {
+                    return Some(self.keep_alive());
+                }
                 Ok(None) => {}
                 Err(failure) => {
                     tracing::debug!(reason = failure.message(), "a stream ends");
@@ -134,20 +139,20 @@ impl Follower {
     }
 
     fn keep_alive(&mut self) -> Bytes {
-        self.spoken = Instant::now();
+        self.last_sent = Instant::now();
         Bytes::from_static(b": nothing new\n\n")
     }
 
     /// An event with what changed; `None` when nothing did, unless it must be sent anyway.
-    async fn look(&mut self, always: bool) -> Result<Option<Bytes>, Failure> {
+    async fn make_event(&mut self, always: bool) -> Result<Option<Bytes>, ApiError> {
         let (store, selector, after) = (
-            self.site.app.store.clone(),
+            self.site.agent.store.clone(),
             self.selector.clone(),
             self.after,
         );
-        let mut room = self.site.answers.room();
+        let mut room = self.site.executor.response_buffer();
         let mut columns = self.columns.take();
-        let looked = self.site.answers.look(self.rights, move || {
+        let looked = self.site.executor.read_latest(self.rights, move || {
             room.text("data: ")?;
             let seen = match &mut columns {
                 None => write_current(&mut room, &store, &selector, after)?,
@@ -162,33 +167,33 @@ impl Follower {
         if seen.count == 0 && !always {
             return Ok(None);
         }
-        self.spoken = Instant::now();
+        self.last_sent = Instant::now();
         Ok(Some(event))
     }
 }
 
-type Making = Pin<Box<dyn Future<Output = Option<(Bytes, Follower)>> + Send>>;
+type PendingEvent = Pin<Box<dyn Future<Output = Option<(Bytes, ChangeFollower)>> + Send>>;
 
 /// A body that makes its next frame when it is asked for it.
-struct Events {
+struct EventBody {
     first: Option<Bytes>,
-    making: Making,
+    pending: PendingEvent,
 }
 
-impl Events {
-    fn new(first: Bytes, follower: Follower) -> Events {
-        Events {
+impl EventBody {
+    fn new(first: Bytes, follower: ChangeFollower) -> EventBody {
+        EventBody {
             first: Some(first),
-            making: make(follower),
+            pending: poll_next_event(follower),
         }
     }
 }
 
-fn make(mut follower: Follower) -> Making {
+fn poll_next_event(mut follower: ChangeFollower) -> PendingEvent {
     Box::pin(async move { follower.next().await.map(|event| (event, follower)) })
 }
 
-impl HttpBody for Events {
+impl HttpBody for EventBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -199,9 +204,9 @@ impl HttpBody for Events {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        self.making.as_mut().poll(cx).map(|made| {
+        self.pending.as_mut().poll(cx).map(|made| {
             let (event, follower) = made?;
-            self.making = make(follower);
+            self.pending = poll_next_event(follower);
             Some(Ok(Frame::data(event)))
         })
     }
@@ -213,19 +218,19 @@ mod tests {
 
     #[test]
     fn a_form_is_known_or_named() {
-        assert!(form("values").expect("known").is_none());
-        assert!(form("columns").expect("known").is_some());
-        let failure = form("rows").expect_err("not known");
+        assert!(parse_form("values").expect("known").is_none());
+        assert!(parse_form("columns").expect("known").is_some());
+        let failure = parse_form("rows").expect_err("not known");
         assert_eq!(failure.message(), "form=rows is not known");
     }
 
     #[test]
     fn a_rate_is_a_number_of_events_per_second() {
-        assert_eq!(period("2"), Ok(0.5));
-        assert_eq!(period("1000"), Ok(0.001));
-        assert_eq!(period("0.1"), Ok(10.0));
+        assert_eq!(parse_period("2"), Ok(0.5));
+        assert_eq!(parse_period("1000"), Ok(0.001));
+        assert_eq!(parse_period("0.1"), Ok(10.0));
         for rate in ["0", "-1", "1001", "nan", "inf", "fast", ""] {
-            assert!(period(rate).is_err(), "{rate}");
+            assert!(parse_period(rate).is_err(), "{rate}");
         }
     }
 }

@@ -8,18 +8,18 @@ use pegel_metric::{Selector, Series};
 use pegel_store::{LatestValue, QueryError, Store};
 use serde::Serialize;
 
-use super::{Answer, Shared};
-use crate::answers::Bounded;
-use crate::failure::Failure;
+use super::{HandlerResult, SharedState};
+use crate::api_error::ApiError;
+use crate::content_negotiation;
 use crate::guard::Caller;
-use crate::negotiate;
-use crate::parameters::Parameters;
+use crate::query_parameters::QueryParameters;
+use crate::request_executor::ResponseBuffer;
 
 /// How long matching may take, as for a question about the past. Patterns come from the client.
 const MATCH_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
-struct Current<'a> {
+struct CurrentValue<'a> {
     name: &'a str,
     /// Seconds.
     ts: f64,
@@ -29,17 +29,17 @@ struct Current<'a> {
 
 /// Current values, sorted by name; `ts` is when they last changed.
 pub(super) async fn values(
-    State(site): Shared,
+    State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
-) -> Answer {
-    let selector = Parameters::read(&uri, &["match", "names"])?.selector()?;
-    let gzip = negotiate::gzip(&headers);
-    let store = site.app.store.clone();
-    site.answers.refresh(&site.app.intake).await;
-    let mut room = site.answers.room();
-    let made = site.answers.look(caller.rights, move || {
+) -> HandlerResult {
+    let selector = QueryParameters::parse(&uri, &["match", "names"])?.selector()?;
+    let gzip = content_negotiation::accepts_gzip(&headers);
+    let store = site.agent.store.clone();
+    site.executor.refresh(&site.agent.ingest).await;
+    let mut room = site.executor.response_buffer();
+    let made = site.executor.read_latest(caller.rights, move || {
         write_current(&mut room, &store, &selector, 0)?;
         room.finish("application/json", gzip)
     });
@@ -47,7 +47,7 @@ pub(super) async fn values(
 }
 
 /// How many values a look at the store found, and the number of the latest change.
-pub(super) struct Seen {
+pub(super) struct WrittenChanges {
     pub count: usize,
     pub change: u64,
 }
@@ -71,23 +71,23 @@ pub(super) fn changed_after(
 
 /// Writes the values that changed after change number `after`, as a JSON array.
 pub(super) fn write_current(
-    room: &mut Bounded,
+    room: &mut ResponseBuffer,
     store: &Store,
     selector: &Selector,
     after: u64,
-) -> Result<Seen, Failure> {
+) -> Result<WrittenChanges, ApiError> {
     let (mut found, change) = changed_after(store, selector, after)?;
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    let current: Vec<Current<'_>> = found
+    let current: Vec<CurrentValue<'_>> = found
         .iter()
-        .map(|(series, latest)| Current {
+        .map(|(series, latest)| CurrentValue {
             name: series.text(),
             ts: latest.last_changed as f64 / 1000.0,
             value: latest.value,
         })
         .collect();
     room.json(&current)?;
-    Ok(Seen {
+    Ok(WrittenChanges {
         count: current.len(),
         change,
     })

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, sockopt};
 
 use super::{SocketError, io_error, new_socket};
-use crate::owner::Owner;
+use crate::user_info::UserInfo;
 
 /// Where a socket lies.
 pub(super) fn directory(socket: &Path) -> &Path {
@@ -57,11 +57,11 @@ pub(super) fn check_directory(socket: &Path, private: bool) -> Result<(), Socket
     Err(SocketError::Directory {
         path: dir.to_owned(),
         problem,
-        owner: Owner::of(found.uid()),
+        owner: UserInfo::lookup(found.uid()),
     })
 }
 
-pub(super) fn take_lock(socket: &Path) -> Result<File, SocketError> {
+pub(super) fn acquire_lock(socket: &Path) -> Result<File, SocketError> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
@@ -109,7 +109,7 @@ pub(super) fn take_lock(socket: &Path) -> Result<File, SocketError> {
 
 /// A lock file must be ours alone: it is written to, and under a second name it could be anything.
 fn check_lock(path: &Path, found: &fs::Metadata) -> Result<(), SocketError> {
-    let owner = Owner::of(found.uid());
+    let owner = UserInfo::lookup(found.uid());
     let path = path.to_owned();
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(SocketError::Foreign { path, owner });
@@ -121,38 +121,38 @@ fn check_lock(path: &Path, found: &fs::Metadata) -> Result<(), SocketError> {
 }
 
 /// The error for a path that someone else owns.
-fn foreign(path: &Path) -> Option<SocketError> {
+fn foreign_owner_error(path: &Path) -> Option<SocketError> {
     let uid = fs::symlink_metadata(path).ok()?.uid();
     let ours = uid == rustix::process::geteuid().as_raw();
     (!ours).then(|| SocketError::Foreign {
         path: path.to_owned(),
-        owner: Owner::of(uid),
+        owner: UserInfo::lookup(uid),
     })
 }
 
 /// Whether a socket of ours is there; what is something else is in the way.
-pub(super) fn check_taken(path: &Path) -> Result<bool, SocketError> {
+pub(super) fn check_existing(path: &Path) -> Result<bool, SocketError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(io_error(path)(error)),
     };
     if !found.file_type().is_socket() {
-        let owner = Owner::of(found.uid());
+        let owner = UserInfo::lookup(found.uid());
         return Err(SocketError::NotSocket {
             path: path.to_owned(),
             owner,
         });
     }
-    match foreign(path) {
+    match foreign_owner_error(path) {
         Some(error) => Err(error),
         None => Ok(true),
     }
 }
 
 /// Removes a socket that nobody serves any more.
-pub(super) fn clear_stale(path: &Path) -> Result<(), SocketError> {
-    if !check_taken(path)? {
+pub(super) fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    if !check_existing(path)? {
         return Ok(());
     }
     match server_pid(path) {

@@ -19,8 +19,8 @@ use rustix::fs::{Access, Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::owner::Owner;
-use claim::{check_directory, check_taken, clear_stale, make_directory, take_lock};
+use crate::user_info::UserInfo;
+use claim::{acquire_lock, check_directory, check_existing, make_directory, remove_stale};
 
 /// Where a daemon for all users has its socket.
 pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";
@@ -71,22 +71,22 @@ pub enum SocketError {
     #[error("an agent{} already serves {path}; stop it, or choose another place with --socket", with_pid(.pid))]
     Served { path: PathBuf, pid: Option<u32> },
     #[error("{path} belongs to {owner}; it was left as it is. Choose another place with --socket")]
-    Foreign { path: PathBuf, owner: Owner },
+    Foreign { path: PathBuf, owner: UserInfo },
     #[error(
         "{path} is not a socket (it belongs to {owner}) and was left as it is; move it away, or choose another place with --socket"
     )]
-    NotSocket { path: PathBuf, owner: Owner },
+    NotSocket { path: PathBuf, owner: UserInfo },
     #[error(
         "{path} is a link or no plain file (it belongs to {owner}) and was left as it is; remove it, or choose another place with --socket"
     )]
-    NotLock { path: PathBuf, owner: Owner },
+    NotLock { path: PathBuf, owner: UserInfo },
     #[error(
         "the directory {path} {problem} (it belongs to {owner}); repair it, or choose another place with --socket"
     )]
     Directory {
         path: PathBuf,
         problem: &'static str,
-        owner: Owner,
+        owner: UserInfo,
     },
     #[error(
         "{path} is too long for a socket: at most 107 bytes. Choose a shorter one with --socket"
@@ -144,8 +144,8 @@ pub(crate) fn bind_socket(
     check_length(path)?;
     make_directory(path)?;
     check_directory(path, is_default(path))?;
-    let lock = take_lock(path)?;
-    clear_stale(path)?;
+    let lock = acquire_lock(path)?;
+    remove_stale(path)?;
     let listener = listen(path, is_shared).map_err(|error| match error {
         // Someone was quicker who does not take the lock.
         Errno::ADDRINUSE => SocketError::Served {
@@ -169,7 +169,7 @@ pub(crate) fn bind_socket(
 
 /// Whether an agent of this user could take `path`. That one serves it now is no fault.
 pub fn check_socket(path: &Path) -> Result<(), SocketError> {
-    check_place(path)?;
+    check_socket_path(path)?;
     match claim::directory(path).exists() {
         true => check_directory(path, is_default(path)),
         // It would be made.
@@ -178,9 +178,9 @@ pub fn check_socket(path: &Path) -> Result<(), SocketError> {
 }
 
 /// Whether this user could make a socket at `path`, or replace the one that is there.
-pub fn check_place(path: &Path) -> Result<(), SocketError> {
+pub fn check_socket_path(path: &Path) -> Result<(), SocketError> {
     check_length(path)?;
-    check_taken(path)?;
+    check_existing(path)?;
     let dir = claim::directory(path);
     // A directory that is not there is made, but not the one above it.
     let place = match dir.parent() {
@@ -299,7 +299,7 @@ mod tests {
     fn an_agent_that_has_only_the_lock_yet_is_named_too() {
         let dir = TempDir::new();
         let path = dir.join("push.sock");
-        let _lock = take_lock(&path).expect("locked");
+        let _lock = acquire_lock(&path).expect("locked");
         let expected = format!("an agent (pid {})", std::process::id());
         assert!(refused(&path).starts_with(&expected), "{}", refused(&path));
     }
@@ -328,7 +328,7 @@ mod tests {
         let path = dir.join("push.sock");
         fs::write(&path, "precious").expect("written");
         let message = refused(&path);
-        let owner = Owner::of(rustix::process::geteuid().as_raw());
+        let owner = UserInfo::lookup(rustix::process::geteuid().as_raw());
         assert!(
             message.contains(&format!("is not a socket (it belongs to {owner})")),
             "{message}"

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::grafana::{BrowserSeries, GoAnnotation, GoSeries};
-use crate::support::{Client, Site};
+use crate::support::{RawConnection, TestServer};
 use crate::{ask, site};
 
 /// Status and body of a request with any method.
-fn send(site: &Site, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut client = Client::new(site.tcp());
+fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut client = RawConnection::new(site.tcp());
     client.send(&format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::grafana::Lookup;
+use crate::grafana::LookupReply;
 use crate::site;
 
 #[test]
@@ -78,7 +78,7 @@ fn variables_find_keys_and_values() {
     let (site, _) = site(|_| {});
     let found = |path: &str| {
         let answer = site.get(path);
-        let found: Lookup = serde_json::from_slice(&answer.body)
+        let found: LookupReply = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|e| panic!("{path}: {e}: {}", answer.text()));
         found.results
     };

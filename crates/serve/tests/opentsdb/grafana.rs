@@ -60,7 +60,7 @@ pub struct BrowserQuery {
 
 /// What `/api/search/lookup` gives to tag_names and tag_values.
 #[derive(Debug, Deserialize)]
-pub struct Lookup {
+pub struct LookupReply {
     pub results: Vec<LookupResult>,
 }
 
@@ -71,12 +71,12 @@ pub struct LookupResult {
 
 /// Error texts: the browser shows `error.message`.
 #[derive(Debug, Deserialize)]
-pub struct Refusal {
-    pub error: RefusalError,
+pub struct ErrorResponse {
+    pub error: ErrorDetails,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct RefusalError {
+pub struct ErrorDetails {
     pub code: u16,
     pub message: String,
     pub details: Option<String>,

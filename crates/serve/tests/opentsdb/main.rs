@@ -11,13 +11,13 @@ mod grafana;
 mod mistakes;
 mod panels;
 
-use pegel_metric::{Kind, Millis};
-use pegel_testkit::{Address, Answer, post};
-use support::{Site, now};
+use pegel_metric::{MetricKind, Millis};
+use pegel_testkit::{AgentAddress, TestResponse, post};
+use support::{TestServer, now};
 
 /// A site with what the tests ask about, and a whole second in the recent past at which it has values.
-fn site(change: impl FnOnce(&mut pegel_serve::Settings)) -> (Site, Millis) {
-    let site = Site::with(change);
+fn site(change: impl FnOnce(&mut pegel_serve::ServeSettings)) -> (TestServer, Millis) {
+    let site = TestServer::with(change);
     let at = (now() / 10_000 - 6) * 10_000;
     let mut samples = Vec::new();
     for second in 0..30 {
@@ -31,13 +31,13 @@ fn site(change: impl FnOnce(&mut pegel_serve::Settings)) -> (Site, Millis) {
             samples.push((text, time, base + second as f64));
         }
     }
-    site.push(Kind::Gauge, &samples);
+    site.push(MetricKind::Gauge, &samples);
     (site, at)
 }
 
 #[track_caller]
-fn ask(site: &Site, path: &str, body: &str) -> Answer {
+fn ask(site: &TestServer, path: &str, body: &str) -> TestResponse {
     let headers = [("Content-Type", "application/json")];
-    let address = Address::Tcp(site.tcp());
+    let address = AgentAddress::Tcp(site.tcp());
     post(&address, path, &headers, body.as_bytes()).expect("an answer")
 }

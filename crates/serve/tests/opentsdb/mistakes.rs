@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use pegel_testkit::Answer;
+use pegel_testkit::TestResponse;
 
-use crate::grafana::Refusal;
+use crate::grafana::ErrorResponse;
 use crate::{ask, site};
 
 #[track_caller]
-fn check(answer: &Answer, status: u16, message: &str) {
+fn check(answer: &TestResponse, status: u16, message: &str) {
     assert_eq!(answer.status, status, "{}", answer.text());
-    let refusal: Refusal = serde_json::from_slice(&answer.body).expect("an error");
+    let refusal: ErrorResponse = serde_json::from_slice(&answer.body).expect("an error");
     assert_eq!(
         (refusal.error.code, refusal.error.message.as_str()),
         (status, message)

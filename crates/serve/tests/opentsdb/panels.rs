@@ -1,14 +1,14 @@
 //! What a panel sends, and how its answer is read.
 
-use pegel_testkit::{Address, get_with};
+use pegel_testkit::{AgentAddress, get_with};
 use serde::de::DeserializeOwned;
 
 use crate::grafana::{BrowserSeries, GoArrays, GoSeries};
-use crate::support::Site;
+use crate::support::TestServer;
 use crate::{ask, site};
 
 #[track_caller]
-fn read<T: DeserializeOwned>(site: &Site, path: &str, body: &str) -> Vec<T> {
+fn read<T: DeserializeOwned>(site: &TestServer, path: &str, body: &str) -> Vec<T> {
     let answer = ask(site, path, body);
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(
@@ -135,7 +135,7 @@ fn by_uri_with_and_without_compression() {
     let raw = path.replace("%7B", "{").replace("%7D", "}");
     let again: Vec<GoSeries> = serde_json::from_slice(&site.get(&raw).body).expect("lines");
     assert_eq!(again.len(), 2);
-    let address = Address::Tcp(site.tcp());
+    let address = AgentAddress::Tcp(site.tcp());
     let long = format!("/api/query?start={at}&m=none:cpu_percent&ms=true&show_query=true");
     let zipped = get_with(&address, &long, &[("Accept-Encoding", "gzip")]).expect("an answer");
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));

@@ -1,11 +1,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::support::Site;
+use crate::support::TestServer;
 
 #[test]
 fn stopping_frees_the_ports_and_removes_the_socket() {
-    let mut site = Site::new();
+    let mut site = TestServer::new();
     let addresses = site.running().http_addresses().to_vec();
     let socket = site.running().socket_path().expect("a socket").to_owned();
     // A connection that rests does not keep the server.
@@ -25,7 +25,7 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
 
 #[test]
 fn what_does_not_finish_in_time_is_dropped() {
-    let mut site = Site::with(|settings| settings.queries_max = 0);
+    let mut site = TestServer::with(|settings| settings.queries_max = 0);
     let mut waiting = site.connect();
     waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let running = site.running.take().expect("running");

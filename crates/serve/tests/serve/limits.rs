@@ -1,17 +1,17 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use pegel_metric::Kind;
+use pegel_metric::MetricKind;
 use pegel_testkit::eventually;
 
-use crate::support::{Site, now};
+use crate::support::{TestServer, now};
 
 const SHORT: Duration = Duration::from_millis(300);
 const REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn a_silent_connection_is_closed() {
-    let site = Site::with(|settings| settings.head_time = SHORT);
+    let site = TestServer::with(|settings| settings.head_time = SHORT);
     let begun = Instant::now();
     let mut client = site.connect();
     assert_eq!(client.rest(), "");
@@ -26,14 +26,14 @@ fn a_silent_connection_is_closed() {
 
 #[test]
 fn a_request_may_come_byte_by_byte_but_not_for_ever() {
-    let site = Site::new();
+    let site = TestServer::new();
     let mut client = site.connect();
     for byte in REQUEST.as_bytes() {
         client.0.write_all(&[*byte]).expect("sent");
     }
     assert!(client.until("ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
 
-    let site = Site::with(|settings| settings.head_time = SHORT);
+    let site = TestServer::with(|settings| settings.head_time = SHORT);
     let mut client = site.connect();
     let begun = Instant::now();
     // Every byte comes in good time; the head as a whole does not.
@@ -46,7 +46,7 @@ fn a_request_may_come_byte_by_byte_but_not_for_ever() {
 
 #[test]
 fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
-    let site = Site::with(|settings| {
+    let site = TestServer::with(|settings| {
         settings.head_time = SHORT;
         settings.idle_time = SHORT * 4;
     });
@@ -64,7 +64,7 @@ fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
 
 #[test]
 fn what_is_too_large_is_refused_by_its_own_code() {
-    let site = Site::new();
+    let site = TestServer::new();
     for (request, code, reason) in [
         (
             format!(
@@ -107,7 +107,7 @@ fn what_is_too_large_is_refused_by_its_own_code() {
 
 #[test]
 fn a_body_in_pieces_is_limited_too() {
-    let site = Site::with(|settings| settings.body_bytes_max = 100);
+    let site = TestServer::with(|settings| settings.body_bytes_max = 100);
     let mut client = site.connect();
     for method in ["GET", "POST"] {
         let body = "64\r\n".to_owned() + &"x".repeat(100) + "\r\n0\r\n\r\n";
@@ -128,7 +128,7 @@ fn a_body_in_pieces_is_limited_too() {
 
 #[test]
 fn connections_are_limited_and_come_free_again() {
-    let site = Site::with(|settings| settings.connections_max = 2);
+    let site = TestServer::with(|settings| settings.connections_max = 2);
     let held = [site.connect(), site.connect()];
     for mut client in held.iter().map(|client| &client.0) {
         client.write_all(REQUEST.as_bytes()).expect("sent");
@@ -143,8 +143,9 @@ fn connections_are_limited_and_come_free_again() {
     );
     assert_eq!(site.refused("connections"), 1);
     // The socket has places of its own.
-    let socket =
-        pegel_testkit::Address::Unix(site.running().socket_path().expect("a socket").to_owned());
+    let socket = pegel_testkit::AgentAddress::Unix(
+        site.running().socket_path().expect("a socket").to_owned(),
+    );
     assert_eq!(
         pegel_testkit::get(&socket, "/healthz")
             .expect("an answer")
@@ -164,7 +165,7 @@ fn connections_are_limited_and_come_free_again() {
 
 #[test]
 fn a_question_that_waits_too_long_is_given_up() {
-    let site = Site::with(|settings| {
+    let site = TestServer::with(|settings| {
         settings.queries_max = 0;
         settings.request_time = SHORT;
     });
@@ -179,14 +180,14 @@ fn a_question_that_waits_too_long_is_given_up() {
 
 #[test]
 fn answers_are_bounded_one_by_one_and_together() {
-    let site = Site::with(|settings| settings.answer_bytes_max = 1000);
+    let site = TestServer::with(|settings| settings.response_bytes_max = 1000);
     let points: Vec<_> = (0..200).map(|n| ("a", now() - n * 100, n as f64)).collect();
-    site.push(Kind::Gauge, &points);
+    site.push(MetricKind::Gauge, &points);
     assert_eq!(site.get("/api/v1/range?match=a").status, 413);
     assert_eq!(site.refused("answer_size"), 1);
     assert_eq!(site.get("/api/v1/values").status, 200);
 
-    let site = Site::with(|settings| settings.answers_bytes_max = 0);
+    let site = TestServer::with(|settings| settings.responses_bytes_max = 0);
     let answer = site.get("/api/v1/values");
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(site.refused("answer_memory"), 1);
@@ -195,7 +196,7 @@ fn answers_are_bounded_one_by_one_and_together() {
 /// Takes all values but nothing from the wire, while everything changes all the time.
 #[test]
 fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
-    let site = Site::with(|settings| settings.write_time = Duration::from_secs(1));
+    let site = TestServer::with(|settings| settings.write_time = Duration::from_secs(1));
     let names: Vec<String> = (0..3000)
         .map(|n| format!("a_rather_long_metric_name_{n:04}"))
         .collect();
@@ -204,7 +205,7 @@ fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
             .iter()
             .map(|name| (name.as_str(), now(), round as f64))
             .collect();
-        site.push(Kind::Gauge, &samples);
+        site.push(MetricKind::Gauge, &samples);
     };
     push(0);
     let mut client = site.connect();

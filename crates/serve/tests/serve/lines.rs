@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use pegel_testkit::{FaultyFiles, eventually};
 use serde_json::json;
 
-use crate::support::{Site, now};
+use crate::support::{TestServer, now};
 
-struct Lines(UnixStream);
+struct LineConnection(UnixStream);
 
-impl Site {
-    fn lines(&self) -> Lines {
+impl TestServer {
+    fn lines(&self) -> LineConnection {
         let path = self.running().socket_path().expect("a socket");
         let stream = UnixStream::connect(path).expect("connected");
         let patience = Some(Duration::from_secs(20));
         stream.set_read_timeout(patience).expect("set");
-        Lines(stream)
+        LineConnection(stream)
     }
 
     fn value(&self, name: &str) -> serde_json::Value {
@@ -26,7 +26,7 @@ impl Site {
     }
 }
 
-impl Lines {
+impl LineConnection {
     fn send(&mut self, text: impl AsRef<[u8]>) {
         self.0.write_all(text.as_ref()).expect("sent");
     }
@@ -60,7 +60,7 @@ impl Lines {
 
 #[test]
 fn each_line_is_answered_once_it_is_stored() {
-    let site = Site::new();
+    let site = TestServer::new();
     let mut client = site.lines();
     let time = now() - 10;
     assert_eq!(client.ask("jobs:2|c"), "ok");
@@ -91,7 +91,7 @@ fn each_line_is_answered_once_it_is_stored() {
 
 #[test]
 fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
-    let site = Site::new();
+    let site = TestServer::new();
     let mut client = site.lines();
     let time = now();
     for (line, reason) in [
@@ -159,7 +159,7 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
 
 #[test]
 fn lines_may_come_byte_by_byte_but_not_for_ever() {
-    let site = Site::with(|settings| settings.head_time = Duration::from_millis(400));
+    let site = TestServer::with(|settings| settings.head_time = Duration::from_millis(400));
     let mut client = site.lines();
     for byte in b"slow:1|c\nslow:1|c\n" {
         client.send([*byte]);
@@ -182,7 +182,7 @@ fn lines_may_come_byte_by_byte_but_not_for_ever() {
 
 #[test]
 fn a_line_that_does_not_end_is_not_taken() {
-    let site = Site::new();
+    let site = TestServer::new();
     for (text, is_counted) in [
         ("half:1|c", true),
         ("put half 1 1", true),
@@ -204,7 +204,7 @@ fn a_line_that_does_not_end_is_not_taken() {
 
 #[test]
 fn a_line_that_is_too_long_is_skipped() {
-    let site = Site::with(|settings| settings.line_bytes_max = 1000);
+    let site = TestServer::with(|settings| settings.line_bytes_max = 1000);
     let mut client = site.lines();
     client.send("x".repeat(100_000));
     assert_eq!(client.answer(), "error the line is longer than 1000 bytes");
@@ -217,7 +217,7 @@ fn a_line_that_is_too_long_is_skipped() {
 #[test]
 fn what_is_answered_with_an_error_is_not_counted() {
     let files = FaultyFiles::new();
-    let site = Site::on(&files);
+    let site = TestServer::on(&files);
     let mut lines = site.lines();
     assert_eq!(lines.ask("a:1|c"), "ok");
     files.fill_up();
@@ -235,7 +235,7 @@ fn what_is_answered_with_an_error_is_not_counted() {
         );
         assert!(!refused.contains("counted"), "{refused}");
     }
-    files.heal();
+    files.clear_faults();
     eventually("it is taken again", || {
         match lines.ask("a:100|c").as_str() {
             "ok" => Ok(()),
@@ -248,13 +248,13 @@ fn what_is_answered_with_an_error_is_not_counted() {
 #[test]
 fn a_line_that_was_counted_before_the_log_failed_says_so() {
     let files = FaultyFiles::new();
-    let site = Site::on(&files);
+    let site = TestServer::on(&files);
     let mut lines = site.lines();
     assert_eq!(lines.ask("a:1|c"), "ok");
     files.fill_up();
     let refused = lines.ask("a:10|c");
     assert!(refused.contains("the line is counted"), "{refused}");
-    files.heal();
+    files.clear_faults();
     eventually("it is taken again", || {
         match lines.ask("a:100|c").as_str() {
             "ok" => Ok(()),
@@ -266,7 +266,7 @@ fn a_line_that_was_counted_before_the_log_failed_says_so() {
 
 #[test]
 fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now();
     let mut client = site.connect();
     client.send(&format!(
@@ -310,7 +310,7 @@ fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
 
 #[test]
 fn a_client_that_never_reads_is_let_go() {
-    let site = Site::with(|settings| settings.write_time = Duration::from_millis(300));
+    let site = TestServer::with(|settings| settings.write_time = Duration::from_millis(300));
     let mut client = site.lines();
     // Each bad line is answered with more bytes than it has.
     let lines = "x\n".repeat(10_000);

@@ -1,24 +1,24 @@
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use pegel_metric::Kind;
-use pegel_testkit::{Address, Readings, check_conserved, get, get_with};
+use pegel_metric::MetricKind;
+use pegel_testkit::{AgentAddress, ExporterReadings, check_conserved, get, get_with};
 use serde_json::json;
 
-use crate::support::{Site, now};
+use crate::support::{TestServer, now};
 
 #[test]
 fn metrics_come_in_the_format_that_is_asked_for() {
-    let site = Site::new();
+    let site = TestServer::new();
     let now = now();
     site.push(
-        Kind::Counter,
+        MetricKind::Counter,
         &[
             (r#"hits_total{call="b"}"#, now, 2.0),
             (r#"hits_total{call="a"}"#, now, 1.5),
         ],
     );
-    site.push(Kind::Gauge, &[("queue.depth", now, 7.0)]);
+    site.push(MetricKind::Gauge, &[("queue.depth", now, 7.0)]);
 
     let text = site.get("/metrics");
     assert_eq!(text.status, 200);
@@ -32,7 +32,7 @@ fn metrics_come_in_the_format_that_is_asked_for() {
     assert_eq!(text.text(), expected);
     assert_eq!(site.get("/metrics/").text(), expected);
 
-    let tcp = Address::Tcp(site.tcp());
+    let tcp = AgentAddress::Tcp(site.tcp());
     let open = get_with(
         &tcp,
         "/metrics",
@@ -43,22 +43,22 @@ fn metrics_come_in_the_format_that_is_asked_for() {
     assert_eq!(open.header("content-type"), Some(content_type));
     assert!(open.text().starts_with("# TYPE hits counter\n") && open.text().ends_with("# EOF\n"));
     assert_eq!(
-        Readings::parse_openmetrics(open.text()).value("queue_depth"),
+        ExporterReadings::parse_openmetrics(open.text()).value("queue_depth"),
         7.0
     );
 }
 
 #[test]
 fn large_answers_are_compressed_on_request() {
-    let site = Site::new();
+    let site = TestServer::new();
     let names: Vec<String> = (0..200).map(|n| format!("m{n:03}")).collect();
     let samples: Vec<_> = names
         .iter()
         .map(|name| (name.as_str(), now(), 1.0))
         .collect();
-    site.push(Kind::Gauge, &samples);
+    site.push(MetricKind::Gauge, &samples);
     let zipped = get_with(
-        &Address::Tcp(site.tcp()),
+        &AgentAddress::Tcp(site.tcp()),
         "/metrics",
         &[("accept-encoding", "gzip")],
     );
@@ -74,10 +74,13 @@ fn large_answers_are_compressed_on_request() {
 
 #[test]
 fn names_that_collide_are_counted() {
-    let site = Site::new();
-    site.push(Kind::Gauge, &[("a.b", now(), 1.0), ("a_b", now(), 2.0)]);
+    let site = TestServer::new();
+    site.push(
+        MetricKind::Gauge,
+        &[("a.b", now(), 1.0), ("a_b", now(), 2.0)],
+    );
     assert_eq!(
-        Readings::parse_prometheus(site.get("/metrics").text()).value("a_b"),
+        ExporterReadings::parse_prometheus(site.get("/metrics").text()).value("a_b"),
         2.0
     );
     assert_eq!(site.get("/status").json()["http"]["name_collisions"], 1);
@@ -85,18 +88,18 @@ fn names_that_collide_are_counted() {
 
 #[test]
 fn values_carry_the_time_of_the_last_change() {
-    let site = Site::new();
+    let site = TestServer::new();
     let base = now() / 1000 * 1000 - 10_000;
     site.push(
-        Kind::Gauge,
+        MetricKind::Gauge,
         &[
             ("a", base, 1.0),
             (r#"b{x="1"}"#, base, f64::NAN),
             (r#"b{x="2"}"#, base, 2.0),
         ],
     );
-    site.push(Kind::Gauge, &[("a", base + 500, 3.0)]);
-    site.push(Kind::Gauge, &[("a", base + 1000, 3.0)]);
+    site.push(MetricKind::Gauge, &[("a", base + 500, 3.0)]);
+    site.push(MetricKind::Gauge, &[("a", base + 1000, 3.0)]);
     let seconds = base as f64 / 1000.0;
     let a = json!({"name": "a", "ts": seconds + 0.5, "value": 3.0});
     let b1 = json!({"name": "b{x=\"1\"}", "ts": seconds, "value": null});
@@ -116,9 +119,12 @@ fn values_carry_the_time_of_the_last_change() {
 
 #[test]
 fn the_list_says_what_series_mean() {
-    let site = Site::new();
-    site.push(Kind::Counter, &[(r#"hits_total{call="a"}"#, now(), 1.0)]);
-    site.push(Kind::Unknown, &[("other", now(), 1.0)]);
+    let site = TestServer::new();
+    site.push(
+        MetricKind::Counter,
+        &[(r#"hits_total{call="a"}"#, now(), 1.0)],
+    );
+    site.push(MetricKind::Unknown, &[("other", now(), 1.0)]);
     let hits = json!({"name": "hits_total{call=\"a\"}", "doc": "About hits_total.", "type": "counter", "unit": ""});
     let other = json!({"name": "other", "doc": "About other.", "type": "unknown", "unit": ""});
     assert_eq!(site.get("/api/v1/list").json(), json!([hits, other]));
@@ -127,12 +133,12 @@ fn the_list_says_what_series_mean() {
 
 #[test]
 fn range_answers_with_points_per_series() {
-    let site = Site::new();
+    let site = TestServer::new();
     let base = now() / 10_000 * 10_000 - 60_000;
     let points: Vec<_> = (0..4)
         .map(|n| (r#"a{x="1"}"#, base + n * 500, n as f64))
         .collect();
-    site.push(Kind::Gauge, &points);
+    site.push(MetricKind::Gauge, &points);
     let raw = site
         .get(&format!("/api/v1/range?match=a&start={base}"))
         .json();
@@ -163,8 +169,8 @@ fn range_answers_with_points_per_series() {
 
 #[test]
 fn status_shows_the_agent_and_its_books() {
-    let site = Site::new();
-    site.push(Kind::Gauge, &[("a", now(), 1.0)]);
+    let site = TestServer::new();
+    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
     let status = site.get("/status").json();
     check_conserved(&status).expect("the books add up");
     assert_eq!(status["node"], "nid0001", "facts do not override");
@@ -183,9 +189,9 @@ fn status_shows_the_agent_and_its_books() {
 
 #[test]
 fn a_browser_gets_the_page_and_others_the_list_of_routes() {
-    let site = Site::new();
+    let site = TestServer::new();
     let page = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
-    let answer = get_with(&Address::Tcp(site.tcp()), "/", &page).expect("an answer");
+    let answer = get_with(&AgentAddress::Tcp(site.tcp()), "/", &page).expect("an answer");
     assert_eq!(
         answer.header("content-type"),
         Some("text/html; charset=utf-8")
@@ -205,21 +211,21 @@ fn a_browser_gets_the_page_and_others_the_list_of_routes() {
 
 #[test]
 fn every_listener_and_the_socket_have_the_same_routes() {
-    let site = Site::new();
-    site.push(Kind::Gauge, &[("a", now(), 1.0)]);
+    let site = TestServer::new();
+    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
     let socket = site.running().socket_path().expect("a socket").to_owned();
-    let mut places: Vec<Address> = site
+    let mut places: Vec<AgentAddress> = site
         .running()
         .http_addresses()
         .iter()
-        .map(|address| Address::Tcp(*address))
+        .map(|address| AgentAddress::Tcp(*address))
         .collect();
-    places.push(Address::Unix(socket));
+    places.push(AgentAddress::Unix(socket));
     assert_eq!(places.len(), 3);
     for place in places {
         let answer = get(&place, "/metrics").expect("an answer");
         assert_eq!(
-            Readings::parse_prometheus(answer.text()).value("a"),
+            ExporterReadings::parse_prometheus(answer.text()).value("a"),
             1.0,
             "{place}"
         );
@@ -228,7 +234,7 @@ fn every_listener_and_the_socket_have_the_same_routes() {
 
 #[test]
 fn mistakes_get_an_error_that_says_what_and_why() {
-    let site = Site::new();
+    let site = TestServer::new();
     for (path, code, message) in [
         ("/nothing", 404, "there is nothing at /nothing"),
         ("/api/v1/range?start=x", 400, "start=x: not a time"),

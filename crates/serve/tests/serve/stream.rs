@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use pegel_metric::Kind;
+use pegel_metric::MetricKind;
 use pegel_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Site, now};
+use crate::support::{RawConnection, TestServer, now};
 
-fn follow(site: &Site, query: &str) -> Client {
+fn follow(site: &TestServer, query: &str) -> RawConnection {
     let mut client = site.connect();
     client.send(&format!(
         "GET /api/v1/stream?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -21,7 +21,7 @@ fn follow(site: &Site, query: &str) -> Client {
 }
 
 /// The next event's values as name and value.
-fn event(client: &mut Client) -> Vec<(String, Value)> {
+fn event(client: &mut RawConnection) -> Vec<(String, Value)> {
     client.until("data: ");
     let data = client.until("\n\n");
     let event: Value = serde_json::from_str(data.trim_end()).expect("JSON");
@@ -39,32 +39,32 @@ fn event(client: &mut Client) -> Vec<(String, Value)> {
 
 #[test]
 fn the_first_event_has_everything_and_later_ones_only_changes() {
-    let site = Site::new();
-    site.push(Kind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    let site = TestServer::new();
+    site.push(MetricKind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
     let mut client = follow(&site, "rate=100");
     assert_eq!(
         event(&mut client),
         [("a".into(), json!(1.0)), ("b".into(), json!(2.0))]
     );
     // The same value again is no change.
-    site.push(Kind::Gauge, &[("a", now(), 1.0)]);
-    site.push(Kind::Gauge, &[("b", now(), 5.0)]);
+    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
+    site.push(MetricKind::Gauge, &[("b", now(), 5.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(5.0))]);
-    site.push(Kind::Gauge, &[("c", now(), 6.0)]);
+    site.push(MetricKind::Gauge, &[("c", now(), 6.0)]);
     assert_eq!(event(&mut client), [("c".into(), json!(6.0))]);
 }
 
 #[test]
 fn four_thousand_names_at_the_highest_rate_are_followed() {
-    let site = Site::new();
+    let site = TestServer::new();
     let base = now();
-    site.push(Kind::Gauge, &[("a", base, 1.0), ("b", base, 2.0)]);
+    site.push(MetricKind::Gauge, &[("a", base, 1.0), ("b", base, 2.0)]);
     let names = format!("{}c", "a,".repeat(4000));
     let mut client = follow(&site, &format!("rate=1000&names={names}"));
     assert_eq!(event(&mut client), [("a".into(), json!(1.0))]);
     for n in 1..=20 {
         let value = f64::from(n);
-        site.push(Kind::Gauge, &[("b", base, value), ("c", base, value)]);
+        site.push(MetricKind::Gauge, &[("b", base, value), ("c", base, value)]);
         assert_eq!(event(&mut client), [("c".into(), json!(value))]);
     }
     let answer = site.get(&format!("/api/v1/values?names={names}"));
@@ -74,9 +74,12 @@ fn four_thousand_names_at_the_highest_rate_are_followed() {
 
 #[test]
 fn columns_name_a_series_once() {
-    let site = Site::new();
+    let site = TestServer::new();
     let base = now() - 1000;
-    site.push(Kind::Gauge, &[("a", base, 1.0), ("b", base - 300, 2.0)]);
+    site.push(
+        MetricKind::Gauge,
+        &[("a", base, 1.0), ("b", base - 300, 2.0)],
+    );
     let mut client = follow(&site, "rate=100&form=columns");
     let mut event = || -> Value {
         client.until("data: ");
@@ -94,7 +97,7 @@ fn columns_name_a_series_once() {
         (&first["ago"][b], &first["values"][b]),
         (&json!(300), &json!(2.0))
     );
-    site.push(Kind::Gauge, &[("b", base + 1, 5.0)]);
+    site.push(MetricKind::Gauge, &[("b", base + 1, 5.0)]);
     assert_eq!(
         event(),
         json!({"at": base + 1, "new": [], "ids": [b], "ago": [0], "values": [5.0]})
@@ -103,14 +106,14 @@ fn columns_name_a_series_once() {
 
 #[test]
 fn only_what_was_asked_for_is_sent() {
-    let site = Site::new();
+    let site = TestServer::new();
     // Points ahead of the clock would become current later.
     let past = now() - 1000;
-    site.push(Kind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
+    site.push(MetricKind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
     let mut client = follow(&site, "rate=100&names=b");
     assert_eq!(event(&mut client), [("b".into(), json!(2.0))]);
-    site.push(Kind::Gauge, &[("a", now(), 3.0)]);
-    site.push(Kind::Gauge, &[("b", now(), 4.0)]);
+    site.push(MetricKind::Gauge, &[("a", now(), 3.0)]);
+    site.push(MetricKind::Gauge, &[("b", now(), 4.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(4.0))]);
     let mut nothing = follow(&site, "match=missing*");
     assert_eq!(event(&mut nothing), []);
@@ -118,14 +121,14 @@ fn only_what_was_asked_for_is_sent() {
 
 #[test]
 fn changes_between_two_events_are_sent_once() {
-    let site = Site::new();
+    let site = TestServer::new();
     let past = now() - 1000;
-    site.push(Kind::Gauge, &[("a", past, 0.0)]);
+    site.push(MetricKind::Gauge, &[("a", past, 0.0)]);
     let mut client = follow(&site, "rate=2");
     event(&mut client);
     // All well within half a second of the first event.
     for n in 1..=20 {
-        site.push(Kind::Gauge, &[("a", past + n, n as f64)]);
+        site.push(MetricKind::Gauge, &[("a", past + n, n as f64)]);
     }
     let mut events = 1;
     while event(&mut client) != [("a".into(), json!(20.0))] {
@@ -136,7 +139,7 @@ fn changes_between_two_events_are_sent_once() {
 
 #[test]
 fn a_stream_ends_when_the_server_stops() {
-    let mut site = Site::new();
+    let mut site = TestServer::new();
     let mut client = follow(&site, "rate=10");
     event(&mut client);
     let running = site.running.take().expect("running");
@@ -151,7 +154,7 @@ fn a_stream_ends_when_the_server_stops() {
 
 #[test]
 fn a_client_that_goes_gives_its_place_back() {
-    let site = Site::new();
+    let site = TestServer::new();
     let mut client = follow(&site, "rate=1");
     event(&mut client);
     let connections = || site.get("/status").json()["http"]["connections"].clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pegel_config::Address as Listen;
+use pegel_config::ListenAddress as Listen;
 use pegel_ingest::Ingest;
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::reserved_names::ReservedNames;
@@ -14,15 +14,15 @@ use pegel_ingest::statsd::{
     StatsdSettings, TransportProtocol,
 };
 use pegel_metric::Clock;
-use pegel_metric::{Family, Input, Kind, Millis, Point, Series, SystemClock};
-use pegel_serve::{App, Running, Server, Settings, StatusSource};
+use pegel_metric::{Family, Input, MetricKind, Millis, Point, Series, SystemClock};
+use pegel_serve::{AgentHandles, BoundServer, RunningServer, ServeSettings, StatusSource};
 use pegel_store::{Store, StoreOptions};
-use pegel_testkit::{Address, Answer, FaultyFiles, TempDir, get};
+use pegel_testkit::{AgentAddress, FaultyFiles, TempDir, TestResponse, get};
 use tokio::runtime::Runtime;
 
-pub struct Source;
+pub struct FixedStatus;
 
-impl StatusSource for Source {
+impl StatusSource for FixedStatus {
     fn collectors(&self) -> serde_json::Value {
         serde_json::json!([{"name": "cpu", "state": "active"}])
     }
@@ -31,7 +31,7 @@ impl StatusSource for Source {
         serde_json::json!([{"key": "level", "value": "3", "place": "default"}])
     }
 
-    fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
+    fn extra_fields(&self) -> serde_json::Map<String, serde_json::Value> {
         let facts = serde_json::json!({"fact": "shown", "node": "overridden"});
         facts.as_object().cloned().unwrap_or_default()
     }
@@ -41,49 +41,49 @@ impl StatusSource for Source {
 const NODE: &str = "nid0001";
 
 /// A server with a store, both gone at the end of the test.
-pub struct Site {
+pub struct TestServer {
     pub store: Store,
     /// Whether somebody asked for the end.
     pub finished: Arc<AtomicBool>,
-    pub running: Option<Running>,
+    pub running: Option<RunningServer>,
     pub runtime: Runtime,
     _dir: TempDir,
 }
 
-impl Site {
-    pub fn new() -> Site {
-        Site::with(|_| {})
+impl TestServer {
+    pub fn new() -> TestServer {
+        TestServer::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut Settings)) -> Site {
-        Site::start(change, false, None)
+    pub fn with(change: impl FnOnce(&mut ServeSettings)) -> TestServer {
+        TestServer::start(change, false, None)
     }
 
     /// As a job would start it.
-    pub fn of_job() -> Site {
-        Site::start(|_| {}, true, None)
+    pub fn of_job() -> TestServer {
+        TestServer::start(|_| {}, true, None)
     }
 
     /// With a disk that does as it is told.
-    pub fn on(files: &FaultyFiles) -> Site {
-        Site::start(|_| {}, false, Some(files))
+    pub fn on(files: &FaultyFiles) -> TestServer {
+        TestServer::start(|_| {}, false, Some(files))
     }
 
     fn start(
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut ServeSettings),
         is_job: bool,
         files: Option<&FaultyFiles>,
-    ) -> Site {
+    ) -> TestServer {
         let dir = TempDir::new();
         let mut options = StoreOptions::new(dir.join("store"));
         if let Some(files) = files {
             options.files = Arc::new(files.clone());
         }
         let store = Store::open(options).expect("a store");
-        let mut settings = Settings {
+        let mut settings = ServeSettings {
             listen: vec![Listen::loopback(0), Listen::loopback(0)],
             socket: Some(dir.join("push.sock")),
-            ..Settings::default()
+            ..ServeSettings::default()
         };
         change(&mut settings);
         let gate = AdmissionSettings {
@@ -101,11 +101,11 @@ impl Site {
         let statsd = statsd(&intake, &store);
         let finished = Arc::new(AtomicBool::new(false));
         let finish = finished.clone();
-        let app = App {
+        let app = AgentHandles {
             store: store.clone(),
-            intake: Arc::new(intake),
+            ingest: Arc::new(intake),
             statsd: Some(statsd),
-            finish: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
+            request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
             clock: Arc::new(SystemClock),
@@ -114,16 +114,16 @@ impl Site {
             started: 1_700_000_000_000,
             level: 3,
             rate: Duration::from_millis(500),
-            source: Arc::new(Source),
+            status_source: Arc::new(FixedStatus),
         };
-        let server = Server::bind(settings, app).expect("bound");
+        let server = BoundServer::bind(settings, app).expect("bound");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("a runtime");
         let running = server.start(runtime.handle()).expect("started");
-        Site {
+        TestServer {
             store,
             finished,
             running: Some(running),
@@ -132,7 +132,7 @@ impl Site {
         }
     }
 
-    pub fn running(&self) -> &Running {
+    pub fn running(&self) -> &RunningServer {
         self.running.as_ref().expect("not stopped yet")
     }
 
@@ -141,8 +141,8 @@ impl Site {
     }
 
     #[track_caller]
-    pub fn get(&self, path: &str) -> Answer {
-        get(&Address::Tcp(self.tcp()), path).expect("an answer")
+    pub fn get(&self, path: &str) -> TestResponse {
+        get(&AgentAddress::Tcp(self.tcp()), path).expect("an answer")
     }
 
     pub fn refused(&self, name: &str) -> u64 {
@@ -154,7 +154,7 @@ impl Site {
     }
 
     /// Stores values that can be read when this returns.
-    pub fn push(&self, kind: Kind, samples: &[(&str, Millis, f64)]) {
+    pub fn push(&self, kind: MetricKind, samples: &[(&str, Millis, f64)]) {
         let points = samples
             .iter()
             .map(|&(text, time, value)| Point {
@@ -170,12 +170,12 @@ impl Site {
         );
     }
 
-    pub fn connect(&self) -> Client {
-        Client::new(self.tcp())
+    pub fn connect(&self) -> RawConnection {
+        RawConnection::new(self.tcp())
     }
 }
 
-impl Drop for Site {
+impl Drop for TestServer {
     fn drop(&mut self) {
         drop(self.running.take());
         self.store.close();
@@ -191,15 +191,15 @@ fn statsd(intake: &Ingest, store: &Store) -> Arc<StatsdInput> {
     let mut plan = StatsdListenOptions::new(&StatsdSettings::default(), None, false);
     (plan.udp, plan.tcp) = (Vec::new(), Vec::new());
     let listening =
-        StatsdListener::bind(&statsd, &plan, Arc::new(Nowhere)).expect("nothing to bind");
+        StatsdListener::bind(&statsd, &plan, Arc::new(DenyAllPeers)).expect("nothing to bind");
     intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));
     statsd
 }
 
 #[derive(Debug)]
-struct Nowhere;
+struct DenyAllPeers;
 
-impl StatsdPeerPolicy for Nowhere {
+impl StatsdPeerPolicy for DenyAllPeers {
     fn port_holder(&self, _: TransportProtocol, _: SocketAddr) -> Option<String> {
         None
     }
@@ -217,7 +217,7 @@ pub fn now() -> Millis {
     SystemClock.utc()
 }
 
-fn series(kind: Kind, text: &str) -> Arc<Series> {
+fn series(kind: MetricKind, text: &str) -> Arc<Series> {
     let family = |name: &str| {
         Arc::new(Family {
             name: name.to_owned().into(),
@@ -232,16 +232,16 @@ fn series(kind: Kind, text: &str) -> Arc<Series> {
 }
 
 /// A connection whose bytes the test sends and reads by itself.
-pub struct Client(pub TcpStream);
+pub struct RawConnection(pub TcpStream);
 
-impl Client {
-    pub fn new(address: SocketAddr) -> Client {
+impl RawConnection {
+    pub fn new(address: SocketAddr) -> RawConnection {
         let stream = TcpStream::connect(address).expect("connected");
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .expect("set");
         stream.set_nodelay(true).expect("set");
-        Client(stream)
+        RawConnection(stream)
     }
 
     pub fn send(&mut self, text: &str) {

@@ -5,20 +5,25 @@ use std::sync::atomic::Ordering;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pegel_testkit::{Address, Answer, check_conserved, post};
+use pegel_testkit::{AgentAddress, TestResponse, check_conserved, post};
 use serde_json::{Value, json};
 
-use crate::support::{Site, now};
+use crate::support::{TestServer, now};
 
-impl Site {
+impl TestServer {
     #[track_caller]
-    fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+    fn post(&self, path: &str, body: impl AsRef<[u8]>) -> TestResponse {
         self.post_with(path, &[], body)
     }
 
     #[track_caller]
-    fn post_with(&self, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
-        let address = Address::Tcp(self.tcp());
+    fn post_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> TestResponse {
+        let address = AgentAddress::Tcp(self.tcp());
         post(&address, path, headers, body.as_ref()).expect("an answer")
     }
 
@@ -71,7 +76,7 @@ fn gzip(text: &str) -> Vec<u8> {
 
 #[test]
 fn dragons_points_are_stored_and_answered_as_dragon_does() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now() / 1000 - 5;
     let body = json!({"timestamp": time, "dps": [
         {"metric": "m", "value": 1.5, "tags": {"gpu": 0}},
@@ -110,7 +115,7 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
 
 #[test]
 fn a_body_that_is_none_is_refused_and_in_the_books() {
-    let site = Site::new();
+    let site = TestServer::new();
     for (path, input) in [("/api/metrics", "http"), ("/api/put", "put")] {
         for body in ["", "x", "{", "[1", "\u{0}", "\"text\"", "[[["] {
             let answer = site.post(path, body);
@@ -132,7 +137,7 @@ fn a_body_that_is_none_is_refused_and_in_the_books() {
 
 #[test]
 fn put_takes_one_point_or_many_and_answers_by_its_flags() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now() - 1000;
     let good = json!({"metric": "a.b", "timestamp": time, "value": "1.5", "tags": {"host": "x"}});
     let answer = site.post("/api/put", good.to_string());
@@ -185,7 +190,7 @@ fn put_takes_one_point_or_many_and_answers_by_its_flags() {
 
 #[test]
 fn numbers_that_are_none_spoil_only_themselves() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now();
     for value in [
         "NaN",
@@ -216,7 +221,7 @@ fn numbers_that_are_none_spoil_only_themselves() {
 
 #[test]
 fn names_have_limits_and_old_and_future_points_are_refused() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now();
     let point = |name: &str, time: i64, tag: &str| json!({"metric": name, "timestamp": time, "value": 1, "tags": {"k": tag}});
     let long = "x".repeat(2000);
@@ -254,7 +259,7 @@ fn names_have_limits_and_old_and_future_points_are_refused() {
 
 #[test]
 fn bodies_may_be_gzip_and_are_limited_all_the_same() {
-    let site = Site::with(|settings| settings.body_bytes_max = 2000);
+    let site = TestServer::with(|settings| settings.body_bytes_max = 2000);
     let good = json!({"metric": "z", "timestamp": now(), "value": 1}).to_string();
     let headers = [("Content-Encoding", "gzip")];
     assert_eq!(
@@ -278,7 +283,7 @@ fn bodies_may_be_gzip_and_are_limited_all_the_same() {
 
 #[test]
 fn all_bodies_together_have_a_limit() {
-    let site = Site::with(|settings| settings.bodies_bytes_max = 64 << 10);
+    let site = TestServer::with(|settings| settings.bodies_bytes_max = 64 << 10);
     let mut slow = site.connect();
     slow.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n");
     slow.send(&" ".repeat(40_000));
@@ -307,7 +312,7 @@ fn all_bodies_together_have_a_limit() {
 
 #[test]
 fn a_body_that_breaks_off_is_in_the_books() {
-    let site = Site::new();
+    let site = TestServer::new();
     let mut client = site.connect();
     client.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{\"me");
     // Of one that is gone at once the kernel does not say whose it was.
@@ -329,7 +334,7 @@ fn a_body_that_breaks_off_is_in_the_books() {
 
 #[test]
 fn a_clean_up_is_for_dragons_series_only() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now() / 1000;
     for (name, at) in [("d", time - 100), ("d", time - 50), ("gone", time - 100)] {
         let body = json!({"timestamp": at, "dps": [{"metric": name, "value": at}]});
@@ -373,7 +378,7 @@ fn a_clean_up_is_for_dragons_series_only() {
 
 #[test]
 fn only_the_agent_of_a_job_is_ended_by_a_client() {
-    let site = Site::new();
+    let site = TestServer::new();
     assert_eq!(site.get("/api/ready").text(), "{\"is_ready\":true}");
     let paths = [
         "/api/set_shutdown",
@@ -390,14 +395,14 @@ fn only_the_agent_of_a_job_is_ended_by_a_client() {
         );
     }
     for path in &paths[1..] {
-        let site = Site::of_job();
+        let site = TestServer::of_job();
         let mut client = site.connect();
         client.send(&format!(
             "HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ));
         assert!(client.rest().starts_with("HTTP/1.1 405 "), "{path}");
         let foreign = [("Origin", "http://evil.example")];
-        let address = Address::Tcp(site.tcp());
+        let address = AgentAddress::Tcp(site.tcp());
         let answer = pegel_testkit::get_with(&address, path, &foreign).expect("an answer");
         assert_eq!(answer.status, 403, "another site's page");
         let answer = site.get("/api/set_shutdown");
@@ -414,7 +419,7 @@ fn only_the_agent_of_a_job_is_ended_by_a_client() {
 
 #[test]
 fn a_key_is_exchanged_for_a_token() {
-    let site = Site::with(|settings| {
+    let site = TestServer::with(|settings| {
         settings.auth_key = Some("planted key".parse().expect("a secret"));
     });
     for body in ["", "{}", r#"{"auth_key":"wrong"}"#, r#"{"auth_key":7}"#] {
@@ -433,13 +438,13 @@ fn a_key_is_exchanged_for_a_token() {
         .expect("a token")
         .to_owned();
     assert!(token.starts_with("Bearer ") && token.len() > 40);
-    let none = Site::new();
+    let none = TestServer::new();
     assert_eq!(none.post("/api/token", r#"{"auth_key":""}"#).status, 400);
 }
 
 #[test]
 fn what_takes_a_body_says_so() {
-    let site = Site::new();
+    let site = TestServer::new();
     let answer = site.get("/api/put");
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
     assert_eq!(site.post("/api/v1/list", "{}").status, 405);
@@ -448,7 +453,7 @@ fn what_takes_a_body_says_so() {
 /// Every answer of OpenTSDB's API has the tag `host`: a series with the node's own name there must not be a second one.
 #[test]
 fn the_nodes_own_host_tag_is_not_stored_and_others_are() {
-    let site = Site::new();
+    let site = TestServer::new();
     let time = now() - 1000;
     for (at, host) in [(0, json!({})), (1, json!({"host": "nid0001"}))] {
         let point = json!({"metric": "depth", "timestamp": time + at, "value": at, "tags": host});

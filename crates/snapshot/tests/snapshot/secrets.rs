@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use pegel_config::Written;
+use pegel_config::YamlValue;
 use pegel_snapshot::{RedactedConfig, Timestamp};
-use pegel_testkit::{Stranger, TempDir};
+use pegel_testkit::{OtherUser, TempDir};
 
 use crate::cloud::azure;
 use crate::service::FakeService;
@@ -28,8 +28,8 @@ fn planted_secrets_appear_in_no_output() {
         ("https_proxy", "http://u:PLANTED@p"),
     ];
     let mut options = options(root.path(), &environment);
-    let scalar = |text: &str| Written::Scalar(text.to_owned());
-    let values = Written::Map(vec![
+    let scalar = |text: &str| YamlValue::Scalar(text.to_owned());
+    let values = YamlValue::Map(vec![
         ("auth_key".to_owned(), scalar("PLANTED")),
         ("to".to_owned(), scalar("https://x/c?sig=PLANTED")),
     ]);
@@ -77,7 +77,7 @@ fn files_that_only_root_may_read_are_listed() {
     let read = || options.read_machine(Timestamp(0), None);
     // Permissions do not apply to root.
     let snapshot = if rustix::process::geteuid().is_root() {
-        Stranger.act(read)
+        OtherUser.run_as(read)
     } else {
         read()
     };

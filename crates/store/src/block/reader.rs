@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pegel_metric::{Members, Millis};
+use pegel_metric::{GroupMembers, Millis};
 
 use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::ByteReader;
@@ -281,17 +281,17 @@ impl BlockReader {
         match group {
             None if series.len() == 1 => RunOwner::Series(series.remove(0)),
             // A loose run with several columns is not written by us; it reads as a group all the same.
-            None => RunOwner::Group(Arc::new(Members {
+            None => RunOwner::Group(Arc::new(GroupMembers {
                 group: "".into(),
                 series,
-                live_for: 0,
+                stale_after: 0,
             })),
             Some(number) => {
                 let group = self.index.groups[number as usize].clone();
-                RunOwner::Group(Arc::new(Members {
+                RunOwner::Group(Arc::new(GroupMembers {
                     group,
                     series,
-                    live_for: 0,
+                    stale_after: 0,
                 }))
             }
         }

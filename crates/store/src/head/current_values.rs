@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Members, Millis, Selector, Series};
+use pegel_metric::{GroupMembers, GroupRow, Millis, Selector, Series};
 
 use crate::range_query::{LatestValue, QueryError, TimeLimit};
 use crate::sample_run::{bit, set_bit};
@@ -27,7 +27,7 @@ pub(crate) struct CurrentValuesSnapshot {
 /// The current row of one group.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentGroup {
-    pub members: Arc<Members>,
+    pub members: Arc<GroupMembers>,
     pub row: Arc<CurrentRow>,
     pub overlapping: OverlappingMembers,
 }
@@ -133,7 +133,7 @@ impl CurrentValuesSnapshot {
 
 impl CurrentGroup {
     pub fn is_live(&self, now: Millis) -> bool {
-        now.saturating_sub(self.row.time) <= self.members.live_for
+        now.saturating_sub(self.row.time) <= self.members.stale_after
     }
 }
 
@@ -163,7 +163,7 @@ impl CurrentRow {
     }
 
     /// Returns the same values for another list of members, so that a series keeps the time of its last change.
-    pub fn remapped(&self, from: &Members, to: &Members) -> CurrentRow {
+    pub fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
         let places: HashMap<&str, usize> = from
             .series
             .iter()
@@ -208,7 +208,7 @@ impl OverlappingMembers {
     /// Returns the list with the loose series added since it was built.
     pub fn extended(
         &self,
-        members: &Members,
+        members: &GroupMembers,
         loose: &UngroupedCurrentValues,
     ) -> OverlappingMembers {
         if self.ungrouped_count == loose.len {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Ledger, Members, Millis};
+use pegel_metric::{GroupMembers, GroupRow, Ledger, Millis};
 
 use crate::sample_run::{EncodingEffort, RunOwner, SampleRun, bit, set_bit};
 
@@ -18,7 +18,7 @@ const TAIL_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct GroupHead {
-    members: Arc<Members>,
+    members: Arc<GroupMembers>,
     /// Only added to.
     closed: Arc<Vec<Arc<SampleRun>>>,
     tail: Tail,
@@ -36,7 +36,7 @@ struct Tail {
 }
 
 impl GroupHead {
-    pub fn new(members: Arc<Members>) -> GroupHead {
+    pub fn new(members: Arc<GroupMembers>) -> GroupHead {
         let current = CurrentRow::new(members.series.len());
         GroupHead {
             members,
@@ -48,16 +48,16 @@ impl GroupHead {
     }
 
     /// Whether these members are some version of this group.
-    pub fn is_same_group(&self, members: &Arc<Members>) -> bool {
+    pub fn is_same_group(&self, members: &Arc<GroupMembers>) -> bool {
         Arc::ptr_eq(&self.members, members) || self.members.group == members.group
     }
 
-    pub fn members(&self) -> &Arc<Members> {
+    pub fn members(&self) -> &Arc<GroupMembers> {
         &self.members
     }
 
     pub fn is_live(&self, now: Millis) -> bool {
-        now.saturating_sub(self.current.time) <= self.members.live_for
+        now.saturating_sub(self.current.time) <= self.members.stale_after
     }
 
     pub fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
@@ -66,9 +66,9 @@ impl GroupHead {
             && time <= last
         {
             let count = row.present_count();
-            ledger.out_of_order(count);
+            ledger.add_out_of_order(count);
             if self.has_row_at(time) {
-                ledger.duplicate(count);
+                ledger.add_duplicates(count);
             }
             self.close_tail();
         }
@@ -176,7 +176,7 @@ impl GroupHead {
 }
 
 impl Tail {
-    fn to_run(&self, members: &Arc<Members>) -> Option<Arc<SampleRun>> {
+    fn to_run(&self, members: &Arc<GroupMembers>) -> Option<Arc<SampleRun>> {
         if self.times.is_empty() {
             return None;
         }

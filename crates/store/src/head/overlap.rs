@@ -28,7 +28,7 @@ impl Head {
             if row.is_present(member as usize) {
                 let sample = (time, row.values[member as usize]);
                 if self.ungrouped.overwrite(slot, sample, self.changes) {
-                    ledger.duplicate(1);
+                    ledger.add_duplicates(1);
                 }
             }
         }

@@ -295,7 +295,7 @@ pub(crate) fn sort_keep_last(points: &mut Vec<(Millis, f64)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pegel_metric::{Family, Kind};
+    use pegel_metric::{Family, MetricKind};
 
     #[test]
     fn the_last_of_equal_times_stays() {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn series() -> Arc<Series> {
-        let family = Family::new("m", Kind::Gauge, "", 1, "");
+        let family = Family::new("m", MetricKind::Gauge, "", 1, "");
         Arc::new(Series::new(Arc::new(family), &[]).expect("valid"))
     }
 

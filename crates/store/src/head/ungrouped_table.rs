@@ -52,10 +52,10 @@ impl UngroupedTable {
         let slot = self.slot(series);
         let newest = self.heads[slot as usize].newest();
         if newest.max(Some(self.current.get(slot).latest.last_sampled)) >= Some(time) {
-            ledger.out_of_order(1);
+            ledger.add_out_of_order(1);
         }
         if self.put(slot, (time, value), at) {
-            ledger.duplicate(1);
+            ledger.add_duplicates(1);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Input, Members, Point, Series, Tick};
+use pegel_metric::{GroupMembers, GroupRow, Input, Point, Series, Tick};
 
 use crate::codec;
 use crate::codec::byte_reader::{put_varint, put_zigzag};
@@ -41,7 +41,7 @@ pub(crate) struct FrameEncoder {
 #[derive(Debug)]
 struct GroupEncoder {
     id: u64,
-    members: Arc<Members>,
+    members: Arc<GroupMembers>,
     previous: Vec<u64>,
     hints: codec::ExponentHints,
     /// Rows until the next one that stands alone.
@@ -152,7 +152,7 @@ impl FrameEncoder {
         body.extend_from_slice(&self.row);
     }
 
-    fn define_group(&mut self, members: &Arc<Members>) -> usize {
+    fn define_group(&mut self, members: &Arc<GroupMembers>) -> usize {
         if let Some(at) = self
             .groups
             .iter()
@@ -165,7 +165,7 @@ impl FrameEncoder {
         let mut raw = Vec::new();
         put_varint(&mut raw, id);
         codec::byte_reader::put_str(&mut raw, &members.group);
-        put_zigzag(&mut raw, members.live_for);
+        put_zigzag(&mut raw, members.stale_after);
         put_varint(&mut raw, members.series.len() as u64);
         let mut writer = SeriesEncoder::default();
         members
@@ -265,7 +265,7 @@ pub(super) fn frame_crc(frame: &[u8]) -> u32 {
 mod tests {
     use std::collections::HashSet;
 
-    use pegel_metric::{Family, Kind, Millis};
+    use pegel_metric::{Family, MetricKind, Millis};
 
     use super::*;
     use crate::log::segment::segment_header;
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_push_of_any_size_reads_back() {
-        static FAMILY: Family = Family::new("m", Kind::Gauge, "", 1, "");
+        static FAMILY: Family = Family::new("m", MetricKind::Gauge, "", 1, "");
         let family = Arc::new(FAMILY.clone());
         let long = "x".repeat(15 << 10);
         let points: Vec<Point> = (0..150_000)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Members, Millis, Point, Series};
+use pegel_metric::{GroupMembers, GroupRow, Millis, Point, Series};
 
 use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::ByteReader;
@@ -199,10 +199,10 @@ impl SegmentDefinitions {
             let count = reader.varint()?;
             let series = read_series(&mut reader, count)?;
             let previous = vec![0; series.len()];
-            let members = Arc::new(Members {
+            let members = Arc::new(GroupMembers {
                 group,
                 series,
-                live_for,
+                stale_after: live_for,
             });
             let row = GroupRow {
                 members,

@@ -437,7 +437,7 @@ impl FragmentReader {
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::{Family, Input, Kind, Point, Selector};
+    use pegel_metric::{Family, Input, MetricKind, Point, Selector};
 
     use super::*;
     use crate::{Store, StoreOptions};
@@ -445,7 +445,7 @@ mod tests {
     /// The names of all series of many blocks take far more memory than the samples of a few of them.
     #[test]
     fn a_query_keeps_only_the_columns_that_it_wants() {
-        static FAMILY: Family = Family::new("", Kind::Gauge, "", 1, "");
+        static FAMILY: Family = Family::new("", MetricKind::Gauge, "", 1, "");
         let dir = std::env::temp_dir().join(format!("pegel-pieces-{}", std::process::id()));
         let store = Store::open(StoreOptions::new(&dir)).expect("opens");
         let now = store.shared().now();

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use pegel_metric::{Members, Millis, Selector, Series};
+use pegel_metric::{GroupMembers, Millis, Selector, Series};
 
 use crate::context::{FrozenHead, StoreContext};
 use crate::head::{Head, UngroupedCurrentValues, UngroupedPoints};
@@ -43,7 +43,7 @@ struct HeadView {
 }
 
 struct GroupView {
-    members: Arc<Members>,
+    members: Arc<GroupMembers>,
     closed: Arc<Vec<Arc<SampleRun>>>,
     tail: Option<(Millis, Millis)>,
 }
@@ -118,7 +118,7 @@ struct HeadSearch<'a> {
     points_max: usize,
     limit: &'a mut TimeLimit,
     /// The members that match, by version of a group. The key is the version's address, which the value keeps alive.
-    matching: HashMap<*const Members, (Arc<Members>, Arc<[u32]>)>,
+    matching: HashMap<*const GroupMembers, (Arc<GroupMembers>, Arc<[u32]>)>,
 }
 
 impl HeadSearch<'_> {
@@ -158,7 +158,7 @@ impl HeadSearch<'_> {
         min <= *self.range.end() && *self.range.start() <= max
     }
 
-    fn matching(&mut self, members: &Arc<Members>) -> Result<Arc<[u32]>, QueryError> {
+    fn matching(&mut self, members: &Arc<GroupMembers>) -> Result<Arc<[u32]>, QueryError> {
         if let Some((_, known)) = self.matching.get(&Arc::as_ptr(members)) {
             return Ok(known.clone());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use pegel_metric::{Input, Millis, Point, Reason, Tick};
+use pegel_metric::{DropReason, Input, Millis, Point, Tick};
 
 use crate::context::StoreContext;
 use crate::{PushError, PushResult};
@@ -50,7 +50,7 @@ impl<'a> CommandCheck<'a> {
                 let fits = self
                     .pending_series
                     .admit_group(&state.head, &row.members, series_max);
-                (!fits).then_some(Reason::SeriesLimit)
+                (!fits).then_some(DropReason::SeriesLimit)
             });
             if let Some(reason) = reason {
                 self.shared
@@ -80,11 +80,11 @@ impl<'a> CommandCheck<'a> {
                 let fits = self
                     .pending_series
                     .admit_series(&state.head, &point.series, series_max);
-                (!fits).then_some(Reason::SeriesLimit)
+                (!fits).then_some(DropReason::SeriesLimit)
             });
             match refused {
                 Some(reason) => {
-                    self.shared.ledger.dropped(input, reason, 1);
+                    self.shared.ledger.add_dropped(input, reason, 1);
                     unsettled.mark_counted(1);
                     pushed.refused.push((at, reason));
                 }
@@ -95,11 +95,11 @@ impl<'a> CommandCheck<'a> {
         CheckedCommand::Push(input, kept, unsettled, pushed, reply)
     }
 
-    fn time_refusal(&self, time: Millis) -> Option<Reason> {
+    fn time_refusal(&self, time: Millis) -> Option<DropReason> {
         if time > self.shared.now().saturating_add(FUTURE_MAX_MS) {
-            Some(Reason::Future)
+            Some(DropReason::Future)
         } else if time < self.shared.retention_start() {
-            Some(Reason::TooOld)
+            Some(DropReason::TooOld)
         } else {
             None
         }

@@ -61,7 +61,7 @@ impl<'a> HeadUpdate<'a> {
         for slot in due_merges {
             let (series, merge) = self.shared.read().head.ungrouped.prepare_merge(slot);
             let merged = merge.run(&series);
-            self.shared.ledger.duplicate(merged.duplicates);
+            self.shared.ledger.add_duplicates(merged.duplicates);
             let replaced = self.shared.write().head.ungrouped.apply_merge(slot, merged);
             // Freed here, without the lock.
             drop(replaced);

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Members, Series};
+use pegel_metric::{GroupMembers, Series};
 
 use crate::head::Head;
 
@@ -13,7 +13,7 @@ use crate::head::Head;
 pub(crate) struct PendingSeries {
     series: HashSet<Arc<Series>>,
     /// The latest version of each group that was let in.
-    groups: Vec<Arc<Members>>,
+    groups: Vec<Arc<GroupMembers>>,
 }
 
 impl PendingSeries {
@@ -31,7 +31,12 @@ impl PendingSeries {
 
     /// Lets a version of a group in if there is room for it. One that does not grow is let in even when the limit
     /// was lowered.
-    pub fn admit_group(&mut self, head: &Head, members: &Arc<Members>, series_max: usize) -> bool {
+    pub fn admit_group(
+        &mut self,
+        head: &Head,
+        members: &Arc<GroupMembers>,
+        series_max: usize,
+    ) -> bool {
         if self.groups.is_empty()
             && head
                 .groups

@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pegel_metric::{Input, Ledger, Point, Reason, Tick};
+use pegel_metric::{DropReason, Input, Ledger, Point, Tick};
 
 use crate::context::StoreContext;
 use crate::{PushError, PushResult};
@@ -183,7 +183,7 @@ pub(crate) struct UncountedSamples {
 impl UncountedSamples {
     /// Counts the samples as received.
     pub fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> UncountedSamples {
-        ledger.received(input, count);
+        ledger.add_received(input, count);
         UncountedSamples {
             ledger: ledger.clone(),
             input,
@@ -200,7 +200,8 @@ impl UncountedSamples {
 impl Drop for UncountedSamples {
     fn drop(&mut self) {
         if self.count > 0 {
-            self.ledger.dropped(self.input, Reason::Closed, self.count);
+            self.ledger
+                .add_dropped(self.input, DropReason::Closed, self.count);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pegel_metric::Input;
 use pegel_store::{PushError, Store};
-use pegel_testkit::{Fault, FaultyFiles, Operation, eventually, eventually_within};
+use pegel_testkit::{FaultyFiles, FileFault, FileOperation, eventually, eventually_within};
 use rustix::io::Errno;
 
 use crate::fixture::{DamageFixture, SampleBits, missing, read, try_read};
@@ -32,7 +32,7 @@ fn half_second(scene: &mut DamageFixture, store: &Store, kept: &mut Acknowledged
 }
 
 fn check_ledger(store: &Store) {
-    for account in store.ledger().accounts() {
+    for account in store.ledger().totals_by_input() {
         let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
         assert_eq!(account.received, account.kept + dropped, "{account:?}");
     }
@@ -97,7 +97,7 @@ fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: b
         "{context}: broken"
     );
 
-    files.heal();
+    files.clear_faults();
     // By itself: nobody settles. Its threads look each second.
     eventually_within(Duration::from_secs(5), context, || {
         scene.advance(2000);
@@ -115,10 +115,10 @@ fn a_full_disk_is_survived() {
     check_outage("full", FaultyFiles::fill_up, true);
     let torn = |files: &FaultyFiles| {
         files.fill_up();
-        files.heal();
-        files.inject(Fault {
+        files.clear_faults();
+        files.inject(FileFault {
             torn_bytes: 17,
-            ..Fault::always(Operation::Write, Errno::NOSPC)
+            ..FileFault::always(FileOperation::Write, Errno::NOSPC)
         });
     };
     check_outage("full in the middle of a frame", torn, true);
@@ -132,12 +132,12 @@ fn a_read_only_disk_is_survived() {
 #[test]
 fn a_broken_disk_is_survived() {
     for (operation, stops_the_log) in [
-        (Operation::Create, true),
-        (Operation::Write, true),
-        (Operation::Rename, false),
-        (Operation::SyncDir, false),
+        (FileOperation::Create, true),
+        (FileOperation::Write, true),
+        (FileOperation::Rename, false),
+        (FileOperation::SyncDir, false),
     ] {
-        let break_it = |files: &FaultyFiles| files.inject(Fault::always(operation, Errno::IO));
+        let break_it = |files: &FaultyFiles| files.inject(FileFault::always(operation, Errno::IO));
         check_outage(&format!("{operation:?} fails"), break_it, stops_the_log);
     }
 }
@@ -149,7 +149,7 @@ fn a_disk_that_cannot_sync_is_survived() {
     let store = scene.open();
     let mut kept = AcknowledgedSamples::default();
     half_second(&mut scene, &store, &mut kept);
-    files.inject(Fault::always(Operation::Sync, Errno::IO));
+    files.inject(FileFault::always(FileOperation::Sync, Errno::IO));
     eventually("the failed sync shows", || {
         half_second(&mut scene, &store, &mut kept);
         let degraded = store.status().degraded.ok_or("not degraded")?;
@@ -160,7 +160,7 @@ fn a_disk_that_cannot_sync_is_survived() {
         missing(&kept.samples, &read(&store), "broken"),
         SampleBits::new()
     );
-    files.heal();
+    files.clear_faults();
     eventually_within(Duration::from_secs(5), "it recovers", || {
         scene.advance(2000);
         half_second(&mut scene, &store, &mut kept);
@@ -172,15 +172,15 @@ fn a_disk_that_cannot_sync_is_survived() {
 /// Every kind of operation fails once, at every moment of a short life with blocks and a sealed hour.
 #[test]
 fn an_operation_that_fails_once_costs_nothing() {
-    for operation in Operation::ALL {
+    for operation in FileOperation::ALL {
         for skip in 0.. {
             let files = FaultyFiles::new();
             let mut scene = DamageFixture::new().with_files(files.clone());
             let store = scene.open();
             let mut kept = AcknowledgedSamples::default();
-            let fault = Fault {
+            let fault = FileFault {
                 torn_bytes: if skip % 2 == 0 { 0 } else { 30 },
-                ..Fault::once(operation, Errno::IO, skip)
+                ..FileFault::once(operation, Errno::IO, skip)
             };
             files.inject(fault);
             for _ in 0..3 {
@@ -194,7 +194,7 @@ fn an_operation_that_fails_once_costs_nothing() {
             store.flush_to_blocks();
             half_second(&mut scene, &store, &mut kept);
             let failed = files.failures() > 0;
-            files.heal();
+            files.clear_faults();
             let context = format!("{operation:?} fails after {skip}");
             eventually_within(Duration::from_secs(5), &context, || {
                 scene.advance(2000);
@@ -225,7 +225,7 @@ fn memory_is_bounded_on_a_full_disk() {
     }
     let dropped = store
         .ledger()
-        .dropped_total(Input::Collect, pegel_metric::Reason::Memory);
+        .dropped_total(Input::Collect, pegel_metric::DropReason::Memory);
     assert!(dropped > 0, "{:?}", store.status());
     assert!(
         store.status().memory_bytes < 2 * (64 << 10),
@@ -239,7 +239,7 @@ fn memory_is_bounded_on_a_full_disk() {
         assert_eq!(latest.last_sampled, scene.now(), "current values go on");
     });
     assert!(current > 0);
-    files.heal();
+    files.clear_faults();
     eventually("it recovers", || {
         scene.advance(2000);
         scene.push(&store, &["a"]).map(drop)

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Family, Group, Input, Kind, Millis, Point, Selector, Series, Slot, Tick};
+use pegel_metric::{
+    Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Slot, Tick,
+};
 use pegel_store::{Files, PushError, RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 /// A Monday, on the hour.
 pub const START: Millis = 1_700_006_400_000;
 
-static FAMILY: Family = Family::new("depth", Kind::Gauge, "metres", 1, "How deep it is.");
+static FAMILY: Family = Family::new("depth", MetricKind::Gauge, "metres", 1, "How deep it is.");
 
 /// Bits of values by text and time.
 pub type SampleBits = BTreeMap<(String, Millis), u64>;
@@ -23,7 +25,7 @@ pub struct DamageFixture {
     _dir: TempDir,
     pub clock: Arc<FakeClock>,
     pub options: StoreOptions,
-    groups: Vec<(Group, Vec<(Slot, String)>)>,
+    groups: Vec<(SampleGroup, Vec<(Slot, String)>)>,
     tick: Tick,
     count: u64,
 }
@@ -39,7 +41,7 @@ impl DamageFixture {
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = clock.clone();
         let group = |name: &str| {
-            let mut group = Group::new(name, 3, 5000);
+            let mut group = SampleGroup::new(name, 3, 5000);
             let slots = (0..3)
                 .map(|n| {
                     let label = format!("{name}{n}");

@@ -9,7 +9,7 @@ use crate::naive_store::{NaiveAnswer, fold};
 impl ModelRun {
     pub fn check_ledger(&self) {
         let mut kept = 0;
-        for account in self.store.ledger().accounts() {
+        for account in self.store.ledger().totals_by_input() {
             let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
             assert_eq!(account.received, account.kept + dropped, "{account:?}");
             kept += account.kept;

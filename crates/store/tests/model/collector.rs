@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Group, Input, Kind, Millis, Series, Slot};
+use pegel_metric::{Family, Input, MetricKind, Millis, SampleGroup, Series, Slot};
 use pegel_testkit::Rng;
 
 /// A group whose members come and go.
 pub struct ModelCollector {
-    pub group: Group,
+    pub group: SampleGroup,
     pub live_for: Millis,
     pub slots: Vec<(Slot, Arc<Series>)>,
     pub absent: Vec<Arc<Series>>,
@@ -18,10 +18,20 @@ impl ModelCollector {
     pub fn new(name: &str, rng: &mut Rng) -> ModelCollector {
         let live_for = *rng.pick(&[2_000, 10_000]);
         let away = (0..6)
-            .map(|n| series(name, if n < 3 { Kind::Counter } else { Kind::Gauge }, n))
+            .map(|n| {
+                series(
+                    name,
+                    if n < 3 {
+                        MetricKind::Counter
+                    } else {
+                        MetricKind::Gauge
+                    },
+                    n,
+                )
+            })
             .collect();
         let mut collector = ModelCollector {
-            group: Group::new(name, 3, live_for),
+            group: SampleGroup::new(name, 3, live_for),
             live_for,
             slots: Vec::new(),
             absent: away,
@@ -67,7 +77,7 @@ impl ModelCollector {
     }
 }
 
-pub fn series(name: &str, kind: Kind, number: usize) -> Arc<Series> {
+pub fn series(name: &str, kind: MetricKind, number: usize) -> Arc<Series> {
     let family = Family {
         name: name.to_owned().into(),
         kind,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Kind, Millis, Point, Reason, Series, Tick};
+use pegel_metric::{Clock, DropReason, Input, MetricKind, Millis, Point, Series, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, TempDir};
 
@@ -87,9 +87,9 @@ impl ModelRun {
                 series(
                     "loose",
                     if n % 2 == 0 {
-                        Kind::Gauge
+                        MetricKind::Gauge
                     } else {
-                        Kind::Counter
+                        MetricKind::Counter
                     },
                     n,
                 )
@@ -197,7 +197,7 @@ impl ModelRun {
         let refused = || {
             self.store
                 .ledger()
-                .dropped_total(Input::Collect, Reason::SeriesLimit)
+                .dropped_total(Input::Collect, DropReason::SeriesLimit)
         };
         let refused_before = refused();
         self.store.tick(&mut self.tick);
@@ -252,19 +252,19 @@ impl ModelRun {
             .push(Input::Push, points.clone())
             .expect("the store takes pushes");
         self.currents.changed(now);
-        let refused: HashMap<usize, Reason> = pushed.refused.iter().copied().collect();
+        let refused: HashMap<usize, DropReason> = pushed.refused.iter().copied().collect();
         assert_eq!(pushed.kept + refused.len() as u64, points.len() as u64);
         self.kept += pushed.kept;
         for (at, point) in points.iter().enumerate() {
             let expected = if point.time > now + AHEAD_MAX {
-                Some(Reason::Future)
+                Some(DropReason::Future)
             } else if point.time < now - keep_ms(&self.options) {
-                Some(Reason::TooOld)
+                Some(DropReason::TooOld)
             } else {
                 None
             };
             match refused.get(&at) {
-                Some(Reason::SeriesLimit) if expected.is_none() => {
+                Some(DropReason::SeriesLimit) if expected.is_none() => {
                     assert_eq!(self.mode, ModelMode::Crowded, "a series too many");
                 }
                 other => {

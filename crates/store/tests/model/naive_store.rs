@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_metric::{Kind, Millis, Selector, Series};
+use pegel_metric::{MetricKind, Millis, Selector, Series};
 use pegel_store::{QueryStep, StepAggregation};
 
 /// Series by text, then bits of the value by time.
@@ -63,8 +63,8 @@ pub fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
     raw.into_iter()
         .map(|(series, points)| {
             let fold = step.aggregation.unwrap_or(match series.family().kind {
-                Kind::Counter => StepAggregation::Last,
-                Kind::Gauge | Kind::Unknown => StepAggregation::Avg,
+                MetricKind::Counter => StepAggregation::Last,
+                MetricKind::Gauge | MetricKind::Unknown => StepAggregation::Avg,
             });
             let mut buckets: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
             for (time, bits) in points {

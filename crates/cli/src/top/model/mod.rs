@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Kind, Series};
+use pegel_metric::{Family, Input, MetricKind, Series};
 
 use crate::api_values::{SeriesInfo, SeriesValue};
 pub use agent::AgentSummary;
@@ -267,11 +267,11 @@ pub fn is_program_series(text: &str) -> bool {
     !(name.starts_with("node_") || name.starts_with("pegel_") || DRAGON.contains(&name))
 }
 
-fn parse_kind(word: &str) -> Kind {
-    Kind::ALL
+fn parse_kind(word: &str) -> MetricKind {
+    MetricKind::ALL
         .into_iter()
         .find(|kind| kind.as_str() == word)
-        .unwrap_or(Kind::Unknown)
+        .unwrap_or(MetricKind::Unknown)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pegel_metric::{Kind, Series};
+use pegel_metric::{MetricKind, Series};
 
 /// Rates are averages over this many seconds, or over one sampling interval if that is longer.
 const WINDOW: f64 = 2.0;
@@ -44,7 +44,7 @@ impl SeriesTrack {
     }
 
     pub fn is_counter(&self) -> bool {
-        self.series.family().kind == Kind::Counter
+        self.series.family().kind == MetricKind::Counter
     }
 
     /// Adds a change; returns the time since the previous one.
@@ -144,7 +144,7 @@ mod tests {
     const START: f64 = 1_700_000_000.0;
 
     fn track(changes: &[(f64, f64)]) -> SeriesTrack {
-        let family = Family::new("c_total", Kind::Counter, "", 1, "");
+        let family = Family::new("c_total", MetricKind::Counter, "", 1, "");
         let mut track = SeriesTrack::new(Series::new(Arc::new(family), &[]).expect("valid"));
         for (offset, value) in changes {
             track.push(ValueChange {

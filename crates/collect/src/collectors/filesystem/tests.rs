@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::collectors::testing::present_series;
-use crate::host::Volume;
+use crate::host::FilesystemSpace;
 
 const LINE: &str = r"36 35 98:0 /a /mnt/my\040disk\134 rw,noatime shared:1 master:2 - ext4 /dev/sd\011a rw,errors=x";
 
@@ -70,7 +70,7 @@ static HUNG_PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static RELEASED: Condvar = Condvar::new();
 
 /// Blocks on the paths in [`HUNG_PATHS`] and fails for those that end with `no`.
-fn fake_statvfs(path: &Path) -> io::Result<Volume> {
+fn fake_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
     let mut hung = HUNG_PATHS.lock().expect("lock");
     while hung.contains(path) {
         hung = RELEASED.wait(hung).expect("lock");
@@ -78,17 +78,17 @@ fn fake_statvfs(path: &Path) -> io::Result<Volume> {
     if path.ends_with("no") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    Ok(Volume {
+    Ok(FilesystemSpace {
         block_bytes: 10,
         blocks: 5,
-        ..Volume::default()
+        ..FilesystemSpace::default()
     })
 }
 
 struct FilesystemFixture {
     root: PathBuf,
     collector: FilesystemCollector,
-    group: Group,
+    group: SampleGroup,
 }
 
 impl FilesystemFixture {
@@ -104,15 +104,15 @@ impl FilesystemFixture {
             mountinfo: root.join("mountinfo"),
             init_mountinfo: Some(root.join("init_mountinfo")),
             root: root.clone(),
-            operation: Note::default(),
+            operation: CurrentOperation::default(),
             prober: MountProber::new(fake_statvfs, Duration::from_millis(200)),
-            series: Sheet::new(),
+            series: DynamicSeries::new(),
             failure: None,
         };
         FilesystemFixture {
             root,
             collector: systems,
-            group: Group::new("filesystem", 3, 1000),
+            group: SampleGroup::new("filesystem", 3, 1000),
         }
     }
 
@@ -151,7 +151,7 @@ impl FilesystemFixture {
         (
             points("node_filesystem_size_bytes", " 50"),
             points("node_filesystem_device_error", " 1"),
-            self.collector.trouble().map(str::to_owned),
+            self.collector.partial_failure().map(str::to_owned),
         )
     }
 }

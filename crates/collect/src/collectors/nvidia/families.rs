@@ -1,11 +1,11 @@
 //! The families of the collector `nvidia`. Every series has the label `gpu`, the index that nvidia-smi shows.
 
-use pegel_metric::{Family, Kind};
+use pegel_metric::{Family, MetricKind};
 
 macro_rules! families {
     ($($static:ident $kind:ident $level:literal $name:literal $unit:literal $help:literal;)*) => {
         $(pub(super) static $static: Family =
-            Family::new($name, Kind::$kind, $unit, $level, $help);)*
+            Family::new($name, MetricKind::$kind, $unit, $level, $help);)*
         pub(super) static ALL: &[&Family] = &[$(&$static),*];
     };
 }

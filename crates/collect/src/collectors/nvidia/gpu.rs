@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pegel_metric::{Group, SeriesError, Slot};
+use pegel_metric::{SampleGroup, SeriesError, Slot};
 
 use super::abi::{NvmlDevice, NvmlError, string_from_field};
 use super::families::{INFO, UP};
@@ -92,7 +92,7 @@ impl NvidiaGpu {
         driver: &NvidiaDriverInfo,
         events: &XidEvents,
         pass: &mut PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         match self.try_collect(nvml, driver, events, pass, out) {
             Err(GpuError::GpuLost(error)) => self.mark_lost(error, pass.now, out),
@@ -108,7 +108,7 @@ impl NvidiaGpu {
         driver: &NvidiaDriverInfo,
         events: &XidEvents,
         pass: &mut PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         let device = match self.state {
             NvidiaGpuState::Online { device, .. } => device,
@@ -129,7 +129,7 @@ impl NvidiaGpu {
         nvml: &Functions,
         driver: &NvidiaDriverInfo,
         events: &XidEvents,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<NvmlDevice, GpuError> {
         let device = nvml.handle.query(self.index).map_err(|error| {
             // Without a handle the GPU counts as lost, whatever the error.
@@ -146,7 +146,7 @@ impl NvidiaGpu {
     }
 
     /// Retires all series of the GPU except `node_nvidia_up`.
-    fn mark_lost(&mut self, error: NvmlError, now: Duration, out: &mut Group) {
+    fn mark_lost(&mut self, error: NvmlError, now: Duration, out: &mut SampleGroup) {
         self.readings.retire_all(out);
         self.links.retire_all(out);
         self.processes.retire_all(out);
@@ -159,7 +159,7 @@ impl NvidiaGpu {
         self.state = NvidiaGpuState::Lost(due, error);
     }
 
-    fn publish(&mut self, out: &mut Group) -> Result<(), SeriesError> {
+    fn publish(&mut self, out: &mut SampleGroup) -> Result<(), SeriesError> {
         let up = match self.up {
             Some(up) => up,
             None => *self
@@ -207,7 +207,7 @@ impl NvidiaDriverInfo {
         device: NvmlDevice,
         gpu: &str,
         uuid: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<Slot, SeriesError> {
         let name = nvml.name.query(device).unwrap_or_default();
         let vbios = nvml.vbios.query(device).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Family, Group, SeriesError, Slot};
+use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
 
 use super::abi::{DRIVER_NOT_LOADED, UNINITIALIZED};
 use super::abi::{FieldValue, GPU_LOST, GPU_NOT_FOUND, NvmlDevice, NvmlError, RESET_REQUIRED};
@@ -41,7 +41,7 @@ impl GpuError {
 
 /// Declares a series of one GPU.
 pub(super) fn declare_gpu_series(
-    out: &mut Group,
+    out: &mut SampleGroup,
     family: &Family,
     gpu: &str,
     labels: &[(&str, &str)],
@@ -95,7 +95,7 @@ impl CachedReading {
         &mut self,
         readings: &[GpuSeriesSpec],
         gpu: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), SeriesError> {
         let Some(values) = self.values else {
             return Ok(());
@@ -137,7 +137,7 @@ impl GpuReadings {
     }
 
     /// Retires the series of a lost GPU.
-    pub(super) fn retire_all(&mut self, out: &mut Group) {
+    pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
         for answer in self.queries.iter_mut().chain(&mut self.fields) {
             let retired = std::mem::take(answer);
             retired.slots.into_iter().for_each(|slot| out.retire(slot));
@@ -150,7 +150,7 @@ impl GpuReadings {
         device: NvmlDevice,
         gpu: &str,
         pass: &mut PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         for (query, answer) in QUERIES.iter().zip(&mut self.queries) {
             if answer.is_due(query.interval, pass) {

@@ -1,6 +1,6 @@
 //! The NVLinks of a GPU: state, throughput and errors.
 
-use pegel_metric::{Group, SeriesError, Slot};
+use pegel_metric::{SampleGroup, SeriesError, Slot};
 
 use super::abi::{FieldValue, NvmlDevice};
 use super::families::{LINK_ERRORS, LINK_RECEIVE, LINK_TRANSMIT, LINK_UP};
@@ -41,7 +41,7 @@ struct NvLinkSeries {
 }
 
 impl NvLinks {
-    pub(super) fn retire_all(&mut self, out: &mut Group) {
+    pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
         self.due = DueTime::default();
         for mut link in self.links.drain(..) {
             let slots = link.all_series().filter_map(|known| known.slot);
@@ -55,7 +55,7 @@ impl NvLinks {
         device: NvmlDevice,
         gpu: &str,
         pass: &PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
             match self.query_states(nvml, device)? {
@@ -143,7 +143,7 @@ impl NvLink {
         one.into_iter().chain(&mut self.errors)
     }
 
-    fn set(&mut self, gpu: &str, number: usize, out: &mut Group) -> Result<(), SeriesError> {
+    fn set(&mut self, gpu: &str, number: usize, out: &mut SampleGroup) -> Result<(), SeriesError> {
         let families = [&LINK_UP, &LINK_TRANSMIT, &LINK_RECEIVE];
         let known = [&mut self.is_up, &mut self.transmit, &mut self.receive];
         for (family, known) in families.into_iter().zip(known) {
@@ -164,8 +164,8 @@ impl NvLink {
 impl NvLinkSeries {
     fn set(
         &mut self,
-        out: &mut Group,
-        declare: impl FnOnce(&mut Group) -> Result<Slot, SeriesError>,
+        out: &mut SampleGroup,
+        declare: impl FnOnce(&mut SampleGroup) -> Result<Slot, SeriesError>,
     ) -> Result<(), SeriesError> {
         let Some(value) = self.value else {
             return Ok(());

@@ -1,9 +1,9 @@
 //! The MIG devices into which a GPU is partitioned.
 
-use pegel_metric::{Group, Slot};
+use pegel_metric::{SampleGroup, Slot};
 
-use crate::roster::Roster;
-use crate::scan::Fault;
+use crate::cursor_map::CursorMap;
+use crate::proc_parse::ProcParseError;
 
 use super::abi::{Memory2, NOT_FOUND, NvmlDevice};
 use super::families::{MIG_ENABLED, MIG_FREE, MIG_INFO, MIG_MULTIPROCESSORS, MIG_TOTAL, MIG_USED};
@@ -19,7 +19,7 @@ pub(super) struct MigDevices {
     due: DueTime,
     enabled_slot: Option<Slot>,
     /// By index and UUID of the device.
-    slots: Roster<MigSlots>,
+    slots: CursorMap<MigSlots>,
     /// As of the last query.
     is_enabled: Option<bool>,
     current: Vec<(Slot, f64)>,
@@ -33,7 +33,7 @@ struct MigSlots {
 }
 
 impl MigSlots {
-    fn retire(self, out: &mut Group) {
+    fn retire(self, out: &mut SampleGroup) {
         let slots = [self.info, self.multiprocessors].into_iter();
         slots.chain(self.memory).for_each(|slot| out.retire(slot));
     }
@@ -44,14 +44,14 @@ impl MigDevices {
         MigDevices {
             due: DueTime::default(),
             enabled_slot: None,
-            slots: Roster::new(),
+            slots: CursorMap::new(),
             is_enabled: None,
             current: Vec::new(),
         }
     }
 
-    pub(super) fn retire_all(&mut self, out: &mut Group) {
-        self.slots.begin();
+    pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
+        self.slots.begin_pass();
         self.slots.sweep(|slots| slots.retire(out));
         if let Some(slot) = self.enabled_slot {
             out.retire(slot);
@@ -65,7 +65,7 @@ impl MigDevices {
         device: NvmlDevice,
         gpu: &str,
         pass: &PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
             self.query_mode(nvml, device, pass)?;
@@ -114,10 +114,10 @@ impl MigDevices {
         nvml: &Functions,
         device: NvmlDevice,
         gpu: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         self.current.clear();
-        self.slots.begin();
+        self.slots.begin_pass();
         let count = match self.is_enabled {
             Some(true) => nvml.mig_count_max.query(device).unwrap_or(0),
             _ => 0,
@@ -143,7 +143,7 @@ impl MigDevices {
         part: NvmlDevice,
         index: u32,
         gpu: &str,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         let uuid = nvml.uuid.query(part).unwrap_or_default();
         let instances = [nvml.gpu_instance, nvml.compute_instance].map(|function| {
@@ -172,7 +172,7 @@ impl MigDevices {
         };
         let slots = match self.slots.entry(format!("{mig} {uuid}").as_bytes(), make) {
             Ok(slots) => slots,
-            Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
+            Err(ProcParseError::Series(error)) => return Err(GpuError::Series(error)),
             // Cannot occur: far fewer names than the limit, and nothing is parsed.
             Err(_) => return Ok(()),
         };

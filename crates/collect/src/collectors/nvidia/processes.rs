@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use pegel_metric::{Group, Slot};
+use pegel_metric::{SampleGroup, Slot};
 
-use crate::roster::Roster;
-use crate::scan::Fault;
+use crate::cursor_map::CursorMap;
+use crate::proc_parse::ProcParseError;
 
 use super::abi::{NvmlDevice, Process};
 use super::families::{PROCESS_MEMORY, PROCESSES};
@@ -26,7 +26,7 @@ pub(super) struct GpuProcesses {
     buffer: Vec<Process>,
     processes: Vec<GpuProcess>,
     count_slot: Option<Slot>,
-    slots: Roster<Slot>,
+    slots: CursorMap<Slot>,
     /// As of the last query.
     count: Option<f64>,
     current: Vec<(Slot, f64)>,
@@ -46,14 +46,14 @@ impl GpuProcesses {
             buffer: vec![Process::default(); SERIES_MAX],
             processes: Vec::new(),
             count_slot: None,
-            slots: Roster::new(),
+            slots: CursorMap::new(),
             count: None,
             current: Vec::new(),
         }
     }
 
-    pub(super) fn retire_all(&mut self, out: &mut Group) {
-        self.slots.begin();
+    pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
+        self.slots.begin_pass();
         self.slots.sweep(|slot| out.retire(slot));
         if let Some(slot) = self.count_slot {
             out.retire(slot);
@@ -67,11 +67,11 @@ impl GpuProcesses {
         device: NvmlDevice,
         gpu: &str,
         pass: &PassBudget,
-        out: &mut Group,
+        out: &mut SampleGroup,
     ) -> Result<(), GpuError> {
         if self.due.is_due(pass.now) {
             self.query(nvml, device, pass)?;
-            if out.keeps(PROCESS_MEMORY.level) {
+            if out.keeps_level(PROCESS_MEMORY.level) {
                 self.declare_processes(gpu, out)?;
             }
         }
@@ -148,9 +148,9 @@ impl GpuProcesses {
         Ok(())
     }
 
-    fn declare_processes(&mut self, gpu: &str, out: &mut Group) -> Result<(), GpuError> {
+    fn declare_processes(&mut self, gpu: &str, out: &mut SampleGroup) -> Result<(), GpuError> {
         self.current.clear();
-        self.slots.begin();
+        self.slots.begin_pass();
         for process in &self.processes {
             let key = format!("{} {}", process.kind, process.pid);
             let slot = self.slots.entry(key.as_bytes(), || {
@@ -160,7 +160,7 @@ impl GpuProcesses {
             });
             match slot {
                 Ok(slot) => self.current.push((*slot, process.memory as f64)),
-                Err(Fault::Series(error)) => return Err(GpuError::Series(error)),
+                Err(ProcParseError::Series(error)) => return Err(GpuError::Series(error)),
                 // Cannot occur: far fewer names than the limit, and nothing is parsed.
                 Err(_) => {}
             }

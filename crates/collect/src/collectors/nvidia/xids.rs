@@ -1,7 +1,7 @@
 //! Errors that the driver reports by number (Xid). The driver keeps no history: only errors after the registration for
 //! events are seen.
 
-use pegel_metric::{Group, SeriesError, Slot};
+use pegel_metric::{SampleGroup, SeriesError, Slot};
 
 use super::abi::{NvmlDevice, NvmlError, NvmlEventSet};
 use super::families::{XID_ERRORS, XID_LAST};
@@ -83,7 +83,7 @@ impl XidCounts {
         }
     }
 
-    pub(super) fn set(&mut self, gpu: &str, out: &mut Group) -> Result<(), SeriesError> {
+    pub(super) fn set(&mut self, gpu: &str, out: &mut SampleGroup) -> Result<(), SeriesError> {
         let slot = match self.last_slot {
             Some(slot) => slot,
             None => *self
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_xid_up_to_a_bound() {
-        let (mut xids, mut group) = (XidCounts::default(), Group::new("nvidia", 3, 1000));
+        let (mut xids, mut group) = (XidCounts::default(), SampleGroup::new("nvidia", 3, 1000));
         xids.set("0", &mut group).expect("valid");
         assert_eq!(
             present_series(&mut group),

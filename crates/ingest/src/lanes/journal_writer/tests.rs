@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use pegel_testkit::{Fault, FaultyFiles, Operation, TempDir, eventually};
+use pegel_testkit::{FaultyFiles, FileFault, FileOperation, TempDir, eventually};
 use rustix::io::Errno;
 
 use super::*;
@@ -42,9 +42,9 @@ fn a_failed_write_is_reported_and_repeated_over_what_it_left() {
     let mut writer = start(&files, &journal);
     writer.replace(&JournalContents::default());
     written(&writer);
-    let first = Fault {
+    let first = FileFault {
         torn_bytes: 5,
-        ..Fault::always(Operation::Write, Errno::NOSPC)
+        ..FileFault::always(FileOperation::Write, Errno::NOSPC)
     };
     files.inject(first);
     writer.records.put_lane(&ONE, &JournalLane::default());
@@ -52,7 +52,7 @@ fn a_failed_write_is_reported_and_repeated_over_what_it_left() {
     let fault = eventually("reported", || writer.error_message().ok_or("no fault"));
     assert!(fault.contains("cannot be written"), "{fault}");
     assert!(writer.is_busy() && !writer.is_written(2));
-    files.heal();
+    files.clear_faults();
     written(&writer);
     assert_eq!(writer.error_message(), None);
     writer.records.put_lane(&TWO, &JournalLane::default());
@@ -68,7 +68,7 @@ fn a_failed_sync_is_reported_until_the_journal_is_written_anew() {
     let mut writer = start(&files, &journal);
     writer.replace(&JournalContents::default());
     written(&writer);
-    files.inject(Fault::once(Operation::Sync, Errno::IO, 0));
+    files.inject(FileFault::once(FileOperation::Sync, Errno::IO, 0));
     for id in [ONE, TWO] {
         writer.records.put_lane(&id, &JournalLane::default());
         writer.append(id == ONE);
@@ -92,7 +92,7 @@ fn what_is_pending_at_the_end_is_tried_once_more() {
     let mut writer = start(&files, &journal);
     writer.replace(&JournalContents::default());
     written(&writer);
-    files.inject(Fault::once(Operation::Write, Errno::NOSPC, 0));
+    files.inject(FileFault::once(FileOperation::Write, Errno::NOSPC, 0));
     writer.records.put_lane(&ONE, &JournalLane::default());
     writer.append(false);
     assert!(writer.wait_until_idle());

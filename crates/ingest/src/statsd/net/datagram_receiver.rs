@@ -54,7 +54,7 @@ pub(crate) struct DatagramReceiver {
 
 impl std::fmt::Debug for DatagramReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receiver").finish_non_exhaustive()
+        f.debug_struct("DatagramReceiver").finish_non_exhaustive()
     }
 }
 
@@ -78,16 +78,12 @@ impl DatagramReceiver {
         wait: bool,
     ) -> io::Result<usize> {
         self.filled.clear();
-        // SAFETY: both are structures of integers and pointers, for which zero is valid.
-        let (mut vectors, mut headers): (
-            [libc::iovec; DATAGRAMS_PER_CALL],
-            [libc::mmsghdr; DATAGRAMS_PER_CALL],
-        ) = unsafe {
-            (
-                MaybeUninit::zeroed().assume_init(),
-                MaybeUninit::zeroed().assume_init(),
-            )
-        };
+        // SAFETY: a structure of integers and pointers, for which zero is valid.
+        let mut vectors: [libc::iovec; DATAGRAMS_PER_CALL] =
+            unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: as above.
+        let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] =
+            unsafe { MaybeUninit::zeroed().assume_init() };
         let buffers = self.bytes.chunks_exact_mut(DATAGRAM_BYTES);
         let places = buffers.zip(&mut self.names).zip(&mut self.controls);
         for ((vector, header), ((buffer, name), control)) in

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 
 use super::super::line_batch::{StatsdBatch, StatsdContext};
 use super::datagram_receiver::DatagramReceiver;
@@ -51,12 +51,12 @@ pub(super) fn apply(
         let (origin, may_write) = origins.origin_of_datagram(datagram.source);
         if !may_write {
             let lines = pegel_wire::statsd::StatsdLines::new(datagram.bytes).count() as u64;
-            batch.count_dropped(Reason::Denied, lines, origin);
+            batch.count_dropped(DropReason::Denied, lines, origin);
         } else if datagram.is_truncated {
             // The last line is not whole.
             let whole = memchr::memrchr(b'\n', datagram.bytes).map_or(0, |end| end + 1);
             batch.apply_lines(&datagram.bytes[..whole], origin);
-            batch.count_dropped(Reason::Malformed, 1, origin);
+            batch.count_dropped(DropReason::Malformed, 1, origin);
         } else {
             batch.apply_lines(datagram.bytes, origin);
         }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 
 use crate::admission::Admission;
 use crate::senders::Sender;
@@ -42,7 +42,7 @@ impl KernelDropCounter {
         self.last_count = now;
         if count > 0 {
             gate.count_received(&self.sender, count);
-            gate.count_dropped(&self.sender, Reason::Kernel, count);
+            gate.count_dropped(&self.sender, DropReason::Kernel, count);
         }
     }
 }
@@ -101,7 +101,9 @@ mod tests {
         drops.record(&gate);
         socket.set_nonblocking(true).expect("a socket");
         let read = std::iter::from_fn(|| socket.recv(&mut [0; 2000]).ok()).count() as u64;
-        let dropped = gate.ledger().dropped_total(Input::Statsd, Reason::Kernel);
+        let dropped = gate
+            .ledger()
+            .dropped_total(Input::Statsd, DropReason::Kernel);
         assert!(dropped > 0, "the buffer holds less than 3 MB");
         assert_eq!(read + dropped, SENT);
         assert_eq!(gate.ledger().received_total(Input::Statsd), dropped);

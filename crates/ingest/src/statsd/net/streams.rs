@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pegel_metric::Reason;
+use pegel_metric::DropReason;
 use pegel_wire::statsd::LINE_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -242,7 +242,7 @@ impl StreamReader<'_> {
         if !may_write {
             self.shared
                 .batch()
-                .count_dropped(Reason::Denied, 1, &origin);
+                .count_dropped(DropReason::Denied, 1, &origin);
             return;
         }
         if self.connections.len() >= self.limits.connections {
@@ -258,7 +258,7 @@ impl StreamReader<'_> {
                 None => {
                     self.shared
                         .batch()
-                        .count_dropped(Reason::QueueFull, 1, &origin);
+                        .count_dropped(DropReason::QueueFull, 1, &origin);
                     return;
                 }
             }
@@ -314,7 +314,7 @@ impl StatsdConnection {
         if self.partial_line.len() > LINE_BYTES_MAX {
             self.partial_line = Vec::new();
             self.is_skipping = true;
-            batch.count_dropped(Reason::Malformed, 1, &self.origin);
+            batch.count_dropped(DropReason::Malformed, 1, &self.origin);
         } else if self.partial_line.is_empty() && self.partial_line.capacity() > 4096 {
             self.partial_line = Vec::new();
         }

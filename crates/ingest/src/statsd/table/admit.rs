@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Reason, Series};
+use pegel_metric::{DropReason, Series};
 use pegel_wire::statsd::{StatsdMetric, StatsdType};
 
 use super::changes::NewSeries;
@@ -37,7 +37,7 @@ impl StatsdTable {
         tags: &[u8],
         (writer, sender): (Writer, &Arc<Sender>),
         gate: &Admission,
-    ) -> Result<u32, Reason> {
+    ) -> Result<u32, DropReason> {
         let mut naming = DisambiguatingLabels {
             with_type: !self.may_use_plain_name(metric.name, tags, metric.kind, writer),
             with_input: false,
@@ -101,7 +101,7 @@ impl StatsdTable {
         sender: &Arc<Sender>,
         gate: &Admission,
     ) -> Result<Vec<AdmittedSeries>, SeriesConflict> {
-        let bad = |_| SeriesConflict::Refused(Reason::BadName);
+        let bad = |_| SeriesConflict::Refused(DropReason::BadName);
         let mut name = std::str::from_utf8(name).map_err(bad)?.to_owned();
         let tags = std::str::from_utf8(tags).map_err(bad)?;
         let labels: Vec<(&str, &str)> = tags
@@ -162,7 +162,7 @@ impl StatsdTable {
             true => None,
             false => {
                 let key = self.keys.add(metric.name, tags);
-                Some(key.ok_or(SeriesConflict::Refused(Reason::BadName))?)
+                Some(key.ok_or(SeriesConflict::Refused(DropReason::BadName))?)
             }
         };
         let series: Vec<Arc<Series>> = row.iter().map(|one| one.series.clone()).collect();
@@ -279,13 +279,13 @@ pub(super) enum SeriesConflict {
     OtherMetric(SeriesHandle),
     /// By another input.
     OtherInput,
-    Refused(Reason),
+    Refused(DropReason),
 }
 
 impl SeriesConflict {
-    fn reason(self) -> Reason {
+    fn reason(self) -> DropReason {
         match self {
-            SeriesConflict::OtherMetric(_) | SeriesConflict::OtherInput => Reason::BadName,
+            SeriesConflict::OtherMetric(_) | SeriesConflict::OtherInput => DropReason::BadName,
             SeriesConflict::Refused(reason) => reason,
         }
     }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use pegel_metric::{Input, Reason};
+use pegel_metric::{DropReason, Input};
 use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 
 use self::budget::StatsdMemoryBudget;
@@ -286,9 +286,9 @@ impl StatsdTable {
         metric: &StatsdMetric<'_>,
         number: DecimalNumber,
         origin: &LineOrigin,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), DropReason> {
         let entry = &mut self.entries[at];
-        let refused = Reason::BadValue;
+        let refused = DropReason::BadValue;
         match entry.kind {
             StatsdType::Counter | StatsdType::Meter => {
                 let more = number.value * metric.weight;
@@ -307,7 +307,7 @@ impl StatsdTable {
                 let known = self
                     .cumulative
                     .advance(name, origin.id, number.value, is_trusted);
-                let known = known.ok_or(Reason::SenderLimit)?;
+                let known = known.ok_or(DropReason::SenderLimit)?;
                 let more = entry
                     .value
                     .plus(number.value)
@@ -336,10 +336,10 @@ impl StatsdTable {
     }
 }
 
-fn reason_for_error(full: RecordError) -> Reason {
+fn reason_for_error(full: RecordError) -> DropReason {
     match full {
-        RecordError::Overflow => Reason::BadValue,
-        RecordError::Memory => Reason::Memory,
+        RecordError::Overflow => DropReason::BadValue,
+        RecordError::Memory => DropReason::Memory,
     }
 }
 

@@ -1,9 +1,9 @@
 //! OpenTSDB's HTTP API: what its clients, Grafana above all, ask. Thin: a request is read, the engine answers.
 
-mod about;
 mod annotation;
-mod names;
+mod name_lookup;
 mod query;
+mod server_info;
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use bytes::Bytes;
 use pegel_query::{OpentsdbError, QueryParams};
 use serde_json::json;
 
-use super::{Access, Answer, Route, Site};
-use crate::answers::{Bounded, Finished};
-use crate::failure::Failure;
-use crate::guard::{Caller, Rights};
-use crate::negotiate;
+use super::{Access, AppState, HandlerResult, Route};
+use crate::api_error::ApiError;
+use crate::content_negotiation;
+use crate::guard::{AccessRights, Caller};
+use crate::request_executor::{FinishedResponse, ResponseBuffer};
 
 pub(super) const ROUTES: &[Route] = &[
     ("/api/query", Access::Read, || {
@@ -29,51 +29,65 @@ pub(super) const ROUTES: &[Route] = &[
             .post(query::by_body)
             .delete(query::delete)
     }),
-    ("/api/query/last", Access::Read, || both(query::last)),
+    ("/api/query/last", Access::Read, || {
+        get_and_post(query::last)
+    }),
     ("/api/query/gexp", Access::Read, || get(query::gexp)),
     ("/api/query/exp", Access::Read, || {
         axum::routing::post(query::exp)
     }),
-    ("/api/suggest", Access::Read, || both(names::suggest)),
-    ("/api/search/lookup", Access::Read, || both(names::lookup)),
-    ("/api/aggregators", Access::Read, || {
-        both(about::aggregators)
+    ("/api/suggest", Access::Read, || {
+        get_and_post(name_lookup::suggest)
     }),
-    ("/api/config", Access::Read, || both(about::config)),
-    ("/api/config/filters", Access::Read, || both(about::filters)),
-    ("/api/version", Access::Read, || both(about::version)),
-    ("/api/stats", Access::Read, || both(about::stats)),
+    ("/api/search/lookup", Access::Read, || {
+        get_and_post(name_lookup::lookup)
+    }),
+    ("/api/aggregators", Access::Read, || {
+        get_and_post(server_info::aggregators)
+    }),
+    ("/api/config", Access::Read, || {
+        get_and_post(server_info::config)
+    }),
+    ("/api/config/filters", Access::Read, || {
+        get_and_post(server_info::filters)
+    }),
+    ("/api/version", Access::Read, || {
+        get_and_post(server_info::version)
+    }),
+    ("/api/stats", Access::Read, || {
+        get_and_post(server_info::stats)
+    }),
     ("/api/serializers", Access::Read, || {
-        both(about::serializers)
+        get_and_post(server_info::serializers)
     }),
     // Whatever is not GET changes something, and needs the rights for that.
     ("/api/annotation", Access::Read, || {
         get(annotation::read)
-            .post(annotation::change)
-            .put(annotation::change)
+            .post(annotation::store)
+            .put(annotation::store)
             .delete(annotation::delete)
     }),
-    ("/api/annotation/bulk", Access::Read, bulk),
-    ("/api/annotations", Access::Read, bulk),
+    ("/api/annotation/bulk", Access::Read, bulk_annotations),
+    ("/api/annotations", Access::Read, bulk_annotations),
 ];
 
-fn bulk() -> MethodRouter<Arc<Site>> {
-    axum::routing::post(annotation::change_many)
-        .put(annotation::change_many)
+fn bulk_annotations() -> MethodRouter<Arc<AppState>> {
+    axum::routing::post(annotation::store_many)
+        .put(annotation::store_many)
         .delete(annotation::delete_many)
 }
 
 /// OpenTSDB answers most questions by GET and by POST.
-fn both<H, T>(handler: H) -> MethodRouter<Arc<Site>>
+fn get_and_post<H, T>(handler: H) -> MethodRouter<Arc<AppState>>
 where
-    H: axum::handler::Handler<T, Arc<Site>> + Clone,
+    H: axum::handler::Handler<T, Arc<AppState>> + Clone,
     T: 'static,
 {
     get(handler.clone()).post(handler)
 }
 
 /// What follows the `?`. OpenTSDB passes over what it does not know, and so does this.
-fn pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
+fn parse_pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|error| {
         OpentsdbError::bad_request(format!("the query cannot be read: {error}"))
     })?;
@@ -81,23 +95,26 @@ fn pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
 }
 
 /// What a handler works on, off the async workers.
-struct Asked {
-    site: Arc<Site>,
-    rights: Rights,
+struct OpentsdbRequest {
+    site: Arc<AppState>,
+    rights: AccessRights,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl FromRequest<Arc<Site>> for Asked {
+impl FromRequest<Arc<AppState>> for OpentsdbRequest {
     type Rejection = BytesRejection;
 
-    async fn from_request(request: Request, site: &Arc<Site>) -> Result<Asked, BytesRejection> {
+    async fn from_request(
+        request: Request,
+        site: &Arc<AppState>,
+    ) -> Result<OpentsdbRequest, BytesRejection> {
         let caller = request.extensions().get::<Caller>();
-        Ok(Asked {
+        Ok(OpentsdbRequest {
             site: site.clone(),
-            rights: caller.map_or(Rights::None, |caller| caller.rights),
+            rights: caller.map_or(AccessRights::None, |caller| caller.rights),
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -106,72 +123,76 @@ impl FromRequest<Arc<Site>> for Asked {
     }
 }
 
-impl Asked {
+impl OpentsdbRequest {
     /// Whether the question is in the body.
     fn has_body(&self) -> bool {
         self.method != Method::GET && self.method != Method::HEAD
     }
 
     /// The body as it was before it was compressed.
-    fn plain_body(&mut self) -> Result<Bytes, Failure> {
+    fn plain_body(&mut self) -> Result<Bytes, ApiError> {
         let body = std::mem::take(&mut self.body);
-        let plain = self.site.bodies.plain(&self.headers, body);
+        let plain = self.site.body_memory.decompress(&self.headers, body);
         plain.map_err(|(failure, _)| failure)
     }
 }
 
 /// Answers with what `write` writes, or with why it could not.
-async fn answer(
-    asked: Asked,
-    write: impl FnOnce(&mut Asked, &mut Bounded) -> Result<(), Refused> + Send + 'static,
-) -> Answer {
+async fn respond(
+    asked: OpentsdbRequest,
+    write: impl FnOnce(&mut OpentsdbRequest, &mut ResponseBuffer) -> Result<(), OpentsdbHandlerError>
+    + Send
+    + 'static,
+) -> HandlerResult {
     let site = asked.site.clone();
-    let gzip = negotiate::gzip(&asked.headers);
-    let mut room = site.answers.room();
+    let gzip = content_negotiation::accepts_gzip(&asked.headers);
+    let mut room = site.executor.response_buffer();
     let (rights, mut asked) = (asked.rights, asked);
-    let made = site.answers.query(
+    let made = site.executor.query(
         rights,
-        move || -> Result<Result<Finished, OpentsdbError>, Failure> {
+        move || -> Result<Result<FinishedResponse, OpentsdbError>, ApiError> {
             match write(&mut asked, &mut room) {
                 Ok(()) => room.finish("application/json; charset=UTF-8", gzip).map(Ok),
-                Err(Refused::Problem(OpentsdbError::Write(error))) => Err(room.failure(&error)),
-                Err(Refused::Problem(problem)) => Ok(Err(problem)),
-                Err(Refused::Failure(failure)) => Err(failure),
+                Err(OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))) => {
+                    Err(room.write_error(&error))
+                }
+                Err(OpentsdbHandlerError::Opentsdb(problem)) => Ok(Err(problem)),
+                Err(OpentsdbHandlerError::Api(failure)) => Err(failure),
             }
         },
     );
     Ok(match made.await? {
         Ok(finished) => finished.into_response(),
-        Err(problem) => refusal(&problem),
+        Err(problem) => opentsdb_error_response(&problem),
     })
 }
 
 /// Why there is no answer: in OpenTSDB's form, or in that of all routes.
-enum Refused {
-    Problem(OpentsdbError),
-    Failure(Failure),
+enum OpentsdbHandlerError {
+    Opentsdb(OpentsdbError),
+    Api(ApiError),
 }
 
-impl From<OpentsdbError> for Refused {
-    fn from(problem: OpentsdbError) -> Refused {
-        Refused::Problem(problem)
+impl From<OpentsdbError> for OpentsdbHandlerError {
+    fn from(problem: OpentsdbError) -> OpentsdbHandlerError {
+        OpentsdbHandlerError::Opentsdb(problem)
     }
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Refused {
-        Refused::Failure(failure)
+impl From<ApiError> for OpentsdbHandlerError {
+    fn from(failure: ApiError) -> OpentsdbHandlerError {
+        OpentsdbHandlerError::Api(failure)
     }
 }
 
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Refused {
-        Refused::Problem(OpentsdbError::Write(error))
+impl From<io::Error> for OpentsdbHandlerError {
+    fn from(error: io::Error) -> OpentsdbHandlerError {
+        OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))
     }
 }
 
 /// `{"error":{"code","message","details"}}`.
-fn refusal(problem: &OpentsdbError) -> Response {
+fn opentsdb_error_response(problem: &OpentsdbError) -> Response {
     let status =
         StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {

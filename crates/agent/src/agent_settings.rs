@@ -1,0 +1,499 @@
+//! From what the configuration says to what the agent does: defaults that depend on the machine,
+//! and the meaning of Dragon's keys.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pegel_collect::{CollectSettings, Host, REGISTRY};
+use pegel_config::{ByteSize, ListenAddress, Secret, UserRef};
+use pegel_ingest::admission::AdmissionSettings;
+use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
+use pegel_ingest::reserved_names::ReservedNames;
+use pegel_ingest::rules::RelabelRules;
+use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_serve::socket::default_socket;
+use pegel_serve::{LocalUsers, ServeSettings, TlsFiles, TokenSource};
+use pegel_snapshot::SnapshotOptions;
+use pegel_store::{DiskFiles, StoreOptions};
+use pegel_supervisor::Supervisor;
+
+use crate::config_json;
+use crate::config_sources::{EnvironmentLookup, LoadedConfig};
+use crate::descriptors::DescriptorBudget;
+use crate::human_text;
+use crate::log_output::LogOutput;
+use crate::memory_limit::MemoryLimit;
+use crate::service_notifier::ServiceNotifier;
+use crate::snapshots::{self, snapshot_options};
+use crate::store_dir::{self, FileSystemKind};
+use crate::store_metrics;
+
+/// How large a store on a tmpfs may grow unless the configuration says so.
+const TMPFS_BYTES: u64 = 64 << 20;
+const STORE_BYTES: u64 = 1 << 30;
+
+/// Everything that a node needs to start.
+#[derive(Debug)]
+pub struct AgentSettings {
+    pub node: String,
+    pub level: u8,
+    pub host: Host,
+    pub store: StoreOptions,
+    pub collect: CollectSettings,
+    pub admission: AdmissionSettings,
+    /// Where programs' lanes are; none when `PEGEL_DISABLE` is set.
+    pub lanes: Option<LanesSettings>,
+    pub statsd: StatsdPlan,
+    pub serve: ServeSettings,
+    /// What is looked at to describe this machine, and how often.
+    pub snapshot: (SnapshotOptions, Duration),
+    /// Where log messages go, where somebody made a place for them.
+    pub log: Option<Arc<dyn LogOutput>>,
+    pub(crate) notify: Option<ServiceNotifier>,
+    /// It was started for a job, which may end it: by Dragon's keys or variable, or `--until-pid`.
+    pub ends_with_job: bool,
+    /// Remove the store on an orderly end.
+    pub remove_store: bool,
+    /// The limit on open files that everything is sized for.
+    pub(crate) open_files: usize,
+    pub(crate) memory_limit: Option<MemoryLimit>,
+    /// What a person should know: defaults that this machine changed.
+    pub remarks: Vec<String>,
+    /// The configuration in force, for those who ask the agent.
+    pub(crate) config_json: serde_json::Value,
+}
+
+impl AgentSettings {
+    pub fn new(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> AgentSettings {
+        let config = &loaded.config;
+        let host_name = store_dir::host_name();
+        let mut remarks = Vec::new();
+        let dir = store_dir(loaded, &host_name, environment, &mut remarks);
+        let memory_limit = MemoryLimit::read(environment);
+        let given = config.agent.keep.bytes.as_ref();
+        let keep_bytes = store_bytes_max(given, &dir, memory_limit, &mut remarks);
+
+        let mut store = StoreOptions::new(dir);
+        let supervisor = Supervisor::default();
+        store.supervisor = supervisor.clone();
+        let window = config
+            .dragon
+            .default_tmdb_window
+            .as_ref()
+            .map(|span| span.duration());
+        let bounded = |duration| window.map_or(duration, |window| window.min(duration));
+        store.keep_memory = bounded(config.agent.keep.memory.duration());
+        store.keep_disk = bounded(config.agent.keep.disk.duration());
+        store.keep_bytes = keep_bytes;
+        store.memory_bytes_max = config.agent.limits.memory.count();
+        store.series_max = config.agent.limits.series.get() as usize;
+
+        let rate = match &config.dragon.collector_rate {
+            Some(rate) if loaded.origin_of("rate").is_none() => rate.duration(),
+            _ => config.agent.rate.duration(),
+        };
+        let mut serve = serve_settings(loaded, environment);
+        if config.serve.socket.is_none() {
+            remarks.extend(default_socket().1);
+        }
+        remarks.extend(exposure_remarks(&serve));
+        let mut statsd = StatsdPlan::new(
+            &config.agent.statsd,
+            serve.socket.as_deref(),
+            serve.port_search,
+        );
+        statsd.supervisor = supervisor.clone();
+        if let Some(limit) = memory_limit {
+            limit.fit_connections(&mut serve, &mut statsd);
+            remarks.push(limit.remark(config));
+        }
+        let mut lanes = lanes_settings(&store.dir, &serve.allow_users, environment);
+        let (connections, threads) = (serve.connections_max, statsd.threads);
+        let open_files =
+            DescriptorBudget::distribute(&mut store, &mut serve, &mut statsd, lanes.as_mut());
+        if serve.connections_max < connections || statsd.threads < threads {
+            remarks.push(format!(
+                "open files are limited to {open_files}: at most {} connections, {} of statsd and {} threads for its datagrams, {} lanes",
+                serve.connections_max,
+                statsd.connections,
+                statsd.threads,
+                lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
+            ));
+        }
+        let mut collect = config.agent.collectors.settings(rate);
+        collect.supervisor = supervisor;
+        let node = config.agent.node.clone().unwrap_or(host_name);
+        let reserved = reserved_names(&node);
+        AgentSettings {
+            node,
+            level: config.agent.level.get(),
+            host: host(environment),
+            lanes,
+            store,
+            collect,
+            admission: AdmissionSettings {
+                level: config.agent.level.get(),
+                series_max: u64::from(config.agent.limits.series.get()),
+                series_per_sender: config.agent.limits.series_per_sender.get(),
+                text_bytes_max: config.agent.limits.memory.count() / 16,
+                sender_bytes: sender_bytes(config.agent.limits.sender_bytes.as_ref(), keep_bytes),
+                rules: RelabelRules::new(config.agent.rules.clone()),
+                reserved,
+            },
+            statsd,
+            serve,
+            snapshot: (
+                snapshot_options(loaded, environment),
+                config.agent.snapshot.every.duration(),
+            ),
+            log: None,
+            notify: ServiceNotifier::new(environment),
+            config_json: config_json::config_as_json(loaded),
+            ends_with_job: loaded.uses_dragon_keys(environment),
+            remove_store: config.dragon.delete_tmdb == Some(true),
+            open_files,
+            memory_limit,
+            remarks,
+        }
+    }
+}
+
+/// Where programs put their lanes: `$PEGEL_LANES`, or the system's directory and the user's own. Where other users are
+/// allowed in, they have a directory beside it, in which only their lanes are read.
+fn lanes_settings(
+    dir: &Path,
+    allow_users: &[UserRef],
+    environment: EnvironmentLookup<'_>,
+) -> Option<LanesSettings> {
+    if pegel_lane::is_disabled() {
+        return None;
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    // The first that can be used is made now, so that programs find it; the others are read where they are there.
+    let (first, _) = pegel_lane::private_directory::choose(pegel_lane::user_directories(uid), uid);
+    let own = pegel_lane::user_directories(uid).map(|path| LaneDirectory {
+        is_optional: path != first,
+        ..LaneDirectory::for_user(path, uid)
+    });
+    let directories = match environment("PEGEL_LANES").filter(|path| !path.is_empty()) {
+        Some(path) => vec![LaneDirectory::for_all_users(path)],
+        None if Path::new(pegel_lane::SYSTEM_DIRECTORY).is_dir() => {
+            let system = LaneDirectory::for_all_users(pegel_lane::SYSTEM_DIRECTORY);
+            std::iter::once(system).chain(own).collect()
+        }
+        None if !allow_users.is_empty() => {
+            // A user who does not exist is said at the start.
+            let users = LocalUsers::new(allow_users).map(|users| users.uids());
+            let path = pegel_lane::guests_directory(uid);
+            let guests = LaneDirectory::for_guests(path, users.unwrap_or_default());
+            own.chain([guests]).collect()
+        }
+        None => own.collect(),
+    };
+    Some(LanesSettings {
+        directories,
+        journal: dir.join("lanes.journal"),
+        files: Arc::new(DiskFiles),
+        lanes_max: LANES_MAX,
+    })
+}
+
+/// By default no sender can replace all that the store holds in less than a day.
+fn sender_bytes(key: Option<&ByteSize>, keep_bytes: u64) -> u64 {
+    const LEAST: u64 = 4 << 10;
+    key.map_or((keep_bytes / 86_400).max(LEAST), ByteSize::count)
+}
+
+/// The names of everything that the agent collects by itself, and of the node.
+fn reserved_names(node: &str) -> Arc<ReservedNames> {
+    let collected = REGISTRY.iter().flat_map(|entry| entry.families);
+    let own = store_metrics::families().chain(snapshots::families());
+    let own = own.map(|family| &*family.name);
+    let names = collected.map(|family| &*family.name).chain(own);
+    Arc::new(ReservedNames::new(names).of_node(node))
+}
+
+/// This machine, or one made of files; with another NVIDIA library where one is named.
+pub(crate) fn host(environment: EnvironmentLookup<'_>) -> Host {
+    let named = |key| environment(key).filter(|path| !path.is_empty());
+    let mut host =
+        named("PEGEL_ROOT").map_or_else(Host::local, |root| Host::at(&PathBuf::from(root)));
+    if let Some(path) = named("PEGEL_NVML") {
+        host.nvml = vec![PathBuf::from(path)];
+    }
+    host
+}
+
+fn store_dir(
+    loaded: &LoadedConfig,
+    host: &str,
+    environment: EnvironmentLookup<'_>,
+    remarks: &mut Vec<String>,
+) -> PathBuf {
+    let config = &loaded.config;
+    if let Some(dir) = &config.agent.dir {
+        // The store wants absolute paths; a current directory that is gone is found out there.
+        return std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    }
+    if let Some(dir) = &config.dragon.default_tmdb_dir {
+        return std::path::absolute(dir)
+            .unwrap_or_else(|_| dir.clone())
+            .join(format!("pegel-{host}"));
+    }
+    let default = store_dir::default_store_dir(host, environment, store_dir::file_system_kind);
+    remarks.extend(default.remark);
+    default.path
+}
+
+fn store_bytes_max(
+    given: Option<&ByteSize>,
+    dir: &Path,
+    limit: Option<MemoryLimit>,
+    remarks: &mut Vec<String>,
+) -> u64 {
+    match given {
+        Some(bytes) => bytes.count(),
+        None if store_dir::file_system_kind(dir) == FileSystemKind::Memory => {
+            let bytes = limit.map_or(TMPFS_BYTES, |limit| limit.share(TMPFS_BYTES, 4 << 20));
+            remarks.push(format!(
+                "{} is in memory (tmpfs): the store is limited to {}",
+                dir.display(),
+                human_text::format_bytes(bytes)
+            ));
+            bytes
+        }
+        None => STORE_BYTES,
+    }
+}
+
+fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> ServeSettings {
+    let (places, dragon) = (&loaded.config.serve, &loaded.config.dragon);
+    let mut listen = places.listen.clone();
+    if let Some(port) = dragon.aggregator_port {
+        // Unless the list was given, it is the second listener that Grafana asks.
+        if loaded.origin_of("listen").is_none() {
+            listen.truncate(1);
+        }
+        add_loopback(&mut listen, port);
+    }
+    if loaded.uses_dragon_keys(environment) {
+        add_loopback(&mut listen, dragon.tsdb_server_port.unwrap_or(4243));
+    }
+    let defaults = ServeSettings::default();
+    ServeSettings {
+        listen,
+        port_search: places.port_search,
+        insecure: places.insecure,
+        tls: match (&places.tls.cert, &places.tls.key) {
+            (Some(cert), Some(key)) => Some(TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: places.tls.ca.clone(),
+            }),
+            _ => None,
+        },
+        token: token_source(places.token_file.as_ref(), environment),
+        allow_users: places.allow_users.clone(),
+        dragon_compat: places.dragon_compat,
+        auth_key: dragon.auth_key.clone(),
+        hosts: places.hosts.clone(),
+        socket: places.socket.clone().or(defaults.socket),
+        connections_max: loaded.config.agent.limits.connections.get() as usize,
+        body_bytes_max: byte_count(&loaded.config.agent.limits.body),
+        bodies_bytes_max: byte_count(&loaded.config.agent.limits.bodies),
+        ..ServeSettings::default()
+    }
+}
+
+/// More than can be addressed is no limit.
+fn byte_count(size: &ByteSize) -> usize {
+    usize::try_from(size.count()).unwrap_or(usize::MAX)
+}
+
+fn token_source(file: Option<&PathBuf>, environment: EnvironmentLookup<'_>) -> Option<TokenSource> {
+    let variable = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
+    match variable {
+        // What is not UTF-8 is no token, and is refused as one.
+        Some(value) => Some(TokenSource::Variable(Secret::new(value.to_string_lossy()))),
+        None => file.cloned().map(TokenSource::File),
+    }
+}
+
+/// What somebody who opens the agent to other machines should know.
+fn exposure_remarks(serve: &ServeSettings) -> Vec<String> {
+    let exposed = serve.listen.iter().filter(|address| !address.is_loopback());
+    let exposed: Vec<String> = exposed.map(ListenAddress::to_string).collect();
+    if exposed.is_empty() || !serve.insecure {
+        return Vec::new();
+    }
+    let (places, mut remarks) = (exposed.join(", "), Vec::new());
+    let has_authority = serve.tls.as_ref().is_some_and(|files| files.ca.is_some());
+    if serve.token.is_none() && serve.auth_key.is_none() && !has_authority {
+        remarks.push(format!(
+            "NOT PROTECTED (--insecure): everyone who can reach {places} may read and write here"
+        ));
+    }
+    if serve.tls.is_none() {
+        let what = match serve.token.is_some() || serve.auth_key.is_some() {
+            true => "samples and the token",
+            false => "samples",
+        };
+        remarks.push(format!(
+            "NOT ENCRYPTED (--insecure): {what} can be read on the way to {places}"
+        ));
+    }
+    remarks
+}
+
+fn add_loopback(listen: &mut Vec<ListenAddress>, port: u16) {
+    let address = ListenAddress::loopback(port);
+    if port == 0
+        || !listen
+            .iter()
+            .any(|known| known.socket() == address.socket())
+    {
+        listen.push(address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::config_sources::{ConfigArgument, load_config};
+
+    fn plan(keys: &[(&'static str, &str)], variables: &[(&str, &str)]) -> AgentSettings {
+        let arguments: Vec<ConfigArgument> = keys
+            .iter()
+            .map(|(key, text)| ConfigArgument {
+                key,
+                flag: "--test",
+                texts: vec![(*text).to_owned()],
+            })
+            .collect();
+        let environment = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        let loaded = load_config(None, &arguments, &environment).expect("valid");
+        AgentSettings::new(&loaded, &environment)
+    }
+
+    fn listeners(plan: &AgentSettings) -> Vec<String> {
+        plan.serve
+            .listen
+            .iter()
+            .map(ListenAddress::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let plan = plan(&[("dir", "/nonexistent/x")], &[]);
+        assert_eq!(listeners(&plan), ["127.0.0.1:1337", "127.0.0.1:4242"]);
+        assert_eq!(plan.store.keep_disk, Duration::from_secs(172_800));
+        assert_eq!(plan.store.keep_memory, Duration::from_secs(300));
+        assert_eq!(plan.store.series_max, 200_000);
+        assert_eq!(plan.collect.rate, Duration::from_millis(500));
+        assert_eq!((plan.level, plan.remove_store), (3, false));
+        assert_eq!(plan.host.proc, PathBuf::from("/proc"));
+    }
+
+    #[test]
+    fn dragons_keys_have_their_meaning() {
+        let keys = [
+            ("aggregator_port", "5242"),
+            ("collector_rate", "0.25"),
+            ("default_tmdb_window", "60"),
+            ("default_tmdb_dir", "/nonexistent"),
+            ("delete_tmdb", "1"),
+        ];
+        let plan = plan(&keys, &[]);
+        assert_eq!(
+            listeners(&plan),
+            ["127.0.0.1:1337", "127.0.0.1:5242", "127.0.0.1:4243"]
+        );
+        assert_eq!(plan.collect.rate, Duration::from_millis(250));
+        assert_eq!(plan.store.keep_memory, Duration::from_secs(60));
+        assert_eq!(plan.store.keep_disk, Duration::from_secs(60));
+        let expected = format!("/nonexistent/pegel-{}", store_dir::host_name());
+        assert_eq!(plan.store.dir, PathBuf::from(expected));
+        assert!(plan.remove_store);
+    }
+
+    #[test]
+    fn dragons_level_opens_the_node_port() {
+        let plan = plan(
+            &[("dir", "/nonexistent/x")],
+            &[
+                ("DRAGON_TELEMETRY_LEVEL", "2"),
+                ("PEGEL_ROOT", "/fix"),
+                ("PEGEL_NVML", "/fix/nvml.so"),
+            ],
+        );
+        assert_eq!(
+            listeners(&plan),
+            ["127.0.0.1:1337", "127.0.0.1:4242", "127.0.0.1:4243"]
+        );
+        assert_eq!(plan.level, 2);
+        assert_eq!(plan.host.proc, PathBuf::from("/fix/proc"));
+        assert_eq!(plan.host.nvml, [PathBuf::from("/fix/nvml.so")]);
+    }
+
+    #[test]
+    fn the_token_comes_from_the_environment_or_from_a_file_and_is_never_shown() {
+        let keys = [("dir", "/nonexistent/x"), ("token_file", "/t")];
+        let from_file = plan(&keys, &[("PEGEL_TOKEN", "")]);
+        assert!(
+            matches!(&from_file.serve.token, Some(TokenSource::File(path)) if path.ends_with("t"))
+        );
+        let from_variable = plan(&keys, &[("PEGEL_TOKEN", "planted")]);
+        match &from_variable.serve.token {
+            Some(TokenSource::Variable(secret)) => assert_eq!(secret.reveal(), "planted"),
+            other => panic!("{other:?}"),
+        }
+        assert!(!format!("{from_variable:?}").contains("planted"));
+    }
+
+    #[test]
+    fn opening_the_agent_to_others_is_said_aloud() {
+        let keys = [
+            ("dir", "/nonexistent/x"),
+            ("listen", "0.0.0.0:1"),
+            ("insecure", "1"),
+        ];
+        let open = plan(&keys, &[]).remarks.join("\n");
+        assert!(
+            open.contains("NOT PROTECTED") && open.contains("NOT ENCRYPTED"),
+            "{open}"
+        );
+        let with_token = plan(&keys, &[("PEGEL_TOKEN", "planted")])
+            .remarks
+            .join("\n");
+        assert!(!with_token.contains("NOT PROTECTED"), "{with_token}");
+        assert!(
+            with_token.contains("samples and the token can be read"),
+            "{with_token}"
+        );
+        assert!(!with_token.contains("planted"), "{with_token}");
+    }
+
+    #[test]
+    fn our_own_keys_win_over_dragons() {
+        let plan = plan(
+            &[
+                ("rate", "1s"),
+                ("collector_rate", "0.25"),
+                ("dir", "/nonexistent/a"),
+                ("default_tmdb_dir", "/b"),
+            ],
+            &[],
+        );
+        assert_eq!(plan.collect.rate, Duration::from_secs(1));
+        assert_eq!(plan.store.dir, PathBuf::from("/nonexistent/a"));
+    }
+}

@@ -1,0 +1,217 @@
+//! What the running agent says about itself: to `/status`, and to the service manager.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pegel_collect::Sampler;
+use pegel_serve::StatusSource;
+use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
+use pegel_supervisor::Supervisor;
+use serde_json::{Map, Value, json};
+
+use crate::agent_settings::AgentSettings;
+use crate::log_output::LogOutput;
+use crate::service_notifier::ServiceNotifier;
+
+/// A sampler that took no sample for so long, or for five times its rate, is stalled. A machine that is merely busy
+/// does not do that.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+/// How soon a watchdog notification that was withheld is considered again.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct AgentStatus {
+    sampler: Mutex<Option<Sampler>>,
+    snapshot_worker: Mutex<Option<SnapshotWorker>>,
+    /// When the last sample was handed over.
+    last_tick: Mutex<Option<Instant>>,
+    rate: Duration,
+    limits: Value,
+    config_json: Value,
+    log: Option<Arc<dyn LogOutput>>,
+    supervisor: Supervisor,
+}
+
+impl AgentStatus {
+    pub fn new(plan: &AgentSettings) -> AgentStatus {
+        AgentStatus {
+            rate: plan.collect.rate,
+            limits: json!({
+                "series": plan.store.series_max,
+                "memory_bytes": plan.store.memory_bytes_max,
+                "disk_bytes": plan.store.keep_bytes,
+                "connections": plan.serve.connections_max,
+                "socket_connections": plan.serve.socket_connections_max,
+                "statsd_connections": plan.statsd.connections,
+                "lanes": plan.lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
+                "open_files": plan.open_files,
+                "cgroup_memory_bytes": plan.memory_limit.map(|limit| limit.0),
+            }),
+            log: plan.log.clone(),
+            config_json: plan.config_json.clone(),
+            supervisor: plan.store.supervisor.clone(),
+            ..AgentStatus::default()
+        }
+    }
+
+    pub fn set_sampler(&self, sampler: Sampler) {
+        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
+    }
+
+    pub fn take_sampler(&self) -> Option<Sampler> {
+        self.sampler
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// Begins to keep a snapshot of the machine. An agent without one is of use all the same.
+    pub fn start_snapshot_worker(&self, plan: &AgentSettings) {
+        let (subject, every) = plan.snapshot.clone();
+        let started =
+            SnapshotWorker::start(subject, plan.store.dir.clone(), every, &self.supervisor);
+        let started = started.inspect_err(|error| {
+            tracing::warn!(%error, "cannot start the thread that takes snapshots");
+        });
+        *self
+            .snapshot_worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = started.ok();
+    }
+
+    fn with_snapshot_worker<T>(&self, ask: impl FnOnce(&SnapshotWorker) -> T) -> Option<T> {
+        let keeper = self
+            .snapshot_worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        keeper.as_ref().map(ask)
+    }
+
+    pub fn retake_snapshot(&self) {
+        self.with_snapshot_worker(SnapshotWorker::retake);
+    }
+
+    pub fn stop_snapshot_worker(&self) {
+        let keeper = self
+            .snapshot_worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(keeper);
+    }
+
+    pub fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
+        self.with_snapshot_worker(SnapshotWorker::events)?
+    }
+
+    pub fn record_tick(&self) {
+        *self
+            .last_tick
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Why the agent does not do its work, though none of its threads ended: one is stuck, or no sample is taken.
+    fn stalled(&self) -> Option<String> {
+        let last = *self
+            .last_tick
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Without any collector there is nothing to wait for.
+        let since = last.map_or(Duration::ZERO, |last| last.elapsed());
+        let is_sampling = since < STALLED_AFTER.max(self.rate * 5);
+        let sampler = || format!("sampler stalled: no sample for {} s", since.as_secs());
+        self.supervisor
+            .stuck()
+            .or_else(|| (!is_sampling).then(sampler))
+    }
+
+    /// Notifies the service manager's watchdog, as long as no thread is stuck. Never ends.
+    pub async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) {
+        let Some((notify, beat)) =
+            notify.and_then(|notify| Some((notify, notify.watchdog_interval()?)))
+        else {
+            return std::future::pending().await;
+        };
+        let mut withheld = false;
+        loop {
+            let stalled = self.stalled();
+            match &stalled {
+                None => notify.notify_watchdog(),
+                Some(reason) if !withheld => {
+                    tracing::error!(reason, "withholding the watchdog notification");
+                }
+                Some(_) => {}
+            }
+            withheld = stalled.is_some();
+            let pause = if withheld { RECHECK_INTERVAL } else { beat };
+            tokio::time::sleep(pause.min(beat)).await;
+        }
+    }
+}
+
+impl StatusSource for AgentStatus {
+    fn collectors(&self) -> Value {
+        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = sampler.as_ref().map(Sampler::status).unwrap_or_default();
+        serde_json::to_value(status).unwrap_or_default()
+    }
+
+    fn snapshot(&self) -> Option<Arc<str>> {
+        self.with_snapshot_worker(SnapshotWorker::current)?
+    }
+
+    fn config(&self) -> Value {
+        self.config_json.clone()
+    }
+
+    fn degraded(&self) -> Option<String> {
+        self.supervisor.fault().or_else(|| self.stalled())
+    }
+
+    fn extra_fields(&self) -> Map<String, Value> {
+        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = sampler
+            .as_ref()
+            .map(Sampler::schedule_counts)
+            .unwrap_or_default();
+        let mut facts = Map::new();
+        facts.insert("limits".to_owned(), self.limits.clone());
+        let sampling = json!({
+            "late": counts.late,
+            "missed": counts.missed,
+            "clock_steps": counts.clock_steps,
+        });
+        facts.insert("sampling".to_owned(), sampling);
+        facts.insert("threads".to_owned(), json!(self.supervisor.threads()));
+        if let Some(status) = self.with_snapshot_worker(SnapshotWorker::status) {
+            facts.insert("snapshot".to_owned(), json!(status));
+        }
+        if let Some(log) = &self.log {
+            let log = json!({"place": log.destination(), "lost": log.lost()});
+            facts.insert("log".to_owned(), log);
+        }
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stalled_sampler_is_degraded_and_withholds_the_watchdog_notification() {
+        let source = AgentStatus {
+            rate: Duration::from_secs(1),
+            ..AgentStatus::default()
+        };
+        assert_eq!(source.stalled(), None, "nothing is sampled at all");
+        source.record_tick();
+        assert_eq!(source.stalled(), None);
+        let long_ago = Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1));
+        *source.last_tick.lock().expect("free") = long_ago;
+        let reason = source.stalled().expect("no sample for 11 s");
+        assert!(reason.starts_with("sampler stalled"), "{reason}");
+        assert_eq!(source.degraded(), Some(reason));
+    }
+}

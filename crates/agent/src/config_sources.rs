@@ -1,0 +1,290 @@
+//! Where a configuration comes from: the command line wins over the environment, the environment
+//! over the file, the file over the defaults.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pegel_config::{
+    ConfigError, ConfigOrigin, ConfigProblem, ConfigTree, ConfigValue, DetailLevel,
+};
+
+use crate::config::{Config, is_dragon_key};
+use crate::memory_limit::MemoryLimit;
+use crate::statsd;
+
+/// An environment: names to values.
+pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// One option of the command line that sets a key.
+#[derive(Debug, Clone)]
+pub struct ConfigArgument {
+    pub key: &'static str,
+    pub flag: &'static str,
+    pub texts: Vec<String>,
+}
+
+/// A configuration, and where each of its values was said.
+#[derive(Debug, Clone)]
+pub struct LoadedConfig {
+    pub config: Config,
+    pub tree: ConfigTree,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+}
+
+/// Variables that set a key, and the key.
+const VARIABLES: &[(&str, &str)] = &[
+    ("DRAGON_TELEMETRY_LEVEL", "level"),
+    ("PEGEL_SOCKET", "socket"),
+    ("PEGEL_LISTEN", "listen"),
+    ("PEGEL_LEVEL", "level"),
+    ("PEGEL_RATE", "rate"),
+    ("PEGEL_DIR", "dir"),
+    ("PEGEL_LOG", "log"),
+];
+const FILE_VARIABLES: &[&str] = &["PEGEL_CONFIG", "DRAGON_TELEMETRY_CONFIG"];
+
+/// Reads everything and finds every mistake. `file` is what `--config` named.
+pub fn load_config(
+    file: Option<PathBuf>,
+    arguments: &[ConfigArgument],
+    environment: EnvironmentLookup<'_>,
+) -> Result<LoadedConfig, ConfigError> {
+    let named = FILE_VARIABLES
+        .iter()
+        .find_map(|name| non_empty_variable(environment, name));
+    let file = file.or_else(|| named.map(PathBuf::from));
+    let mut tree = match &file {
+        Some(path) => pegel_config::load(path)?,
+        None => ConfigTree::empty(ConfigOrigin::Argument("defaults")),
+    };
+    for (name, key) in VARIABLES {
+        if let Some(value) = non_empty_variable(environment, name) {
+            apply_variable(&mut tree, name, key, value)?;
+        }
+    }
+    for argument in arguments {
+        set_key(
+            &mut tree,
+            argument.key,
+            &argument.texts,
+            ConfigOrigin::Argument(argument.flag),
+        )?;
+    }
+    let mut config: Config = pegel_config::read(&tree)?;
+    if let Some(limit) = MemoryLimit::read(environment) {
+        limit.fit_config(&mut config, |key| tree.find(key).is_some());
+    }
+    let loaded = LoadedConfig { config, tree, file };
+    loaded.check_duplicate_keys()?;
+    loaded.check_tls()?;
+    loaded.check_exposure()?;
+    let own = &loaded.config.agent;
+    statsd::check_exposure(&own.statsd, loaded.config.serve.insecure, &loaded.tree)?;
+    Ok(loaded)
+}
+
+fn non_empty_variable(environment: EnvironmentLookup<'_>, name: &str) -> Option<OsString> {
+    environment(name).filter(|value| !value.is_empty())
+}
+
+fn apply_variable(
+    tree: &mut ConfigTree,
+    name: &'static str,
+    key: &'static str,
+    value: OsString,
+) -> Result<(), ConfigError> {
+    let place = ConfigOrigin::Variable(name);
+    let Ok(mut text) = value.into_string() else {
+        return Err(ConfigError::from(ConfigProblem {
+            origin: Some(place),
+            key: key.to_owned(),
+            message: "the value is not UTF-8".to_owned(),
+            hint: String::new(),
+        }));
+    };
+    // Dragon accepts a fifth level, which adds nothing to its fourth.
+    if name == "DRAGON_TELEMETRY_LEVEL" && text.trim() == "5" {
+        text = DetailLevel::MAX.to_string();
+    }
+    let texts = match key {
+        "listen" => text.split(',').map(|part| part.trim().to_owned()).collect(),
+        _ => vec![text],
+    };
+    set_key(tree, key, &texts, place)
+}
+
+fn set_key(
+    tree: &mut ConfigTree,
+    key: &str,
+    texts: &[String],
+    place: ConfigOrigin,
+) -> Result<(), ConfigError> {
+    match (key, texts) {
+        ("statsd", texts) => statsd::apply_statsd_argument(tree, texts, &place)?,
+        ("listen", texts) => tree.set_list(key, texts, place),
+        (_, [text]) => tree.set(key, text, place),
+        _ => {}
+    }
+    Ok(())
+}
+
+impl LoadedConfig {
+    /// Whether anything of Dragon's was set.
+    pub fn uses_dragon_keys(&self, environment: EnvironmentLookup<'_>) -> bool {
+        let by_key = match &self.tree.value {
+            ConfigValue::Map(entries) => entries.iter().any(|entry| {
+                is_dragon_key(&entry.key) && !matches!(entry.value.value, ConfigValue::Null)
+            }),
+            _ => false,
+        };
+        by_key || non_empty_variable(environment, "DRAGON_TELEMETRY_LEVEL").is_some()
+    }
+
+    /// Where a key was said; `None` when it has its default.
+    pub fn origin_of(&self, key: &str) -> Option<&ConfigOrigin> {
+        self.tree.find(key).map(|tree| &tree.origin)
+    }
+
+    /// An address that other machines can reach must be wanted.
+    fn check_exposure(&self) -> Result<(), ConfigError> {
+        let places = &self.config.serve;
+        let exposed = places
+            .listen
+            .iter()
+            .position(|address| !address.is_loopback());
+        let is_wanted = places.insecure || places.tls.cert.is_some();
+        let (Some(index), false, Some(tree)) = (exposed, is_wanted, self.tree.get("listen")) else {
+            return Ok(());
+        };
+        let item = match &tree.value {
+            ConfigValue::List(items) => items.get(index).unwrap_or(tree),
+            _ => tree,
+        };
+        let address = &places.listen[index];
+        let message = format!("\"{address}\" can be reached from other machines");
+        let hint = "use a loopback address such as 127.0.0.1, or set `tls` and a token, or say `insecure: \
+                    true` (--insecure) if everyone who can connect may read and write";
+        Err(ConfigProblem::new(item, message, hint).into())
+    }
+
+    /// A certificate is of no use without its key, nor is an authority without both.
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let tls = &self.config.serve.tls;
+        let (is_set, missing) = match (&tls.cert, &tls.key, &tls.ca) {
+            (Some(_), None, _) => ("tls.cert", "tls.key"),
+            (None, Some(_), _) => ("tls.key", "tls.cert"),
+            (None, None, Some(_)) => ("tls.ca", "tls.cert"),
+            _ => return Ok(()),
+        };
+        let Some(tree) = self.tree.find(is_set) else {
+            return Ok(());
+        };
+        let message = format!("`{is_set}` is set, but `{missing}` is not");
+        Err(ConfigProblem::new(tree, message, "set tls.cert and tls.key, or none of them").into())
+    }
+
+    /// Two keys that mean the same may not both stand in files: nobody could tell which one wins.
+    fn check_duplicate_keys(&self) -> Result<(), ConfigError> {
+        for (ours, theirs) in [("rate", "collector_rate"), ("dir", "default_tmdb_dir")] {
+            let (Some(first), Some(second)) = (self.tree.get(ours), self.tree.get(theirs)) else {
+                continue;
+            };
+            let both_say = ![first, second]
+                .iter()
+                .any(|t| matches!(t.value, ConfigValue::Null));
+            if both_say && matches!(first.origin, ConfigOrigin::File { .. }) {
+                let message = format!("`{ours}` means the same and is set at {}", first.origin);
+                let problem = ConfigProblem::new(second, message, "keep one of the two");
+                return Err(problem.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_with(
+        variables: &[(&str, &str)],
+        arguments: &[ConfigArgument],
+    ) -> Result<LoadedConfig, ConfigError> {
+        let environment = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        load_config(None, arguments, &environment)
+    }
+
+    fn argument(key: &'static str, flag: &'static str, text: &str) -> ConfigArgument {
+        ConfigArgument {
+            key,
+            flag,
+            texts: vec![text.to_owned()],
+        }
+    }
+
+    #[test]
+    fn arguments_win_over_variables() {
+        let variables = [
+            ("PEGEL_RATE", "2"),
+            ("PEGEL_LEVEL", "1"),
+            ("DRAGON_TELEMETRY_LEVEL", "4"),
+        ];
+        let loaded = load_with(&variables, &[argument("rate", "--rate", "100ms")]).expect("valid");
+        assert_eq!(loaded.config.agent.rate.to_string(), "100ms");
+        assert_eq!(loaded.config.agent.level.get(), 1);
+        assert_eq!(
+            loaded.origin_of("rate"),
+            Some(&ConfigOrigin::Argument("--rate"))
+        );
+        assert_eq!(
+            loaded.origin_of("level"),
+            Some(&ConfigOrigin::Variable("PEGEL_LEVEL"))
+        );
+        assert_eq!(loaded.origin_of("keep.memory"), None);
+    }
+
+    #[test]
+    fn variables_are_named_when_they_are_wrong() {
+        let error = load_with(&[("PEGEL_LEVEL", "9")], &[]).expect_err("no such level");
+        assert!(
+            error
+                .to_string()
+                .starts_with("$PEGEL_LEVEL: level: \"9\" is not a level"),
+            "{error}"
+        );
+        assert!(
+            load_with(&[("PEGEL_LEVEL", "")], &[]).is_ok(),
+            "an empty variable is not set"
+        );
+    }
+
+    #[test]
+    fn a_list_of_listeners_fits_into_a_variable() {
+        let loaded = load_with(&[("PEGEL_LISTEN", "127.0.0.1:1, [::1]:2")], &[]).expect("valid");
+        let listen: Vec<String> = loaded
+            .config
+            .serve
+            .listen
+            .iter()
+            .map(|a| a.to_string())
+            .collect();
+        assert_eq!(listen, ["127.0.0.1:1", "[::1]:2"]);
+    }
+
+    #[test]
+    fn dragons_levels_go_one_further() {
+        let variables = [("DRAGON_TELEMETRY_LEVEL", "5")];
+        let loaded = load_with(&variables, &[]).expect("valid");
+        assert_eq!(loaded.config.agent.level.get(), 4);
+        assert!(
+            loaded.uses_dragon_keys(&|name| (name == "DRAGON_TELEMETRY_LEVEL").then(|| "5".into()))
+        );
+        assert!(!loaded.uses_dragon_keys(&|_| None));
+    }
+}

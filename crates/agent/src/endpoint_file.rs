@@ -1,0 +1,118 @@
+//! `<dir>/endpoint.json`: where this agent can be reached, for scripts and for tests.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pegel_ingest::statsd::BoundAddresses;
+use serde::Serialize;
+
+/// What the file says; lists are in the order of the configuration.
+#[derive(Serialize)]
+struct EndpointJson<'a> {
+    pid: u32,
+    version: &'a str,
+    node: &'a str,
+    http: &'a [SocketAddr],
+    socket: Option<&'a Path>,
+    statsd: StatsdEndpoints<'a>,
+    accept: [String; 0],
+    dir: &'a Path,
+}
+
+#[derive(Serialize)]
+struct StatsdEndpoints<'a> {
+    udp: &'a [SocketAddr],
+    tcp: &'a [SocketAddr],
+    unix: Option<&'a Path>,
+    unix_stream: Option<&'a Path>,
+}
+
+/// How often a file that could not be written is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The file, removed when this goes away.
+#[derive(Debug)]
+pub struct EndpointFile {
+    path: PathBuf,
+    text: String,
+    is_written: bool,
+}
+
+impl EndpointFile {
+    pub fn new(
+        dir: &Path,
+        node: &str,
+        http: &[SocketAddr],
+        socket: Option<&Path>,
+        statsd: &BoundAddresses,
+    ) -> io::Result<EndpointFile> {
+        let content = EndpointJson {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            node,
+            http,
+            socket,
+            statsd: StatsdEndpoints {
+                udp: &statsd.udp,
+                tcp: &statsd.tcp,
+                unix: statsd.unix.as_deref(),
+                unix_stream: statsd.unix_stream.as_deref(),
+            },
+            accept: [],
+            dir,
+        };
+        Ok(EndpointFile {
+            path: dir.join("endpoint.json"),
+            text: serde_json::to_string(&content)?,
+            is_written: false,
+        })
+    }
+
+    /// The file is whole from the moment it is there: it is renamed into place.
+    pub fn write(&mut self) -> io::Result<()> {
+        let temporary = self.path.with_extension("json.new");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        writeln!(file, "{}", self.text)?;
+        fs::rename(&temporary, &self.path)?;
+        self.is_written = true;
+        Ok(())
+    }
+
+    /// Writes it as soon as that is possible: the disk may have been full at the start. Never ends.
+    pub async fn retry_until_written(&mut self) {
+        while !self.is_written {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            if self.write().is_ok() {
+                tracing::info!(path = %self.path.display(), "wrote where the agent can be reached");
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// What an agent that was killed left behind must not be taken for this one's.
+    pub fn remove_stale(dir: &Path) {
+        let _ = fs::remove_file(dir.join("endpoint.json"));
+    }
+}
+
+impl Drop for EndpointFile {
+    fn drop(&mut self) {
+        // In a directory that was replaced there may be the file of another agent.
+        let is_ours = fs::read_to_string(&self.path).is_ok_and(|text| text.trim_end() == self.text);
+        if self.is_written
+            && is_ours
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the endpoint file");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Removes a store whose configuration says `delete_tmdb: 1`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Removes what the store made, by name: the directory may be one that holds other things too, and
+/// what was set aside is never deleted.
+pub fn remove_store(dir: &Path) -> io::Result<()> {
+    for (name, endings) in [
+        ("log", ["log", "tmp"]),
+        ("blocks", ["blk", "tmp"]),
+        ("snapshots", ["json", "tmp"]),
+    ] {
+        let part = dir.join(name);
+        let entries = match fs::read_dir(&part) {
+            Ok(entries) => entries,
+            // A store that never had a block has no directory for them.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if endings
+                .iter()
+                .any(|ending| path.extension() == Some(OsStr::new(ending)))
+            {
+                fs::remove_file(path)?;
+            }
+        }
+        ignore_not_empty(fs::remove_dir(part))?;
+    }
+    for name in ["format", "hidden", "hidden.tmp", "lock"] {
+        match fs::remove_file(dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    ignore_not_empty(fs::remove_dir(dir))
+}
+
+fn ignore_not_empty(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_metric::{Input, Tick};
+    use pegel_store::{Store, StoreOptions};
+
+    use super::*;
+
+    #[test]
+    fn only_the_store_itself_goes() {
+        let parent = std::env::temp_dir().join(format!("pegel-remove-{}", std::process::id()));
+        let dir = parent.join("store");
+        for precious in [false, true] {
+            fs::create_dir_all(&dir).expect("made");
+            let opened = Store::open(StoreOptions::new(&dir)).expect("opened");
+            opened.tick(&mut Tick::new(Input::Collect));
+            opened.close();
+            drop(opened);
+            if precious {
+                fs::write(dir.join("precious"), "x").expect("written");
+            }
+            remove_store(&dir).expect("removed");
+            assert_eq!(dir.exists(), precious);
+            if precious {
+                let left: Vec<_> = fs::read_dir(&dir).expect("listed").collect();
+                assert_eq!(left.len(), 1, "{left:?}");
+            }
+        }
+        fs::remove_dir_all(&parent).expect("removed");
+    }
+}

@@ -1,0 +1,448 @@
+//! A running node: store, servers and sampler, connected.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use pegel_collect::{Sampler, SelfMetrics};
+use pegel_ingest::Ingest;
+use pegel_ingest::lanes::LanesStatus;
+use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
+use pegel_metric::{Millis, Selector};
+use pegel_serve::{
+    AgentHandles, BoundServer, GuardError, LocalUsers, RunningServer, ServerBindError,
+};
+use pegel_store::{Store, StoreOpenError};
+use pegel_supervisor::Supervisor;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::agent_settings::AgentSettings;
+use crate::agent_status::AgentStatus;
+use crate::allocator::limit_allocator;
+use crate::descriptors::{self, DESCRIPTORS_MIN};
+use crate::endpoint_file::EndpointFile;
+use crate::hangup::HangupSignals;
+use crate::log_output::{LogMetrics, LogOutput};
+use crate::memory_limit::MEMORY_MIN;
+use crate::service_notifier::ServiceNotifier;
+use crate::signals::StopSignals;
+use crate::snapshots::CloudMetrics;
+use crate::statsd::AgentPeerPolicy;
+use crate::stop_condition::StopCondition;
+use crate::store_metrics::StoreMetrics;
+use crate::{human_text, private_files, remove_store, store_dir};
+
+/// How long the first sample may take to become readable. A store that cannot be written keeps it in
+/// memory, so that this is only a bound for a machine that stands still.
+const FIRST_SAMPLE_TIME: Duration = Duration::from_secs(5);
+/// How long requests get to finish when the agent stops.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentStartError {
+    #[error("cannot use the directory {path}")]
+    Dir {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreOpenError),
+    #[error(transparent)]
+    Bind(#[from] ServerBindError),
+    #[error(transparent)]
+    Sampler(#[from] pegel_collect::SamplerStartError),
+    #[error(transparent)]
+    Settings(#[from] pegel_collect::CollectSettingsError),
+    #[error(transparent)]
+    Ingest(#[from] pegel_ingest::IngestStartError),
+    #[error(transparent)]
+    Statsd(#[from] statsd::StatsdBindError),
+    #[error("allow_users")]
+    Users(#[from] GuardError),
+    #[error(
+        "the limit on open files is {0}, and the agent needs at least {DESCRIPTORS_MIN}: raise it with `ulimit -n` or LimitNOFILE"
+    )]
+    OpenFiles(usize),
+    #[error("the cgroup limits memory to {}, and the agent needs at least {}", human_text::format_bytes(*.0), human_text::format_bytes(MEMORY_MIN))]
+    Memory(u64),
+    #[error("cannot start the threads that serve")]
+    Runtime(#[source] io::Error),
+}
+
+/// An agent at work, until [`Node::stop`].
+#[derive(Debug)]
+pub struct RunningAgent {
+    store: Store,
+    ingest: Arc<Ingest>,
+    statsd: StatsdListener,
+    status: Arc<AgentStatus>,
+    /// Told when a client of the job asks for the end.
+    stop_requested: Arc<tokio::sync::Notify>,
+    server: Option<RunningServer>,
+    endpoint: Option<EndpointFile>,
+    signals: Option<StopSignals>,
+    hangups: Option<HangupSignals>,
+    log: Option<Arc<dyn LogOutput>>,
+    notify: Option<ServiceNotifier>,
+    announcement: Vec<String>,
+    remove_store: Option<PathBuf>,
+    supervisor: Supervisor,
+    /// Last, so that everything that runs on it is gone before.
+    runtime: Runtime,
+}
+
+impl RunningAgent {
+    /// Everything or nothing: when this fails, no address and no directory stays taken.
+    pub fn start(mut plan: AgentSettings) -> Result<RunningAgent, AgentStartError> {
+        limit_allocator();
+        if plan.open_files < DESCRIPTORS_MIN {
+            return Err(AgentStartError::OpenFiles(plan.open_files));
+        }
+        if let Some(limit) = plan.memory_limit.filter(|limit| limit.0 < MEMORY_MIN) {
+            return Err(AgentStartError::Memory(limit.0));
+        }
+        descriptors::raise_limit(plan.open_files);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("serve")
+            .enable_all()
+            .build()
+            .map_err(AgentStartError::Runtime)?;
+        let (signals, hangups) = {
+            let _context = runtime.enter();
+            let signals = StopSignals::new().map_err(AgentStartError::Runtime)?;
+            (
+                signals,
+                HangupSignals::new().map_err(AgentStartError::Runtime)?,
+            )
+        };
+        let started = plan.store.clock.utc();
+        let store = open_store(&plan)?;
+        let dir = plan.store.dir.clone();
+        // The lock is ours: what is there was left by an agent that was killed.
+        EndpointFile::remove_stale(&dir);
+
+        let source = Arc::new(AgentStatus::new(&plan));
+        let finished = Arc::new(tokio::sync::Notify::new());
+        let intake = Arc::new(start_ingest(&plan, &store)?);
+        let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, intake.admission()));
+        let app = AgentHandles {
+            store: store.clone(),
+            ingest: intake.clone(),
+            statsd: Some(metrics.clone()),
+            request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
+            clock: plan.store.clock.clone(),
+            node: plan.node.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started,
+            level: plan.level,
+            rate: plan.collect.rate,
+            status_source: source.clone(),
+        };
+        let server = BoundServer::bind(plan.serve.clone(), app)?;
+        // After the push socket: its directory is made and its lock is held.
+        let statsd = start_statsd(&plan, &metrics, &intake, &store)?;
+        let sampler = start_sampler(&plan, &store, &source)?;
+        let active = sampler.active_count();
+        source.set_sampler(sampler);
+        let running = server
+            .start(runtime.handle())
+            .map_err(AgentStartError::Runtime)?;
+
+        let (http, socket) = (running.http_addresses(), running.socket_path());
+        let mut endpoint =
+            EndpointFile::new(&dir, &plan.node, http, socket, statsd.bound_addresses())
+                .map_err(AgentStartError::Runtime)?;
+        // Degraded states do not stop an agent: a read-only disk is one.
+        if let Err(error) = endpoint.write() {
+            tracing::warn!(%error, "cannot write endpoint.json; it is tried again");
+        }
+        let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
+        announcement.extend(intake.lanes_status().iter().flat_map(LanesStatus::remarks));
+        let remove_store = plan.remove_store.then_some(dir);
+        let notify = plan.notify.take();
+        if let Some(notify) = &notify {
+            notify.ready(&announcement.join("; "));
+        }
+        // Last: it must not delay the first sample.
+        source.start_snapshot_worker(&plan);
+        let signals = Some(signals);
+        let running = Some(running);
+        Ok(RunningAgent {
+            store,
+            ingest: intake,
+            statsd,
+            status: source,
+            stop_requested: finished,
+            server: running,
+            endpoint: Some(endpoint),
+            signals,
+            hangups: Some(hangups),
+            log: plan.log,
+            notify,
+            announcement,
+            remove_store,
+            supervisor: plan.store.supervisor,
+            runtime,
+        })
+    }
+
+    /// What to tell the person who started it, line by line.
+    pub fn announcement(&self) -> &[String] {
+        &self.announcement
+    }
+
+    /// Where it serves HTTP, in the order of the configuration.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        self.server
+            .as_ref()
+            .map_or(&[], RunningServer::http_addresses)
+    }
+
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.server.as_ref().and_then(RunningServer::socket_path)
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    /// Returns when a signal asks for the end, or when the other process or the terminal is gone. The signals are
+    /// handed back: the next one is for someone who does not want to wait. The unexpected end of a critical thread is
+    /// an error; what still works is to be stopped all the same.
+    pub fn wait(&mut self, until: Option<StopCondition>) -> io::Result<StopSignals> {
+        let mut signals = self
+            .signals
+            .take()
+            .ok_or_else(|| io::Error::other("waited before"))?;
+        let source = self.status.clone();
+        let finished = self.stop_requested.clone();
+        let reload = self.server.as_ref().map(RunningServer::reload);
+        let hangups = self.hangups.take().zip(reload);
+        let log = self.log.clone();
+        let for_hangup = self.status.clone();
+        let notify = self.notify.as_ref();
+        let endpoint = &mut self.endpoint;
+        let supervisor = &self.supervisor;
+        self.runtime.block_on(async {
+            let mut failed = Box::pin(supervisor.failed());
+            let mut signal = Box::pin(signals.next());
+            let mut finished = Box::pin(finished.notified());
+            let mut ended: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>> = match until {
+                Some(until) => Some(Box::pin(until.wait_async())),
+                None => None,
+            };
+            let mut hung_up = hangups.map(|(hangups, reload)| {
+                Box::pin(hangups.run_until_terminal_closes(move || {
+                    log.iter().for_each(|log| log.reopen());
+                    reload.reload_now();
+                    for_hangup.retake_snapshot();
+                }))
+            });
+            let mut heart = Box::pin(source.run_watchdog(notify));
+            let mut endpoint = endpoint
+                .as_mut()
+                .map(|endpoint| Box::pin(endpoint.retry_until_written()));
+            poll_fn(|context| {
+                let is_hung_up = match &mut hung_up {
+                    Some(hung_up) => hung_up.as_mut().poll(context).is_ready(),
+                    None => false,
+                };
+                if is_hung_up {
+                    return Poll::Ready(Ok(()));
+                }
+                if signal.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                if finished.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
+                // They never end.
+                let _ = heart.as_mut().poll(context);
+                if let Some(endpoint) = &mut endpoint {
+                    let _ = endpoint.as_mut().poll(context);
+                }
+                if let Poll::Ready(failure) = failed.as_mut().poll(context) {
+                    return Poll::Ready(Err(io::Error::other(failure)));
+                }
+                match &mut ended {
+                    Some(ended) => ended.as_mut().poll(context),
+                    None => Poll::Pending,
+                }
+            })
+            .await
+        })?;
+        Ok(signals)
+    }
+
+    /// Takes a last sample, lets requests finish, and writes everything out. After a failure, this stops what still
+    /// works; what was acknowledged is in the log and is synced.
+    pub fn stop(mut self) {
+        let failure = self.supervisor.failure();
+        if let Some(notify) = &self.notify {
+            let status = failure.as_ref().map(ToString::to_string);
+            notify.stopping(status.as_deref().unwrap_or("writing everything out"));
+        }
+        drop(self.endpoint.take());
+        if let Some(mut sampler) = self.status.take_sampler() {
+            sampler.stop();
+        }
+        self.status.stop_snapshot_worker();
+        if let Some(running) = self.server.take() {
+            self.runtime.block_on(running.stop(STOP_GRACE));
+        }
+        self.statsd.stop();
+        self.ingest.stop();
+        self.store.close();
+        if let Some(dir) = &self.remove_store
+            && failure.is_none()
+            && let Err(error) = remove_store::remove_store(dir)
+        {
+            tracing::warn!(dir = %dir.display(), %error, "cannot remove the store");
+        }
+        tracing::info!("stopped");
+        self.runtime.shutdown_timeout(STOP_GRACE);
+    }
+}
+
+/// How the job that this agent was started for ends it.
+fn stop_request(finished: &Arc<tokio::sync::Notify>) -> Arc<dyn Fn() + Send + Sync> {
+    let finished = finished.clone();
+    Arc::new(move || finished.notify_one())
+}
+
+pub(crate) fn open_store(plan: &AgentSettings) -> Result<Store, AgentStartError> {
+    let dir = &plan.store.dir;
+    store_dir::prepare_store_dir(dir).map_err(|source| AgentStartError::Dir {
+        path: dir.clone(),
+        source,
+    })?;
+    private_files::restrict_to_owner(dir);
+    Ok(Store::open(plan.store.clone())?)
+}
+
+fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStartError> {
+    let clock = plan.store.clock.clone();
+    let lanes = plan.lanes.as_ref();
+    let intake = Ingest::start(
+        plan.admission.clone(),
+        lanes,
+        store,
+        clock,
+        plan.collect.rate,
+    )?;
+    Ok(intake)
+}
+
+/// Binds the addresses of statsd and reads them. The pulse asks it from now on.
+fn start_statsd(
+    plan: &AgentSettings,
+    statsd: &StatsdInput,
+    intake: &Ingest,
+    store: &Store,
+) -> Result<StatsdListener, AgentStartError> {
+    let users = LocalUsers::new(&plan.serve.allow_users)?;
+    let mut listening =
+        StatsdListener::bind(statsd, &plan.statsd, Arc::new(AgentPeerPolicy { users }))?;
+    intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));
+    listening.start()?;
+    Ok(listening)
+}
+
+/// When this returns, the first sample can be read.
+fn start_sampler(
+    plan: &AgentSettings,
+    store: &Store,
+    source: &Arc<AgentStatus>,
+) -> Result<Sampler, AgentStartError> {
+    let first = Arc::new(AtomicI64::new(Millis::MAX));
+    let (sink_store, sink_first) = (store.clone(), first.clone());
+    let sink_source = source.clone();
+    let mut own: Vec<Arc<dyn SelfMetrics>> =
+        vec![StoreMetrics::new(store), CloudMetrics::new(source)];
+    if let Some(log) = &plan.log {
+        own.push(LogMetrics::new(log));
+    }
+    let sampler = Sampler::start(
+        &plan.collect,
+        plan.host.clone(),
+        plan.level,
+        own,
+        store.ledger().clone(),
+        plan.store.clock.clone(),
+        Box::new(move |tick| {
+            sink_source.record_tick();
+            sink_first.fetch_min(tick.time, Ordering::Relaxed);
+            sink_store.tick(tick);
+        }),
+    )?;
+    let first = first.load(Ordering::Relaxed);
+    // With every collector disabled there is nothing to wait for.
+    if first != Millis::MAX {
+        wait_until_readable(store, first);
+    }
+    Ok(sampler)
+}
+
+pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
+    let deadline = Instant::now() + FIRST_SAMPLE_TIME;
+    while Instant::now() < deadline {
+        let mut is_there = false;
+        store.latest(&Selector::all(), 0, &mut |_, latest| {
+            is_there |= latest.last_sampled >= time
+        });
+        if is_there {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tracing::warn!("the first sample is not readable yet");
+}
+
+fn startup_lines(
+    plan: &AgentSettings,
+    http: &[SocketAddr],
+    socket: Option<&Path>,
+    statsd: &BoundAddresses,
+    active: usize,
+) -> Vec<String> {
+    let mut places = Vec::new();
+    if let Some((first, others)) = http.split_first() {
+        let is_private = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
+        let scheme = if is_private { "https" } else { "http" };
+        places.push(format!("page and API on {scheme}://{first}"));
+        if !others.is_empty() {
+            let others: Vec<String> = others.iter().map(SocketAddr::to_string).collect();
+            places.push(format!("OpenTSDB on {}", others.join(", ")));
+        }
+    }
+    if let Some(socket) = socket {
+        places.push(format!("socket {}", socket.display()));
+    }
+    let udp = statsd.udp.iter().map(|address| format!("udp {address}"));
+    let tcp = statsd.tcp.iter().map(|address| format!("tcp {address}"));
+    let taken: Vec<String> = udp.chain(tcp).collect();
+    if !taken.is_empty() {
+        places.push(format!("statsd on {}", taken.join(", ")));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let state = format!(
+        "level {}, every {} s, {active} collectors active, store {} ({} or {})",
+        plan.level,
+        plan.collect.rate.as_secs_f64(),
+        human_text::format_path(&plan.store.dir, home.as_deref()),
+        human_text::format_duration(plan.store.keep_disk),
+        human_text::format_bytes(plan.store.keep_bytes),
+    );
+    [places.join(" · "), state]
+        .into_iter()
+        .chain(plan.remarks.iter().cloned())
+        .collect()
+}

@@ -1,0 +1,286 @@
+//! Files of `/proc` that are opened once and read again and again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pegel_config::open_plain;
+use pegel_metric::SeriesError;
+
+use crate::CollectorOpenError;
+use crate::proc_parse::ProcParseError;
+
+/// Larger than any file that is read here; what is larger is not what it should be.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+const TEXT_BYTES_START: usize = 8 * 1024;
+
+/// Why a pass gave no readings.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    #[error("cannot read {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} is larger than {TEXT_BYTES_MAX} bytes")]
+    TooLarge { path: PathBuf },
+    #[error("{path}, line {line}: {what}")]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        what: &'static str,
+    },
+    #[error("{path} has a name that cannot be published")]
+    Series {
+        path: PathBuf,
+        #[source]
+        source: SeriesError,
+    },
+    #[error("{path} has more than {max} names")]
+    TooManyNames { path: PathBuf, max: usize },
+    /// A device or its driver does not answer.
+    #[error("{0}")]
+    Device(String),
+    /// A fault of ours; the others go on all the same.
+    #[error("panicked: {0}")]
+    Panic(String),
+}
+
+impl ProcParseError {
+    pub(crate) fn at_path(self, path: &Path) -> CollectError {
+        let path = path.to_owned();
+        match self {
+            ProcParseError::Malformed { line, what } => {
+                CollectError::Malformed { path, line, what }
+            }
+            ProcParseError::Series(source) => CollectError::Series { path, source },
+            ProcParseError::TooManyNames(max) => CollectError::TooManyNames { path, max },
+        }
+    }
+}
+
+/// How the kernel hands out a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// One read gives everything that fits into the buffer.
+    SingleRead,
+    /// A list, of which one read gives about a page: read on until nothing comes.
+    UntilEof,
+}
+
+/// An open file and the buffer for its text, which grows to what the file needs.
+#[derive(Debug)]
+pub(crate) struct ProcFile {
+    path: PathBuf,
+    file: File,
+    read_mode: ReadMode,
+    text: Vec<u8>,
+}
+
+impl ProcFile {
+    /// `None` when there is no such file.
+    pub(crate) fn open(
+        path: PathBuf,
+        shape: ReadMode,
+    ) -> Result<Option<ProcFile>, CollectorOpenError> {
+        match open_plain(&path) {
+            Ok(file) => {
+                let text = vec![0; TEXT_BYTES_START];
+                Ok(Some(ProcFile {
+                    path,
+                    file,
+                    read_mode: shape,
+                    text,
+                }))
+            }
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(source) => Err(CollectorOpenError::Io { path, source }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text of the file as of now.
+    pub(crate) fn read(&mut self) -> Result<&[u8], CollectError> {
+        let length = self.fill()?;
+        Ok(&self.text[..length])
+    }
+
+    fn fill(&mut self) -> Result<usize, CollectError> {
+        let mut length = 0;
+        loop {
+            let count = match self.file.read_at(&mut self.text[length..], length as u64) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    return Err(CollectError::Read {
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
+            };
+            length += count;
+            if length == self.text.len() {
+                if length >= TEXT_BYTES_MAX {
+                    // Whatever it is, it shall not hold the memory until it is mended.
+                    self.text = vec![0; TEXT_BYTES_START];
+                    return Err(CollectError::TooLarge {
+                        path: self.path.clone(),
+                    });
+                }
+                self.text.resize(2 * length, 0);
+                if self.read_mode == ReadMode::SingleRead {
+                    // The kernel made the text for one read: a second part would be of another moment.
+                    length = 0;
+                }
+            } else if count == 0 || self.read_mode == ReadMode::SingleRead {
+                return Ok(length);
+            }
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// A file that several collectors need: read once per pass, whoever comes first.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    path: PathBuf,
+    pass: AtomicU64,
+    state: Mutex<Option<SharedFileState>>,
+}
+
+#[derive(Debug)]
+struct SharedFileState {
+    file: ProcFile,
+    /// The pass for which it was read, and how much came.
+    read: Option<(u64, usize)>,
+}
+
+impl SharedFile {
+    pub(crate) fn new(path: PathBuf) -> SharedFile {
+        SharedFile {
+            path,
+            pass: AtomicU64::new(0),
+            state: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn begin_pass(&self) {
+        self.pass.fetch_add(1, Relaxed);
+    }
+
+    /// Opens the file, again if it was open. False when there is no such file.
+    pub(crate) fn open(&self) -> Result<bool, CollectorOpenError> {
+        let file = ProcFile::open(self.path.clone(), ReadMode::SingleRead)?;
+        let mut inner = self.lock();
+        *inner = file.map(|file| SharedFileState { file, read: None });
+        Ok(inner.is_some())
+    }
+
+    /// Runs `parse` over the text of this pass.
+    pub(crate) fn parse_with<T>(
+        &self,
+        parse: impl FnOnce(&[u8]) -> Result<T, ProcParseError>,
+    ) -> Result<T, CollectError> {
+        let mut guard = self.lock();
+        let Some(inner) = guard.as_mut() else {
+            let source = io::Error::from(io::ErrorKind::NotFound);
+            return Err(CollectError::Read {
+                path: self.path.clone(),
+                source,
+            });
+        };
+        let pass = self.pass.load(Relaxed);
+        let length = match inner.read {
+            Some((of, length)) if of == pass => length,
+            _ => {
+                inner.read = None;
+                let length = inner.file.fill()?;
+                inner.read = Some((pass, length));
+                length
+            }
+        };
+        parse(&inner.file.text[..length]).map_err(|fault| fault.at_path(&self.path))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<SharedFileState>> {
+        // `read` is set after the text is complete: a holder that panicked left nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn temporary(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("pegel-procfile-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn a_file_that_outgrows_the_buffer_is_read_whole() {
+        for shape in [ReadMode::SingleRead, ReadMode::UntilEof] {
+            let path = temporary(&format!("grows-{shape:?}"));
+            fs::write(&path, "short\n").expect("write");
+            let mut file = ProcFile::open(path.clone(), shape)
+                .expect("open")
+                .expect("there");
+            assert_eq!(file.read().expect("read"), b"short\n");
+            for length in [
+                TEXT_BYTES_START - 1,
+                TEXT_BYTES_START,
+                5 * TEXT_BYTES_START + 3,
+                1,
+            ] {
+                let text: Vec<u8> = (0..length).map(|at| at as u8).collect();
+                fs::write(&path, &text).expect("write");
+                assert_eq!(file.read().expect("read"), text, "{length} bytes");
+            }
+            fs::remove_file(path).expect("remove");
+        }
+    }
+
+    #[test]
+    fn a_shared_file_is_read_once_per_pass() {
+        let path = temporary("shared");
+        fs::write(&path, "one").expect("write");
+        let shared = SharedFile::new(path.clone());
+        assert!(shared.parse_with(|_| Ok(())).is_err(), "not open yet");
+        assert!(shared.open().expect("open"));
+        let text = || shared.parse_with(|text| Ok(text.to_vec())).expect("read");
+        shared.begin_pass();
+        assert_eq!(text(), b"one");
+        fs::write(&path, "two").expect("write");
+        assert_eq!(text(), b"one");
+        shared.begin_pass();
+        assert_eq!(text(), b"two");
+        fs::remove_file(path).expect("remove");
+    }
+
+    #[test]
+    fn missing_is_not_an_error_but_a_directory_is() {
+        let missing = ProcFile::open(temporary("missing"), ReadMode::SingleRead).expect("quiet");
+        assert!(missing.is_none());
+        let error =
+            ProcFile::open(std::env::temp_dir(), ReadMode::SingleRead).expect_err("refused");
+        assert!(error.to_string().starts_with("cannot open /"), "{error}");
+    }
+}

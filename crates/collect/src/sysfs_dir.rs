@@ -1,0 +1,170 @@
+//! Folders of `/sys`, whose files are attributes with one value each.
+//!
+//! Attributes are opened, read and closed each time: a file that stays open keeps a page in the
+//! kernel, and a large node has thousands. What cannot be read has no value: drivers leave attributes
+//! out, or refuse them while a device is down, and that is no failure.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+
+use crate::proc_parse::parse_u64;
+
+/// The kernel gives a page at most, except for binary attributes.
+const BYTES_MAX: usize = 64 * 1024;
+/// More devices of one kind than any node has.
+const NAMES_MAX: usize = 16_384;
+
+#[derive(Debug)]
+pub(crate) struct SysfsDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl SysfsDir {
+    /// `None` when there is no such folder, or none that may be seen.
+    pub(crate) fn open(path: &Path) -> Option<SysfsDir> {
+        let fd = openat(CWD, path, directory_flags(), Mode::empty()).ok()?;
+        let path = path.to_owned();
+        Some(SysfsDir { fd, path })
+    }
+
+    pub(crate) fn subdir(&self, name: &str) -> Option<SysfsDir> {
+        let fd = openat(&self.fd, name, directory_flags(), Mode::empty()).ok()?;
+        let path = self.path.join(name);
+        Some(SysfsDir { fd, path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in it, where the name is text: `cpu2` before `cpu10`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let Ok(entries) = Dir::read_from(&self.fd) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| {
+            let name = entry.ok()?.file_name().to_str().ok()?.to_owned();
+            (name != "." && name != "..").then_some(name)
+        });
+        let mut names: Vec<String> = names.take(NAMES_MAX).collect();
+        names.sort_by(|a, b| natural_sort_key(a).cmp(&natural_sort_key(b)));
+        names
+    }
+
+    /// The folders whose name is `stem` and a number, with that number as text.
+    pub(crate) fn numbered_subdirs(&self, stem: &str) -> Vec<(String, SysfsDir)> {
+        let numbered = self.names().into_iter().filter_map(|name| {
+            let number = name.strip_prefix(stem)?;
+            parse_u64(number.as_bytes())?;
+            let folder = self.subdir(&name)?;
+            Some((number.to_owned(), folder))
+        });
+        numbered.collect()
+    }
+
+    /// The whole attribute, or why it cannot be read.
+    pub(crate) fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(&self.fd, name, flags, Mode::empty())?;
+        let mut page = [0; 4096];
+        let count = rustix::io::read(&file, &mut page)?;
+        let mut bytes = page[..count].to_vec();
+        // Most are far smaller than a page, and then this one read was enough.
+        let mut last = count;
+        while last != 0 && (bytes.len() >= page.len() || last == page.len()) {
+            if bytes.len() >= BYTES_MAX {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            last = rustix::io::read(&file, &mut page)?;
+            bytes.extend_from_slice(&page[..last]);
+        }
+        Ok(bytes)
+    }
+
+    /// The text without blanks around it; `None` when it is empty.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        let bytes = self.bytes(name).ok()?;
+        let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// A whole number, perhaps with a sign.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        parse_signed_number(self.bytes(name).ok()?.trim_ascii())
+    }
+
+    /// A whole number without sign, exactly.
+    pub(crate) fn unsigned(&self, name: &str) -> Option<u64> {
+        parse_u64(self.bytes(name).ok()?.trim_ascii())
+    }
+}
+
+fn directory_flags() -> OFlags {
+    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+fn parse_signed_number(text: &[u8]) -> Option<f64> {
+    match text.strip_prefix(b"-") {
+        Some(digits) => parse_u64(digits).map(|value| -(value as f64)),
+        None => parse_u64(text).map(|value| value as f64),
+    }
+}
+
+/// What to sort by: the stem, then the number at the end by its size, then the whole.
+fn natural_sort_key(name: &str) -> (&str, u64, &str) {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let number = parse_u64(&name.as_bytes()[stem.len()..]).unwrap_or(0);
+    (stem, number, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn attributes_have_a_value_or_none() {
+        let root = std::env::temp_dir().join(format!("pegel-folder-{}", std::process::id()));
+        for name in ["cpu10", "cpu2", "cpu", "cpux1"] {
+            fs::create_dir_all(root.join(name)).expect("create");
+        }
+        let large = "7".repeat(5_000);
+        for (name, text) in [
+            ("five", "5\n"),
+            ("minus", "-40000\n"),
+            ("word", " a b\n"),
+            ("empty", "\n"),
+            ("large", &large),
+        ] {
+            fs::write(root.join(name), text).expect("write");
+        }
+        let folder = SysfsDir::open(&root).expect("there");
+        assert_eq!(folder.number("five"), Some(5.0));
+        assert_eq!(folder.unsigned("five"), Some(5));
+        assert_eq!(folder.number("minus"), Some(-40_000.0));
+        assert_eq!(folder.unsigned("minus"), None);
+        assert_eq!(folder.text("word").as_deref(), Some("a b"));
+        for missing in ["word", "empty", "none", "cpu2"] {
+            assert_eq!(folder.number(missing), None, "{missing}");
+        }
+        assert_eq!(folder.text("empty"), None);
+        assert_eq!(folder.bytes("large").expect("whole").len(), 5_000);
+        let numbers: Vec<String> = folder
+            .numbered_subdirs("cpu")
+            .into_iter()
+            .map(|(n, _)| n)
+            .collect();
+        assert_eq!(numbers, ["2", "10"]);
+        fs::write(root.join("huge"), vec![b'1'; BYTES_MAX + 1]).expect("write");
+        assert!(folder.bytes("huge").is_err());
+        fs::remove_dir_all(&root).expect("remove");
+        assert!(SysfsDir::open(&root).is_none());
+        assert_eq!(folder.number("five"), None, "the device is gone");
+        assert!(folder.names().is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! Questions to the MPI library that the sizes of data need. They go to its own functions, not to ours.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::family::{MpiFamily, mpi_family};
+use crate::resolve::{self, RealFunction};
+
+/// Defines a question by the function that answers it: the handle goes in, numbers come out by address.
+macro_rules! ask {
+    ($name:ident, $symbol:literal, $($out:ident: $type:ty),*) => {
+        fn $name(handle: usize) -> Option<($($type,)*)> {
+            static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
+            $(let mut $out: $type = 0;)*
+            // SAFETY: so the standard declares it; a handle passes as a word in all libraries.
+            let result = unsafe {
+                let real: extern "C-unwind" fn(usize, $(*mut $type),*) -> i32 =
+                    std::mem::transmute(REAL.get());
+                real(handle, $(&raw mut $out),*)
+            };
+            (result == 0).then_some(($($out,)*))
+        }
+    };
+}
+
+ask!(type_size, "PMPI_Type_size", size: i32);
+ask!(type_size_x, "PMPI_Type_size_x", size: i64);
+ask!(comm_size, "PMPI_Comm_size", size: i32);
+ask!(comm_rank, "PMPI_Comm_rank", rank: i32);
+ask!(comm_remote_size, "PMPI_Comm_remote_size", size: i32);
+ask!(comm_test_inter, "PMPI_Comm_test_inter", flag: i32);
+ask!(topo_test, "PMPI_Topo_test", kind: i32);
+ask!(cart_dimensions, "PMPI_Cartdim_get", dimensions: i32);
+ask!(dist_graph_degrees, "PMPI_Dist_graph_neighbors_count", sources: i32, targets: i32, weighted: i32);
+
+/// Sizes of types in the data of a loaded object: those that the library defines itself, which are never freed. One word
+/// holds the handle and, in its lower 16 bits, the size.
+static SIZES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// In place of a size: the type is not such a one, and may be another one tomorrow.
+const NOT_CACHED: u64 = 0xffff;
+/// How often it is found out where a type lies, which takes microseconds. After that, unknown types are asked for each time.
+const LOOKUPS_MAX: u32 = 1024;
+
+/// How many bytes of data one element of a type has.
+#[inline(always)]
+pub(crate) fn size_of(datatype: usize) -> u64 {
+    match mpi_family() {
+        MpiFamily::Mpich => match size_in_handle(datatype) {
+            Some(size) => size,
+            None => queried_size(datatype),
+        },
+        MpiFamily::OpenMpi => {
+            let entry = cache_entry(datatype).load(Relaxed);
+            match entry >> 16 == datatype as u64 && entry & NOT_CACHED != NOT_CACHED {
+                true => entry & NOT_CACHED,
+                false => cached_size(datatype),
+            }
+        }
+        MpiFamily::Abi => queried_size(datatype),
+    }
+}
+
+#[inline]
+fn cache_entry(datatype: usize) -> &'static AtomicU64 {
+    // Open MPI keeps its types 512 bytes apart.
+    &SIZES[(datatype >> 9 ^ datatype >> 5) % SIZES.len()]
+}
+
+#[inline(never)]
+fn cached_size(datatype: usize) -> u64 {
+    static LOOKUPS: AtomicU32 = AtomicU32::new(0);
+    let size = queried_size(datatype);
+    let entry = cache_entry(datatype);
+    let is_known = entry.load(Relaxed) >> 16 == datatype as u64;
+    if !is_known && datatype >> 48 == 0 && LOOKUPS.load(Relaxed) < LOOKUPS_MAX {
+        LOOKUPS.fetch_add(1, Relaxed);
+        let is_static = resolve::symbol_info(datatype as *const _).is_some();
+        let kept = if is_static && size < NOT_CACHED {
+            size
+        } else {
+            NOT_CACHED
+        };
+        entry.store((datatype as u64) << 16 | kept, Relaxed);
+    }
+    size
+}
+
+#[inline(never)]
+fn queried_size(datatype: usize) -> u64 {
+    match type_size(datatype) {
+        Some((size,)) if size >= 0 => size as u64,
+        // Too large for an `int`.
+        Some(_) => type_size_x(datatype).map_or(0, |(size,)| size.max(0) as u64),
+        None => 0,
+    }
+}
+
+/// MPICH writes the size of a basic type into its handle, and programs are compiled with that.
+#[inline]
+fn size_in_handle(datatype: usize) -> Option<u64> {
+    let handle = datatype as u32;
+    (handle >> 24 == 0x4c).then_some(u64::from(handle >> 8 & 0xff))
+}
+
+/// The members of a communicator's own group.
+pub(crate) fn members(comm: usize) -> usize {
+    positive(comm_size(comm).map(|(size,)| size))
+}
+
+pub(crate) fn rank(comm: usize) -> Option<i32> {
+    comm_rank(comm).map(|(rank,)| rank)
+}
+
+/// Those with whom a collective call exchanges: the other group where there are two.
+pub(crate) fn peers(comm: usize) -> usize {
+    match has_two_groups(comm) {
+        true => positive(comm_remote_size(comm).map(|(size,)| size)),
+        false => members(comm),
+    }
+}
+
+pub(crate) fn has_two_groups(comm: usize) -> bool {
+    comm_test_inter(comm).is_some_and(|(flag,)| flag != 0)
+}
+
+/// How many neighbours a neighbourhood call sends to.
+pub(crate) fn neighbour_targets(comm: usize) -> usize {
+    let Some([cart, graph, dist_graph]) = mpi_family().topologies() else {
+        return 0;
+    };
+    match topo_test(comm) {
+        Some((kind,)) if kind == cart => 2 * positive(cart_dimensions(comm).map(|(count,)| count)),
+        Some((kind,)) if kind == graph => graph_neighbours(comm),
+        Some((kind,)) if kind == dist_graph => {
+            positive(dist_graph_degrees(comm).map(|(_, targets, _)| targets))
+        }
+        _ => 0,
+    }
+}
+
+fn graph_neighbours(comm: usize) -> usize {
+    static REAL: RealFunction = RealFunction::new("PMPI_Graph_neighbors_count\0");
+    let Some(rank) = rank(comm) else { return 0 };
+    let mut count = 0;
+    // SAFETY: so the standard declares it.
+    let result = unsafe {
+        let real: extern "C-unwind" fn(usize, i32, *mut i32) -> i32 =
+            std::mem::transmute(REAL.get());
+        real(comm, rank, &raw mut count)
+    };
+    positive((result == 0).then_some(count))
+}
+
+/// How many elements a status counts, where its layout is the library's secret.
+pub(crate) fn elements(status: *const u8, datatype: usize) -> u64 {
+    static REAL: RealFunction = RealFunction::new("PMPI_Get_count\0");
+    let mut count = 0;
+    // SAFETY: so the standard declares it; the library filled in the status.
+    let result = unsafe {
+        let real: extern "C-unwind" fn(*const u8, usize, *mut i32) -> i32 =
+            std::mem::transmute(REAL.get());
+        real(status, datatype, &raw mut count)
+    };
+    positive((result == 0).then_some(count)) as u64
+}
+
+fn positive(number: Option<i32>) -> usize {
+    number.unwrap_or(0).max(0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_basic_type_of_mpich_is_in_its_handle() {
+        assert_eq!(size_in_handle(0x4c00_080b), Some(8), "MPI_DOUBLE");
+        assert_eq!(size_in_handle(0x4c00_0101), Some(1), "MPI_CHAR");
+        assert_eq!(size_in_handle(0xffff_ffff_4c00_0405), Some(4), "MPI_INT");
+        assert_eq!(size_in_handle(0x8c00_0000), None, "MPI_FLOAT_INT");
+        assert_eq!(size_in_handle(0xcc00_0001), None, "a derived type");
+        assert_eq!(size_in_handle(0x0c00_0000), None, "MPI_DATATYPE_NULL");
+    }
+}

@@ -1,0 +1,238 @@
+//! Follows a watched process to its end, and brings its counts into the tally.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::program_set::{self, ProgramSet};
+use super::programs::{ROW_COMPAT, ROW_LARGE, ROW_WORDS, ROWS};
+use super::remote_counter::{CountingAgents, RemoteCounter};
+use super::set_sharing::{self, SetServer, SharedSetLookup};
+use super::watch_protocol::{CountFrom, CountsReading};
+use super::watch_slot::{CallRow, TaskProgress, WatchSlot, possible_processors};
+use super::watched_process::WatchedProcess;
+use super::{CallTiming, EbpfError, kernel_refused, task};
+use crate::ptrace::ProcessEnd;
+use crate::syscall_names;
+use crate::syscall_tally::{CallCount, SyscallTally};
+
+/// The one who counts a process, and what was learned so far.
+#[derive(Debug)]
+pub(crate) struct ProcessFollower {
+    source: CountSource,
+    process: OwnedFd,
+    /// At the last reading.
+    progress: TaskProgress,
+    /// How often counts go from the kernel to the lane.
+    poll_interval: Duration,
+    last_rows: Vec<CallRow>,
+}
+
+#[derive(Debug)]
+enum CountSource {
+    /// This process. It gives the set to others, if it was loaded here.
+    Local(Box<WatchedProcess>, Option<SetServer>),
+    Agent(RemoteCounter),
+    /// The agent is gone, and with it the counts since the last reading.
+    AgentLost,
+}
+
+impl ProcessFollower {
+    /// From its exec on, the program that this process becomes is counted.
+    pub(crate) fn for_program(
+        wrapper: i32,
+        time: CallTiming,
+        agents: &CountingAgents,
+    ) -> Result<ProcessFollower, EbpfError> {
+        let process = task::open_process(wrapper).map_err(kernel_refused("the process"))?;
+        let source = match allocate_local_slot(time) {
+            Ok((place, server)) => {
+                let handle = process.try_clone().map_err(kernel_refused("the process"))?;
+                let watched = WatchedProcess::from_exec(place, wrapper, handle);
+                let watched = watched.map_err(kernel_refused("the process"))?;
+                CountSource::Local(Box::new(watched), server)
+            }
+            Err(EbpfError::Permission) => {
+                CountSource::Agent(agents.request_counting(wrapper, CountFrom::Exec, time)?)
+            }
+            Err(error) => return Err(error),
+        };
+        let follower = ProcessFollower::new(source, process);
+        follower.serve();
+        Ok(follower)
+    }
+
+    fn new(source: CountSource, process: OwnedFd) -> ProcessFollower {
+        // On a large machine each reading takes longer, because each processor has a table.
+        let factor = (possible_processors() / 32).clamp(1, 5) as u32;
+        ProcessFollower {
+            source,
+            process,
+            progress: TaskProgress::default(),
+            poll_interval: Duration::from_millis(200) * factor,
+            last_rows: vec![[0; ROW_WORDS]; ROWS],
+        }
+    }
+
+    /// Who counts.
+    pub(crate) fn is_by_agent(&self) -> bool {
+        matches!(self.source, CountSource::Agent(_))
+    }
+
+    /// Brings counts into the tally until all tasks are gone. `on_end` is called when the first process has ended: with
+    /// how it did, whether it had become the program, and whether all was counted.
+    pub(crate) fn follow(
+        &mut self,
+        tally: &mut SyscallTally,
+        on_end: impl FnOnce(&SyscallTally, ProcessEnd, bool, bool),
+    ) {
+        let (ending, mut progress) = loop {
+            self.wait();
+            let reading = self.read(tally);
+            if let Some(ending) = reading.end {
+                break (ending, reading.progress);
+            }
+        };
+        let is_complete = !matches!(self.source, CountSource::AgentLost);
+        on_end(tally, ending, progress.has_started, is_complete);
+        match &mut self.source {
+            CountSource::Local(watched, _) => watched.release(),
+            CountSource::Agent(remote) => remote.release(),
+            CountSource::AgentLost => {}
+        }
+        // Children that outlive it are counted as well. A process that ended as it was taken, before it became the program,
+        // has none, but the kernel may have missed its end.
+        while progress.has_started && progress.is_alive {
+            std::thread::sleep(self.poll_interval);
+            self.serve();
+            progress = self.read(tally).progress;
+        }
+    }
+
+    fn serve(&self) {
+        if let CountSource::Local(watched, Some(server)) = &self.source {
+            server.serve(watched.slot.set());
+        }
+    }
+
+    /// Waits a moment for the end of the process, or for whoever wants a place in the set.
+    fn wait(&self) {
+        let (news, server) = match &self.source {
+            CountSource::Local(watched, server) => (watched.exit_fd(), server.as_ref()),
+            CountSource::Agent(_) | CountSource::AgentLost => (self.process.as_fd(), None),
+        };
+        let mut descriptors = vec![PollFd::from_borrowed_fd(news, PollFlags::IN)];
+        descriptors
+            .extend(server.map(|server| PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN)));
+        let moment = Timespec::try_from(self.poll_interval).ok();
+        // A signal is no news.
+        let _ = poll(&mut descriptors, moment.as_ref());
+        drop(descriptors);
+        self.serve();
+    }
+
+    fn read(&mut self, tally: &mut SyscallTally) -> CountsReading {
+        let reading = match &mut self.source {
+            CountSource::Local(watched, _) => Some(watched.read()),
+            CountSource::Agent(remote) => remote.read().ok(),
+            CountSource::AgentLost => None,
+        };
+        let Some(reading) = reading else {
+            self.source = CountSource::AgentLost;
+            let ending =
+                super::watched_process::has_ended(&self.process).then_some(ProcessEnd::Released);
+            // Nobody knows about children any more.
+            self.progress.is_alive = false;
+            return CountsReading {
+                progress: self.progress,
+                end: ending,
+                rows: Vec::new(),
+            };
+        };
+        self.progress = reading.progress;
+        for (row, now) in &reading.rows {
+            let before = &mut self.last_rows[*row];
+            add_row(tally, *row, now, before);
+            *before = *now;
+        }
+        reading
+    }
+}
+
+/// Counts a process that runs already, until it ends or `is_over` is set. `ready` is told how many threads it has.
+pub(crate) fn attach(
+    pid: i32,
+    time: CallTiming,
+    agents: &CountingAgents,
+    tally: &mut SyscallTally,
+    ready: impl FnOnce(usize),
+    is_over: &AtomicBool,
+) -> Result<ProcessEnd, EbpfError> {
+    let process = task::open_process(pid).map_err(kernel_refused("the process"))?;
+    let (source, threads) = match allocate_local_slot(time) {
+        Ok((place, server)) => {
+            let handle = process.try_clone().map_err(kernel_refused("the process"))?;
+            let taken = WatchedProcess::from_now(place, pid, handle)
+                .map_err(kernel_refused("the threads"))?;
+            if taken.0.has_exited() {
+                let gone = std::io::Error::from_raw_os_error(libc::ESRCH);
+                return Err(kernel_refused("the process")(gone));
+            }
+            (CountSource::Local(Box::new(taken.0), server), taken.1)
+        }
+        Err(EbpfError::Permission) => {
+            let remote = agents.request_counting(pid, CountFrom::Now, time)?;
+            (
+                CountSource::Agent(remote),
+                crate::ptrace::threads(pid).len(),
+            )
+        }
+        Err(error) => return Err(error),
+    };
+    let mut follower = ProcessFollower::new(source, process);
+    ready(threads);
+    loop {
+        follower.wait();
+        let is_last = is_over.load(Ordering::Relaxed);
+        let reading = follower.read(tally);
+        match reading.end {
+            // Its children are not waited for: somebody sits before this command.
+            Some(ending) => return Ok(ending),
+            None if is_last => return Ok(ProcessEnd::Released),
+            None => {}
+        }
+    }
+}
+
+/// A place of our own in the kernel.
+fn allocate_local_slot(time: CallTiming) -> Result<(WatchSlot, Option<SetServer>), EbpfError> {
+    // Whether it is allowed at all.
+    let table = program_set::create_table().map_err(kernel_refused("maps"))?;
+    let load = |table: OwnedFd| {
+        let set = ProgramSet::load(&table, time)?;
+        WatchSlot::first(Arc::new(set), table)
+    };
+    Ok(match set_sharing::find_shared_set(time) {
+        SharedSetLookup::Shared(set, slot) => (WatchSlot::another(Arc::new(set), slot)?, None),
+        SharedSetLookup::NotLoaded(listener) => (load(table)?, Some(SetServer::new(listener))),
+        SharedSetLookup::Unavailable => (load(table)?, None),
+    })
+}
+
+fn add_row(tally: &mut SyscallTally, row: usize, now: &CallRow, before: &CallRow) {
+    let more = |word: usize| now[word].wrapping_sub(before[word]);
+    let count = CallCount {
+        hits: more(0),
+        bytes: more(1),
+        nanos: more(2),
+        errors: more(3),
+    };
+    match row {
+        ROW_COMPAT => tally.add(syscall_names::ARCH_I386, u64::MAX, count),
+        ROW_LARGE => tally.add(syscall_names::ARCH_NATIVE, u64::MAX, count),
+        row => tally.add(syscall_names::ARCH_NATIVE, row as u64, count),
+    }
+}

@@ -1,0 +1,133 @@
+//! The wrapper's side: an agent counts, and is asked.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::watch_protocol::{CountFrom, CountsReading, WatchRequest};
+use super::{CallTiming, EbpfError, task};
+
+/// Agents that may count for others: where they would be, and how one gets to them. Whoever connects makes sure of whom it
+/// talks to.
+#[derive(Debug, Clone)]
+pub struct CountingAgents {
+    pub sockets: Vec<PathBuf>,
+    pub connect: fn(&Path) -> io::Result<UnixStream>,
+}
+
+/// An agent that takes longer than this has other troubles: the program is not to wait for it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// When it does, it is asked until it does not answer for this long.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// No answer is longer.
+const ANSWER_BYTES_MAX: u64 = 256 << 10;
+
+impl CountingAgents {
+    /// The first one that counts for us. Where nobody does, what the last one said.
+    pub(super) fn request_counting(
+        &self,
+        pid: i32,
+        from: CountFrom,
+        time: CallTiming,
+    ) -> Result<RemoteCounter, EbpfError> {
+        let mut why = "none is there".to_owned();
+        for socket in &self.sockets {
+            let asked = (self.connect)(socket);
+            match asked.and_then(|stream| RemoteCounter::connect(stream, pid, from, time)) {
+                Ok(remote) => return Ok(remote),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                        wait_until_untraced(pid);
+                        why = "it does not answer".to_owned();
+                    }
+                    _ => why = error.to_string(),
+                },
+            }
+        }
+        Err(EbpfError::NoAgent(why))
+    }
+}
+
+/// An agent that was too late may hold the process for a moment, until it sees that nobody is there any more.
+fn wait_until_untraced(pid: i32) {
+    for _ in 0..200 {
+        if crate::ptrace::check_untraced(pid).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An agent that counts one program for us.
+#[derive(Debug)]
+pub(super) struct RemoteCounter {
+    agent: BufReader<UnixStream>,
+}
+
+impl RemoteCounter {
+    /// Asks an agent to count a process.
+    fn connect(
+        stream: UnixStream,
+        pid: i32,
+        from: CountFrom,
+        time: CallTiming,
+    ) -> io::Result<RemoteCounter> {
+        let start = task::start_time(pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
+        stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+        stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+        let mut remote = RemoteCounter {
+            agent: BufReader::new(stream),
+        };
+        let request = WatchRequest {
+            from,
+            pid,
+            start,
+            time,
+        };
+        match remote.request_line(&request.to_string())?.as_str() {
+            "ok" => {
+                // The program runs now, and nobody waits for an answer.
+                remote
+                    .agent
+                    .get_ref()
+                    .set_read_timeout(Some(READ_TIMEOUT))?;
+                Ok(remote)
+            }
+            answer => {
+                let why = answer
+                    .strip_prefix("error ")
+                    .unwrap_or("it does not know how");
+                Err(io::Error::other(why.to_owned()))
+            }
+        }
+    }
+
+    fn request_line(&mut self, line: &str) -> io::Result<String> {
+        self.agent
+            .get_mut()
+            .write_all(format!("{line}\n").as_bytes())?;
+        let mut answer = String::new();
+        self.agent
+            .by_ref()
+            .take(ANSWER_BYTES_MAX)
+            .read_line(&mut answer)?;
+        match answer.strip_suffix('\n') {
+            Some(answer) => Ok(answer.to_owned()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    pub(super) fn read(&mut self) -> io::Result<CountsReading> {
+        let answer = self.request_line("counts")?;
+        let broken = || io::Error::from(io::ErrorKind::InvalidData);
+        CountsReading::parse(&answer).ok_or_else(broken)
+    }
+
+    /// The end of the process may be known now.
+    pub(super) fn release(&mut self) {
+        // An agent that is gone holds nobody.
+        let _ = self.request_line("release");
+    }
+}

@@ -1,0 +1,236 @@
+//! What an agent tells a wrapper for which it counts: one line of text for each question.
+//!
+//! ```text
+//! watch exec PID START [untimed]      counts the process PID, that began at START, from its exec on: `ok`, or `error WHY`
+//! watch now PID START [untimed]       from now on, with all its threads
+//! counts                              `counts STARTED ALIVE END [ROW:HITS:BYTES:NANOSECONDS:ERRORS]…`
+//! release                             the process has ended, and its parent may know: `ok`
+//! ```
+//!
+//! `END` is `-` while the process runs, `x3` when it has exited with 3, `k9` when signal 9 has killed it, `?` when nobody
+//! knows. Rows are those that changed since the last answer, with all that they hold.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::CallTiming;
+use super::programs::ROWS;
+use super::watch_slot::{CallRow, TaskProgress};
+use crate::ptrace::ProcessEnd;
+
+/// From when on a process is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CountFrom {
+    Exec,
+    Now,
+}
+
+/// The first word on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WatchRequest {
+    pub from: CountFrom,
+    pub pid: i32,
+    /// When it began, in the kernel's ticks. A process of another namespace has another number here.
+    pub start: u64,
+    pub time: CallTiming,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CountsReading {
+    pub progress: TaskProgress,
+    pub end: Option<ProcessEnd>,
+    pub rows: Vec<(usize, CallRow)>,
+}
+
+impl fmt::Display for WatchRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = match self.from {
+            CountFrom::Exec => "exec",
+            CountFrom::Now => "now",
+        };
+        let time = match self.time {
+            CallTiming::Measured => "",
+            CallTiming::Ignored => " untimed",
+        };
+        write!(f, "watch {from} {} {}{time}", self.pid, self.start)
+    }
+}
+
+/// The text is no such line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not `watch exec|now PID START [untimed]`")]
+pub(super) struct InvalidWatchRequest;
+
+impl FromStr for WatchRequest {
+    type Err = InvalidWatchRequest;
+
+    fn from_str(text: &str) -> Result<WatchRequest, InvalidWatchRequest> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let (from, pid, start, more) = match words.as_slice() {
+            ["watch", "exec", pid, start, more @ ..] => (CountFrom::Exec, pid, start, more),
+            ["watch", "now", pid, start, more @ ..] => (CountFrom::Now, pid, start, more),
+            _ => return Err(InvalidWatchRequest),
+        };
+        let time = match more {
+            [] => CallTiming::Measured,
+            ["untimed"] => CallTiming::Ignored,
+            _ => return Err(InvalidWatchRequest),
+        };
+        let pid: i32 = pid.parse().map_err(|_| InvalidWatchRequest)?;
+        let start = start.parse().map_err(|_| InvalidWatchRequest)?;
+        match pid > 0 {
+            true => Ok(WatchRequest {
+                from,
+                pid,
+                start,
+                time,
+            }),
+            false => Err(InvalidWatchRequest),
+        }
+    }
+}
+
+impl fmt::Display for CountsReading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TaskProgress {
+            has_started,
+            is_alive,
+        } = self.progress;
+        write!(
+            f,
+            "counts {} {} ",
+            u8::from(has_started),
+            u8::from(is_alive)
+        )?;
+        match self.end {
+            None => f.write_str("-")?,
+            Some(ProcessEnd::Exited(code)) => write!(f, "x{code}")?,
+            Some(ProcessEnd::Killed(signal)) => write!(f, "k{signal}")?,
+            Some(ProcessEnd::Released) => f.write_str("?")?,
+        }
+        for (row, [hits, bytes, nanos, errors]) in &self.rows {
+            write!(f, " {row}:{hits}:{bytes}:{nanos}:{errors}")?;
+        }
+        Ok(())
+    }
+}
+
+impl CountsReading {
+    /// None if it is none.
+    pub(super) fn parse(text: &str) -> Option<CountsReading> {
+        let mut words = text.strip_prefix("counts ")?.split(' ');
+        let mut flag = || match words.next()? {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        };
+        let progress = TaskProgress {
+            has_started: flag()?,
+            is_alive: flag()?,
+        };
+        let ending = match words.next()? {
+            "-" => None,
+            "?" => Some(ProcessEnd::Released),
+            word => Some(match word.split_at_checked(1)? {
+                ("x", code) => ProcessEnd::Exited(code.parse().ok()?),
+                ("k", signal) => ProcessEnd::Killed(signal.parse().ok()?),
+                _ => return None,
+            }),
+        };
+        let rows = words.map(parse_row).collect::<Option<_>>()?;
+        Some(CountsReading {
+            progress,
+            end: ending,
+            rows,
+        })
+    }
+}
+
+fn parse_row(word: &str) -> Option<(usize, CallRow)> {
+    let mut numbers = word.split(':').map(|number| number.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    let row = next()? as usize;
+    let counts = [next()?, next()?, next()?, next()?];
+    (row < ROWS && numbers.next().is_none()).then_some((row, counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_they_are_written() {
+        for from in [CountFrom::Exec, CountFrom::Now] {
+            for time in [CallTiming::Measured, CallTiming::Ignored] {
+                let request = WatchRequest {
+                    from,
+                    pid: 4711,
+                    start: u64::MAX,
+                    time,
+                };
+                assert_eq!(request.to_string().parse(), Ok(request));
+            }
+        }
+        for wrong in [
+            "",
+            "watch",
+            "watch exec",
+            "watch exec 1",
+            "watch then 1 2",
+            "watch exec -1 2",
+            "watch exec 0 2",
+            "watch exec 1 2 3",
+            "watch exec 1 2 untimed untimed",
+            "watch exec 99999999999 2",
+            "watch  exec 1 2",
+        ] {
+            assert_eq!(
+                wrong.parse::<WatchRequest>(),
+                Err(InvalidWatchRequest),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn readings_are_read_as_they_are_written() {
+        let endings = [
+            None,
+            Some(ProcessEnd::Exited(3)),
+            Some(ProcessEnd::Killed(9)),
+            Some(ProcessEnd::Released),
+        ];
+        for ending in endings {
+            let reading = CountsReading {
+                progress: TaskProgress {
+                    has_started: true,
+                    is_alive: ending.is_none(),
+                },
+                end: ending,
+                rows: vec![(0, [1, 2, 3, 4]), (511, [u64::MAX, 0, 0, 0])],
+            };
+            assert_eq!(CountsReading::parse(&reading.to_string()), Some(reading));
+        }
+    }
+
+    #[test]
+    fn what_is_no_reading_is_refused() {
+        for wrong in [
+            "",
+            "ok",
+            "counts",
+            "counts 1 1",
+            "counts 2 1 -",
+            "counts 1 1 y",
+            "counts 1 1 x",
+            "counts 1 1 é",
+            "counts 1 1 - 512:1:1:1:1",
+            "counts 1 1 - 1:1:1:1",
+            "counts 1 1 - 1:1:1:1:1:1",
+            "counts 1 1 - -1:1:1:1:1",
+            "counts 1 1 -  1:1:1:1:1",
+        ] {
+            assert_eq!(CountsReading::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What traced threads report.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use libc::{c_int, pid_t};
+
+/// Why a thread reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TraceEvent {
+    Exited(c_int),
+    Killed(c_int),
+    /// At the start or the end of a system call.
+    Syscall,
+    /// A signal is about to be delivered.
+    Signal(c_int),
+    /// The whole process was stopped by this signal.
+    GroupStop(c_int),
+    /// Stopped for no reason of the program's: new, interrupted, or continued.
+    Stopped,
+    Exec,
+    /// A filter of the program, or ours, asks about a call.
+    Seccomp,
+    /// About to end.
+    Exiting,
+    /// It made a process.
+    NewProcess,
+    /// It made a thread.
+    NewThread,
+}
+
+impl TraceEvent {
+    fn from_status(status: c_int) -> TraceEvent {
+        if libc::WIFEXITED(status) {
+            return TraceEvent::Exited(libc::WEXITSTATUS(status));
+        }
+        if libc::WIFSIGNALED(status) {
+            return TraceEvent::Killed(libc::WTERMSIG(status));
+        }
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 {
+            0 if signal == libc::SIGTRAP | 0x80 => TraceEvent::Syscall,
+            0 => TraceEvent::Signal(signal),
+            libc::PTRACE_EVENT_STOP => match signal {
+                libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
+                    TraceEvent::GroupStop(signal)
+                }
+                _ => TraceEvent::Stopped,
+            },
+            libc::PTRACE_EVENT_EXEC => TraceEvent::Exec,
+            libc::PTRACE_EVENT_EXIT => TraceEvent::Exiting,
+            libc::PTRACE_EVENT_SECCOMP => TraceEvent::Seccomp,
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => TraceEvent::NewProcess,
+            _ => TraceEvent::NewThread,
+        }
+    }
+}
+
+/// The next report of any thread. An error when there is no thread left, or when a signal came.
+pub(super) fn wait_any() -> io::Result<(pid_t, TraceEvent)> {
+    wait_for(-1)
+}
+
+/// The next report of one thread.
+pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, TraceEvent)> {
+    let mut status = 0;
+    // SAFETY: the status is ours.
+    let found = unsafe { libc::wait4(thread, &mut status, libc::__WALL, std::ptr::null_mut()) };
+    match found {
+        -1 => Err(io::Error::last_os_error()),
+        found => Ok((found, TraceEvent::from_status(status))),
+    }
+}
+
+/// Which thread reports next, without taking its report: whether it ended, and how.
+pub(super) fn peek() -> io::Result<(pid_t, Option<TraceEvent>)> {
+    peek_with(0)
+}
+
+/// The same for the only process that this thread traces. Not by its number: when another of its threads takes its place
+/// by exec, the kernel wakes only those who wait for any.
+pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
+    let (_, ended) = peek_with(libc::__WNOTHREAD)?;
+    Ok(ended)
+}
+
+fn peek_with(more: c_int) -> io::Result<(pid_t, Option<TraceEvent>)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
+    // SAFETY: the kernel fills what is ours; zeros are valid for the rest.
+    let (result, info) = unsafe {
+        let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
+        (result, info.assume_init())
+    };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: waitid fills these fields, or leaves them zero.
+    let (thread, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let ended = match info.si_code {
+        libc::CLD_EXITED => Some(TraceEvent::Exited(status)),
+        libc::CLD_KILLED | libc::CLD_DUMPED => Some(TraceEvent::Killed(status)),
+        _ => None,
+    };
+    Ok((thread, ended))
+}

@@ -1,0 +1,243 @@
+//! What was counted: in a lane for the agent, and here for the summary.
+
+use std::collections::HashMap;
+
+use pegel_lane::{Calls, Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
+
+use crate::syscall_names::{self, ByteDirection};
+
+/// What one call did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallCount {
+    pub hits: u64,
+    pub bytes: u64,
+    pub nanos: u64,
+    pub errors: u64,
+}
+
+/// One call by its name.
+#[derive(Debug, Clone)]
+pub struct CountedCall {
+    pub name: String,
+    pub count: CallCount,
+    /// Its bytes came in: it reads. None for calls that move none.
+    pub reads: Option<bool>,
+}
+
+#[derive(Debug)]
+struct SyscallSeries {
+    name: String,
+    direction: Option<ByteDirection>,
+    calls: Calls,
+    /// Made at the first error.
+    errors: Option<Counter>,
+    count: CallCount,
+}
+
+/// All calls of a program and its children.
+#[derive(Debug)]
+pub(crate) struct SyscallTally {
+    home: &'static ProcessLanes,
+    /// By number, for the calls of this machine.
+    native: Vec<Option<SyscallSeries>>,
+    /// Calls of programs of 32 bits.
+    compat: HashMap<(u32, u64), SyscallSeries>,
+}
+
+/// Numbers beyond this are counted by name too, but not kept in the fast table.
+const NATIVE_MAX: u64 = 1024;
+
+impl SyscallTally {
+    /// In the lanes of this process.
+    pub(crate) fn new() -> SyscallTally {
+        SyscallTally::in_home(pegel_lane::process_lanes())
+    }
+
+    fn in_home(home: &'static ProcessLanes) -> SyscallTally {
+        SyscallTally {
+            home,
+            native: Vec::new(),
+            compat: HashMap::new(),
+        }
+    }
+
+    /// One call that returned.
+    #[inline]
+    pub(crate) fn record(&mut self, arch: u32, number: u64, result: i64, nanos: u64) {
+        let home = self.home;
+        let slot = self.slot(arch, number);
+        let is_error = is_error(result);
+        let bytes = match slot.direction {
+            Some(_) if !is_error => result.unsigned_abs(),
+            _ => 0,
+        };
+        slot.calls.add(bytes, nanos);
+        slot.count.hits += 1;
+        slot.count.bytes += bytes;
+        slot.count.nanos += nanos;
+        if is_error {
+            slot.add_errors(home, 1);
+        }
+    }
+
+    /// A call that does not return: it ends its thread.
+    pub(crate) fn record_no_return(&mut self, arch: u32, number: u64) {
+        self.record(arch, number, 0, 0);
+    }
+
+    /// Many calls at once, counted elsewhere.
+    pub(crate) fn add(&mut self, arch: u32, number: u64, more: CallCount) {
+        let home = self.home;
+        let slot = self.slot(arch, number);
+        let bytes = if slot.direction.is_some() {
+            more.bytes
+        } else {
+            0
+        };
+        slot.calls.add_many(more.hits, bytes, more.nanos);
+        slot.count.hits += more.hits;
+        slot.count.bytes += bytes;
+        slot.count.nanos += more.nanos;
+        if more.errors > 0 {
+            slot.add_errors(home, more.errors);
+        }
+    }
+
+    fn slot(&mut self, arch: u32, number: u64) -> &mut SyscallSeries {
+        let home = self.home;
+        if arch == syscall_names::ARCH_NATIVE && number < NATIVE_MAX {
+            let index = number as usize;
+            if self.native.len() <= index {
+                self.native.resize_with(index + 1, || None);
+            }
+            return self.native[index]
+                .get_or_insert_with(|| SyscallSeries::new(home, arch, number));
+        }
+        // Numbers that cannot be calls at all share one place: programs may try any.
+        let number = number.min(NATIVE_MAX);
+        let slot = self.compat.entry((arch, number));
+        slot.or_insert_with(|| SyscallSeries::new(home, arch, number))
+    }
+
+    /// Calls that were made at all, most frequent first.
+    pub(crate) fn counted_calls(&self) -> Vec<CountedCall> {
+        let slots = self.native.iter().flatten().chain(self.compat.values());
+        let mut all: Vec<CountedCall> = slots
+            .map(|slot| CountedCall {
+                name: slot.name.clone(),
+                count: slot.count,
+                reads: slot.direction.map(|flow| flow == ByteDirection::In),
+            })
+            .collect();
+        all.sort_by(|a, b| (b.count.hits, &a.name).cmp(&(a.count.hits, &b.name)));
+        all
+    }
+}
+
+impl SyscallSeries {
+    fn new(home: &'static ProcessLanes, arch: u32, number: u64) -> SyscallSeries {
+        let name = syscall_names::syscall_name(arch, number);
+        let labels = [("scall", name.as_str())];
+        let spec = LaneSeriesSpec {
+            help: "System calls of programs under pegel run",
+            labels: &labels,
+            ..LaneSeriesSpec::new(LaneKind::Calls, "strace")
+        };
+        // Without a lane the program runs all the same, and the summary still has its numbers.
+        let calls = Calls::create_in(home, &spec).unwrap_or_else(|_| Calls::none());
+        SyscallSeries {
+            direction: syscall_names::byte_direction(&name),
+            calls,
+            errors: None,
+            count: CallCount::default(),
+            name,
+        }
+    }
+
+    fn add_errors(&mut self, home: &'static ProcessLanes, more: u64) {
+        self.count.errors += more;
+        let counter = self.errors.get_or_insert_with(|| {
+            let labels = [("scall", self.name.as_str())];
+            let spec = LaneSeriesSpec {
+                help: "System calls of programs under pegel run that returned an error.",
+                labels: &labels,
+                ..LaneSeriesSpec::new(LaneKind::Counter, "strace_errors_total")
+            };
+            Counter::create_in(home, &spec).unwrap_or_else(|_| Counter::none())
+        });
+        counter.add(more);
+    }
+}
+
+/// The kernel says errors as small negative numbers.
+fn is_error(result: i64) -> bool {
+    (-4095..0).contains(&result)
+}
+
+/// Counts a start of this command.
+pub(crate) fn count_launch() {
+    let labels = [("operation", "exec")];
+    let spec = LaneSeriesSpec {
+        help: "Number of launch with the tau_metric_proxy_run command",
+        labels: &labels,
+        ..LaneSeriesSpec::new(LaneKind::Counter, "tau_metric_proxy_run_total")
+    };
+    if let Ok(counter) = Counter::create(&spec) {
+        counter.add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_io_calls_that_worked() {
+        let dir = TempDir::new();
+        let mut tally = SyscallTally::in_home(ProcessLanes::in_directory(dir.path()));
+        let arch = syscall_names::ARCH_NATIVE;
+        let read = libc::SYS_read.unsigned_abs();
+        let lseek = libc::SYS_lseek.unsigned_abs();
+        tally.record(arch, read, 100, 5);
+        tally.record(arch, read, -11, 7);
+        tally.record(arch, read, 0, 1);
+        tally.record(arch, lseek, 4096, 1);
+        let counted = tally.counted_calls();
+        assert_eq!(counted.len(), 2);
+        assert_eq!(counted[0].name, "read");
+        let expected = CallCount {
+            hits: 3,
+            bytes: 100,
+            nanos: 13,
+            errors: 1,
+        };
+        assert_eq!(counted[0].count, expected);
+        assert_eq!((counted[1].count.bytes, counted[1].reads), (0, None));
+    }
+
+    #[test]
+    fn addresses_are_no_errors() {
+        assert!(!is_error(0x7fff_ffff_f000));
+        assert!(!is_error(i64::MIN));
+        assert!(is_error(-1) && is_error(-4095) && !is_error(-4096));
+    }
+
+    #[test]
+    fn a_program_that_tries_every_number_does_not_fill_the_memory() {
+        let dir = TempDir::new();
+        let mut tally = SyscallTally::in_home(ProcessLanes::in_directory(dir.path()));
+        for number in 0..100_000 {
+            tally.record(syscall_names::ARCH_NATIVE, number, -38, 1);
+            tally.record(0x4000_0003, number, -38, 1);
+        }
+        assert!(tally.counted_calls().len() <= 2 * NATIVE_MAX as usize + 2);
+        let hits: u64 = tally
+            .counted_calls()
+            .iter()
+            .map(|call| call.count.hits)
+            .sum();
+        assert_eq!(hits, 200_000);
+    }
+}

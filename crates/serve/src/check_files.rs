@@ -1,0 +1,30 @@
+//! Trying the files that settings name, before anybody relies on them.
+
+use std::error::Error;
+
+use crate::guard::{LocalUsers, TokenSource, check_token_source};
+use crate::settings::ServeSettings;
+use crate::socket::check_socket;
+
+/// What keeps a server of this user from starting with these files, each with its key. Nothing is made or
+/// taken, and an agent that serves there now is not in the way.
+pub fn check_files(settings: &ServeSettings) -> Vec<(&'static str, Box<dyn Error + Send + Sync>)> {
+    let mut found: Vec<(&'static str, Box<dyn Error + Send + Sync>)> = Vec::new();
+    if let Some(Err(error)) = settings.token.as_ref().map(check_token_source) {
+        let key = match settings.token {
+            Some(TokenSource::File(_)) => "token_file",
+            _ => "token",
+        };
+        found.push((key, error.into()));
+    }
+    if let Some(Err(error)) = settings.tls.as_ref().map(|files| files.load()) {
+        found.push(("tls", error.into()));
+    }
+    if let Err(error) = LocalUsers::new(&settings.allow_users) {
+        found.push(("allow_users", error.into()));
+    }
+    if let Some(Err(error)) = settings.socket.as_deref().map(check_socket) {
+        found.push(("socket", error.into()));
+    }
+    found
+}

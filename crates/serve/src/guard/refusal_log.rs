@@ -1,0 +1,80 @@
+//! What the log says about refusals: the first of each kind at once, then at most one a minute.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::PeerIdentity;
+use crate::refusals::ClientRefusal;
+
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog {
+    /// A handful of kinds at most.
+    entries: Mutex<Vec<RefusalLogEntry>>,
+}
+
+#[derive(Debug)]
+struct RefusalLogEntry {
+    refusal: ClientRefusal,
+    last_logged: Instant,
+    suppressed: u64,
+}
+
+impl RefusalLog {
+    pub fn log(&self, refusal: ClientRefusal, peer: &PeerIdentity, why: impl FnOnce() -> String) {
+        if let Some(unsaid) = self.count_or_suppress(refusal, Instant::now()) {
+            tracing::warn!(%peer, unsaid, "a request was refused: {}", why());
+        }
+    }
+
+    /// How many of this kind were not said since the last one that was; `None`: not now.
+    fn count_or_suppress(&self, refusal: ClientRefusal, now: Instant) -> Option<u64> {
+        let mut kinds = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kind) = kinds.iter_mut().find(|kind| kind.refusal == refusal) else {
+            kinds.push(RefusalLogEntry {
+                refusal,
+                last_logged: now,
+                suppressed: 0,
+            });
+            return Some(0);
+        };
+        if now.duration_since(kind.last_logged) < LOG_INTERVAL {
+            kind.suppressed += 1;
+            return None;
+        }
+        kind.last_logged = now;
+        Some(std::mem::take(&mut kind.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_kind_is_said_once_a_minute() {
+        let notices = RefusalLog::default();
+        let now = Instant::now();
+        assert_eq!(notices.count_or_suppress(ClientRefusal::Host, now), Some(0));
+        for _ in 0..1000 {
+            assert_eq!(
+                notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL / 2),
+                None
+            );
+        }
+        assert_eq!(
+            notices.count_or_suppress(ClientRefusal::Origin, now),
+            Some(0),
+            "another kind"
+        );
+        assert_eq!(
+            notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
+            Some(1000)
+        );
+        assert_eq!(
+            notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
+            None
+        );
+    }
+}

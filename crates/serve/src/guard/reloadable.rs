@@ -1,0 +1,196 @@
+//! Something that was read from files, and is read again when they change.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pegel_config::with_causes;
+
+type LoadFn<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
+
+/// The last good version of something that files say. A bad new version is reported, and the old one
+/// stays in force.
+pub(crate) struct Reloadable<T, E> {
+    /// What it is, for messages.
+    description: &'static str,
+    files: Vec<PathBuf>,
+    load: LoadFn<T, E>,
+    current: RwLock<Arc<T>>,
+    last_check: Mutex<LastCheck>,
+}
+
+/// What was seen when the files were last looked at.
+struct LastCheck {
+    stamps: Vec<FileStamp>,
+    error: Option<String>,
+}
+
+/// Differs whenever a file was written, replaced, or given to someone else.
+type FileStamp = Option<[i64; 7]>;
+
+impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
+    pub fn new(
+        what: &'static str,
+        files: Vec<PathBuf>,
+        load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Reloadable<T, E>, E> {
+        // Before reading: what is written meanwhile is noticed at the next look.
+        let stamps = file_stamps(&files);
+        let first = load()?;
+        Ok(Reloadable {
+            description: what,
+            files,
+            load: Box::new(load),
+            current: RwLock::new(Arc::new(first)),
+            last_check: Mutex::new(LastCheck {
+                stamps,
+                error: None,
+            }),
+        })
+    }
+
+    pub fn get(&self) -> Arc<T> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Why the files, as they are now, are not in force.
+    pub fn reload_error(&self) -> Option<String> {
+        let look = self
+            .last_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        look.error.clone()
+    }
+
+    /// Reads the files again if they changed, or in any case when `asked` to. May block.
+    pub fn refresh(&self, asked: bool) {
+        let mut look = self
+            .last_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let stamps = file_stamps(&self.files);
+        if !self.has_files() || (stamps == look.stamps && !asked) {
+            return;
+        }
+        look.stamps = stamps;
+        match (self.load)() {
+            Ok(new) => {
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                look.error = None;
+                tracing::info!("{} was read again", self.description);
+            }
+            Err(error) => {
+                let reason = with_causes(&error);
+                tracing::warn!(
+                    "{} cannot be read again and stays as it was: {reason}",
+                    self.description
+                );
+                look.error = Some(reason);
+            }
+        }
+    }
+}
+
+fn file_stamps(files: &[PathBuf]) -> Vec<FileStamp> {
+    let stamp = |path: &PathBuf| -> FileStamp {
+        let found = fs::metadata(path).ok()?;
+        Some([
+            found.dev().cast_signed(),
+            found.ino().cast_signed(),
+            found.size().cast_signed(),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ])
+    };
+    files.iter().map(stamp).collect()
+}
+
+impl<T, E> fmt::Debug for Reloadable<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloadable")
+            .field("what", &self.description)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    fn number(path: &PathBuf) -> Result<u32, io::Error> {
+        let text = fs::read_to_string(path)?;
+        text.parse().map_err(io::Error::other)
+    }
+
+    #[test]
+    fn changes_are_noticed_and_bad_ones_kept_out() {
+        let dir = TempDir::new();
+        let path = dir.join("number");
+        let load = {
+            let path = path.clone();
+            move || number(&path)
+        };
+        assert!(Reloadable::new("the number", vec![path.clone()], load.clone()).is_err());
+        fs::write(&path, "1").expect("written");
+        let kept = Reloadable::new("the number", vec![path.clone()], load).expect("a number");
+        assert_eq!(*kept.get(), 1);
+
+        fs::write(dir.join("new"), "22").expect("written");
+        fs::rename(dir.join("new"), &path).expect("replaced");
+        kept.refresh(false);
+        assert_eq!((*kept.get(), kept.reload_error()), (22, None));
+
+        fs::write(&path, "three").expect("written");
+        kept.refresh(false);
+        assert_eq!(*kept.get(), 22, "the good one stays");
+        assert!(
+            kept.reload_error()
+                .is_some_and(|reason| reason.contains("invalid digit"))
+        );
+
+        fs::remove_file(&path).expect("removed");
+        kept.refresh(false);
+        assert_eq!(*kept.get(), 22);
+        assert!(
+            kept.reload_error()
+                .is_some_and(|reason| reason.contains("No such file"))
+        );
+
+        fs::write(&path, "4").expect("written");
+        kept.refresh(false);
+        assert_eq!((*kept.get(), kept.reload_error()), (4, None));
+    }
+
+    #[test]
+    fn who_asks_gets_a_new_reading_in_any_case() {
+        let reads = Arc::new(Mutex::new(0));
+        let counted = reads.clone();
+        let load = move || {
+            let mut count = counted.lock().expect("not poisoned");
+            *count += 1;
+            Ok::<_, io::Error>(*count)
+        };
+        let kept =
+            Reloadable::new("a count", vec![PathBuf::from("/nonexistent")], load).expect("read");
+        kept.refresh(false);
+        assert_eq!(*kept.get(), 1, "nothing changed");
+        kept.refresh(true);
+        assert_eq!(*kept.get(), 2);
+    }
+}

@@ -1,0 +1,256 @@
+//! Connections that speak in lines instead of HTTP: the text protocol of the UNIX socket, and OpenTSDB's telnet
+//! protocol, which shares its port with HTTP as it does there.
+//!
+//! | | the socket | telnet |
+//! |---|---|---|
+//! | a line | a statsd line, or `put …`; `level N ` may stand in front; what a wrapper asks (`pegel_run::Station`) | `put …`, `version`, `help`, `exit` |
+//! | an answer | `ok`, or `error REASON`, for every line | only what went wrong |
+//!
+//! All lines that came together are worked on together, so that a client that sends many at once waits for the
+//! log once. A line has a largest size and a time by which it must be complete.
+
+mod line_handler;
+mod prefixed_stream;
+mod protocol_detection;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use pegel_metric::{DropReason, Input};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::connection::ConnectionContext;
+use crate::guard::ConnectionInfo;
+use crate::listen::unless_stopped;
+use crate::refusals::ClientRefusal;
+
+use line_handler::LineHandler;
+pub(crate) use prefixed_stream::PrefixedStream;
+pub(crate) use protocol_detection::{DetectedProtocol, detect_protocol};
+
+/// What is read at once.
+const CHUNK_BYTES: usize = 8 << 10;
+
+/// Which lines are understood, and how they are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineProtocol {
+    Socket,
+    Telnet,
+}
+
+impl LineProtocol {
+    fn input(self) -> Input {
+        match self {
+            LineProtocol::Socket => Input::Push,
+            LineProtocol::Telnet => Input::Put,
+        }
+    }
+
+    /// The answer to something that is no line.
+    fn error_line(self, reason: &str) -> String {
+        match self {
+            LineProtocol::Socket => format!("error {reason}\n"),
+            LineProtocol::Telnet => format!("put: {reason}\n"),
+        }
+    }
+}
+
+/// Serves a connection to its end. `begun` is what was read of it already.
+pub(crate) async fn serve<S>(
+    mut stream: S,
+    begun: Vec<u8>,
+    dialect: LineProtocol,
+    visit: ConnectionInfo,
+    pid: Option<u32>,
+    shared: ConnectionContext,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let write_time = shared.settings.write_time;
+    let caller = match shared.guard.admit_lines(&visit) {
+        Ok(caller) => caller,
+        Err(denied) => {
+            let text = dialect.error_line(&denied.message());
+            let _ = timeout(write_time, write_all(&mut stream, text.as_bytes())).await;
+            return;
+        }
+    };
+    let work = LineHandler::new(&shared.site, dialect, &caller.peer, pid);
+    let mut client = LineClient {
+        stream,
+        buffer: begun,
+        is_skipping: false,
+        since: Instant::now(),
+        dialect,
+    };
+    let end = client.run(&work, &shared).await;
+    if let Some((refusal, reason, text)) = end.refusal(&shared) {
+        if let Some(refusal) = refusal {
+            shared.refusals.count(refusal);
+            shared
+                .site
+                .sender_refusals
+                .count(&caller.peer.sender_name(), refusal);
+        }
+        shared.site.agent.ingest.count_refused(&work.sender, reason);
+        let text = dialect.error_line(&text);
+        let _ = timeout(write_time, write_all(&mut client.stream, text.as_bytes())).await;
+    }
+    if let LineSessionEnd::SlowReader = end {
+        shared.refusals.count(ClientRefusal::SlowReader);
+    }
+}
+
+struct LineClient<S> {
+    stream: S,
+    /// What came and is not worked on yet: at most one line, which is not complete.
+    buffer: Vec<u8>,
+    /// Whether what comes belongs to a line that was too long.
+    is_skipping: bool,
+    /// Since when the line is on its way, or the client rests.
+    since: Instant,
+    dialect: LineProtocol,
+}
+
+/// How a connection ends.
+#[derive(Debug, PartialEq, Eq)]
+enum LineSessionEnd {
+    /// The client is done, or the server.
+    Done,
+    /// In the middle of a line.
+    Incomplete,
+    /// A line took too long.
+    TimedOut,
+    /// The client does not read its answers.
+    SlowReader,
+}
+
+impl LineSessionEnd {
+    /// What is said and counted, where a line was lost.
+    fn refusal(
+        &self,
+        shared: &ConnectionContext,
+    ) -> Option<(Option<ClientRefusal>, DropReason, String)> {
+        match self {
+            LineSessionEnd::Done | LineSessionEnd::SlowReader => None,
+            LineSessionEnd::Incomplete => {
+                let text = "the line does not end; end it with a newline".to_owned();
+                Some((None, DropReason::Malformed, text))
+            }
+            LineSessionEnd::TimedOut => {
+                let text = format!("the line took longer than {:?}", shared.settings.head_time);
+                Some((Some(ClientRefusal::LineTime), DropReason::Malformed, text))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
+    async fn run(&mut self, work: &LineHandler, shared: &ConnectionContext) -> LineSessionEnd {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut stage = shared.stage.clone();
+        loop {
+            if let Some(end) = self.handle_complete_lines(work, shared).await {
+                return end;
+            }
+            let is_idle = self.buffer.is_empty() && !self.is_skipping;
+            let patience: Duration = match is_idle {
+                true => shared.settings.idle_time,
+                false => shared.settings.head_time,
+            };
+            let read = timeout_at(self.since + patience, read(&mut self.stream, &mut chunk));
+            match unless_stopped(read, &mut stage).await {
+                None => return LineSessionEnd::Done,
+                Some(Err(_)) if is_idle => return LineSessionEnd::Done,
+                Some(Err(_)) => return LineSessionEnd::TimedOut,
+                Some(Ok(Ok(0))) if is_idle => return LineSessionEnd::Done,
+                Some(Ok(Ok(0))) => return LineSessionEnd::Incomplete,
+                Some(Ok(Err(_))) => return LineSessionEnd::Done,
+                Some(Ok(Ok(count))) => {
+                    if is_idle {
+                        self.since = Instant::now();
+                    }
+                    self.buffer.extend_from_slice(&chunk[..count]);
+                }
+            }
+        }
+    }
+
+    /// Works on all lines that are complete.
+    async fn handle_complete_lines(
+        &mut self,
+        work: &LineHandler,
+        shared: &ConnectionContext,
+    ) -> Option<LineSessionEnd> {
+        if self.is_skipping {
+            let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
+                self.buffer.clear();
+                return None;
+            };
+            self.buffer.drain(..=end);
+            self.is_skipping = false;
+            self.since = Instant::now();
+        }
+        if let Some(last) = self.buffer.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.buffer.split_off(last + 1);
+            let lines = std::mem::replace(&mut self.buffer, rest);
+            let work = work.clone();
+            let done = shared.site.executor.write(move || Ok(work.handle(&lines)));
+            let (text, is_over) = match done.await {
+                Ok(reply) => (reply.text, reply.is_over),
+                Err(failure) => (self.dialect.error_line(failure.message()), true),
+            };
+            let written = write_all(&mut self.stream, text.as_bytes());
+            match timeout(shared.settings.write_time, written).await {
+                Err(_) => return Some(LineSessionEnd::SlowReader),
+                Ok(Err(_)) => return Some(LineSessionEnd::Done),
+                Ok(Ok(())) if is_over => return Some(LineSessionEnd::Done),
+                Ok(Ok(())) => {}
+            }
+            self.since = Instant::now();
+        }
+        let bytes_max = shared.settings.line_bytes_max;
+        if self.buffer.len() > bytes_max {
+            self.buffer = Vec::new();
+            self.is_skipping = true;
+            shared.refusals.count(ClientRefusal::LineSize);
+            shared
+                .site
+                .sender_refusals
+                .count(&work.sender.name, ClientRefusal::LineSize);
+            shared
+                .site
+                .agent
+                .ingest
+                .count_refused(&work.sender, DropReason::TooLarge);
+            let text = format!("the line is longer than {bytes_max} bytes");
+            let text = self.dialect.error_line(&text);
+            let written = write_all(&mut self.stream, text.as_bytes());
+            if timeout(shared.settings.write_time, written).await.is_err() {
+                return Some(LineSessionEnd::SlowReader);
+            }
+        }
+        None
+    }
+}
+
+async fn read<S: AsyncRead + Unpin>(stream: &mut S, chunk: &mut [u8]) -> io::Result<usize> {
+    let mut buffer = ReadBuf::new(chunk);
+    poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
+    Ok(buffer.filled().len())
+}
+
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    // TLS holds back what it was given until it is told.
+    poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+}

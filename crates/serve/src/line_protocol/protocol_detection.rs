@@ -1,0 +1,175 @@
+//! What a client speaks, by the first bytes that it sends.
+
+use tokio::io::AsyncRead;
+use tokio::time::{Instant, timeout_at};
+
+use super::{LineProtocol, read};
+use crate::connection::ConnectionContext;
+use crate::listen::unless_stopped;
+
+/// Enough for the head of most requests.
+const FIRST_BYTES: usize = 1024;
+/// No method of HTTP is longer.
+const METHOD_BYTES_MAX: usize = 16;
+/// With which words a client of OpenTSDB's telnet protocol may begin.
+const TELNET_COMMANDS: [&[u8]; 8] = [
+    b"put ", b"put\t", b"put\r", b"put\n", b"version", b"help", b"stats", b"exit",
+];
+
+/// How a connection begins.
+#[derive(Debug)]
+pub(crate) enum DetectedProtocol {
+    Http(Vec<u8>),
+    Lines(LineProtocol, Vec<u8>),
+    /// The client is gone, or the server stops.
+    Closed,
+    /// Too little came in time.
+    TimedOut,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProtocolGuess {
+    Http,
+    Lines,
+    /// Nobody can tell yet.
+    Undecided,
+}
+
+/// Reads as much as is needed to tell.
+pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    is_socket: bool,
+    begun: Instant,
+    shared: &ConnectionContext,
+) -> DetectedProtocol {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; FIRST_BYTES]);
+    let mut stage = shared.stage.clone();
+    let deadline = begun + shared.settings.head_time;
+    loop {
+        let read = timeout_at(deadline, read(stream, &mut chunk));
+        match unless_stopped(read, &mut stage).await {
+            Some(Ok(Ok(count))) if count > 0 => bytes.extend_from_slice(&chunk[..count]),
+            Some(Err(_)) => return DetectedProtocol::TimedOut,
+            // Whoever begins with less than can be told has nothing to say.
+            None | Some(Ok(_)) if bytes.is_empty() || !is_socket => {
+                return DetectedProtocol::Closed;
+            }
+            None | Some(Ok(_)) => return DetectedProtocol::Lines(LineProtocol::Socket, bytes),
+        }
+        let (guess, dialect) = match is_socket {
+            true => (guess_on_socket(&bytes), LineProtocol::Socket),
+            false => (guess_on_tcp(&bytes), LineProtocol::Telnet),
+        };
+        match guess {
+            ProtocolGuess::Http => return DetectedProtocol::Http(bytes),
+            ProtocolGuess::Lines => return DetectedProtocol::Lines(dialect, bytes),
+            ProtocolGuess::Undecided => {}
+        }
+    }
+}
+
+/// A request begins with a method in capitals, a blank, and a path or a whole address. All else is lines.
+fn guess_on_socket(bytes: &[u8]) -> ProtocolGuess {
+    let method = bytes.iter().take_while(|b| b.is_ascii_uppercase()).count();
+    match (bytes.get(method), bytes.get(method + 1)) {
+        (None, _) if method < METHOD_BYTES_MAX => ProtocolGuess::Undecided,
+        (Some(b' '), None) if method > 0 => ProtocolGuess::Undecided,
+        (Some(b' '), Some(b'/' | b'*' | b'h')) if method > 0 => ProtocolGuess::Http,
+        _ => ProtocolGuess::Lines,
+    }
+}
+
+/// Only the commands of OpenTSDB are lines: a browser cannot begin like that.
+fn guess_on_tcp(bytes: &[u8]) -> ProtocolGuess {
+    let mut guess = ProtocolGuess::Http;
+    for command in TELNET_COMMANDS {
+        if bytes.starts_with(command) {
+            return ProtocolGuess::Lines;
+        }
+        if command.starts_with(bytes) {
+            guess = ProtocolGuess::Undecided;
+        }
+    }
+    guess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_lines_are_told_apart_on_the_socket() {
+        for http in [
+            "GET / HTTP/1.1",
+            "POST /api/put",
+            "OPTIONS * HTTP/1.1",
+            "GET http://a/",
+        ] {
+            assert_eq!(
+                guess_on_socket(http.as_bytes()),
+                ProtocolGuess::Http,
+                "{http}"
+            );
+        }
+        for lines in [
+            "put a 1 2",
+            "a:1|c",
+            "GETS:1|c",
+            "GET:1|c",
+            "MY NAME:1|c",
+            "\n",
+            " GET /",
+            "7",
+            "ABCDEFGHIJKLMNOPQ",
+            "\u{0}",
+        ] {
+            assert_eq!(
+                guess_on_socket(lines.as_bytes()),
+                ProtocolGuess::Lines,
+                "{lines:?}"
+            );
+        }
+        for open in ["", "G", "GET", "GET "] {
+            assert_eq!(
+                guess_on_socket(open.as_bytes()),
+                ProtocolGuess::Undecided,
+                "{open:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_commands_of_opentsdb_are_lines_on_tcp() {
+        for lines in [
+            "put a 1 2 b=c\n",
+            "put ",
+            "put\n",
+            "put\r\n",
+            "put\ta 1 2",
+            "version\n",
+            "help\r\n",
+            "exit",
+            "stats\n",
+        ] {
+            assert_eq!(
+                guess_on_tcp(lines.as_bytes()),
+                ProtocolGuess::Lines,
+                "{lines:?}"
+            );
+        }
+        for http in ["GET / HTTP/1.1", "PUT /", "what is this", "a:1|c", "putt "] {
+            assert_eq!(
+                guess_on_tcp(http.as_bytes()),
+                ProtocolGuess::Http,
+                "{http:?}"
+            );
+        }
+        for open in ["", "p", "put", "v", "versio", "he", "ex"] {
+            assert_eq!(
+                guess_on_tcp(open.as_bytes()),
+                ProtocolGuess::Undecided,
+                "{open:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A connection's stream that knows what it is waiting for, and since when.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::refusals::ClientRefusal;
+use crate::settings::ServeSettings;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestPhase {
+    /// The head of a request, from this moment on.
+    Head(Instant),
+    /// The next request, of which nothing came yet.
+    Idle(Instant),
+    /// Its own answer: that has its own time limit.
+    Busy,
+}
+
+/// The state that a connection's stream, its service and its watcher share.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestProgress(Arc<Mutex<ProgressState>>);
+
+#[derive(Debug)]
+struct ProgressState {
+    phase: RequestPhase,
+    /// Since when the client takes nothing of what is written.
+    write_stalled_since: Option<Instant>,
+}
+
+impl RequestProgress {
+    /// A connection that says nothing at all is given as long as one that is slow to say it.
+    pub fn new(since: Instant) -> RequestProgress {
+        let phase = RequestPhase::Head(since);
+        RequestProgress(Arc::new(Mutex::new(ProgressState {
+            phase,
+            write_stalled_since: None,
+        })))
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ProgressState)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A request's head is complete.
+    pub fn request_begins(&self) {
+        self.update(|state| state.phase = RequestPhase::Busy);
+    }
+
+    /// Its answer is handed over in full.
+    pub fn response_ends(&self) {
+        self.update(|state| state.phase = RequestPhase::Idle(Instant::now()));
+    }
+
+    fn bytes_received(&self) {
+        self.update(|state| {
+            if let RequestPhase::Idle(_) = state.phase {
+                state.phase = RequestPhase::Head(Instant::now());
+            }
+        });
+    }
+
+    fn set_write_stalled(&self, stalls: bool) {
+        self.update(|state| match stalls {
+            true => {
+                state.write_stalled_since =
+                    state.write_stalled_since.or_else(|| Some(Instant::now()))
+            }
+            false => state.write_stalled_since = None,
+        });
+    }
+
+    /// When to look again, or why to close now (`None`: it only rested too long).
+    pub fn next_deadline(
+        &self,
+        now: Instant,
+        settings: &ServeSettings,
+    ) -> Result<Instant, Option<ClientRefusal>> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stalled = state
+            .write_stalled_since
+            .map(|since| (since + settings.write_time, Some(ClientRefusal::SlowReader)));
+        let phase = match state.phase {
+            RequestPhase::Head(since) => {
+                Some((since + settings.head_time, Some(ClientRefusal::HeadTime)))
+            }
+            // While the answer stalls on its way the client is not idle.
+            RequestPhase::Idle(since) if stalled.is_none() => {
+                Some((since + settings.idle_time, None))
+            }
+            RequestPhase::Idle(_) | RequestPhase::Busy => None,
+        };
+        // Whatever begins later ends no earlier than the shortest limit from now.
+        let shortest = settings
+            .head_time
+            .min(settings.idle_time)
+            .min(settings.write_time);
+        let mut next = now + shortest;
+        for (deadline, reason) in stalled.into_iter().chain(phase) {
+            if deadline <= now {
+                return Err(reason);
+            }
+            next = next.min(deadline);
+        }
+        Ok(next)
+    }
+}
+
+/// A stream that reports to a [`Progress`].
+#[derive(Debug)]
+pub(crate) struct ProgressStream<S> {
+    stream: S,
+    progress: RequestProgress,
+}
+
+impl<S> ProgressStream<S> {
+    pub fn new(stream: S, progress: RequestProgress) -> ProgressStream<S> {
+        ProgressStream { stream, progress }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ProgressStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.progress.bytes_received();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ProgressStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.progress.set_write_stalled(polled.is_pending());
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.progress.set_write_stalled(polled.is_pending());
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_own_limit() {
+        let settings = ServeSettings::default();
+        let progress = RequestProgress::new(Instant::now());
+        let at = |seconds: u64| Instant::now() + Duration::from_secs(seconds);
+        assert!(progress.next_deadline(at(4), &settings).is_ok());
+        assert_eq!(
+            progress.next_deadline(at(6), &settings),
+            Err(Some(ClientRefusal::HeadTime))
+        );
+        progress.request_begins();
+        assert!(progress.next_deadline(at(1000), &settings).is_ok());
+        progress.set_write_stalled(true);
+        assert_eq!(
+            progress.next_deadline(at(31), &settings),
+            Err(Some(ClientRefusal::SlowReader))
+        );
+        progress.set_write_stalled(false);
+        progress.response_ends();
+        assert!(progress.next_deadline(at(59), &settings).is_ok());
+        assert_eq!(progress.next_deadline(at(61), &settings), Err(None));
+        progress.bytes_received();
+        assert_eq!(
+            progress.next_deadline(at(6), &settings),
+            Err(Some(ClientRefusal::HeadTime))
+        );
+    }
+
+    #[test]
+    fn the_next_look_is_never_late() {
+        let settings = ServeSettings::default();
+        let progress = RequestProgress::new(Instant::now());
+        progress.request_begins();
+        let now = Instant::now();
+        assert_eq!(
+            progress.next_deadline(now, &settings),
+            Ok(now + settings.head_time)
+        );
+    }
+}

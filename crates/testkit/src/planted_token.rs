@@ -1,0 +1,30 @@
+//! A secret that every agent of every test is given, and that nothing it says may ever show.
+
+/// The token of the agents that tests start, unless they set another one.
+pub const PLANTED_TOKEN: &str = "planted-0b53e8f1c9d7-token";
+
+/// Panics when the planted secret, or a large part of it, is in the text.
+#[track_caller]
+pub fn assert_token_absent(what: &str, text: &[u8]) {
+    // A part is enough to know that something quotes it.
+    let part = &PLANTED_TOKEN.as_bytes()[8..20];
+    let is_shown = text.windows(part.len()).any(|window| window == part);
+    assert!(
+        !is_shown || std::thread::panicking(),
+        "{what} shows the secret: {}",
+        String::from_utf8_lossy(text)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_it_is_found() {
+        assert_token_absent("a log", b"a token was given");
+        let quoting = format!("no such file: {}", &PLANTED_TOKEN[4..22]);
+        let found = std::panic::catch_unwind(|| assert_token_absent("a log", quoting.as_bytes()));
+        assert!(found.is_err());
+    }
+}
