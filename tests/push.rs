@@ -93,12 +93,12 @@ fn errors_have_a_message_and_an_exit_code() {
         (
             &["x=1", "--level", "4"],
             1,
-            "x=1: it is for level 4, and the agent keeps up to level 3",
+            "x=1: metric level 4 exceeds the agent's level 3",
         ),
         (
             &["x=1", "--ts", "1"],
             1,
-            "x=1: the time lies before what the store keeps",
+            "x=1: the timestamp is older than the store's retention",
         ),
         (&["x=1", "--ts", "9999999999"], 1, "ten minutes ahead"),
         (

@@ -1,4 +1,10 @@
-//! The gate: every series of a program passes it once, when it is new.
+//! Admission: the check that every new series of a program passes once.
+//!
+//! All inputs from programs call [`Admission::admit`] before they use a series. It applies the rules, rejects
+//! reserved names, claims the name for the input and charges the series to its sender within the limits. It
+//! also counts samples in the ledger and on the sender's account: received = kept + dropped, by reason. A
+//! series stays charged exactly as long as its [`SeriesPermit`] lives. The memory that programs can make the
+//! agent use is bounded here; no input may create series without it.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -12,13 +18,13 @@ use crate::reserved_names::{ReservedNames, exported};
 use crate::rules::RelabelRules;
 use crate::senders::{Sender, Senders};
 
-/// A series that a program wants to have.
+/// A series that a program requests.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesSpec<'a> {
     pub name: &'a str,
-    /// What the program said. Keys of labels that the agent adds are renamed.
+    /// Labels as the program sent them. Keys that collide with labels added by the agent are renamed.
     pub labels: &'a [(&'a str, &'a str)],
-    /// Labels that the agent adds to tell it from series of others.
+    /// Labels that the agent adds to distinguish it from other programs' series.
     pub identity: &'a [(&'a str, &'a str)],
     pub kind: MetricKind,
     pub help: &'a str,
@@ -27,30 +33,32 @@ pub struct SeriesSpec<'a> {
     pub input: Input,
 }
 
-/// Why it does not get it.
+/// The reason why a series is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("a rule of the configuration drops it")]
+    #[error("dropped by a rule of the configuration")]
     Rule,
-    #[error("it is for level {0}, and the agent keeps up to level {1}")]
+    #[error("metric level {0} exceeds the agent's level {1}")]
     Level(Level, Level),
-    #[error("the sender has {0} series already (limits.series_per_sender)")]
+    #[error("the sender has reached its limit of {0} series (limits.series_per_sender)")]
     SenderLimit(u32),
-    #[error("the agent has {0} series already (limits.series)")]
+    #[error("the agent has reached its limit of {0} series (limits.series)")]
     SeriesLimit(u64),
-    #[error("names and labels of the sender take {0} bytes already")]
+    #[error("names and labels of the sender exceed the limit of {0} bytes")]
     SenderBytes(u64),
-    #[error("names and labels of programs take {0} bytes already (a part of limits.memory)")]
+    #[error(
+        "names and labels of all programs exceed the limit of {0} bytes (a part of limits.memory)"
+    )]
     Bytes(u64),
-    #[error("a label has control characters in its value")]
+    #[error("a label value contains control characters")]
     Control,
     #[error(
-        "the name belongs to the node or to the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
+        "the name is reserved for the node and the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
     )]
     Reserved,
-    #[error("a series of another kind has this name and these labels")]
+    #[error("a series with this name and these labels exists with another kind")]
     OtherKind,
-    #[error("a series of another input has this name and these labels")]
+    #[error("a series with this name and these labels belongs to another input")]
     OwnedByOtherInput,
     #[error("the sender exceeds limits.sender_bytes")]
     SenderRate,
@@ -78,14 +86,14 @@ impl AdmissionError {
     }
 }
 
-/// What the configuration says about all inputs.
+/// Settings that apply to all inputs.
 #[derive(Debug, Clone)]
 pub struct AdmissionSettings {
     pub level: Level,
     pub series_max: u64,
     pub series_per_sender: u32,
-    /// What names and labels of programs' series may take in all. They are held several times over, and every
-    /// answer that names all series must have room for them.
+    /// The most bytes that names and labels of all programs' series may take. They are held several times,
+    /// and a response that lists all series must have room for them.
     pub text_bytes_max: u64,
     /// The bytes that one sender may write to the disk per second, on average.
     pub sender_bytes: u64,
@@ -100,9 +108,9 @@ pub struct Admission {
     ledger: Arc<Ledger>,
     senders: Senders,
     owners: Arc<NameOwners>,
-    /// Series that passed and are still held.
+    /// Series that were admitted and are still in use.
     usage: Arc<AdmittedUsage>,
-    /// Series of the store that did not come through here.
+    /// Series of the store that did not pass admission.
     other_series: AtomicU64,
     families: FamilyCache,
 }
@@ -113,7 +121,7 @@ struct AdmittedUsage {
     text_bytes: AtomicU64,
 }
 
-/// A series that passed: on its sender's account as long as this lives.
+/// An admitted series, charged to its sender as long as this lives.
 #[derive(Debug)]
 pub struct AdmittedSeries {
     pub series: Arc<Series>,
@@ -122,7 +130,7 @@ pub struct AdmittedSeries {
     pub has_input_label: bool,
 }
 
-/// Gives series back to the accounts when dropped.
+/// The charge for one or more series. Released when dropped.
 #[derive(Debug)]
 pub struct SeriesPermit {
     sender: Arc<Sender>,
@@ -138,7 +146,7 @@ impl SeriesPermit {
         &self.sender
     }
 
-    /// Turns this into a pass for several series. Each is given back with [`Pass::give_back`].
+    /// Turns this into a permit for several series. Each is released with [`SeriesPermit::release`].
     pub(crate) fn into_shared(mut self) -> SeriesPermit {
         if let Some(claim) = self.claim.take() {
             claim.keep();
@@ -146,7 +154,7 @@ impl SeriesPermit {
         self
     }
 
-    /// Takes over the series of another pass of the same sender: one for all of them is enough.
+    /// Takes over the series of another permit of the same sender: one permit is enough for all of them.
     pub(crate) fn merge(&mut self, other: SeriesPermit) {
         debug_assert!(Arc::ptr_eq(&self.sender, &other.sender));
         let mut other = other.into_shared();
@@ -154,7 +162,7 @@ impl SeriesPermit {
         self.text_bytes += std::mem::take(&mut other.text_bytes);
     }
 
-    /// Gives one of its series back. False when it was the last one.
+    /// Releases one of its series. Returns false if it was the last one.
     pub(crate) fn release(&mut self, series: &Series) -> bool {
         let bytes = series.text().len() as u64;
         self.release_usage(1, bytes);
@@ -212,7 +220,7 @@ impl Admission {
         self.senders.get(input, who)
     }
 
-    /// Samples that arrived. Each must be said to be kept or dropped later.
+    /// Counts samples that arrived. Each must later be counted as kept or dropped.
     pub fn count_received(&self, sender: &Sender, count: u64) {
         sender.add_received(count);
         self.ledger.add_received(sender.input, count);
@@ -227,14 +235,16 @@ impl Admission {
         self.ledger.add_dropped(sender.input, reason, count);
     }
 
-    /// How many series the store holds in all: what did not come through the gate takes room too.
+    /// Sets the number of series in the store: series that did not pass admission count towards the limit
+    /// too.
     pub fn set_store_series_count(&self, stored: u64) {
         let held = self.usage.series.load(Ordering::Relaxed);
         self.other_series
             .store(stored.saturating_sub(held), Ordering::Relaxed);
     }
 
-    /// Applies the rules and the limits to a new series. Where another input owns its name, it gets the label `input`.
+    /// Applies the rules and the limits to a new series. If another input owns its name, it gets the label
+    /// `input`.
     pub fn admit(
         &self,
         sender: &Arc<Sender>,
@@ -261,7 +271,7 @@ impl Admission {
         }
     }
 
-    /// Counts one more series for this sender, if its name is free and no limit is reached.
+    /// Charges one more series to this sender, if its name is free and no limit is reached.
     pub fn permit(
         &self,
         sender: &Arc<Sender>,
@@ -274,11 +284,14 @@ impl Admission {
         if !sender.try_reserve_series(max) {
             return Err(AdmissionError::SenderLimit(max));
         }
-        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from being shown, and a
-        // quarter for the agent's user, root and the node together.
-        let reserve = |of_trusted: u64, of_others: u64| match sender.is_trusted() {
-            true => of_trusted,
-            false => of_others,
+        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from being shown,
+        // and a quarter for the agent's user, root and the node together.
+        let reserve = |of_trusted: u64, of_others: u64| {
+            if sender.is_trusted() {
+                of_trusted
+            } else {
+                of_others
+            }
         };
         let room = settings.series_max - settings.series_max / reserve(20, 4);
         let room = room.saturating_sub(self.other_series.load(Ordering::Relaxed));
@@ -286,7 +299,7 @@ impl Admission {
             sender.release_series(1);
             return Err(AdmissionError::SeriesLimit(settings.series_max));
         }
-        // From here on, dropping the pass gives everything back.
+        // From here on, dropping the permit releases everything.
         let mut pass = SeriesPermit {
             sender: sender.clone(),
             usage: self.usage.clone(),
@@ -311,7 +324,8 @@ impl Admission {
         Ok(pass)
     }
 
-    /// The series under which an offer is stored, by the rules. It is on nobody's account yet.
+    /// Returns the series under which a request is stored, after the rules. It is not charged to any sender
+    /// yet.
     pub fn resolve_series(&self, offer: &SeriesSpec<'_>) -> Result<Arc<Series>, AdmissionError> {
         let borrowed = |&(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value));
         let mut labels = exported(offer.labels);
@@ -324,11 +338,12 @@ impl Admission {
         self.build_series(&name, &labels, offer)
     }
 
-    /// Refuses names of the node and of the agent.
+    /// Rejects names of the node and of the agent.
     pub fn check_reserved(&self, name: &str) -> Result<(), AdmissionError> {
-        match self.settings.reserved.contains(name) {
-            true => Err(AdmissionError::Reserved),
-            false => Ok(()),
+        if self.settings.reserved.contains(name) {
+            Err(AdmissionError::Reserved)
+        } else {
+            Ok(())
         }
     }
 
@@ -339,7 +354,7 @@ impl Admission {
         offer: &SeriesSpec<'_>,
     ) -> Result<Arc<Series>, AdmissionError> {
         self.check_reserved(name)?;
-        // They would reach the terminals of those who look.
+        // Control characters would reach the terminals of users.
         let is_control = |c: char| c.is_control() && c != '\n';
         if labels.iter().any(|(_, value)| value.contains(is_control)) {
             return Err(AdmissionError::Control);
@@ -361,15 +376,15 @@ pub(crate) fn with_input_label(series: &Series) -> Result<Series, SeriesError> {
     Series::named(series.family().clone(), series.name(), &labels)
 }
 
-/// Adds `more` unless that is more than `max`.
+/// Adds `more` unless the sum exceeds `max`.
 pub(crate) fn try_add(held: &AtomicU64, more: u64, max: u64) -> bool {
     let raised = |held: u64| held.checked_add(more).filter(|sum| *sum <= max);
     held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raised)
         .is_ok()
 }
 
-/// Families that were used lately, so that series share theirs. They have no names: most programs say nothing of
-/// their metrics, and then there is one family for all of a kind.
+/// Recently used families, so that series share them. They have no names: most programs send no description
+/// of their metrics, so that one family serves all of a kind.
 #[derive(Debug)]
 struct FamilyCache {
     hasher: RandomState,
@@ -461,7 +476,7 @@ mod tests {
             gate.admit(&b, &offer("y")).expect_err("full"),
             AdmissionError::SeriesLimit(3)
         );
-        assert_eq!(b.series(), 1, "a refused series is on nobody's account");
+        assert_eq!(b.series(), 1, "a refused series is charged to no sender");
         drop(first);
         gate.admit(&b, &offer("y")).expect("room again");
     }
@@ -476,7 +491,7 @@ mod tests {
         gate.set_store_series_count(8);
         assert!(
             gate.admit(&a, &offer("y")).is_err(),
-            "one of the eight is ours"
+            "one of the eight is the agent's"
         );
         gate.set_store_series_count(5);
         assert!(gate.admit(&a, &offer("y")).is_ok());
@@ -498,8 +513,8 @@ mod tests {
         }
         let root = gate.sender(Input::Put, "uid 0");
         assert_eq!(&*root.name, "uid 0", "accounts are not used up");
-        assert_eq!(fill(&root).len(), 4, "one is left to the node");
-        // After a restart the store still has them, and no sender.
+        assert_eq!(fill(&root).len(), 4, "one is reserved for the node");
+        // After a restart the series are still in the store, but have no sender.
         drop(held);
         gate.set_store_series_count(15);
         assert_eq!(fill(&stranger).len(), 0);

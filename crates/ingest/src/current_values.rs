@@ -1,8 +1,10 @@
-//! The current values of programs' metrics, as the store samples them.
+//! The current values of programs' metrics, from which the store is sampled.
 //!
-//! Series stand in groups of at most [`GROUP_SERIES`]. A group whose values changed since the last tick
-//! gives a row with all its values; one that did not gives a row every [`HEARTBEAT`], so that a hundred
-//! thousand names that nobody writes to cost next to nothing.
+//! The lanes and the statsd source each own one [`CurrentValues`] and set values in it; at each tick the
+//! program sampler calls [`CurrentValues::emit`]. Series are arranged in groups of at most [`GROUP_SERIES`].
+//! A group whose values changed since the last tick emits a row with all its values; an unchanged one emits a
+//! row every [`IDLE_WRITE_INTERVAL`], so that a hundred thousand idle series cost almost nothing. Counters
+//! continue from their totals in the store after a restart.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,19 +13,19 @@ use std::time::Duration;
 use pegel_metric::{GroupMembers, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
 use pegel_store::Store;
 
-/// Few enough that one busy series does not drag many idle ones into every row.
+/// Small enough that one busy series does not drag many idle ones into every row.
 const GROUP_SERIES: usize = 256;
-/// How often an idle group is written.
+/// How often an unchanged group is written.
 pub const IDLE_WRITE_INTERVAL: Duration = Duration::from_secs(60);
-/// How long values outlive an agent that does not come back to end them.
+/// How long values stay live after an agent that did not shut down.
 const LIVE_MS: Millis = 10 * 60 * 1000;
-/// Totals from before a restart are dropped when their series was not added within this time.
+/// Totals from before a restart are dropped if their series is not added within this time.
 const RESTORED_MS: Millis = 10 * 60 * 1000;
-/// The same for totals that are shown meanwhile: as long as the store keeps samples by default.
+/// The same for totals that are published meanwhile: as long as the store keeps samples by default.
 const PUBLISHED_RESTORED_MS: Millis = 2 * 24 * 3600 * 1000;
 const LEVEL_MAX: Level = Level::MAX;
 
-/// Where a series stands on its board.
+/// The position of a series in [`CurrentValues`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueSlot {
     group: u32,
@@ -39,7 +41,7 @@ pub struct CurrentValues {
     /// Totals of counters from before a restart whose series was not added since, by series.
     restored: HashMap<Box<str>, RestoredTotal>,
     restored_until: Millis,
-    /// Groups of the agent before this one that are not in use here.
+    /// Groups of the previous agent that are not in use here.
     stale_groups: Vec<Arc<str>>,
 }
 
@@ -47,7 +49,7 @@ pub struct CurrentValues {
 struct RestoredTotal {
     series: Arc<Series>,
     value: f64,
-    /// Its place on the board while it is shown.
+    /// Its slot while it is published.
     slot: Option<ValueSlot>,
 }
 
@@ -60,8 +62,7 @@ struct ValueGroup {
 }
 
 impl CurrentValues {
-    /// Takes over from the board of the same name that an agent before this one had: counters go on
-    /// where they were.
+    /// Continues the values of the same name of a previous agent: counters resume from their last totals.
     pub fn new(name: &'static str, store: &Store, now: Millis) -> CurrentValues {
         let prefix = format!("{name}-");
         let mut restored = HashMap::new();
@@ -90,7 +91,7 @@ impl CurrentValues {
         }
     }
 
-    /// Puts a series on the board that is not on it. The number is the total that it had before a restart.
+    /// Adds a series that is not present yet. Returns its slot, and the total that it had before a restart.
     pub fn add(&mut self, series: Arc<Series>) -> (ValueSlot, Option<f64>) {
         let restored = self.restored.remove(series.text());
         let value = restored.as_ref().map(|restored| restored.value);
@@ -105,7 +106,7 @@ impl CurrentValues {
         (self.assign_slot(series), value)
     }
 
-    /// Shows the totals from before a restart, until their series is added or they are dropped.
+    /// Publishes the totals from before a restart, until their series is added or they are dropped.
     pub fn publish_restored(&mut self, now: Millis) {
         self.restored_until = now + PUBLISHED_RESTORED_MS;
         let mut restored = std::mem::take(&mut self.restored);
@@ -117,7 +118,8 @@ impl CurrentValues {
         self.restored = restored;
     }
 
-    /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops showing them.
+    /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops publishing
+    /// them.
     pub fn remove_restored(&mut self, is_unwanted: impl Fn(&Series) -> bool) {
         let mut restored = std::mem::take(&mut self.restored);
         restored.retain(|_, one| {
@@ -206,7 +208,7 @@ impl CurrentValues {
         held.map(f64::to_bits) == Some(value.to_bits())
     }
 
-    /// The series has no value for now; it keeps its place.
+    /// Removes the value of a series for now; the series keeps its slot.
     pub fn clear(&mut self, place: ValueSlot) {
         let shelf = &mut self.groups[place.group as usize];
         if shelf.group.get(place.slot).is_some() {
@@ -215,7 +217,7 @@ impl CurrentValues {
         }
     }
 
-    /// Takes a series off the board. It is gone with the next tick; its past stays.
+    /// Removes a series. It is absent from the next tick on; its stored samples stay.
     pub fn remove(&mut self, place: ValueSlot) {
         let shelf = &mut self.groups[place.group as usize];
         shelf.group.retire(place.slot);
@@ -226,7 +228,7 @@ impl CurrentValues {
         }
     }
 
-    /// How many series are on the board.
+    /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.groups.iter().map(|shelf| shelf.group.len()).sum()
     }
@@ -235,7 +237,7 @@ impl CurrentValues {
         self.len() == 0
     }
 
-    /// Writes what changed, and what was idle for long.
+    /// Adds rows for groups that changed, and for those that were idle for [`IDLE_WRITE_INTERVAL`].
     pub fn emit(&mut self, tick: &mut Tick) {
         let now = tick.time;
         for name in self.stale_groups.drain(..) {

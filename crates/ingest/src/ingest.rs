@@ -1,4 +1,8 @@
-//! Everything that comes in from programs, as one thing that the agent starts and stops.
+//! Input from programs as a whole, as the agent starts and stops it.
+//!
+//! [`Ingest`] owns admission, the point writer, the lanes and the program sampler. The agent creates it, HTTP
+//! handlers and the push socket call it. After [`Ingest::stop`] the last values are in the store. Methods
+//! that wait for the log must not be called from async workers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,12 +25,12 @@ pub struct Ingest {
     lanes_status: Option<Arc<Mutex<LanesStatus>>>,
 }
 
-/// Why programs' metrics cannot be taken in.
+/// The error when input from programs cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestStartError {
     #[error(transparent)]
     Lanes(#[from] JournalError),
-    #[error("cannot start the thread that reads programs' metrics")]
+    #[error("cannot start the thread that samples programs' metrics")]
     Thread(#[source] std::io::Error),
 }
 
@@ -64,7 +68,7 @@ impl Ingest {
         })
     }
 
-    /// From the next pass on it is asked too.
+    /// Adds a source. It is sampled from the next pass on.
     pub fn add_source(&self, source: Box<dyn ValueSource>) {
         self.sampler.add(source);
     }
@@ -81,12 +85,12 @@ impl Ingest {
         self.clock.utc()
     }
 
-    /// The way of points with their own times into the store.
+    /// Returns the writer of points with their own timestamps.
     pub fn point_writer(&self) -> &Arc<PointWriter> {
         &self.points
     }
 
-    /// See [`Points::offer`].
+    /// See [`PointWriter::write`].
     pub fn store_points(
         &self,
         sender: &Arc<Sender>,
@@ -95,13 +99,13 @@ impl Ingest {
         self.points.write(sender, offered, self.now())
     }
 
-    /// When this returns, what programs counted until now is in the log and can be read, or it says why not.
-    /// Waits for the log: not for async workers.
+    /// Samples all sources now. On success, everything that programs counted until now is in the log and
+    /// readable. Blocks on the log: do not call from async workers.
     pub fn refresh(&self) -> Result<(), PushError> {
         self.sampler.refresh()
     }
 
-    /// Why nothing can be stored just now. Waits for the log: not for async workers.
+    /// Returns an error if nothing can be stored now. Blocks on the log: do not call from async workers.
     pub fn check_log(&self) -> Result<(), PushError> {
         self.sampler.check_log()
     }
@@ -110,7 +114,7 @@ impl Ingest {
         self.gate.senders().statuses()
     }
 
-    /// What is known about lanes; nothing where they are not read.
+    /// Returns the state of the lanes, or `None` if lanes are not read.
     pub fn lanes_status(&self) -> Option<LanesStatus> {
         let status = self.lanes_status.as_ref()?;
         Some(
@@ -128,7 +132,7 @@ impl Ingest {
         status.journal.clone()
     }
 
-    /// Takes the last values and ends the threads.
+    /// Takes the last values and stops the threads.
     pub fn stop(&self) {
         self.sampler.stop();
     }

@@ -1,9 +1,10 @@
-//! IN: what programs send. Lanes, statsd, HTTP and the socket all pass the same [`gate`]: it knows the
-//! senders and their limits, applies the rules, and keeps the books.
+//! Input from programs. Lanes, statsd, HTTP and the socket all pass the same [`admission`]: it knows the
+//! senders and their limits, applies the rules, and counts every sample in the ledger. Nothing reaches the
+//! store without it.
 //!
 //! ```text
-//! statsd lines, lanes ──► gate ──► board ──tick──► store        values that add up or replace each other
-//! points with a time  ──► gate ──────────push───► store        every one of them is kept
+//! statsd lines, lanes ──► admission ──► current values ──tick──► store     values that add up or replace each other
+//! points with a time  ──► admission ─────────────────────push──► store     each point is kept
 //! ```
 
 pub mod admission;

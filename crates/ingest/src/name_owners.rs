@@ -1,11 +1,13 @@
 //! The owner of each name: the input that may write it.
 //!
-//! A series has one input. If two inputs use one name, lanes take precedence over points and pushes, and those over
-//! statsd, whose senders over UDP are unknown; among equals the first keeps it. The other input continues under the same
-//! name with the label `input`. [`crate::gate`] claims the text of every new series here.
+//! A series has one input. If two inputs use one name, lanes take precedence over points and pushes, and
+//! those over statsd, whose senders over UDP are unknown; among equals the first keeps it. The other input
+//! continues under the same name with the label `input`. [`crate::admission`] claims the text of every new
+//! series here.
 //!
-//! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it checks whether a name
-//! is free, and at each pass calls [`NameOwners::take_claimed`] to find names that it must give up.
+//! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it checks
+//! whether a name is free, and at each pass calls [`NameOwners::take_claimed`] to find names that it must
+//! give up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +21,7 @@ pub const INPUT_LABEL: &str = "input";
 /// The most claimed names that are listed for statsd. When there are more, it checks all of its own names.
 const CLAIMED_MAX: usize = 65_536;
 
-/// Returns the precedence of an input: the higher rank gets the plain name, whichever came first.
+/// Returns the precedence of an input: the higher one gets the plain name, whichever came first.
 fn precedence(input: Input) -> u8 {
     match input {
         Input::Lane => 2,
@@ -222,7 +224,10 @@ mod tests {
         assert_eq!(owners.takeovers(), 1);
         assert!(owners.is_owned_by_other("x", Input::Put));
         drop(put);
-        assert!(owners.claim("x", Input::Put).is_err(), "still the lane's");
+        assert!(
+            owners.claim("x", Input::Put).is_err(),
+            "still owned by the lane"
+        );
         assert_eq!(owners.take_claimed().expect("few").len(), 2);
         drop(lane);
         assert!(owners.claim("x", Input::Statsd).is_ok(), "free again");

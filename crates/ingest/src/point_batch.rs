@@ -1,4 +1,8 @@
-//! Points as they come off the wire: what was understood goes to the store, and all of it into the books.
+//! Batches of points as the parsers return them: valid points go to the store, every one is counted.
+//!
+//! HTTP handlers and the push socket call [`Ingest::store_batch`]. Each point of the batch ends up either
+//! kept or refused with a reason, in the ledger and in the result; one malformed point does not affect the
+//! others.
 
 use std::sync::Arc;
 
@@ -11,20 +15,20 @@ use crate::admission::AdmissionError;
 use crate::point_writer::{IncomingPoint, PointError};
 use crate::senders::Sender;
 
-/// What points have that do not say it themselves.
+/// Properties of points that do not have their own.
 #[derive(Debug, Clone, Copy)]
 pub struct PointDefaults<'a> {
     pub help: &'a str,
     pub level: Level,
-    /// Older points were removed on request, and so are those that come now.
+    /// Points older than this are refused: they were removed on request.
     pub not_before: Option<Millis>,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Default)]
 pub struct BatchResult {
     pub kept: u64,
-    /// Which points were refused, by their place in the batch, and why; in the order of their places.
+    /// The refused points with their errors, by their index in the batch, ascending.
     pub refused: Vec<(usize, BatchPointError)>,
 }
 
@@ -34,7 +38,7 @@ pub enum BatchPointError {
     Fault(#[from] PointFault),
     #[error(transparent)]
     Point(#[from] PointError),
-    #[error("the time lies before the last clean-up")]
+    #[error("the timestamp is before the last clean-up")]
     BeforeCleanup,
 }
 
@@ -53,8 +57,8 @@ impl BatchPointError {
 }
 
 impl Ingest {
-    /// Stores what is good in a batch. Fails only as a whole, when the store takes nothing at all at this
-    /// time. Waits for the log: not for async workers.
+    /// Stores the valid points of a batch. Fails only as a whole, if the store accepts nothing at this time.
+    /// Blocks on the log: do not call from async workers.
     pub fn store_batch(
         &self,
         sender: &Arc<Sender>,
@@ -74,7 +78,7 @@ impl Ingest {
                 Ok(point) if defaults.not_before.is_some_and(|at| time(point.time) < at) => {
                     BatchPointError::BeforeCleanup
                 }
-                // The gate sees a series once; points of one series may be of several levels.
+                // Admission checks a series once; points of one series may have several levels.
                 Ok(point) if level(point.level) > kept_level => {
                     PointError::from(AdmissionError::Level(level(point.level), kept_level)).into()
                 }
@@ -104,7 +108,7 @@ impl Ingest {
         Ok(verdict)
     }
 
-    /// One line, point or body came that cannot be used.
+    /// Counts one line, point or body that cannot be used.
     pub fn count_refused(&self, sender: &Sender, reason: DropReason) {
         self.admission().count_received(sender, 1);
         self.admission().count_dropped(sender, reason, 1);
@@ -250,6 +254,9 @@ mod tests {
         let verdict = intake
             .store_batch(&sender, &batch, DEFAULTS)
             .expect("taken");
-        assert_eq!(verdict.kept, 1, "a point without a time is of now");
+        assert_eq!(
+            verdict.kept, 1,
+            "a point without a time is stored at the current time"
+        );
     }
 }

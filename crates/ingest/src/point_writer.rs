@@ -1,4 +1,10 @@
-//! Points with their own times: `POST /api/metrics`, `put`, the rings of lanes. Every one of them is kept.
+//! Writes points with their own timestamps: `POST /api/metrics`, `put`, statsd gauges with times, the rings
+//! of lanes.
+//!
+//! Points go to the store individually and are never merged. The writer caches the admitted series of each
+//! sender, so that admission runs once per series. When [`PointWriter::write`] returns, accepted points are
+//! in the log and readable. It waits for the log and must not be called from async workers or from threads
+//! that read sockets.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -11,9 +17,9 @@ use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesPermit, 
 use crate::reserved_names::USER_LABEL;
 use crate::senders::{POINT_BYTES, Sender};
 
-/// A series that nobody wrote to for this long leaves its sender's account.
+/// A series without points for this long is released from its sender's account.
 const UNUSED_MS: Millis = 10 * 60 * 1000;
-/// How often to look for such series.
+/// The interval between searches for such series.
 const SWEEP_MS: Millis = 60 * 1000;
 
 /// A point as a program sends it.
@@ -21,14 +27,14 @@ const SWEEP_MS: Millis = 60 * 1000;
 pub struct IncomingPoint<'a> {
     pub name: &'a str,
     pub labels: &'a [(&'a str, &'a str)],
-    /// What stands in the store as the meaning of the name.
+    /// The help text that the store keeps for the series.
     pub help: &'a str,
     pub level: Level,
     pub time: Millis,
     pub value: f64,
 }
 
-/// Why a point was not kept.
+/// The reason why a point is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
     #[error(transparent)]
@@ -37,11 +43,11 @@ pub enum PointError {
     NotFinite,
     #[error("the sender exceeds limits.sender_bytes")]
     SenderRate,
-    #[error("the time lies before what the store keeps")]
+    #[error("the timestamp is older than the store's retention")]
     TooOld,
-    #[error("the time is more than ten minutes ahead")]
+    #[error("the timestamp is more than ten minutes in the future")]
     Future,
-    #[error("the store did not take it: {}", .0.as_str())]
+    #[error("the store rejected the point: {}", .0.as_str())]
     Store(DropReason),
 }
 
@@ -66,15 +72,15 @@ impl PointError {
     }
 }
 
-/// What became of a batch of points. Those that were kept can be read, and survive a kill.
+/// The result of a batch of points. Points that were kept are readable and survive a kill.
 #[derive(Debug, Default)]
 pub struct PointsResult {
     pub kept: u64,
-    /// Which points were refused, by their place in the batch, and why.
+    /// The refused points with their errors, by their index in the batch.
     pub refused: Vec<(usize, PointError)>,
 }
 
-/// The way of points into the store.
+/// Writes points to the store.
 #[derive(Debug)]
 pub struct PointWriter {
     gate: Arc<Admission>,
@@ -107,8 +113,8 @@ impl PointWriter {
         }
     }
 
-    /// Stores a batch. Bad points do not spoil the others. Fails only as a whole, when the store takes
-    /// nothing at all at this time. Waits for the log: not for async workers.
+    /// Stores a batch. A refused point does not affect the others. Fails only as a whole, if the store
+    /// accepts nothing at this time. Blocks on the log: do not call from async workers.
     pub fn write(
         &self,
         sender: &Arc<Sender>,
@@ -146,7 +152,7 @@ impl PointWriter {
         }
         let count = points.len() as u64;
         sender.add_received(count);
-        // The store counts what reaches it in the ledger; the sender's account is updated here.
+        // The store counts points that reach it in the ledger; the sender's account is updated here.
         let pushed = self
             .store
             .push(sender.input, points)
@@ -207,8 +213,8 @@ impl PointWriter {
         Ok(series)
     }
 
-    /// Returns whether another input claimed the name of a statsd gauge with times since it was admitted. statsd claims no
-    /// names, so that this is no takeover.
+    /// Returns whether another input claimed the name of a statsd gauge with times since it was admitted.
+    /// statsd claims no names, so this is not a takeover.
     fn is_taken_from_statsd(&self, series: &Series) -> bool {
         let input = series.family().input;
         input == Input::Statsd
@@ -223,7 +229,7 @@ impl PointWriter {
     }
 }
 
-/// Lengths keep names apart that have each other's separators in them.
+/// Writes a cache key. Lengths keep names distinct that contain each other's separators.
 fn write_key(key: &mut String, sender: &Sender, point: &IncomingPoint<'_>) {
     key.clear();
     for part in [sender.input.as_str(), sender.user().unwrap_or_default()] {
@@ -246,7 +252,7 @@ impl PointSeriesCache {
         }
     }
 
-    /// Forgets series whose names another input took over: their next points get the label `input`.
+    /// Removes series whose names another input took over: their next points get the label `input`.
     fn remove_taken_over(&mut self, gate: &Admission) {
         let takeovers = gate.name_owners().takeovers();
         if std::mem::replace(&mut self.takeovers, takeovers) != takeovers {

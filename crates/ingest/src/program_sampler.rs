@@ -1,4 +1,9 @@
-//! The beat at which programs' metrics reach the store: a thread that wakes at each multiple of the rate.
+//! The thread that samples programs' metrics into the store.
+//!
+//! It wakes at each multiple of the rate, calls every [`ValueSource`] (the lanes, statsd) and sends the
+//! changed rows to the store as one tick. Readers that need values of this moment call
+//! [`ProgramSampler::refresh`]. Sending to the store never blocks: if its queue is full, the tick is dropped
+//! and counted. Every pass has a later timestamp than the one before, unless the clock was set back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +16,22 @@ use pegel_supervisor::{CriticalThread, Heartbeat};
 
 use crate::admission::Admission;
 
-/// Sources are asked this often at most, however fast the node is sampled: a pass reads every lane.
+/// The shortest interval between passes, however fast the node is sampled: a pass reads every lane.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Names found in the store after a restart are freed when no sender of their input used them for this long.
+/// Names found in the store after a restart are freed if no sender of their input used them for this long.
 const UNUSED_NAMES_MS: Millis = 10 * 60 * 1000;
 
-/// A clock that is this far behind the last pass was set back.
+/// If the clock is this far behind the last pass, it was set back.
 const CLOCK_STEP_BACK_MS: Millis = 5_000;
 
-/// Something whose current values go to the store: the lanes, statsd.
+/// A source of current values: the lanes, statsd.
 pub trait ValueSource: Send + fmt::Debug {
     /// Brings the values up to date and adds the rows that changed.
     fn update(&mut self, tick: &mut Tick);
 }
 
-/// The running beat. Stops when dropped, after a last pass.
+/// The running sampler. Stops when dropped, after a last pass.
 #[derive(Debug)]
 pub struct ProgramSampler {
     shared: Arc<ProgramSamplerContext>,
@@ -76,7 +81,7 @@ impl ProgramSampler {
             wake: Condvar::new(),
             sleep: Mutex::new(()),
         });
-        // What was left by an agent before this one is ended before anyone can ask.
+        // End series that a previous agent left behind before the first query.
         shared.pass(shared.clock.utc());
         let for_thread = shared.clone();
         let rate = rate.max(INTERVAL_MIN);
@@ -88,13 +93,13 @@ impl ProgramSampler {
         })
     }
 
-    /// One more to be asked.
+    /// Adds a source.
     pub fn add(&self, source: Box<dyn ValueSource>) {
         self.shared.state().sources.push(source);
     }
 
-    /// Takes the values of this moment. When this returns they are in the log and can be read, or it says why
-    /// not. Waits for the log: not for async workers.
+    /// Takes the values of this moment. On success they are in the log and readable. Blocks on the log: do
+    /// not call from async workers.
     pub fn refresh(&self) -> Result<(), PushError> {
         let dropped = || {
             let ledger = self.shared.gate.ledger();
@@ -102,22 +107,23 @@ impl ProgramSampler {
         };
         let before = dropped();
         self.shared.pass(self.shared.clock.utc());
-        // Ticks are written in their order: when an empty push is through, so is this one, and so is the one
-        // that took the values a moment before us.
+        // Ticks are written in order: once an empty push is written, so is this tick, and so is the one of a
+        // pass that took the values just before.
         self.check_log()?;
-        match dropped() == before {
-            true => Ok(()),
-            false => Err(PushError::QueueFull),
+        if dropped() == before {
+            Ok(())
+        } else {
+            Err(PushError::QueueFull)
         }
     }
 
-    /// Says why the log cannot be written, when all that is queued before has been.
+    /// Waits until everything queued so far is written. Returns an error if the log cannot be written.
     pub fn check_log(&self) -> Result<(), PushError> {
         let nothing = Vec::new();
         self.shared.store.push(Input::Programs, nothing).map(drop)
     }
 
-    /// Ends the beat with a last pass.
+    /// Stops the thread after a last pass.
     pub fn stop(&self) {
         let thread = self
             .thread
@@ -162,7 +168,7 @@ impl ProgramSamplerContext {
     fn sleep(&self, time: Duration) {
         let guard = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_stopping.load(Ordering::Relaxed) {
-            // Waking early only means a pass before its time.
+            // Waking early only causes an early pass.
             let _ = self.wake.wait_timeout(guard, time);
         }
     }
@@ -175,7 +181,8 @@ impl ProgramSamplerContext {
             last,
             names_freed: freed,
         } = &mut *beat;
-        // Readers' passes lie between two nominal times; a clock that was set back starts anew.
+        // Passes for readers lie between two nominal times. After a clock that was set back, times start
+        // again.
         let is_same_clock = last.saturating_sub(nominal) < CLOCK_STEP_BACK_MS;
         let time = if *last >= nominal && is_same_clock {
             *last + 1

@@ -1,5 +1,8 @@
-//! Who sends: a user's programs, a host. Each has its own account, so that one that sends without end is
-//! known by name and cannot crowd out the others.
+//! Senders: a user's programs, or a host. Each has its own account and limits, so that a sender that floods
+//! the agent is identified and cannot crowd out the others.
+//!
+//! [`Senders`] creates accounts on first use; [`crate::admission`] charges them. Counts are atomic and are
+//! updated without a lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -11,18 +14,18 @@ use serde::Serialize;
 use crate::admission::try_add;
 use crate::user_names;
 
-/// How many senders are told apart. Further ones share the account [`OTHERS`].
+/// The most senders that are distinguished. Further ones share the account [`OTHER_SENDERS`].
 const SENDERS_MAX: usize = 1000;
 pub const OTHER_SENDERS: &str = "others";
 
-/// The approximate maximum bytes of a stored current value in the log: a difference to the previous one.
+/// The approximate maximum size of a stored current value in the log: a difference to the previous one.
 pub(crate) const SAMPLE_BYTES: u64 = 8;
-/// The same for a point with its own time.
+/// The same for a point with its own timestamp.
 pub(crate) const POINT_BYTES: u64 = 16;
-/// A sender that was idle may write at once what it may write in this many seconds.
+/// A sender that was idle may write the bytes of this many seconds at once.
 const BURST_SECONDS: i64 = 600;
 
-/// One sender's account.
+/// The account of one sender.
 #[derive(Debug)]
 pub struct Sender {
     pub input: Input,
@@ -32,7 +35,7 @@ pub struct Sender {
     received: AtomicU64,
     series: AtomicU32,
     text_bytes: AtomicU64,
-    /// The bytes that may be written now. [`Senders::refill`] adds to it.
+    /// The bytes that may be written now. Increased by [`Senders::refill`].
     allowance: AtomicI64,
     delayed: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
@@ -54,13 +57,14 @@ impl Sender {
         })
     }
 
-    /// Returns whether it is the agent's user or root, for whom a part of shared pools is reserved. Only known where the kernel
-    /// identifies the sender.
+    /// Returns whether it is the agent's user or root, for whom a part of shared pools is reserved. Known
+    /// only if the kernel identifies the sender.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
     }
 
-    /// Returns the value of the label `user` of its points and pushes: no user writes to the series of another.
+    /// Returns the value of the label `user` of its points and pushes: no user writes to the series of
+    /// another.
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -83,14 +87,15 @@ impl Sender {
                 .is_ok()
     }
 
-    /// Charges the sender for bytes that are written in any case: its next writes wait until they are paid off.
+    /// Charges the sender for bytes that are written in any case: its next writes are delayed until the debt
+    /// is refilled.
     pub(crate) fn charge(&self, bytes: u64) {
         if !self.is_trusted {
             self.allowance.fetch_sub(bytes as i64, Ordering::Relaxed);
         }
     }
 
-    /// Counts changed values that are stored later because [`Sender::take_bytes`] returned false.
+    /// Counts changed values that are stored later because [`Sender::try_charge`] returned false.
     pub(crate) fn add_delayed(&self, count: u64) {
         self.delayed.fetch_add(count, Ordering::Relaxed);
     }
@@ -107,7 +112,7 @@ impl Sender {
         self.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes one more series into the account; false when it has `max`.
+    /// Charges one more series. Returns false if the sender has `max` already.
     pub(crate) fn try_reserve_series(&self, max: u32) -> bool {
         let more = |series| (series < max).then_some(series + 1);
         self.series
@@ -120,7 +125,7 @@ impl Sender {
     }
 }
 
-/// Accounts of users identified by the kernel are named `uid N`.
+/// Returns the user of an account named `uid N`: users identified by the kernel.
 fn uid_of(who: &str) -> Option<u32> {
     who.strip_prefix("uid ").and_then(|uid| uid.parse().ok())
 }
@@ -129,7 +134,8 @@ fn is_trusted(who: &str) -> bool {
     uid_of(who).is_some_and(|uid| uid == 0 || uid == rustix::process::geteuid().as_raw())
 }
 
-/// Returns the user if it is not the agent's. statsd adds up what all senders send, so that it tells no users apart.
+/// Returns the user if it is not the agent's. statsd sums the lines of all senders, so it does not
+/// distinguish users.
 fn other_user(input: Input, who: &str) -> Option<Box<str>> {
     match uid_of(who) {
         _ if input == Input::Statsd => None,
@@ -138,7 +144,7 @@ fn other_user(input: Input, who: &str) -> Option<Box<str>> {
     }
 }
 
-/// One sender, as `/status` shows it.
+/// One sender, as shown in `/status`.
 #[derive(Debug, Serialize)]
 pub struct SenderStatus {
     pub input: &'static str,
@@ -147,7 +153,7 @@ pub struct SenderStatus {
     pub series: u32,
     /// How often a changed value was stored later than its tick, because of `limits.sender_bytes`.
     pub delayed: u64,
-    /// Only reasons that happened.
+    /// Only reasons that occurred.
     pub dropped: std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -176,7 +182,7 @@ impl Senders {
     /// Adds to every sender's allowance for the time since the last call.
     pub fn refill(&self, now: Millis) {
         let mut refilled = self.refilled.lock().unwrap_or_else(PoisonError::into_inner);
-        // A clock that was set forward adds a burst at most, one that was set back nothing.
+        // A clock that was set forward adds at most a burst, one that was set back adds nothing.
         let elapsed = now.saturating_sub(std::mem::replace(&mut *refilled, now));
         let elapsed = elapsed.clamp(0, BURST_SECONDS * 1000);
         let more = self.bytes_per_second.saturating_mul(elapsed) / 1000;
@@ -197,7 +203,7 @@ impl Senders {
         // The agent's user and root always get accounts, however many others there are.
         let is_full = |known: &SenderMap| known.len() >= SENDERS_MAX && !is_trusted(who);
         if is_full(&known) {
-            // Those who hold nothing and are not connected make room; their drops are in the ledger.
+            // Senders without series and connections are removed; their drops stay in the ledger.
             known.retain(|_, sender| {
                 sender.is_trusted || sender.series() > 0 || Arc::strong_count(sender) > 1
             });
@@ -210,7 +216,7 @@ impl Senders {
             .clone()
     }
 
-    /// Every sender that sent something, the one with the most series first.
+    /// Returns every sender that sent something, the one with the most series first.
     pub fn statuses(&self) -> Vec<SenderStatus> {
         let known = self.lock();
         let accounts = known.values().map(|sender| status_of(sender));
@@ -288,7 +294,7 @@ mod tests {
         senders.refill(6_000);
         assert_eq!(written(&stranger), 6);
         senders.refill(i64::MAX);
-        assert_eq!(written(&stranger), 600, "no more than a burst");
+        assert_eq!(written(&stranger), 600, "at most a burst");
         senders.refill(0);
         assert_eq!(written(&stranger), 0, "the clock was set back");
     }

@@ -1,7 +1,7 @@
-//! Rules: what becomes of a program's series before it is stored, by its name and labels.
+//! Rules: rename, label, keep or drop a program's series by its name and labels before it is stored.
 //!
-//! They are looked at one after the other. `keep` and `drop` decide at once; `rename` and `label` change the
-//! series for the rules that follow. What no rule decides is kept.
+//! Admission applies them once to every new series. They are evaluated in order. `keep` and `drop` are final;
+//! `rename` and `label` change the series for the rules that follow. A series that no rule decides is kept.
 
 mod pattern;
 
@@ -32,7 +32,7 @@ settings! {
     }
 }
 
-/// A rule that makes sense.
+/// A validated rule.
 #[derive(Debug, Clone)]
 pub struct RelabelRule(RelabelRuleSettings);
 
@@ -58,16 +58,16 @@ impl Setting for RelabelRule {
 fn validation_error(keys: &RelabelRuleSettings) -> Option<String> {
     let changes = keys.rename.is_some() || !keys.label.is_empty();
     if keys.name.is_none() && keys.labels.is_empty() {
-        return Some("the rule does not say which series it is for".to_owned());
+        return Some("the rule selects no series: set name or labels".to_owned());
     }
     if keys.keep && keys.drop {
-        return Some("the rule says both keep and drop".to_owned());
+        return Some("the rule has both keep and drop: set only one".to_owned());
     }
     if keys.drop && changes {
-        return Some("what is dropped cannot be renamed or labelled".to_owned());
+        return Some("a rule with drop cannot have rename or label".to_owned());
     }
     if !keys.keep && !keys.drop && !changes {
-        return Some("the rule says neither keep, drop, rename nor label".to_owned());
+        return Some("the rule has no effect: set keep, drop, rename or label".to_owned());
     }
     let family = Arc::new(Family::new("name", MetricKind::Unknown, "", 0, ""));
     for key in keys.label.keys() {
@@ -80,10 +80,10 @@ fn validation_error(keys: &RelabelRuleSettings) -> Option<String> {
     let unknown = templates
         .filter_map(|template| template.unknown_capture(&pattern))
         .next();
-    unknown.map(|part| format!("the pattern has no part {{{part}}}"))
+    unknown.map(|part| format!("the pattern has no capture {{{part}}}"))
 }
 
-/// Labels on their way through the rules.
+/// Labels while the rules are applied.
 pub type RelabeledLabels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// All rules, in the order of the configuration.
@@ -99,7 +99,7 @@ impl RelabelRules {
         self.0.is_empty()
     }
 
-    /// The name and the labels to store under; nothing when the series is dropped.
+    /// Returns the name and the labels to store under, or `None` if the series is dropped.
     pub fn apply<'a>(
         &self,
         name: &'a str,
@@ -134,7 +134,7 @@ struct RelabelChange {
 }
 
 impl RelabelRuleSettings {
-    /// What the rule does to this series; nothing when it is not for it.
+    /// Returns the effect of the rule on this series, or `None` if the rule does not match.
     fn evaluate(&self, name: &str, labels: &RelabeledLabels<'_>) -> Option<RelabelChange> {
         let has = |(key, pattern): (&String, &String)| {
             let label = labels.iter().find(|(known, _)| known == key);
@@ -163,7 +163,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::reserved_names::exported;
 
-    /// A tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
+    /// Builds a rule from a tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
     pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
         let place = ConfigOrigin::Argument("test");
         let mut tree = ConfigTree::empty(place.clone());
@@ -174,7 +174,7 @@ pub(crate) mod tests {
                 value: ConfigValue::Scalar((*text).to_owned()),
             };
             let ConfigValue::Map(entries) = &mut tree.value else {
-                unreachable!("made as a map")
+                unreachable!("created as a map")
             };
             let entry = |key: &str, value| ConfigEntry {
                 key: key.to_owned(),
@@ -257,19 +257,19 @@ pub(crate) mod tests {
         for (texts, message) in [
             (
                 &[("drop", "true")][..],
-                "the rule does not say which series it is for",
+                "the rule selects no series: set name or labels",
             ),
             (
                 &[("name", "*")],
-                "the rule says neither keep, drop, rename nor label",
+                "the rule has no effect: set keep, drop, rename or label",
             ),
             (
                 &[("name", "*"), ("drop", "true"), ("keep", "true")],
-                "the rule says both keep and drop",
+                "the rule has both keep and drop: set only one",
             ),
             (
                 &[("name", "*"), ("drop", "true"), ("rename", "x")],
-                "what is dropped cannot be renamed or labelled",
+                "a rule with drop cannot have rename or label",
             ),
             (
                 &[("name", "*"), ("label.a b{", "x")],
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             ),
             (
                 &[("name", "{a}"), ("rename", "{b}")],
-                "the pattern has no part {b}",
+                "the pattern has no capture {b}",
             ),
         ] {
             assert_eq!(rule(texts).expect_err("no rule"), message);

@@ -1,9 +1,9 @@
-//! Patterns over names, with parts that are given names of their own, and the templates that use them.
+//! Patterns over names with named captures, and the templates that use the captures.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern that must match a whole name: `*`, `?`, and `{part}`, `{part:int}`, `{part:any}`.
+/// A pattern that must match a whole name: `*`, `?`, and `{name}`, `{name:int}`, `{name:any}`.
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
@@ -15,7 +15,7 @@ enum PatternPiece {
     Text(String),
     /// `?`
     AnyChar,
-    /// `*`: any characters, also none.
+    /// `*`: any characters, possibly none.
     AnyText,
     Capture(String, CaptureKind),
 }
@@ -30,16 +30,16 @@ enum CaptureKind {
     Any,
 }
 
-/// What the parts of a pattern stood for.
+/// The text that each capture of a pattern matched.
 pub type Captures<'a> = Vec<(&'a str, &'a str)>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    #[error("a {{ without its }}")]
+    #[error("unclosed {{")]
     UnclosedBrace,
-    #[error("{{{0}}} is not a part: a name, then :int or :any")]
+    #[error("{{{0}}} is not a capture: expected a name, optionally followed by :int or :any")]
     InvalidCapture(String),
-    #[error("the part {{{0}}} stands there twice")]
+    #[error("duplicate capture {{{0}}}")]
     DuplicateCapture(String),
     #[error("the pattern is empty")]
     Empty,
@@ -52,8 +52,8 @@ impl NamePattern {
         self.pieces.iter().any(is_it)
     }
 
-    /// The named parts if the whole of `text` matches. Each piece is tried at each offset at most once, so
-    /// that a hostile name costs no more than its length says.
+    /// Returns the captures if all of `text` matches. Each piece is tried at each offset at most once, so
+    /// that the cost for a hostile name is bounded by its length.
     pub fn captures<'a>(&'a self, text: &'a str) -> Option<Captures<'a>> {
         let mut failed = vec![false; (self.pieces.len() + 1) * (text.len() + 1)];
         let mut parts = Vec::new();
@@ -93,7 +93,7 @@ impl NamePattern {
 }
 
 impl PatternPiece {
-    /// How many bytes at the beginning of `rest` this piece can take, in the order of trying.
+    /// Returns how many bytes at the beginning of `rest` this piece can match, in the order of trying.
     fn candidate_lengths<'a>(&'a self, rest: &'a str) -> Box<dyn Iterator<Item = usize> + 'a> {
         let ends = rest.char_indices().map(|(at, c)| (at + c.len_utf8(), c));
         let longest_first = |fits: fn(char) -> bool| {
@@ -179,7 +179,7 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// Text with parts of a pattern in it: `flux.{rest}`.
+/// Text with captures of a pattern: `flux.{rest}`.
 #[derive(Debug, Clone)]
 pub struct CaptureTemplate {
     text: String,
@@ -202,7 +202,7 @@ impl CaptureTemplate {
         filled
     }
 
-    /// A part that `pattern` does not have.
+    /// Returns a capture that `pattern` does not have.
     pub fn unknown_capture<'a>(&'a self, pattern: &NamePattern) -> Option<&'a str> {
         self.pieces.iter().find_map(|piece| match piece {
             PatternPiece::Capture(name, _) if !pattern.has_capture(name) => Some(name.as_str()),
@@ -244,11 +244,11 @@ impl fmt::Display for CaptureTemplate {
 
 pegel_config::text_setting!(
     NamePattern,
-    "a pattern over names: *, ? and parts in braces, such as flux.{rank:int}.{rest:any}"
+    "a name pattern with *, ? and captures in braces, such as flux.{rank:int}.{rest:any}"
 );
 pegel_config::text_setting!(
     CaptureTemplate,
-    "text with parts of the pattern, such as flux.{rest}"
+    "text with captures of the pattern, such as flux.{rest}"
 );
 
 #[cfg(test)]
@@ -273,7 +273,11 @@ mod tests {
             Some("module=kvs rank=12 rest=cache.size")
         );
         assert_eq!(parts(flux, "flux.0.content-cache.size"), None);
-        assert_eq!(parts(flux, "flux.kvs.12."), None, "a part is never empty");
+        assert_eq!(
+            parts(flux, "flux.kvs.12."),
+            None,
+            "a capture is never empty"
+        );
         assert_eq!(
             parts("flux.{rank:int}.{rest:any}", "flux.0.content-cache.size").as_deref(),
             Some("rank=0 rest=content-cache.size")
@@ -293,13 +297,16 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let error = |text: &str| text.parse::<NamePattern>().expect_err("wrong").to_string();
-        assert_eq!(error("a{b"), "a { without its }");
-        assert_eq!(error("a{}"), "{} is not a part: a name, then :int or :any");
+        assert_eq!(error("a{b"), "unclosed {");
+        assert_eq!(
+            error("a{}"),
+            "{} is not a capture: expected a name, optionally followed by :int or :any"
+        );
         assert_eq!(
             error("{a:float}"),
-            "{a:float} is not a part: a name, then :int or :any"
+            "{a:float} is not a capture: expected a name, optionally followed by :int or :any"
         );
-        assert_eq!(error("{a}.{a}"), "the part {a} stands there twice");
+        assert_eq!(error("{a}.{a}"), "duplicate capture {a}");
         assert_eq!(error(""), "the pattern is empty");
     }
 

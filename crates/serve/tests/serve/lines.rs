@@ -121,20 +121,20 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
         ),
         (
             "put a 1 1".to_owned(),
-            "the time lies before what the store keeps",
+            "the timestamp is older than the store's retention",
         ),
         (
             format!("put a {} 1", time + 86_400_000),
-            "the time is more than ten minutes ahead",
+            "the timestamp is more than ten minutes in the future",
         ),
         ("level x a:1|c".to_owned(), "not `level N LINE`"),
         (
             "level 4 a:1|c".to_owned(),
-            "it is for level 4, and the agent keeps up to level 3",
+            "metric level 4 exceeds the agent's level 3",
         ),
         (
             format!("level 4 put a {time} 1"),
-            "it is for level 4, and the agent keeps up to level 3",
+            "metric level 4 exceeds the agent's level 3",
         ),
     ] {
         let answer = client.ask(&line);

@@ -90,7 +90,7 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
     assert_eq!(
         answer.text(),
         "{\"success\":2,\"failed\":2,\"errors\":[\"point 1: the value is not a number\",\
-         \"n: it is for level 4, and the agent keeps up to level 3\"]}"
+         \"n: metric level 4 exceeds the agent's level 3\"]}"
     );
     assert_eq!(site.stored("m"), [(json!({"gpu": "0"}), time * 1000, 1.5)]);
     assert_eq!(site.stored("o"), [(json!({}), time * 1000, 2.0)]);
@@ -356,7 +356,7 @@ fn a_clean_up_is_for_dragons_series_only() {
     let answer = site.post("/api/metrics", late.to_string()).json();
     assert_eq!(
         answer["errors"],
-        json!(["d: the time lies before the last clean-up"])
+        json!(["d: the timestamp is before the last clean-up"])
     );
     for body in ["{}", "", r#"{"start_time":"x"}"#] {
         assert_eq!(site.post("/api/tsdb_cleanup", body).status, 400, "{body}");
