@@ -243,7 +243,7 @@ fn named_files_and_directories_are_tried() {
         ),
         (
             format!("tls: {{cert: {}, key: {}}}", at("pipe"), at("plain")),
-            format!("tls: cannot read {}: it is not a plain file", at("pipe")),
+            format!("tls: cannot read {}: not a regular file", at("pipe")),
         ),
         (
             "allow_users: [nobody-of-that-name]".to_owned(),
@@ -324,12 +324,12 @@ fn arguments_and_variables_are_checked_too() {
         (
             vec!["agent"],
             vec![("PEGEL_RATE", "0")],
-            "pegel: $PEGEL_RATE: rate: \"0\" is not more than 0\n",
+            "pegel: $PEGEL_RATE: rate: \"0\" is not greater than 0\n",
         ),
         (
             vec!["agent", "--config", "none.yaml"],
             vec![],
-            "pegel: none.yaml: cannot read it: No such file or directory",
+            "pegel: none.yaml: cannot read the file: No such file or directory",
         ),
         (
             vec!["config", "check"],
@@ -353,7 +353,7 @@ fn includes_have_limits() {
     let finished = check("self.yaml");
     assert_eq!(
         finished.stderr,
-        "pegel: self.yaml:1:10: include: self.yaml: it includes itself\n"
+        "pegel: self.yaml:1:10: include: self.yaml: the file includes itself\n"
     );
 
     for depth in 0..12 {
@@ -379,7 +379,7 @@ fn includes_have_limits() {
     write("big.yaml", &format!("# {}\n", "x".repeat(1 << 20)));
     assert_eq!(
         check("big.yaml").stderr,
-        "pegel: big.yaml: the file has more than 1 MiB\n"
+        "pegel: big.yaml: the file exceeds 1 MiB\n"
     );
     fs::write(home.join("latin.yaml"), b"rate: 1s\n# caf\xe9\n").expect("written");
     assert_eq!(
@@ -389,7 +389,7 @@ fn includes_have_limits() {
     fs::create_dir(home.join("dir.yaml")).expect("made");
     assert_eq!(
         check("dir.yaml").stderr,
-        "pegel: dir.yaml: not a plain file\n"
+        "pegel: dir.yaml: not a regular file\n"
     );
 }
 

@@ -197,7 +197,7 @@ fn invalid_arguments_are_reported() {
             2,
             "expected one line",
         ),
-        (&gone, &["--user", "a b"], 2, "is not the name of a user"),
+        (&gone, &["--user", "a b"], 2, "is not a valid user name"),
         (&gone, &["--config", text(&gone)], 2, "gone"),
         (
             &dir.path().to_owned(),

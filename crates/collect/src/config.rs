@@ -58,7 +58,7 @@ impl Setting for CollectorsConfig {
             ConfigValue::Map(entries) => entries.as_slice(),
             ConfigValue::Null => &[],
             _ => {
-                let message = format!("{} where a map is needed", tree.kind());
+                let message = format!("expected a map, found {}", tree.kind());
                 problems.push(ConfigProblem::value(
                     tree,
                     message,

@@ -1,22 +1,23 @@
-//! What a configuration says, before anyone knows what it means: scalars, lists and maps, each with
-//! the place where it was written.
+//! The untyped configuration: scalars, lists and maps, each with its origin (file position,
+//! environment variable or argument). Built by [`load`](crate::load), read by
+//! [`Setting::read`](crate::Setting::read).
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a value was written.
+/// The origin of a value; its `Display` form opens every error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigOrigin {
-    /// In a file; line and column count from 1.
+    /// A position in a file; line and column count from 1.
     File {
         path: Arc<Path>,
         line: u64,
         column: u64,
     },
-    /// In an environment variable.
+    /// An environment variable.
     Variable(&'static str),
-    /// On the command line.
+    /// A command-line argument.
     Argument(&'static str),
 }
 
@@ -32,20 +33,21 @@ impl fmt::Display for ConfigOrigin {
     }
 }
 
-/// A value and where it was written.
+/// A value, its key path and its origin.
 #[derive(Debug, Clone)]
 pub struct ConfigTree {
     pub origin: ConfigOrigin,
-    /// The key that leads here: `keep.memory`, `listen[1]`; empty at the top.
+    /// The path of keys to this value, such as `keep.memory` or `listen[1]`; empty at the top.
     pub path: String,
     pub value: ConfigValue,
 }
 
+/// The shape of a value; scalars are not interpreted yet.
 #[derive(Debug, Clone)]
 pub enum ConfigValue {
     /// A key without a value, `null` or `~`.
     Null,
-    /// As it was written, without quotes.
+    /// The source text, without quotes.
     Scalar(String),
     List(Vec<ConfigTree>),
     Map(Vec<ConfigEntry>),
@@ -55,22 +57,22 @@ pub enum ConfigValue {
 #[derive(Debug, Clone)]
 pub struct ConfigEntry {
     pub key: String,
-    /// The place of the key; the value has its own.
+    /// The origin of the key; the value has its own.
     pub origin: ConfigOrigin,
     pub value: ConfigTree,
 }
 
 impl ConfigTree {
-    /// A map that holds nothing.
-    pub fn empty(place: ConfigOrigin) -> ConfigTree {
+    /// Returns an empty map.
+    pub fn empty(origin: ConfigOrigin) -> ConfigTree {
         ConfigTree {
-            origin: place,
+            origin,
             path: String::new(),
             value: ConfigValue::Map(Vec::new()),
         }
     }
 
-    /// What messages call it.
+    /// Returns the name of the value's shape for error messages.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             ConfigValue::Null => "nothing",
@@ -80,7 +82,7 @@ impl ConfigTree {
         }
     }
 
-    /// The entry under a key of the top level.
+    /// Returns the value of a key at the top level.
     pub fn get(&self, key: &str) -> Option<&ConfigTree> {
         match &self.value {
             ConfigValue::Map(entries) => entries
@@ -91,35 +93,35 @@ impl ConfigTree {
         }
     }
 
-    /// The tree that a path such as `keep.memory` leads to.
+    /// Returns the value at a path such as `keep.memory`.
     pub fn find(&self, path: &str) -> Option<&ConfigTree> {
         path.split('.').try_fold(self, |tree, key| tree.get(key))
     }
 
-    /// Puts one value at the top level, in place of what the key held: this is how the environment
-    /// and the command line win over files.
-    pub fn set(&mut self, key: &str, text: &str, place: ConfigOrigin) {
+    /// Sets a scalar at the top level and replaces any earlier value of the key. The environment and
+    /// the command line override files this way.
+    pub fn set(&mut self, key: &str, text: &str, origin: ConfigOrigin) {
         let scalar = ConfigValue::Scalar(text.to_owned());
-        self.insert(key, scalar, place);
+        self.insert(key, scalar, origin);
     }
 
-    /// The same for a list.
-    pub fn set_list(&mut self, key: &str, texts: &[String], place: ConfigOrigin) {
+    /// Sets a list at the top level and replaces any earlier value of the key.
+    pub fn set_list(&mut self, key: &str, texts: &[String], origin: ConfigOrigin) {
         let items = texts
             .iter()
             .enumerate()
             .map(|(index, text)| ConfigTree {
-                origin: place.clone(),
+                origin: origin.clone(),
                 path: format!("{}[{index}]", self.path_of(key)),
                 value: ConfigValue::Scalar(text.clone()),
             })
             .collect();
-        self.insert(key, ConfigValue::List(items), place);
+        self.insert(key, ConfigValue::List(items), origin);
     }
 
-    fn insert(&mut self, key: &str, value: ConfigValue, place: ConfigOrigin) {
+    fn insert(&mut self, key: &str, value: ConfigValue, origin: ConfigOrigin) {
         let tree = ConfigTree {
-            origin: place.clone(),
+            origin: origin.clone(),
             path: self.path_of(key),
             value,
         };
@@ -130,23 +132,24 @@ impl ConfigTree {
             entries.retain(|entry| entry.key != key);
             entries.push(ConfigEntry {
                 key: key.to_owned(),
-                origin: place,
+                origin,
                 value: tree,
             });
         }
     }
 
-    /// The map under a key of the top level, made where there is none, to be laid over in part.
-    pub fn section(&mut self, key: &str, place: ConfigOrigin) -> &mut ConfigTree {
+    /// Returns the map under a key of the top level so that single keys of it can be set. Any other
+    /// value of the key is replaced by an empty map.
+    pub fn section(&mut self, key: &str, origin: ConfigOrigin) -> &mut ConfigTree {
         let is_map = |tree: &ConfigTree| matches!(tree.value, ConfigValue::Map(_));
         if !self.get(key).is_some_and(is_map) {
-            self.insert(key, ConfigValue::Map(Vec::new()), place);
+            self.insert(key, ConfigValue::Map(Vec::new()), origin);
         }
         let ConfigValue::Map(entries) = &mut self.value else {
-            unreachable!("a key was found or put there");
+            unreachable!("the key was found or inserted above");
         };
         let at = entries.iter().position(|entry| entry.key == key);
-        &mut entries[at.expect("a key was found or put there")].value
+        &mut entries[at.expect("the key was found or inserted above")].value
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -156,7 +159,7 @@ impl ConfigTree {
         }
     }
 
-    /// Takes a key out of the top level.
+    /// Removes a key from the top level and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<ConfigTree> {
         let ConfigValue::Map(entries) = &mut self.value else {
             return None;

@@ -1,9 +1,10 @@
-//! The default file: every key, explained, with its default.
+//! Generates the default configuration file: every key with its documentation, the accepted values
+//! and its default. `config/pegel.yaml` is this output; a test keeps the two equal.
 
 use crate::setting::ConfigKey;
 use crate::yaml_value::YamlValue;
 
-/// The file that says what is in force when no file does.
+/// Returns the default file: loading it has the same effect as loading no file.
 pub fn default_file(heading: &str, keys: &[ConfigKey]) -> String {
     let mut out = String::new();
     write_comment(&mut out, "", &heading.lines().collect::<Vec<_>>());
@@ -39,7 +40,7 @@ fn write_key(out: &mut String, key: &ConfigKey, indent: &str, outer_off: bool) {
     }
 }
 
-/// Lines are joined and broken anew, so that the file fits a screen whatever the source looks like.
+/// Writes a comment, with its lines rewrapped to a fixed width.
 fn write_comment(out: &mut String, indent: &str, lines: &[&str]) {
     const WIDTH: usize = 98;
     let mut line = String::new();
@@ -150,7 +151,7 @@ f.yaml:2:15: inner.time: \"soon\" is not a length of time
   accepted: a length of time such as 500ms, 0.5s, 5m, 2h, 2d; a plain number is seconds
 f.yaml:2:21: inner.name: unknown key; did you mean `names`?
   accepted: time, names
-f.yaml:3:5: on: a list where a single value is needed
+f.yaml:3:5: on: expected a single value, found a list
   accepted: true or false (also yes, no, on, off, 1, 0)";
         assert_eq!(error.to_string(), expected);
     }
@@ -159,7 +160,7 @@ f.yaml:3:5: on: a list where a single value is needed
     fn a_file_that_is_not_there_is_said_so() {
         let error = load(Path::new("/nonexistent/pegel.yaml")).expect_err("no such file");
         let expected =
-            "/nonexistent/pegel.yaml: cannot read it: No such file or directory (os error 2)";
+            "/nonexistent/pegel.yaml: cannot read the file: No such file or directory (os error 2)";
         assert_eq!(error.to_string(), expected);
     }
 

@@ -1,6 +1,8 @@
+//! Formats an error together with its causes.
+
 use std::error::Error;
 
-/// An error and its causes in one line.
+/// Returns an error and its causes on one line, separated by `: `.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,12 +1,12 @@
-//! Configuration: how components declare their keys, and how files, environment and command line
-//! become values.
+//! Configuration: components declare their keys here, and files, the environment and the command line
+//! are read into typed values.
 //!
 //! 1. A component declares its keys once, with [`settings!`]: documentation, type, default.
-//! 2. [`load`] reads a file and its includes into a [`Tree`], where every value knows its place.
-//!    The environment and the command line are laid over it with [`Tree::set`].
-//! 3. [`read`] turns the tree into the component's struct, or into one [`ConfigError`] that holds
-//!    every mistake with file, line, column, key and what would be accepted.
-//! 4. [`default_file`] writes the file that explains every key.
+//! 2. [`load`] reads a file and its includes into a [`ConfigTree`], in which every value has an
+//!    origin. The environment and the command line override it with [`ConfigTree::set`].
+//! 3. [`read`] turns the tree into the component's struct, or into one [`ConfigError`] with every
+//!    problem: file, line, column, key and the accepted values.
+//! 4. [`default_file`] generates the file that documents every key.
 
 mod config_tree;
 mod default_file;
@@ -35,7 +35,7 @@ pub use values::{
 };
 pub use yaml_value::YamlValue;
 
-/// Reads a whole configuration.
+/// Reads a whole configuration, or returns all problems found in it.
 pub fn read<T: Setting>(tree: &ConfigTree) -> Result<T, ConfigError> {
     let mut problems = Vec::new();
     match T::read(tree, &mut problems) {

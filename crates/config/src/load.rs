@@ -1,8 +1,8 @@
-//! Configuration files and what they include, as one [`Tree`].
+//! Loads a configuration file and its includes into one [`ConfigTree`].
 //!
-//! Limits: a file has at most 1 MiB, includes nest at most 8 deep, 1,000 files in all. A key may be
-//! set once over all files; maps are merged, everything else set twice is an error that names both
-//! places, because nobody could tell which one is meant to win.
+//! Limits: 1 MiB per file, includes nested at most 8 deep, 1,000 files in total. Maps from several
+//! files are merged. Any other key may be set once over all files: a duplicate is an error that names
+//! both positions, because no order of precedence between files would be obvious.
 
 use std::fs;
 use std::io::Read;
@@ -16,11 +16,14 @@ use crate::problem::{ConfigError, ConfigProblem};
 use crate::setting::Setting;
 use crate::yaml;
 
+/// The maximum size of one file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The maximum nesting depth of includes.
 pub const INCLUDE_DEPTH_MAX: usize = 8;
+/// The maximum number of files, all includes together.
 pub const FILES_MAX: usize = 1000;
 
-/// Reads a file and all that it includes. The `include` of the first file stays in the tree.
+/// Reads a file and its includes. The `include` key of the first file stays in the tree.
 pub fn load(path: &Path) -> Result<ConfigTree, ConfigError> {
     let mut loader = Loader {
         open: Vec::new(),
@@ -44,7 +47,7 @@ struct Loader {
 }
 
 impl Loader {
-    /// `from` is the item of the `include` list that led here.
+    /// Loads one file; `from` is the item of the `include` list that names it.
     fn load_file(&mut self, path: &Path, from: Option<&ConfigTree>) -> Option<ConfigTree> {
         match self.enter(path) {
             Ok(real) => {
@@ -58,16 +61,19 @@ impl Loader {
     }
 
     fn enter(&mut self, path: &Path) -> Result<PathBuf, String> {
-        let real = fs::canonicalize(path).map_err(|error| format!("cannot read it: {error}"))?;
+        let real =
+            fs::canonicalize(path).map_err(|error| format!("cannot read the file: {error}"))?;
         if self.open.contains(&real) {
-            return Err("it includes itself".to_owned());
+            return Err("the file includes itself".to_owned());
         }
         if self.open.len() > INCLUDE_DEPTH_MAX {
             return Err(format!("includes nest more than {INCLUDE_DEPTH_MAX} deep"));
         }
         self.files += 1;
         if self.files > FILES_MAX {
-            return Err(format!("more than {FILES_MAX} files are included"));
+            return Err(format!(
+                "the configuration includes more than {FILES_MAX} files"
+            ));
         }
         Ok(real)
     }
@@ -85,7 +91,10 @@ impl Loader {
             }
         };
         if !matches!(tree.value, ConfigValue::Map(_)) {
-            let message = format!("the file holds {} where keys are needed", tree.kind());
+            let message = format!(
+                "expected keys at the top of the file, found {}",
+                tree.kind()
+            );
             self.problems.push(ConfigProblem::new(
                 &tree,
                 message,
@@ -113,7 +122,7 @@ impl Loader {
                 Ok(paths) => {
                     for path in paths {
                         if let Some(mut other) = self.load_file(&path, Some(item)) {
-                            // Its own includes are in it by now.
+                            // Its own includes are merged already.
                             other.remove("include");
                             merge(tree, other, &mut self.problems);
                         }
@@ -144,17 +153,17 @@ impl Loader {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot read it: {error}");
+    let cannot = |error: std::io::Error| format!("cannot read the file: {error}");
     let file = fs::File::open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("not a plain file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(cannot)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err("the file has more than 1 MiB".to_owned());
+        return Err("the file exceeds 1 MiB".to_owned());
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -166,7 +175,7 @@ fn read_text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// The files that a pattern means, sorted. Only the last part of the path may hold `*` and `?`.
+/// Returns the files that match a pattern, sorted. Only the file name may contain `*` and `?`.
 fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let path = dir.join(pattern);
     if !pattern.contains(['*', '?']) {
@@ -174,16 +183,16 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
     else {
-        return Err(format!("\"{pattern}\" names no file"));
+        return Err(format!("\"{pattern}\" does not name a file"));
     };
     if parent.to_string_lossy().contains(['*', '?']) {
         return Err(format!(
-            "\"{pattern}\": only the file's name may hold * and ?"
+            "\"{pattern}\": only the file name may contain * and ?"
         ));
     }
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
-        // A directory for additions need not exist.
+        // A drop-in directory may be missing.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("cannot list {}: {error}", parent.display())),
     };
@@ -200,7 +209,7 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Adds the keys of `other`; both files may add to the same map, but not set the same value.
+/// Adds the keys of `other` to `tree`. Maps are merged; any other duplicate key is a problem.
 fn merge(tree: &mut ConfigTree, other: ConfigTree, problems: &mut Vec<ConfigProblem>) {
     let (ConfigValue::Map(entries), ConfigValue::Map(others)) = (&mut tree.value, other.value)
     else {
@@ -226,7 +235,7 @@ fn duplicate_key(first: &ConfigOrigin, second: &ConfigEntry) -> ConfigProblem {
     ConfigProblem {
         origin: Some(second.origin.clone()),
         key: second.value.path.clone(),
-        message: format!("the key is already set at {first}"),
+        message: format!("duplicate key; first set at {first}"),
         hint: "keep one of the two".to_owned(),
     }
 }

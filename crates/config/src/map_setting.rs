@@ -1,3 +1,5 @@
+//! [`Setting`] for maps.
+
 use std::collections::BTreeMap;
 
 use crate::config_tree::{ConfigTree, ConfigValue};
@@ -5,7 +7,7 @@ use crate::problem::ConfigProblem;
 use crate::setting::Setting;
 use crate::yaml_value::YamlValue;
 
-/// A map with keys of the writer's own.
+/// A map with arbitrary keys.
 impl<T: Setting> Setting for BTreeMap<String, T> {
     fn accepts() -> String {
         format!("a map; each value: {}", T::accepts())
@@ -16,12 +18,12 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
             ConfigValue::Map(entries) => entries.as_slice(),
             ConfigValue::Null => &[],
             _ => {
-                let message = format!("{} where a map is needed", tree.kind());
+                let message = format!("expected a map, found {}", tree.kind());
                 problems.push(ConfigProblem::value(tree, message, &Self::accepts()));
                 return None;
             }
         };
-        // Every value is read, so that all mistakes are found.
+        // Read every value before returning, to report all problems at once.
         let read: Vec<Option<(String, T)>> = entries
             .iter()
             .map(|entry| Some((entry.key.clone(), T::read(&entry.value, problems)?)))

@@ -1,5 +1,6 @@
-//! Files that a configuration, a variable or a made-up machine names. A pipe in their place must not make
-//! anybody wait, and what has no end must not fill the memory.
+//! Opens files named by a configuration, a variable or a simulated machine. Only regular files are
+//! accepted: opening a pipe must not block the caller, and reads are bounded, so that an endless file
+//! cannot exhaust the memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -8,23 +9,23 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a plain file for reading. Anything else is refused, and never waited for.
+/// Opens a regular file for reading. Any other kind of file is an error and never blocks.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a plain file",
-        )),
+            "not a regular file",
+        ));
     }
+    Ok(file)
 }
 
-/// The first bytes of a plain file, `bytes_max` at most.
+/// Returns the first bytes of a regular file, at most `bytes_max`.
 pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_plain(path)?.take(bytes_max).read_to_end(&mut bytes)?;

@@ -1,17 +1,17 @@
-//! What is wrong with a configuration: what, where, and what would be right.
+//! Problems in a configuration: what is wrong, where, and what is accepted instead.
 
 use std::fmt;
 
 use crate::config_tree::{ConfigOrigin, ConfigTree};
 
-/// One mistake.
+/// One problem, shown as `origin: key: message`, with the hint on a second line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigProblem {
     pub origin: Option<ConfigOrigin>,
-    /// The key it is about; empty when the file as a whole is meant.
+    /// The key concerned; empty for a problem of the file as a whole.
     pub key: String,
     pub message: String,
-    /// What would have been accepted, or what to do.
+    /// The accepted values, or what to do.
     pub hint: String,
 }
 
@@ -29,14 +29,14 @@ impl ConfigProblem {
         }
     }
 
-    /// A value that does not have the accepted form.
+    /// Describes a value in none of the accepted forms.
     pub fn value(tree: &ConfigTree, message: impl Into<String>, accepts: &str) -> ConfigProblem {
         ConfigProblem::new(tree, message, format!("accepted: {accepts}"))
     }
 
-    /// A key that nobody reads.
+    /// Describes an unknown key, and suggests the known key nearest to it.
     pub fn unknown_key<'a>(
-        place: &ConfigOrigin,
+        origin: &ConfigOrigin,
         inside: &str,
         key: &str,
         known: impl Iterator<Item = &'a str>,
@@ -52,7 +52,7 @@ impl ConfigProblem {
             format!("{inside}.{key}")
         };
         ConfigProblem {
-            origin: Some(place.clone()),
+            origin: Some(origin.clone()),
             key: path,
             message,
             hint: format!("accepted: {}", known.join(", ")),
@@ -62,8 +62,8 @@ impl ConfigProblem {
 
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.origin {
-            write!(f, "{place}: ")?;
+        if let Some(origin) = &self.origin {
+            write!(f, "{origin}: ")?;
         }
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
@@ -76,7 +76,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// All mistakes that were found, in the order of the file.
+/// All problems found, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", join(problems))]
 pub struct ConfigError {
@@ -99,7 +99,7 @@ fn join(problems: &[ConfigProblem]) -> String {
         .join("\n")
 }
 
-/// The known word that a mistyped one most likely stands for.
+/// Returns the known key that a mistyped one most likely stands for.
 fn nearest_key<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let close_enough = (word.chars().count() / 3).max(1) + 1;
     known
@@ -110,7 +110,8 @@ fn nearest_key<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, dropped, changed or swapped with their neighbour.
+/// Returns the Damerau-Levenshtein distance: the number of letters to insert, delete, replace or swap
+/// with their neighbour.
 fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -1,13 +1,15 @@
+//! Tokens and passwords that must not appear in logs, dumps or messages.
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// What stands in place of a secret wherever one would be shown.
+/// Replaces a secret wherever it would be shown.
 const HIDDEN: &str = "[hidden]";
 
-/// A text that must not be seen: a token, a password. Printed, logged or serialised it says only that
-/// it is there; [`Secret::reveal`] is the one way to it.
+/// A token or password. Its `Display`, `Debug` and serialised forms are all `[hidden]`; only
+/// [`Secret::reveal`] returns the text.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 
@@ -16,7 +18,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text itself, for comparing and for sending; never for messages.
+    /// Returns the text, to compare or to send it. Must never be used in a message.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -26,10 +28,10 @@ impl FromStr for Secret {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Secret, &'static str> {
-        match text.is_empty() {
-            true => Err("the secret is empty"),
-            false => Ok(Secret::new(text)),
+        if text.is_empty() {
+            return Err("the secret is empty");
         }
+        Ok(Secret::new(text))
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(Serialised(secret).to_string(), "[hidden]");
     }
 
-    /// Writes what any serde format would be handed.
+    /// Writes the text that a serde format receives.
     struct Serialised(Secret);
 
     impl fmt::Display for Serialised {

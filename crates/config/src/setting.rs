@@ -1,5 +1,5 @@
-//! How a value is read from a [`Tree`] and written back, and the [`settings!`](crate::settings) macro
-//! with which a component declares its keys.
+//! Typed settings: the traits that read a value from a [`ConfigTree`] and write it back, and the
+//! [`settings!`](crate::settings) macro with which a component declares its keys.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -8,40 +8,40 @@ use crate::config_tree::{ConfigEntry, ConfigTree, ConfigValue};
 use crate::problem::ConfigProblem;
 use crate::yaml_value::YamlValue;
 
-/// Something that can stand behind a key.
+/// A type that can be the value of a key.
 pub trait Setting: Sized {
-    /// What may be written, for messages and for the default file.
+    /// Describes the accepted values, for error messages and the default file.
     fn accepts() -> String;
 
     /// Reads the value, or adds to `problems` and returns `None`.
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Self>;
 
-    /// The value as it was written, or as one would write it.
+    /// Returns the value as it would be written in a file.
     fn to_yaml(&self) -> YamlValue;
 
-    /// The keys inside, where the value is a map with fixed keys.
+    /// Returns the inner keys of a map with fixed keys.
     fn keys() -> Vec<ConfigKey> {
         Vec::new()
     }
 }
 
-/// What is known about one key without any file: the default file and the manual are made from it.
+/// The declaration of one key, from which the default file and the manual are generated.
 #[derive(Debug, Clone)]
 pub struct ConfigKey {
     pub name: &'static str,
     pub doc: &'static [&'static str],
     pub accepts: String,
     pub default: YamlValue,
-    /// Stands in the default file, commented out, where there is no default to show.
+    /// Shown in the default file, commented out, if the key has no default.
     pub example: Option<&'static str>,
     pub inner: Vec<ConfigKey>,
 }
 
-/// A map with fixed keys; made by [`settings!`](crate::settings).
+/// A map with fixed keys; implemented by [`settings!`](crate::settings).
 pub trait Section: Default {
     fn keys() -> Vec<ConfigKey>;
 
-    /// Reads one entry; false when the key is not one of this section's.
+    /// Reads one entry. Returns false if the section has no such key.
     fn read_entry(&mut self, entry: &ConfigEntry, problems: &mut Vec<ConfigProblem>) -> bool;
 
     fn entries(&self) -> Vec<(String, YamlValue)>;
@@ -58,7 +58,7 @@ impl<T: Section> Setting for T {
             ConfigValue::Map(entries) => entries.as_slice(),
             ConfigValue::Null => &[],
             _ => {
-                let message = format!("{} where a map is needed", tree.kind());
+                let message = format!("expected a map, found {}", tree.kind());
                 problems.push(ConfigProblem::value(tree, message, &T::accepts()));
                 return None;
             }
@@ -89,7 +89,7 @@ impl<T: Section> Setting for T {
     }
 }
 
-/// The text of a single value.
+/// Returns the text of a scalar, or adds a problem that expects `T`.
 pub fn scalar<'a, T: Setting>(
     tree: &'a ConfigTree,
     problems: &mut Vec<ConfigProblem>,
@@ -97,14 +97,14 @@ pub fn scalar<'a, T: Setting>(
     match &tree.value {
         ConfigValue::Scalar(text) => Some(text),
         _ => {
-            let message = format!("{} where a single value is needed", tree.kind());
+            let message = format!("expected a single value, found {}", tree.kind());
             problems.push(ConfigProblem::value(tree, message, &T::accepts()));
             None
         }
     }
 }
 
-/// For types that parse from text: implements [`Setting`] with their `parse`, `accepts` and `Display`.
+/// Implements [`Setting`] for a type that parses from text, by its `FromStr` and `Display`.
 #[macro_export]
 macro_rules! text_setting {
     ($type:ty, $accepts:expr) => {
@@ -173,7 +173,7 @@ macro_rules! whole_numbers {
                 let text = scalar::<$type>(tree, problems)?;
                 let value = text.replace('_', "").parse().ok();
                 if value.is_none() {
-                    let message = format!("\"{text}\" is not such a number");
+                    let message = format!("\"{text}\" is not a whole number in range");
                     problems.push(ConfigProblem::value(tree, message, &<$type>::accepts()));
                 }
                 value
@@ -222,7 +222,7 @@ impl Setting for PathBuf {
         if text.is_empty() || text.contains('\0') {
             problems.push(ConfigProblem::value(
                 tree,
-                "the path is empty or has a NUL",
+                "the path is empty or contains a NUL byte",
                 "a path",
             ));
             return None;
@@ -235,7 +235,7 @@ impl Setting for PathBuf {
     }
 }
 
-/// A key that may be left out, or set to nothing.
+/// An optional key: it may be absent or null.
 impl<T: Setting> Setting for Option<T> {
     fn accepts() -> String {
         T::accepts()
@@ -257,7 +257,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// A list; a single value counts as a list of one.
+/// A list; a single value is read as a list of one.
 impl<T: Setting> Setting for Vec<T> {
     fn accepts() -> String {
         format!("a list; each item: {}", T::accepts())
@@ -267,7 +267,7 @@ impl<T: Setting> Setting for Vec<T> {
         match &tree.value {
             ConfigValue::Null => Some(Vec::new()),
             ConfigValue::List(items) => {
-                // Every item is read, so that all mistakes are found.
+                // Read every item before returning, to report all problems at once.
                 let read: Vec<Option<T>> =
                     items.iter().map(|item| T::read(item, problems)).collect();
                 read.into_iter().collect()
@@ -281,8 +281,8 @@ impl<T: Setting> Setting for Vec<T> {
     }
 }
 
-/// Declares the keys of a component once: documentation, name, type and default. From this come the
-/// struct, its `Default`, the reader, the default file and the manual.
+/// Declares the keys of a component: documentation, name, type and default. Generates the struct, its
+/// `Default` and the reader; the default file and the manual are made from the same declaration.
 ///
 /// ```
 /// pegel_config::settings! {
@@ -296,7 +296,7 @@ impl<T: Setting> Setting for Vec<T> {
 /// }
 /// ```
 ///
-/// `..name: Type;` lines before the first key take in the keys of another section at the same depth.
+/// `..name: Type;` lines before the first key include the keys of another section at the same depth.
 #[macro_export]
 macro_rules! settings {
     (
@@ -338,7 +338,7 @@ macro_rules! settings {
                     example: $crate::settings!(@example $($example)?),
                     inner: <$type as $crate::Setting>::keys(),
                 }),*]);
-                // A section without keys of its own uses its defaults for nothing.
+                // Unused in a section without keys of its own.
                 let _ = &defaults;
                 keys
             }

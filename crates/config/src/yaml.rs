@@ -1,4 +1,7 @@
-//! YAML text to a [`Tree`]. The only file that knows the YAML library.
+//! Parses YAML text into a [`ConfigTree`]. The only file that depends on the YAML library.
+//!
+//! Scalars keep their source text, so that `007` or `1e3` reach the setting as written. Depth, nodes
+//! and aliases are bounded: a file with expanding aliases is an error.
 
 use std::fmt;
 use std::path::Path;
@@ -10,10 +13,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, User
 use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
 use crate::problem::ConfigProblem;
 
-/// How deep maps and lists may nest. No key needs more than a handful.
+/// The maximum nesting depth of maps and lists.
 const DEPTH_MAX: usize = 32;
 
-/// Reads one document; an empty one is an empty map.
+/// Parses one document; an empty document is an empty map.
 pub fn parse(path: &Arc<Path>, text: &str) -> Result<ConfigTree, ConfigProblem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -44,7 +47,7 @@ struct YamlReader<'a> {
 
 impl YamlReader<'_> {
     fn origin(&self, at: Location) -> ConfigOrigin {
-        // Unknown positions are 0; messages count from 1.
+        // The library reports unknown positions as 0; messages count from 1.
         ConfigOrigin::File {
             path: self.path.clone(),
             line: at.line().max(1),
@@ -53,7 +56,7 @@ impl YamlReader<'_> {
     }
 
     fn tree(&self, raw: RawNode, path: String) -> ConfigTree {
-        let place = self.origin(raw.0.referenced);
+        let origin = self.origin(raw.0.referenced);
         let value = match raw.0.value {
             RawValue::Null => ConfigValue::Null,
             RawValue::Text(text) => ConfigValue::Scalar(text),
@@ -73,7 +76,7 @@ impl YamlReader<'_> {
             ),
         };
         ConfigTree {
-            origin: place,
+            origin,
             path,
             value,
         }
@@ -91,7 +94,7 @@ impl YamlReader<'_> {
         }
     }
 
-    /// The source text of a number or truth value: `007` and `1e3` stay what they are.
+    /// Returns the source text of a number or Boolean: `007` and `1e3` are kept as written.
     fn source_text(&self, at: Location) -> String {
         let span = at.span();
         let slice = span
@@ -115,12 +118,12 @@ impl YamlReader<'_> {
     }
 }
 
-/// The library's words, except where they speak of its insides.
+/// Returns the library's message, or our own where the library's describes its internals.
 fn explain(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error::{Budget, DuplicateMappingKey};
     use serde_saphyr::budget::BudgetBreach::{Depth, Documents};
     match error {
-        DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is set twice"),
+        DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
         Budget {
             breach: Depth { .. },
             ..
@@ -130,7 +133,7 @@ fn explain(error: &serde_saphyr::Error) -> String {
         Budget {
             breach: Documents { .. },
             ..
-        } => "a second document begins (`---`); one file holds one".to_owned(),
+        } => "second document (`---`); a file must contain exactly one".to_owned(),
         Budget { .. } => {
             "the file is too large, or its aliases (`*name`) expand to too much".to_owned()
         }
@@ -138,14 +141,14 @@ fn explain(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// A value as the library hands it over, with its location.
+/// A value as deserialised by the library, with its location.
 struct RawNode(Spanned<RawValue>);
 
 enum RawValue {
     Null,
     /// A string, quoted or plain.
     Text(String),
-    /// A number or truth value: its text is taken from the source.
+    /// A number or Boolean; its text is taken from the source.
     Plain,
     List(Vec<RawNode>),
     Map(Vec<(Spanned<String>, RawNode)>),

@@ -1,20 +1,20 @@
-//! Values as YAML text.
+//! Writes values as YAML text.
 
 use std::fmt::Write;
 
-/// A value as it is written to a file.
+/// A value to be written to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum YamlValue {
     /// Not set.
     Null,
-    /// Text without quotes; they are added where YAML needs them.
+    /// Text without quotes; quotes are added where YAML requires them.
     Scalar(String),
     List(Vec<YamlValue>),
     Map(Vec<(String, YamlValue)>),
 }
 
 impl YamlValue {
-    /// On one line, as it stands behind `key: `.
+    /// Returns the value on one line, to follow `key: `.
     pub fn to_inline(&self) -> String {
         let mut out = String::new();
         self.append(&mut out);
@@ -50,7 +50,7 @@ impl YamlValue {
 fn write_scalar(out: &mut String, text: &str) {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | '+');
     let starts = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '/' | '.');
-    // What YAML would not give back as the same text.
+    // YAML would not read these back as the same text.
     let special = matches!(text.to_ascii_lowercase().as_str(), "null" | "" | "y" | "n");
     if !special && text.starts_with(starts) && text.chars().all(plain) {
         out.push_str(text);

@@ -1,3 +1,5 @@
+//! Sizes in bytes.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,9 +26,10 @@ const UNITS: &[(&str, u64)] = &[
 
 impl ByteSize {
     pub fn mebibytes(count: u64) -> ByteSize {
-        let text = match count.is_multiple_of(1024) {
-            true => format!("{}GiB", count / 1024),
-            false => format!("{count}MiB"),
+        let text = if count.is_multiple_of(1024) {
+            format!("{}GiB", count / 1024)
+        } else {
+            format!("{count}MiB")
         };
         ByteSize {
             text,
@@ -35,12 +38,12 @@ impl ByteSize {
     }
 
     pub fn kibibytes(count: u64) -> ByteSize {
-        match count.is_multiple_of(1024) {
-            true => ByteSize::mebibytes(count >> 10),
-            false => ByteSize {
-                text: format!("{count}KiB"),
-                count: count << 10,
-            },
+        if count.is_multiple_of(1024) {
+            return ByteSize::mebibytes(count >> 10);
+        }
+        ByteSize {
+            text: format!("{count}KiB"),
+            count: count << 10,
         }
     }
 
@@ -70,7 +73,7 @@ impl FromStr for ByteSize {
         if !(1.0..=(1u64 << 50) as f64).contains(&count) {
             return Err(format!("\"{text}\" is not between 1 byte and 1024TiB"));
         }
-        // Within the bounds above the conversion is exact up to the fraction of a byte.
+        // Within these bounds the conversion only truncates a fraction of a byte.
         Ok(ByteSize {
             text: text.trim().to_owned(),
             count: count as u64,

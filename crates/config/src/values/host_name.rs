@@ -1,13 +1,16 @@
+//! Host names and addresses without a port.
+
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A name or an address as it stands in a URL, without scheme and port.
+/// The host part of a URL: a name or an address, without scheme and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostName(String);
 
 impl HostName {
-    /// In lower case, without the dot at the end that some clients keep; addresses without brackets.
+    /// Returns the host in lower case, without a trailing dot (which some clients send) and without
+    /// brackets around an IPv6 address.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,9 @@
+//! Levels: of metric detail and of logging.
+
 use std::fmt;
 use std::str::FromStr;
 
-/// How much detail an agent keeps: 0 (nothing) to 4 (everything).
+/// The level of detail that an agent keeps: 0 (nothing) to 4 (everything).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DetailLevel(u8);
 
@@ -36,7 +38,7 @@ crate::text_setting!(
     "0 (off), 1 (programs), 2 (node basics), 3 (devices), 4 (per-process detail)"
 );
 
-/// Which log messages are shown.
+/// The least severe log messages to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
     Off,

@@ -1,8 +1,10 @@
+//! Addresses to listen on.
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Where to listen: `127.0.0.1:1337`, `[::1]:1337`, `localhost:0`.
+/// An address to listen on: `127.0.0.1:1337`, `[::1]:1337`, `localhost:0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAddress {
     text: String,
@@ -22,7 +24,7 @@ impl ListenAddress {
         self.socket
     }
 
-    /// Can be reached from this machine only.
+    /// Returns whether only this machine can connect to the address.
     pub fn is_loopback(&self) -> bool {
         match self.socket.ip() {
             IpAddr::V4(ip) => ip.is_loopback(),
@@ -47,7 +49,7 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<ListenAddress, String> {
         let trimmed = text.trim();
-        // Names other than this one would have to be looked up, and may mean several addresses.
+        // Other names would require a lookup and may have several addresses.
         let numeric = match trimmed.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
             None => trimmed.to_owned(),

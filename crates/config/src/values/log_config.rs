@@ -1,20 +1,22 @@
+//! The `log` setting: level and destination.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::LogLevel;
 
-/// Which log messages there are, and where they go.
+/// The level and the destination of log messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub destination: LogDestination,
     pub level: LogLevel,
 }
 
-/// Where log messages go.
+/// The destination of log messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogDestination {
-    /// To the journal when standard error leads there, else to standard error.
+    /// The journal if standard error is connected to it, otherwise standard error.
     Auto,
     Stderr,
     Journal,
@@ -23,7 +25,7 @@ pub enum LogDestination {
 }
 
 impl LogConfig {
-    /// What an agent logs that is not told otherwise.
+    /// The setting of an agent that is not configured otherwise.
     pub const DEFAULT: LogConfig = LogConfig {
         destination: LogDestination::Auto,
         level: LogLevel::Warn,
@@ -38,7 +40,7 @@ impl FromStr for LogDestination {
             "stderr" => Ok(LogDestination::Stderr),
             "journal" => Ok(LogDestination::Journal),
             "syslog" => Ok(LogDestination::Syslog),
-            // A file needs a slash, so that a misspelt word is not taken for one.
+            // A file requires a slash, so that a misspelt word is not taken for one.
             _ if text.contains('/') && !text.ends_with('/') => {
                 Ok(LogDestination::File(text.into()))
             }
@@ -58,17 +60,16 @@ impl FromStr for LogConfig {
                 ..LogConfig::DEFAULT
             });
         }
-        // Paths may hold colons: only what is a level behind the last one counts.
+        // Paths may contain colons: the part after the last one counts only if it is a level.
         let with_level = text
             .rsplit_once(':')
-            .and_then(|(place, level)| Some((place, level.parse().ok()?)));
-        let (place, level) = with_level.unwrap_or((text, LogConfig::DEFAULT.level));
-        match place.parse() {
-            Ok(place) => Ok(LogConfig {
-                destination: place,
-                level,
-            }),
-            Err(()) => Err(format!("\"{text}\" is neither a log level nor a place")),
+            .and_then(|(destination, level)| Some((destination, level.parse().ok()?)));
+        let (destination, level) = with_level.unwrap_or((text, LogConfig::DEFAULT.level));
+        match destination.parse() {
+            Ok(destination) => Ok(LogConfig { destination, level }),
+            Err(()) => Err(format!(
+                "\"{text}\" is neither a log level nor a destination"
+            )),
         }
     }
 }
@@ -89,14 +90,14 @@ impl fmt::Display for LogConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.destination {
             LogDestination::Auto => self.level.fmt(f),
-            place => write!(f, "{place}:{}", self.level),
+            destination => write!(f, "{destination}:{}", self.level),
         }
     }
 }
 
 crate::text_setting!(
     LogConfig,
-    "off, error, warn, info, debug, trace; or a place: stderr, journal, syslog, /a/file; or both: journal:info"
+    "off, error, warn, info, debug, trace; or a destination: stderr, journal, syslog, /a/file; or both: journal:info"
 );
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
             ":info",
             "/var/log/",
         ] {
-            let error = format!("\"{text}\" is neither a log level nor a place");
+            let error = format!("\"{text}\" is neither a log level nor a destination");
             assert_eq!(text.parse::<LogConfig>(), Err(error));
         }
     }

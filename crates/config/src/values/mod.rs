@@ -1,4 +1,4 @@
-//! Values with a form of their own. Each keeps the text it was written as.
+//! Types of single values. Those that are shown again keep their source text.
 
 mod byte_size;
 mod host_name;
@@ -16,7 +16,7 @@ pub use log_config::{LogConfig, LogDestination};
 pub use time_span::{SampleInterval, TimeSpan};
 pub use user_ref::UserRef;
 
-/// A number and the letters behind it.
+/// Splits a text into a number and the unit that follows it.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic());

@@ -1,10 +1,12 @@
+//! Durations and sample intervals.
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::number_and_unit;
 
-/// A length of time: `500ms`, `0.5s`, `5m`, `2h`, `2d`; a plain number means seconds.
+/// A duration: `500ms`, `0.5s`, `5m`, `2h`, `2d`; a plain number means seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeSpan {
     text: String,
@@ -21,7 +23,7 @@ const UNITS: &[(&str, f64)] = &[
     ("d", 86_400.0),
     ("w", 604_800.0),
 ];
-/// A hundred years: far beyond any use, and far from overflowing milliseconds.
+/// 100 years: more than any use requires, and far from overflowing milliseconds.
 const SECONDS_MAX: f64 = 100.0 * 365.0 * 86_400.0;
 
 impl TimeSpan {
@@ -62,7 +64,7 @@ impl FromStr for TimeSpan {
         };
         let seconds = number * factor;
         if seconds <= 0.0 {
-            return Err(format!("\"{text}\" is not more than 0"));
+            return Err(format!("\"{text}\" is not greater than 0"));
         }
         if seconds > SECONDS_MAX {
             return Err(format!("\"{text}\" is more than 100 years"));
@@ -82,7 +84,7 @@ impl fmt::Display for TimeSpan {
 
 crate::text_setting!(TimeSpan, ACCEPTS);
 
-/// How often something happens, as the time between two: 1 ms to 24 h.
+/// The time between two samples: 1 ms to 24 h, in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleInterval(TimeSpan);
 
@@ -114,7 +116,7 @@ impl FromStr for SampleInterval {
                 "\"{text}\" is not between 1ms (1000 times a second) and 24h"
             ));
         }
-        // Samples carry whole milliseconds: 1500us would drift against them.
+        // Timestamps of samples are whole milliseconds: 1500us would drift against them.
         if !span.duration.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(format!("\"{text}\" is not a whole number of milliseconds"));
         }
@@ -162,8 +164,8 @@ mod tests {
             ("fast", "\"fast\" is not a length of time"),
             ("5 minutes", "\"5 minutes\" is not a length of time"),
             ("", "\"\" is not a length of time"),
-            ("-5m", "\"-5m\" is not more than 0"),
-            ("0", "\"0\" is not more than 0"),
+            ("-5m", "\"-5m\" is not greater than 0"),
+            ("0", "\"0\" is not greater than 0"),
             ("inf", "\"inf\" is not a length of time"),
             ("1e300", "\"1e300\" is not a length of time"),
             ("6000w", "\"6000w\" is more than 100 years"),

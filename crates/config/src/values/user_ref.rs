@@ -1,7 +1,9 @@
+//! References to users of this machine.
+
 use std::fmt;
 use std::str::FromStr;
 
-/// A user of this machine, by name or by number. Names are looked up when the agent starts.
+/// A user of this machine, by name or by ID. Names are looked up when the agent starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserRef {
     Name(String),
@@ -15,15 +17,15 @@ impl FromStr for UserRef {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
             return match text.parse() {
-                // The kernel's "no such user".
-                Ok(u32::MAX) | Err(_) => Err(format!("\"{text}\" is not the number of a user")),
+                // The kernel's "no user" (-1).
+                Ok(u32::MAX) | Err(_) => Err(format!("\"{text}\" is not a valid user ID")),
                 Ok(uid) => Ok(UserRef::Uid(uid)),
             };
         }
         let is_name =
             |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ':' | '/' | ',');
         if text.is_empty() || text.starts_with('-') || !text.chars().all(is_name) {
-            return Err(format!("\"{text}\" is not the name of a user"));
+            return Err(format!("\"{text}\" is not a valid user name"));
         }
         Ok(UserRef::Name(text.to_owned()))
     }

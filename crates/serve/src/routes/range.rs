@@ -164,7 +164,7 @@ mod tests {
             ("agg=max", "agg needs a step"),
             ("agg=median&step=1", "agg=median is not known"),
             ("start=yesterday", "start=yesterday: not a time"),
-            ("step=0", "step: \"0\" is not more than 0"),
+            ("step=0", "step: \"0\" is not greater than 0"),
             ("from=1", "unknown parameter \"from\""),
         ] {
             assert_eq!(ask(query).expect_err(query).message(), expected);
