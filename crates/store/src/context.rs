@@ -1,4 +1,8 @@
-//! What the store's threads and its readers share.
+//! State shared by the store's threads (writer, log I/O, syncer, maintenance) and its readers.
+//!
+//! [`StoreState`] is the data that queries see. The writer and maintenance change it under a lock that they hold for
+//! microseconds; readers clone pointers and release the lock. Nothing slow (file I/O, selectors, encoding) may run
+//! while the lock is held. [`BackgroundWork`] carries requests and failures between the threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +21,7 @@ use crate::lock::LockedDir;
 use crate::state_stats::{StateGuard, StateStats};
 use crate::status::Degradation;
 
-/// How often the writer yields to waiting readers before it continues regardless.
+/// The number of times the writer yields to waiting readers before it continues regardless.
 const YIELDS_MAX: usize = 1000;
 
 #[derive(Debug)]
@@ -27,39 +31,39 @@ pub(crate) struct StoreContext {
     pub ledger: Arc<Ledger>,
     pub state: RwLock<StoreState>,
     pub stats: Mutex<StateStats>,
-    /// Threads that are about to read the state.
+    /// The number of threads that are about to read the state.
     pub readers_waiting: AtomicUsize,
     pub indexes: IndexCache,
     pub background_work: Mutex<BackgroundWork>,
     pub wake_maintenance: Condvar,
     pub maintenance_passed: Condvar,
     pub wake_syncer: Condvar,
-    /// What samples and series took in memory when the writer last measured it.
+    /// The memory used by samples and series when the writer last measured it.
     pub memory_bytes: AtomicU64,
     pub torn_bytes: AtomicU64,
     pub set_aside: Mutex<Vec<PathBuf>>,
-    /// Segments of which not everything could be read: they are set aside instead of removed.
+    /// Segments with unreadable parts: they are set aside instead of removed.
     pub damaged_segments: Mutex<Vec<u64>>,
     pub hidden_ranges: HiddenRanges,
     pub drop_tracker: DropTracker,
-    /// Points accepted for the writer and not yet answered.
+    /// Points queued for the writer and not yet acknowledged.
     pub points_in_flight: AtomicU64,
 }
 
-/// What can be read. Whoever changes it holds the lock for microseconds, whoever reads it copies and lets go.
+/// Everything that queries read. Writers hold the lock for microseconds; readers copy pointers and release it.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
     pub head: Head,
-    /// Waiting for their blocks, oldest first.
+    /// Heads waiting to be written to blocks, oldest first.
     pub frozen: Vec<Arc<FrozenHead>>,
-    /// In the order of their ids.
+    /// Sorted by id.
     pub blocks: Vec<Arc<Block>>,
-    /// The highest id that a block ever had. Ids are not used twice, because readers may still hold a block
-    /// that was dropped: its file, which goes with its last reader, must not be another block's.
+    /// The highest id that a block ever had. Ids are never reused: readers may still hold a dropped block, whose file
+    /// is removed with its last reader and must not be another block's.
     pub last_block_id: u64,
-    /// What the log segments of the active head take.
+    /// The size of the log segments of the active head.
     pub head_log_bytes: u64,
-    /// Why samples cannot be written, and since when.
+    /// The reason why samples cannot be written, and since when.
     pub log_failure: Option<Degradation>,
     pub block_failure: Option<Degradation>,
 }
@@ -67,7 +71,7 @@ pub(crate) struct StoreState {
 #[derive(Debug)]
 pub(crate) struct FrozenHead {
     pub head: Head,
-    /// The last log segment that holds any of it.
+    /// The last log segment that holds samples of this head.
     pub log_through: u64,
     pub log_bytes: u64,
 }
@@ -89,25 +93,25 @@ impl StoreState {
     }
 }
 
-/// Messages between the threads.
+/// Requests and results exchanged between the threads.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundWork {
-    /// Segments with frames that are not synced: mostly one, after a rotation two.
+    /// Segments with unsynced frames: usually one, two after a rotation.
     pub unsynced: Vec<Arc<dyn FileHandle>>,
-    /// A segment file was made since the log directory was synced.
+    /// A segment file was created since the last sync of the log directory.
     pub unsynced_dir: bool,
-    /// A sync failed: the segment can no longer be trusted.
+    /// The error of a failed sync: the segment can no longer be trusted.
     pub sync_failed: Option<String>,
-    /// When the sync in progress began.
+    /// The start of the sync in progress.
     pub sync_began: Option<Instant>,
-    /// Passes of the upkeep that were asked for and that are done.
+    /// Maintenance passes requested and completed.
     pub maintenance_requested: u64,
     pub maintenance_done: u64,
     pub stop: bool,
 }
 
 impl BackgroundWork {
-    /// Describes a problem with the log's syncs: a failure once, a stall as long as it lasts.
+    /// Describes a problem with the log's syncs: a failure is returned once, a stall as long as it lasts.
     pub fn take_sync_failure(&mut self, stall: Duration) -> Option<String> {
         self.sync_failed.take().or_else(|| self.sync_stall(stall))
     }
@@ -120,7 +124,7 @@ impl BackgroundWork {
 }
 
 impl StoreContext {
-    /// Locks the state for reading. The writer waits meanwhile: nothing slow may be done with it.
+    /// Locks the state for reading. This blocks the writer: nothing slow may be done while the guard is held.
     pub fn read(&self) -> RwLockReadGuard<'_, StoreState> {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
@@ -136,7 +140,7 @@ impl StoreContext {
         }
     }
 
-    /// Lets waiting readers lock the state, between two changes in quick succession.
+    /// Lets waiting readers lock the state between two changes in quick succession.
     pub fn yield_to_readers(&self) {
         for _ in 0..YIELDS_MAX {
             if self.readers_waiting.load(Ordering::Relaxed) == 0 {
@@ -170,12 +174,12 @@ impl StoreContext {
         self.options.dir.join("blocks")
     }
 
-    /// For the next block that is written; only taken when it becomes part of the state.
+    /// Returns the id for the next block. The id is taken only when the block becomes part of the state.
     pub fn next_block_id(&self) -> u64 {
         self.read().last_block_id + 1
     }
 
-    /// Samples before this are refused, not shown, and dropped.
+    /// Returns the start of retention: earlier samples are rejected, not shown, and removed.
     pub fn retention_start(&self) -> Millis {
         let keep = i64::try_from(self.options.keep_disk.as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_sub(keep)
@@ -189,13 +193,13 @@ impl StoreContext {
         }
     }
 
-    /// Moves a file that cannot be read, or not in full, out of the way. It is never deleted.
+    /// Moves a file that is unreadable, wholly or in part, to `aside/`. Such files are never deleted.
     pub fn set_aside(&self, path: &Path, why: &str) {
         let aside = self.options.dir.join("aside");
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut target = aside.join(format!("{}-{name}", self.now()));
         let moved = self.options.files.make_dir(&aside).and_then(|()| {
-            // What was set aside before stays, even if the clock stands still or goes back.
+            // Never overwrite a file set aside before, even if the clock stands still or goes back.
             let known = self.options.files.list(&aside)?;
             let is_taken = |path: &Path| known.iter().any(|name| path.ends_with(name));
             for number in 1.. {
@@ -224,7 +228,7 @@ impl StoreContext {
         }
     }
 
-    /// Counts samples of a tick that are not kept.
+    /// Counts dropped samples of a tick.
     pub fn count_dropped_tick(&self, input: Input, reason: DropReason, count: u64) {
         if count > 0 {
             self.ledger.add_dropped(input, reason, count);
@@ -232,8 +236,8 @@ impl StoreContext {
         }
     }
 
-    /// Makes points current that were ahead of the clock and whose time has come. The writer does so with each commit, but
-    /// there may be none for a while. Bounded, because it holds the lock; the rest is left to the writer.
+    /// Makes points current that were ahead of the clock and are now due. The writer does so with each commit, but
+    /// there may be none for a while. Bounded, because it holds the lock; the writer handles the rest.
     pub fn show_due_points(&self) {
         const COUNT_MAX: usize = 1024;
         let now = self.now();
@@ -244,13 +248,13 @@ impl StoreContext {
         }
     }
 
-    /// Notes why the log cannot be written, or that it can again.
+    /// Records the reason why the log cannot be written, or `None` once it can be written again.
     pub fn set_log_failure(&self, trouble: Option<String>) {
         let now = self.now();
         update_degradation(&mut self.write().log_failure, trouble, now, "log");
     }
 
-    /// Reports a sync that hangs, even before the writer's next commit notices it.
+    /// Reports a hanging sync, even before the writer's next commit notices it.
     pub fn sync_stalled(&self) -> Option<Degradation> {
         let reason = self
             .background_work()
@@ -259,14 +263,14 @@ impl StoreContext {
         Some(Degradation { reason, since })
     }
 
-    /// Notes why blocks cannot be written, or that they can again.
+    /// Records the reason why blocks cannot be written, or `None` once they can be written again.
     pub fn set_block_failure(&self, trouble: Option<String>) {
         let now = self.now();
         update_degradation(&mut self.write().block_failure, trouble, now, "blocks");
     }
 
-    /// Measures what samples and series take in memory: in the active head, and in all. Walks over all series:
-    /// not for every tick.
+    /// Measures the memory used by samples and series: in the active head, and in total. Walks all series: too
+    /// expensive for every tick.
     pub fn measure_memory(&self) -> (u64, u64) {
         let state = self.read();
         let head = state.head.bytes();
@@ -275,7 +279,7 @@ impl StoreContext {
     }
 }
 
-/// Says each change once, not each failure.
+/// Updates a degradation and logs only transitions, not every failure.
 fn update_degradation(
     known: &mut Option<Degradation>,
     trouble: Option<String>,

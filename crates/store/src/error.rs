@@ -1,8 +1,10 @@
+//! Errors and results of opening a store and of pushing points.
+
 use std::path::PathBuf;
 
 use pegel_metric::DropReason;
 
-/// Why a store could not be opened. It is left as it was.
+/// The error returned when a store cannot be opened. The directory is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     #[error("another agent (pid {pid}) uses the store {dir}")]
@@ -23,15 +25,15 @@ pub enum StoreOpenError {
     },
 }
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PushResult {
     pub kept: u64,
-    /// Which points were refused, by their position, and why.
+    /// The rejected points, by position, with the reason.
     pub refused: Vec<(usize, DropReason)>,
 }
 
-/// Why a push as a whole was not taken. Nothing of it is kept.
+/// The error returned when a push is rejected as a whole. None of its points are kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     #[error("the log cannot be written: {0}")]
@@ -43,7 +45,7 @@ pub enum PushError {
 }
 
 impl PushError {
-    /// The reason under which every point of the push is counted as dropped.
+    /// Returns the reason under which every point of the push is counted as dropped.
     pub fn reason(&self) -> DropReason {
         match self {
             PushError::Degraded(_) => DropReason::Degraded,

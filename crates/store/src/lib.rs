@@ -4,23 +4,24 @@
 //! tick, push ──► writer ──► log (write) ──► head ──► readers
 //!                              │              │ every keep.memory
 //!                              │              ▼
-//!                        syncer: fdatasync   upkeep ──► fresh block ──► sealed block, one per UTC hour
+//!                        syncer: fdatasync   maintenance ──► fresh block ──► sealed block, one per UTC hour
 //! ```
 //!
 //! Files, below one directory that belongs to one process (`lock`):
 //!
-//! | file | what | described in |
+//! | file | contents | described in |
 //! |---|---|---|
-//! | `format` | the version of all that follows, as text | `open.rs` |
+//! | `format` | the version of all files below, as text | `open.rs` |
 //! | `log/N.log` | every sample since the last block | `log/mod.rs` |
 //! | `blocks/N.blk` | runs of samples with an index | `block/mod.rs`, `codec/mod.rs` |
-//! | `hidden` | what is not shown any more, as text | `hidden.rs` |
-//! | `aside/…` | what could not be read; never deleted | |
+//! | `hidden` | hidden ranges, as text | `hidden_ranges.rs` |
+//! | `aside/…` | files that could not be read; never deleted | |
 //!
-//! A file of another version is refused at opening, and nothing is changed. Times are milliseconds
-//! (i64), values f64, bit for bit. Of two samples of one series and time the last one counts.
-//! Samples that come late, but before their hour is sealed (one hour after its end), are merged into
-//! it; later ones go to late blocks. Each class of inputs (`class.rs`) has blocks of its own and a share of the bytes.
+//! A file of another version makes opening fail, and nothing is changed. Times are milliseconds
+//! (i64), values f64, bit for bit. Of two samples of one series and time, the last one written wins.
+//! Late samples that arrive before their hour is sealed (one hour after its end) are merged into
+//! it; later ones go to late blocks. Each class of inputs (`input_class.rs`)
+//! has its own blocks and a share of the bytes.
 
 mod block;
 mod block_merge;

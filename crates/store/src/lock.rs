@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_NOW, 
 
 use crate::files::FILE_MODE;
 
-/// Held as long as the store is open; the kernel lets go of it however the process ends.
+/// Held as long as the store is open; the kernel releases it however the process ends.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     file: File,
@@ -17,7 +17,7 @@ pub(crate) struct StoreLock {
     path: PathBuf,
 }
 
-/// A store's directory as it was when it was locked. A directory whose lock is gone may belong to another agent:
+/// A store's directory as it was when it was locked. If the lock is gone, the directory may belong to another agent:
 /// nothing is written there, and no push is acknowledged.
 #[derive(Debug)]
 pub(crate) struct LockedDir {
@@ -27,7 +27,7 @@ pub(crate) struct LockedDir {
 }
 
 impl LockedDir {
-    /// Fails when the lock, or the directory with it, is no longer at its path.
+    /// Fails if the lock file, or the directory with it, is no longer at its path.
     pub fn check(&self) -> io::Result<()> {
         let found = std::fs::metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
@@ -40,7 +40,8 @@ impl LockedDir {
         Err(io::Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Updates the times of the lock, best effort: cleaners of temporary directories remove files that look unused.
+    /// Updates the timestamps of the lock, best effort: cleaners of temporary directories remove files that look
+    /// unused.
     pub fn refresh(&self) {
         let now = Timespec {
             tv_sec: 0,
@@ -56,7 +57,7 @@ impl LockedDir {
 
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// By the process with this id, 0 if it did not say.
+    /// The id of the process that holds the lock, 0 if unknown.
     AlreadyLocked(u32),
     Io(io::Error),
 }
@@ -73,7 +74,7 @@ impl StoreLock {
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .or_else(|error| match error.kind() {
-                // Where no file can be made the directory itself is locked, so that history can still be read.
+                // Where no file can be created the directory itself is locked, so that history stays readable.
                 ErrorKind::ReadOnlyFilesystem
                 | ErrorKind::StorageFull
                 | ErrorKind::QuotaExceeded => {
@@ -92,8 +93,8 @@ impl StoreLock {
             }
             Err(error) => return Err(LockError::Io(error.into())),
         }
-        // The number is only for the message that a second agent prints: a full disk must not keep
-        // the first one from starting.
+        // The process id only serves the error message of a second agent: a full disk must not keep the first one from
+        // starting.
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())

@@ -1,4 +1,6 @@
-//! Opening: takes the lock, finds the blocks, replays the log. What cannot be read is set aside.
+//! Opens a store: locks the directory, checks the format version, finds the blocks and replays the log into a head.
+//! Called once by `Store::open`. Files of another version make opening fail before anything is changed; unreadable
+//! files are set aside, never deleted.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,7 +24,7 @@ use crate::{FORMAT_VERSION, StoreOpenError};
 
 const FORMAT_FILE: &str = "format";
 
-/// Makes the directory, takes its lock, and checks that it is of a format that can be read.
+/// Creates the directory, locks it, and checks that its format is supported.
 pub(crate) fn lock_directory(dir: &Path) -> Result<StoreLock, StoreOpenError> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -43,13 +45,13 @@ pub(crate) fn lock_directory(dir: &Path) -> Result<StoreLock, StoreOpenError> {
     })?;
     check_format(dir)?;
     for name in ["log", "blocks"] {
-        // Where this fails the disk is full or read-only; they are made when something is written.
+        // Best effort: on a full or read-only disk these are created when something is written.
         let _ = fs::DirBuilder::new().mode(DIR_MODE).create(dir.join(name));
     }
     Ok(lock)
 }
 
-/// The format file says the version in plain text, so that a person can read it too.
+/// Checks the format file, which holds the version as plain text for people to read.
 pub(crate) fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
     let path = dir.join(FORMAT_FILE);
     match fs::read_to_string(&path) {
@@ -64,7 +66,7 @@ pub(crate) fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
                 found,
                 supported: FORMAT_VERSION,
             }),
-            // The files carry their versions too; a damaged note is only written again.
+            // Every file also carries its version, so a damaged format file is just rewritten.
             None => write_format(&path),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => write_format(&path),
@@ -74,7 +76,7 @@ pub(crate) fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
 }
 
 fn write_format(path: &Path) -> Result<(), StoreOpenError> {
-    // On a full disk the store goes on without the note.
+    // Best effort: on a full disk the store continues without the format file.
     let written = fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -88,7 +90,7 @@ fn write_format(path: &Path) -> Result<(), StoreOpenError> {
     Ok(())
 }
 
-/// Looks for files of another version, before anything is changed.
+/// Fails if a file has another version, before anything is changed.
 pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError> {
     let files = &shared.options.files;
     let supported = FORMAT_VERSION;
@@ -99,7 +101,7 @@ pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError
         })?;
         for name in names {
             let path = dir.join(&name);
-            // What cannot be read is set aside later.
+            // Unreadable files are set aside later.
             let Ok(file) = files.open(&path) else {
                 continue;
             };
@@ -125,7 +127,7 @@ pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError
     Ok(())
 }
 
-/// Finds the blocks. Removes what a crash left: half-written files, and blocks that others replace.
+/// Finds the blocks. Removes the leftovers of a crash: incomplete files, and blocks that others replace.
 pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, StoreOpenError> {
     let dir = shared.block_dir();
     let files = &shared.options.files;
@@ -170,7 +172,7 @@ pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, Stor
     Ok(blocks)
 }
 
-/// Replays the log into a head. Returns it with what the segments take and the number of the next segment.
+/// Replays the log into a head. Returns the head, the size of the segments, and the number of the next segment.
 pub(crate) fn replay_log(
     shared: &StoreContext,
     blocks: &[Arc<Block>],
@@ -251,7 +253,7 @@ fn read_whole(shared: &StoreContext, path: &Path) -> io::Result<Vec<u8>> {
 struct RebuiltHead {
     head: Head,
     now: Millis,
-    /// Out-of-order samples and the like were counted when they came.
+    /// A separate ledger: out-of-order samples and the like were already counted when they arrived.
     ledger: Ledger,
 }
 

@@ -1,3 +1,5 @@
+//! [`StoreOptions`], the parameters with which a store is opened.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,32 +9,32 @@ use pegel_supervisor::Supervisor;
 
 use crate::files::{DiskFiles, Files};
 
-/// What a store is opened with. The limits are hard: the store stays within them, whatever is offered.
+/// The parameters of a store. The limits are hard: the store stays within them, whatever its inputs send.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     pub dir: PathBuf,
-    /// How long samples stay in memory before they go to a block.
+    /// The time samples stay in memory before they are written to a block.
     pub keep_memory: Duration,
-    /// How long samples are kept at all.
+    /// The total retention time.
     pub keep_disk: Duration,
-    /// How large log and blocks may grow together.
+    /// The maximum size of log and blocks together.
     pub keep_bytes: u64,
-    /// How much memory samples and series may take.
+    /// The memory limit for samples and series.
     pub memory_bytes_max: u64,
-    /// How many series may be live at one time.
+    /// The maximum number of live series.
     pub series_max: usize,
-    /// The longest time for a write or sync of the log. A longer one degrades the store.
+    /// The timeout for a write or sync of the log. Exceeding it degrades the store.
     pub disk_timeout: Duration,
-    /// The most block files that one query may hold open.
+    /// The maximum number of block files that one query holds open.
     pub block_files_max: usize,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
-    /// Watches the store's threads.
+    /// Supervises the store's threads.
     pub supervisor: Supervisor,
 }
 
 impl StoreOptions {
-    /// The defaults of the configuration, in `dir`.
+    /// Returns the defaults of the configuration for a store in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> StoreOptions {
         StoreOptions {
             dir: dir.into(),

@@ -1,3 +1,5 @@
+//! The status of the store as `/status` shows it. The field names are part of that JSON.
+
 use std::path::PathBuf;
 
 use pegel_metric::Millis;
@@ -9,7 +11,7 @@ pub struct StoreStatus {
     pub dir: PathBuf,
     /// Live series.
     pub series: u64,
-    /// What samples and series take in memory.
+    /// Memory used by samples and series.
     pub memory_bytes: u64,
     pub log_bytes: u64,
     pub block_bytes: u64,
@@ -21,14 +23,14 @@ pub struct StoreStatus {
     pub newest: Option<Millis>,
     pub duplicates: u64,
     pub out_of_order: u64,
-    /// Bytes cut off the end of the log at start: what a crash left half-written.
+    /// Bytes discarded at the end of the log at start: an incomplete write before a crash.
     pub torn_bytes: u64,
-    /// Files that could not be read, wholly or in part, and were set aside.
+    /// Files that were unreadable, wholly or in part, and were set aside.
     pub set_aside: Vec<PathBuf>,
-    /// Blocks of which a reader could not read everything. They stay until their age: the rest of them is good.
+    /// Blocks with unreadable parts. They are kept until they expire, because the rest of them is intact.
     pub damaged_blocks: u64,
-    /// Why the store does not do all it should just now, and since when: the log or blocks cannot be written,
-    /// samples of the node are dropped, blocks are damaged.
+    /// The reason why the store is degraded, and since when: the log or blocks cannot be written, samples of the node
+    /// are dropped, or blocks are damaged.
     pub degraded: Option<Degradation>,
 }
 

@@ -1,3 +1,8 @@
+//! [`Store`], the handle through which all other crates use the store: `tick` and `push` send samples to the writer,
+//! `latest`, `query_range` and `series` read them. Opening starts the threads of the store (writer, log I/O, syncer,
+//! maintenance); dropping the last handle closes it. `tick` never blocks: a tick that finds the queue full is dropped
+//! and counted in the ledger. Reads never hold the state's lock while a selector or a visitor runs.
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -24,10 +29,10 @@ use crate::{
     StoreOptions, StoreStatus, maintenance, open, scan, syncer,
 };
 
-/// What decoded block indexes may take in memory.
+/// The memory limit for cached, decoded block indexes.
 const INDEX_BYTES_MAX: usize = 4 << 20;
 
-/// A handle to an open store; clones share it. The last one closes it.
+/// A handle to an open store. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<StoreInner>,
@@ -36,7 +41,7 @@ pub struct Store {
 struct StoreInner {
     shared: Arc<StoreContext>,
     commands: Arc<CommandQueue>,
-    /// Emptied ticks, to be filled again.
+    /// Empty ticks for reuse.
     spare_ticks: Arc<Mutex<Vec<Tick>>>,
     threads: Mutex<Option<StoreThreads>>,
 }
@@ -44,12 +49,12 @@ struct StoreInner {
 struct StoreThreads {
     writer: CriticalThread,
     others: Vec<CriticalThread>,
-    /// Let go of last: nobody else may open the store while a thread of this one writes to it.
+    /// Released last: no other process may open the store while a thread of this one writes to it.
     _lock: StoreLock,
 }
 
 impl Store {
-    /// Opens the store in `options.dir`, or makes one. After a crash it holds all that could be read before.
+    /// Opens the store in `options.dir`, or creates one. After a crash it contains everything that is still readable.
     pub fn open(options: StoreOptions) -> Result<Store, StoreOpenError> {
         let lock = open::lock_directory(&options.dir)?;
         let locked_dir = lock.locked_dir().map_err(|source| StoreOpenError::Io {
@@ -104,7 +109,7 @@ impl Store {
             shared.options.disk_timeout,
         );
         let log = thread("store-log", Box::new(move |_| disk_thread.run()))?;
-        // Returns when the writer has ended, by a panic too.
+        // The log I/O thread returns when the writer has ended, also after a panic.
         log.expect_end();
         let writer = StoreWriter::new(shared.clone(), disk, spare.clone(), next_segment);
         let threads = StoreThreads {
@@ -147,7 +152,7 @@ impl Store {
         &self.inner.shared.options.supervisor
     }
 
-    /// Hands over a tick and gets an empty one back. Never waits: when the queue is full the tick is
+    /// Sends a tick to the writer and replaces it with an empty one. Never blocks: if the queue is full, the tick is
     /// dropped and counted.
     pub fn tick(&self, tick: &mut Tick) {
         let spare = self
@@ -168,7 +173,7 @@ impl Store {
         }
     }
 
-    /// Returns when the points are in the log and can be read.
+    /// Sends points to the writer. Returns once they are in the log and visible to readers.
     pub fn push(&self, input: Input, points: Vec<Point>) -> Result<PushResult, PushError> {
         let count = points.len() as u64;
         let mut unsettled = UncountedSamples::receive(self.ledger(), input, count);
@@ -198,9 +203,9 @@ impl Store {
         }
     }
 
-    /// Visits the live series that match and took their current value after change number `after`
-    /// (0: all), in no particular order. Returns the number of the latest change. No lock is held
-    /// while `visit` and the selector run; [`Store::latest_until`] bounds the time of selectors from outside.
+    /// Visits the live series that match and whose current value was set after change number `after` (0: all), in no
+    /// particular order. Returns the number of the latest change. No lock is held while `visit` and the selector run;
+    /// [`Store::latest_until`] bounds the time spent on untrusted selectors.
     pub fn latest(
         &self,
         selector: &Selector,
@@ -211,7 +216,7 @@ impl Store {
         visited.expect("without a deadline it does not fail")
     }
 
-    /// As [`Store::latest`], but fails with [`QueryError::TooLong`] at the deadline.
+    /// Like [`Store::latest`], but fails with [`QueryError::TooLong`] at the deadline.
     pub fn latest_until(
         &self,
         deadline: Instant,
@@ -255,13 +260,13 @@ impl Store {
     }
 
     /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with
-    /// the value of each member in the last row; the group that was written last comes last. For an input that continues
-    /// the totals of its predecessor, however long ago that ended. Reads blocks: only for use at start.
+    /// the value of each member in its last row; sorted by the time of that row, the newest last. Used by an input that
+    /// continues the totals of its predecessor, however long ago that ended. Reads blocks: only for use at start.
     pub fn last_group_rows(&self, prefix: &str) -> Vec<LastRow> {
         last_rows(&self.inner.shared, prefix)
     }
 
-    /// Answers a question series by series, sorted by text; points are sorted by time.
+    /// Runs a query and visits the matching series one by one, sorted by text; points are sorted by time.
     pub fn query_range(
         &self,
         question: &RangeQuery,
@@ -270,8 +275,8 @@ impl Store {
         scan::query_range(&self.inner.shared, question, visit)
     }
 
-    /// Visits the series that match and have samples in the range of a question, sorted by text, without reading
-    /// the samples: whether they are still live or not.
+    /// Visits the series that match and have samples in the range of a query, live or not, sorted by text. Does not
+    /// read the samples.
     pub fn series(
         &self,
         question: &RangeQuery,
@@ -280,8 +285,8 @@ impl Store {
         scan::list_series(&self.inner.shared, question, visit)
     }
 
-    /// Moves what is in memory to a block now, and waits until the blocks are in order: hours that are
-    /// over sealed, old blocks dropped. The store does this by itself from time to time.
+    /// Writes the samples in memory to blocks and waits until maintenance has sealed finished hours and dropped old
+    /// blocks. The store does this periodically on its own.
     pub fn flush_to_blocks(&self) {
         let (reply, frozen) = sync_channel(1);
         if self.inner.commands.send(Command::Freeze { reply }).is_err() || frozen.recv().is_err() {
@@ -300,7 +305,7 @@ impl Store {
         }
     }
 
-    /// Returns the statistics of the store. Never waits for the writer or for readers.
+    /// Returns the status of the store. Never waits for the writer or for readers.
     pub fn status(&self) -> StoreStatus {
         let shared = &self.inner.shared;
         let stats = shared.stats();
@@ -337,7 +342,7 @@ impl Store {
         }
     }
 
-    /// Writes out what is queued, syncs, and stops the store's threads. Later ticks are dropped and counted.
+    /// Writes all queued samples, syncs, and stops the store's threads. Later ticks are dropped and counted.
     pub fn close(&self) {
         self.inner.close();
     }
@@ -355,10 +360,10 @@ impl StoreInner {
         };
         threads.writer.expect_end();
         threads.others.iter().for_each(CriticalThread::expect_end);
-        // Behind everything that is queued, so that all of it is written.
+        // Queued behind all other commands, so that all of them are written.
         let _ = self.commands.send(Command::Close);
         threads.writer.join();
-        // Also syncs what a writer that panicked had acknowledged.
+        // Also syncs samples acknowledged by a writer that panicked.
         self.shared.sync_log();
         self.shared.background_work().stop = true;
         self.shared.wake_syncer.notify_all();

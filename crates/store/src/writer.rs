@@ -1,10 +1,13 @@
-//! The writer: one thread that owns the log and changes the head.
+//! The writer: the only thread that appends to the log and changes the head.
 //!
-//! Order: the log's `write(2)`, then visible, then acknowledged. Whatever has queued up is written
-//! with one call. The calls themselves are made by the log's thread (`log/disk.rs`), so that a disk that hangs
-//! delays the writer for seconds at most. While the log cannot be written or synced, or is not at its path, pushes are
-//! refused and collected samples stay in memory. A new segment is tried once a second and synced; once it exists, the
-//! head goes to a block, because the log does not hold all of it.
+//! It takes batches of commands from the queue, checks them (`command_check.rs`), appends them to the log with one
+//! `write(2)`, applies them to the head (`head_update.rs`) and acknowledges pushes, in this order: nothing becomes
+//! visible or is acknowledged before it is in the log. The file operations run in the log's own thread
+//! (`log/log_io.rs`), so that a hanging disk delays the writer for seconds at most.
+//!
+//! While the log cannot be written or synced, or is not at its path, pushes are rejected and collected samples stay in
+//! memory. The writer retries with a new segment once a second and syncs it; once that succeeds, the head is written to
+//! a block, because the log does not hold all of it.
 
 mod command_check;
 mod head_update;
@@ -31,13 +34,13 @@ pub(crate) use queue::{
     Command, CommandQueue, CommandReceiver, InFlightPoints, QueueSendError, UncountedSamples,
 };
 
-/// Commands that share one write.
+/// The most commands per write.
 const BATCH_MAX: usize = 256;
-/// A longer log would take too long to read after a crash.
+/// Starts a new segment at this size: replaying a longer log after a crash would take too long.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
-/// How often a log that failed is tried again, and how often memory is measured.
+/// The interval at which a failed log is retried and memory is measured.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Heads that wait for their blocks; the active one goes on growing when there are more.
+/// The most heads waiting for their blocks; beyond that the active head keeps growing.
 const FROZEN_MAX: usize = 2;
 
 #[derive(Debug)]
@@ -46,16 +49,16 @@ pub(crate) struct StoreWriter {
     spare: Arc<Mutex<Vec<Tick>>>,
     disk: LogIo,
     log: Option<OpenLog>,
-    /// When the log was last checked to be at its path.
+    /// The last check that the log is at its path.
     log_checked: Option<Duration>,
     next_segment: u64,
     log_retried: Option<Duration>,
     head_since: Duration,
-    /// What the segments take that were replayed into the active head.
+    /// The size of the segments that were replayed into the active head.
     older_log_bytes: u64,
     memory_checked: Option<Duration>,
     memory_bytes: u64,
-    /// What the active head takes, and what it took when it was new: the series that it took over.
+    /// The memory used by the active head, now and initially: it starts with the series of its predecessor.
     head_bytes: u64,
     head_bytes_initial: u64,
 }
@@ -90,7 +93,7 @@ impl StoreWriter {
             head_bytes_initial: 0,
         };
         writer.older_log_bytes = writer.shared.read().head_log_bytes;
-        // Whatever was replayed belongs to the segments before this one, and to the same head.
+        // Replayed samples belong to earlier segments and to the same head.
         if let Err(error) = writer.open_segment(false) {
             writer.abandon_log(&error.to_string());
         }
@@ -125,7 +128,7 @@ impl StoreWriter {
                 let _ = reply.send(());
             }
             if closing {
-                // Commands that arrive from here on are dropped with the queue, and counted.
+                // Commands that arrive from here on are dropped and counted when the queue is closed.
                 return;
             }
             heartbeat.idle();
@@ -178,7 +181,7 @@ impl StoreWriter {
         }
         drop(changes);
         for (reply, result) in replies {
-            // The sender may have gone; its points are kept all the same.
+            // The sender may have given up waiting; its points are kept.
             let _ = reply.send(result);
         }
     }
@@ -205,7 +208,7 @@ impl StoreWriter {
         }
     }
 
-    /// Writes all that was admitted with one call; says why that failed.
+    /// Writes all accepted commands with one call. Returns the reason on failure.
     fn write_log(&mut self, batch: &[CheckedCommand]) -> Result<(), String> {
         let sync_trouble = self
             .shared
@@ -232,7 +235,7 @@ impl StoreWriter {
                 CheckedCommand::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
-        // Pushes are acknowledged only if the log is still reachable; ticks are not acknowledged one by one.
+        // Pushes are acknowledged only if the log is still reachable. Ticks are not acknowledged individually.
         let now = self.shared.options.clock.monotonic();
         let is_acknowledged = batch
             .iter()
@@ -262,7 +265,7 @@ impl StoreWriter {
         }
     }
 
-    /// The segment cannot be trusted any more: the next samples go to another one.
+    /// Gives up the current segment, which can no longer be trusted: further samples go to a new one.
     fn abandon_log(&mut self, reason: &str) {
         self.log = None;
         self.log_retried = Some(self.shared.options.clock.monotonic());
@@ -278,7 +281,8 @@ impl StoreWriter {
             return;
         }
         self.log_retried = Some(now);
-        // Synced at once: a disk that accepts writes but fails to sync would look healthy for a moment each time.
+        // Synced at once: a disk that accepts writes but fails to sync would look healthy for a moment after every
+        // retry.
         match self.rotate(true) {
             Ok(()) => self.shared.set_log_failure(None),
             Err(error) => self.abandon_log(&error.to_string()),
@@ -293,7 +297,7 @@ impl StoreWriter {
         };
         let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
         let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 16);
-        // A block frees samples, not live series: those alone are no reason for one.
+        // Writing a block frees samples, not live series: series alone do not trigger one.
         let grown = self.head_bytes.saturating_sub(self.head_bytes_initial);
         let is_large = grown >= options.memory_bytes_max / 4;
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
@@ -305,11 +309,11 @@ impl StoreWriter {
         }
     }
 
-    /// Starts a new segment and, with it, a new head; the old head goes to a block.
+    /// Starts a new segment and a new head; the old head is frozen and written to a block.
     fn rotate(&mut self, sync: bool) -> io::Result<()> {
         let log_through = self.next_segment - 1;
         self.open_segment(sync)?;
-        // Prepared before the lock is taken: only this thread adds series and points.
+        // Prepared without the lock: only this thread adds series and points.
         let successor = {
             let state = self.shared.read();
             (!state.head.is_empty()).then(|| {
@@ -320,7 +324,7 @@ impl StoreWriter {
         };
         let mut state = self.shared.write();
         if let Some(mut successor) = successor {
-            // A reader may have shown due points since.
+            // A reader may have made due points current meanwhile.
             successor.changes = state.head.changes;
             let head = std::mem::replace(&mut state.head, successor);
             let log_bytes = std::mem::take(&mut state.head_log_bytes);
@@ -352,7 +356,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Only ever true when blocks cannot be written: the head goes to a block long before.
+    /// Returns whether samples and series exceed `limits.memory`. Only possible while blocks cannot be written:
+    /// otherwise the head is written to a block long before.
     fn is_memory_full(&mut self) -> bool {
         let now = self.shared.options.clock.monotonic();
         if self

@@ -1,4 +1,5 @@
-//! What may be written: checks of time and of the limit of series, before anything is changed.
+//! Checks every sample of a batch against the allowed times and the limit of series, before the writer logs or applies
+//! anything. Rejected samples are counted in the ledger by reason.
 
 use std::sync::mpsc::SyncSender;
 
@@ -10,14 +11,14 @@ use crate::{PushError, PushResult};
 use super::pending_series::PendingSeries;
 use super::queue::UncountedSamples;
 
-/// Samples that are further ahead of the clock are refused.
+/// Samples further ahead of the clock are rejected.
 const FUTURE_MAX_MS: Millis = 10 * 60 * 1000;
 
-/// A command that was looked at: what of it is to be written.
+/// A checked command, reduced to the samples that will be written.
 pub(super) enum CheckedCommand {
-    /// Which rows may be kept.
+    /// The flags tell which rows are kept.
     Tick(Tick, Vec<bool>, UncountedSamples),
-    /// The points that are left.
+    /// The points that were accepted.
     Push(
         Input,
         Vec<Point>,
@@ -27,7 +28,7 @@ pub(super) enum CheckedCommand {
     ),
 }
 
-/// Looks at the commands of one batch.
+/// Checks the commands of one batch.
 pub(super) struct CommandCheck<'a> {
     shared: &'a StoreContext,
     pending_series: PendingSeries,

@@ -1,5 +1,5 @@
-//! Changes of the head by the writer. The lock is held for a bounded amount of work at a time, however large the batch,
-//! and late points are merged without it.
+//! Applies the writer's changes to the head. The state's lock is held for a bounded amount of work at a time, however
+//! large the batch, so that readers never wait long; late points are merged without the lock.
 
 use crate::context::{StoreContext, StoreState};
 use crate::head::Head;
@@ -8,7 +8,7 @@ use crate::state_stats::StateGuard;
 /// The approximate cost of a tick's sample and of a point, in nanoseconds.
 pub(super) const SAMPLE_COST: usize = 10;
 pub(super) const POINT_COST: usize = 1000;
-/// The most work per acquisition of the lock.
+/// The most work done per acquisition of the lock, in nanoseconds.
 const COST_MAX: usize = 2_000_000;
 
 pub(super) struct HeadUpdate<'a> {
@@ -26,7 +26,7 @@ impl<'a> HeadUpdate<'a> {
         }
     }
 
-    /// Returns the head, for a change of this cost. Readers see all changes made until the next call at once.
+    /// Returns the head for a change of this cost. Readers see all changes made until the next call at once.
     pub fn head(&mut self, cost: usize) -> &mut Head {
         if self.cost_left < cost && self.state.is_some() {
             self.publish();
@@ -63,7 +63,7 @@ impl<'a> HeadUpdate<'a> {
             let merged = merge.run(&series);
             self.shared.ledger.add_duplicates(merged.duplicates);
             let replaced = self.shared.write().head.ungrouped.apply_merge(slot, merged);
-            // Freed here, without the lock.
+            // Freed without holding the lock.
             drop(replaced);
         }
     }

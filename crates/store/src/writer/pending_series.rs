@@ -1,5 +1,5 @@
-//! The limit of series. Commands are admitted together before any of them is applied, so that those let in before
-//! must be remembered beside the series that the head knows.
+//! Enforces the limit of series within a batch. All commands of a batch are checked before any of them is applied, so
+//! series accepted earlier in the batch are counted here, in addition to those in the head.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use pegel_metric::{GroupMembers, Series};
 
 use crate::head::Head;
 
-/// Series that were let in and are not in the head yet.
+/// Series that were accepted and are not in the head yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSeries {
     series: HashSet<Arc<Series>>,
-    /// The latest version of each group that was let in.
+    /// The latest version of each accepted group.
     groups: Vec<Arc<GroupMembers>>,
 }
 
 impl PendingSeries {
-    /// Lets a loose series in if it is known or there is room for it.
+    /// Accepts an ungrouped series if it is known or the limit allows one more.
     pub fn admit_series(&mut self, head: &Head, series: &Arc<Series>, series_max: usize) -> bool {
         if head.ungrouped.contains(series) || self.series.contains(series) {
             return true;
@@ -29,8 +29,8 @@ impl PendingSeries {
         fits
     }
 
-    /// Lets a version of a group in if there is room for it. One that does not grow is let in even when the limit
-    /// was lowered.
+    /// Accepts a version of a group if the limit allows it. A version that does not grow is accepted even after the
+    /// limit was lowered.
     pub fn admit_group(
         &mut self,
         head: &Head,
@@ -75,7 +75,7 @@ impl PendingSeries {
         fits
     }
 
-    /// All series, as if those let in were in the head.
+    /// Counts all series, as if the accepted ones were already in the head.
     fn count(&self, head: &Head) -> usize {
         let replaced = head
             .groups

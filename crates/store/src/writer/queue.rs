@@ -1,8 +1,10 @@
-//! What waits for the writer, and how much of it may.
+//! The bounded queue between the inputs and the writer. Sending never blocks: a full queue returns the command, and the
+//! sender counts the drop. A command that is discarded with the queue counts its samples as dropped (`closed`), so the
+//! ledger balances even after a panic of the writer.
 //!
 //! Waking a thread costs as much as writing hundreds of samples. Ticks in quick succession therefore do not each wake
-//! the writer: it sleeps for a few milliseconds and takes all that arrived meanwhile. A command whose sender waits for
-//! the reply wakes it at once, and so does a tick after a pause.
+//! the writer: it sleeps for a few milliseconds and then takes everything that arrived meanwhile. A command whose
+//! sender waits for the reply wakes it at once, as does a tick after a pause.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -24,22 +26,23 @@ pub(crate) enum Command {
         unsettled: UncountedSamples,
         reply: SyncSender<Result<PushResult, PushError>>,
     },
-    /// Freeze the head, so that the upkeep makes a block of it.
+    /// Freezes the head, so that maintenance writes it to a block.
     Freeze {
         reply: SyncSender<()>,
     },
     Close,
 }
 
-/// Ticks and pushes that may wait for the writer.
+/// The most ticks and pushes waiting for the writer.
 const QUEUE_LEN: usize = 1024;
-/// How long the writer sleeps between batches while ticks come fast.
+/// The time the writer sleeps between batches while ticks arrive fast.
 const BATCH_DELAY: Duration = Duration::from_millis(8);
-/// Ticks count as fast after this many batches within [`CLOSE`] of each other, and as long as each rest collects several
-/// commands. The inputs of an agent that samples twice a second send two or three ticks together: those are not fast.
+/// Ticks count as fast after this many batches within [`QUICK_SUCCESSION`] of each other, and as long as each delay
+/// collects several commands. The inputs of an agent that samples twice a second send two or three ticks together:
+/// those are not fast.
 const FAST_BATCHES: u32 = 8;
 const QUICK_SUCCESSION: Duration = Duration::from_millis(4);
-/// A resting writer is woken when this many commands are queued, so that none is dropped.
+/// A delaying writer is woken when this many commands are queued, so that none is dropped.
 const DELAYED_LEN_MAX: usize = QUEUE_LEN / 8;
 
 /// The queue between the inputs and the writer.
@@ -58,15 +61,15 @@ struct QueueState {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum WriterActivity {
-    /// At work; it checks the queue before it sleeps.
+    /// Working; it checks the queue before it sleeps.
     #[default]
     Awake,
-    /// Sleeps for [`REST`] at most.
+    /// Sleeps for [`BATCH_DELAY`] at most.
     Delaying,
     Asleep,
 }
 
-/// Why a command was not queued.
+/// The reason why a command was not queued.
 #[derive(Debug)]
 pub(crate) enum QueueSendError {
     /// The queue is full; returns the command.
@@ -80,7 +83,7 @@ impl CommandQueue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a command. Never waits.
+    /// Queues a command. Never blocks.
     pub fn send(&self, command: Command) -> Result<(), QueueSendError> {
         let mut inner = self.lock();
         if inner.is_closed {
@@ -106,7 +109,7 @@ impl CommandQueue {
         Ok(())
     }
 
-    /// Moves up to `count_max` commands into `batch`; waits for the first.
+    /// Moves up to `count_max` commands into `batch`; blocks until there is at least one.
     fn take(&self, is_fast: bool, count_max: usize, batch: &mut Vec<Command>) {
         let mut inner = self.lock();
         if is_fast && inner.commands.is_empty() {
@@ -124,8 +127,8 @@ impl CommandQueue {
         batch.extend(inner.commands.drain(..count));
     }
 
-    /// Refuses further commands and drops those that are queued: ticks count their samples as dropped, senders of
-    /// pushes see their reply channel close.
+    /// Closes the queue and drops the queued commands: ticks count their samples as dropped, senders of pushes see
+    /// their reply channel close.
     fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -135,11 +138,11 @@ impl CommandQueue {
     }
 }
 
-/// The writer's end of the queue. Dropping it closes the queue, after a panic too.
+/// The writer's end of the queue. Dropping it closes the queue, also after a panic.
 #[derive(Debug)]
 pub(crate) struct CommandReceiver {
     queue: Arc<CommandQueue>,
-    /// When the last batch was taken, and how many batches in a row came in quick succession.
+    /// The time of the last batch, and the number of consecutive batches in quick succession.
     last: Instant,
     close_batches: u32,
 }
@@ -171,8 +174,8 @@ impl Drop for CommandReceiver {
     }
 }
 
-/// Samples that were received and are not yet counted as kept or dropped. The rest is counted as dropped (`closed`) when
-/// this value is dropped, because the writer was closed or panicked.
+/// Samples that were received and are not yet counted as kept or dropped. Dropping this value counts the rest as
+/// dropped (`closed`), because the writer was closed or panicked.
 #[derive(Debug)]
 pub(crate) struct UncountedSamples {
     ledger: Arc<Ledger>,
@@ -206,7 +209,7 @@ impl Drop for UncountedSamples {
     }
 }
 
-/// Counts points between `push` and its answer.
+/// Counts points between `push` and its reply.
 #[derive(Debug)]
 pub(crate) struct InFlightPoints<'a> {
     shared: &'a StoreContext,
@@ -214,13 +217,13 @@ pub(crate) struct InFlightPoints<'a> {
 }
 
 impl<'a> InFlightPoints<'a> {
-    /// At most this many points wait at one time, whoever sent them.
+    /// The most points in flight at one time, over all senders.
     const MAX: u64 = 1 << 20;
 
     pub fn reserve(shared: &'a StoreContext, count: u64) -> Option<InFlightPoints<'a>> {
         let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
         let entered = InFlightPoints { shared, count };
-        // A single push that is larger than the limit is let in when it comes alone.
+        // A single push that exceeds the limit is accepted when no other is in flight.
         (before == 0 || before + count <= InFlightPoints::MAX).then_some(entered)
     }
 }
@@ -247,7 +250,7 @@ mod tests {
         queue.lock().writer = state;
     }
 
-    /// Whether a command wakes a writer in this state.
+    /// Returns whether a command wakes a writer in this state.
     fn wakes(state: WriterActivity, command: Command) -> bool {
         let queue = CommandQueue::default();
         set_writer(&queue, state);
@@ -309,7 +312,7 @@ mod tests {
         let sender = {
             let queue = queue.clone();
             std::thread::spawn(move || {
-                // Ends a rest at a known moment: all three are there then.
+                // Ends the delay at a known moment: all three commands are queued then.
                 for command in [tick(), tick(), Command::Close] {
                     queue.send(command).expect("there is room");
                 }
