@@ -1,4 +1,6 @@
-//! The upkeep: a thread that turns frozen heads into blocks, seals hours, and drops what is too old.
+//! Maintenance: a thread that writes frozen heads to blocks, seals hours that are over, and drops expired blocks. It
+//! runs periodically and on request of the writer. A head's log segments are removed only after its blocks are durable;
+//! a failed step is retried in the next pass and loses nothing.
 
 mod retention;
 mod seal;
@@ -19,9 +21,9 @@ use crate::sample_run::EncodingEffort;
 use retention::{ClockTrust, drop_expired_blocks};
 use seal::seal_hour;
 
-/// How often to look without being asked.
+/// The interval between passes that were not requested.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
-/// The same after a failure.
+/// The interval after a failed pass.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(shared: &StoreContext) {
@@ -56,14 +58,14 @@ pub(crate) fn run(shared: &StoreContext) {
     }
 }
 
-/// One round. What fails is tried again in the next one; nothing is lost by it.
+/// Runs one pass. Failed steps are retried in the next pass; nothing is lost.
 fn run_pass(shared: &StoreContext, trust: &mut ClockTrust) -> Result<(), String> {
     // A directory that replaced ours may be in use by another agent.
     shared
         .locked_dir
         .check()
         .map_err(|error| error.to_string())?;
-    // Space is made first: that may be what the rest waits for.
+    // Free space first: the other steps may need it.
     drop_expired_blocks(shared, trust);
     loop {
         let Some(frozen) = shared.read().frozen.first().cloned() else {
@@ -168,7 +170,7 @@ fn write_class(
     Ok(())
 }
 
-/// Writes the samples of a window into a block; `None` when there are none and the block would say nothing.
+/// Writes the samples of a window into a block; `None` if there are none and the footer would carry no information.
 fn write_block(
     shared: &StoreContext,
     id: u64,
@@ -200,7 +202,7 @@ fn write_block(
     Ok(Some(writer.finish(ending)?))
 }
 
-/// Removes the segments whose samples are all in blocks; those with damage are set aside.
+/// Removes the segments whose samples are all in blocks; damaged ones are set aside.
 fn remove_stored_segments(shared: &StoreContext, through: u64) {
     let dir = shared.log_dir();
     let names = shared.options.files.list(&dir).unwrap_or_default();
@@ -215,7 +217,7 @@ fn remove_stored_segments(shared: &StoreContext, through: u64) {
             .lock()
             .is_ok_and(|damaged| damaged.contains(&number));
         if is_damaged {
-            shared.set_aside(&path, "parts of this log segment could not be read");
+            shared.set_aside(&path, "parts of this log segment are unreadable");
         } else if let Err(error) = shared.options.files.remove(&path) {
             tracing::warn!(path = %path.display(), %error, "cannot remove a log segment");
         }

@@ -1,8 +1,9 @@
-//! Completes the current values of loose series after a replay of the log, which holds only the points since the last block.
+//! Completes the current values of ungrouped series after a replay of the log, which holds only the points since the
+//! last block. Called once, when a store is opened.
 //!
-//! Of a series with late points in the log, the newest point may be in a block. So may points that are ahead of the clock.
-//! Only the runs that hold such points are read: the indexes tell which. A series all of whose points are in blocks does
-//! not become current again.
+//! The newest point of a series with late points in the log may be in a block, as may points ahead of the clock. Only
+//! the runs that hold such points are read, selected by the indexes. A series with points only in blocks does not
+//! become current again.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use crate::context::StoreContext;
 use crate::head::{Head, UNGROUPED_LIVE_MS};
 use crate::sample_run::{DecodedColumn, decode_column};
 
-/// Adds what blocks know about the current values of a head that was replayed.
+/// Restores from blocks the missing current values of a replayed head.
 pub(crate) fn restore_current(shared: &StoreContext, blocks: &[Arc<Block>], head: &mut Head) {
     let now = shared.now();
     let oldest = now.saturating_sub(UNGROUPED_LIVE_MS);
-    // The newest first: of two points at one time that of the newer block counts.
+    // Newest first: of two points at one time the one in the newer block wins.
     let recent = blocks.iter().rev().filter(|block| block.max >= oldest);
     // A damaged block is reported when its samples are read.
     let readers: Vec<BlockReader> = recent
@@ -47,8 +48,8 @@ pub(crate) fn restore_current(shared: &StoreContext, blocks: &[Arc<Block>], head
     }
 }
 
-/// Visits the points of each loose series in a block whose runs are wanted, by the time of their last point. Runs that
-/// cannot be read are left out.
+/// Visits the points of each ungrouped series in a block whose runs are wanted, by the time of their last point.
+/// Unreadable runs are skipped.
 fn visit_runs(
     reader: &BlockReader,
     head: &mut Head,

@@ -1,5 +1,13 @@
-//! Answers questions: finds the pieces of each series in memory and in blocks, joins them, and folds
-//! them into steps. Bounded in memory and time.
+//! Range queries over head and blocks.
+//!
+//! A query runs in three steps. `head_search.rs` and `fragments.rs` collect, for every matching series, its
+//! *fragments*: the places where its samples are stored, in order of precedence (blocks by id, then frozen heads, then
+//! the active head). The fragments of each series are then decoded and, where their times overlap, merged, so that of
+//! two samples of one time the one with the highest precedence remains. Finally `points_builder.rs` aggregates the
+//! samples into steps. Series are produced one by one.
+//!
+//! Called by `Store::query_range`. Memory and time are bounded by the query. No lock is held while a selector runs or a
+//! block is read; a damaged fragment is logged and left out, and the rest is returned.
 
 mod fragments;
 mod head_search;
@@ -29,7 +37,7 @@ pub(crate) fn query_range(
     if question.step.is_some_and(|step| step.millis < 1) {
         return Err(QueryError::Step);
     }
-    // What is beyond its age may be there still, but not everything that replaced it.
+    // Expired samples may still exist, but not everything that replaced them: never show them.
     let mut question = question.clone();
     question.start = question.start.max(shared.retention_start());
     if question.start > question.end {

@@ -16,7 +16,7 @@ use crate::status::{ClassUsage, Degradation};
 pub(crate) struct StateStats {
     pub series: u64,
     pub log_bytes: u64,
-    /// The times of the samples in memory.
+    /// The times of the oldest and newest sample in memory.
     pub span: Option<(Millis, Millis)>,
     pub blocks: Arc<Vec<Arc<Block>>>,
     last_block_id: u64,
@@ -25,7 +25,7 @@ pub(crate) struct StateStats {
 }
 
 impl StateStats {
-    /// Returns the use and the share of each class. Shares are of `keep_bytes` minus the log.
+    /// Returns the usage and the share of each class. Shares are fractions of `keep_bytes` minus the log.
     pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
         let budget = keep_bytes.saturating_sub(self.log_bytes);
         let class_use = |class: &InputClass| {

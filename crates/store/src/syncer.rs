@@ -1,12 +1,13 @@
-//! The syncer: a thread that makes the log safe from a power cut, at most a second after it was written.
-//! It is a thread of its own because a sync may take long, and nobody should wait for it.
+//! The syncer: a thread that syncs the log at most a second after it was written, so that it survives a power failure.
+//! It has its own thread because a sync may take long; neither the writer nor readers wait for it. It reports failures
+//! to the writer, which then abandons the segment.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::context::StoreContext;
 
-/// Frames gather for this long before they are synced; the rest of the second is for the sync itself.
+/// The time frames accumulate before they are synced; the rest of the second is for the sync itself.
 const GATHER: Duration = Duration::from_millis(700);
 
 pub(crate) fn run(shared: &StoreContext) {
@@ -35,9 +36,12 @@ pub(crate) fn run(shared: &StoreContext) {
         drop(work);
 
         let synced = files.iter().try_for_each(|file| file.sync());
-        let synced = synced.and_then(|()| match sync_dir {
-            true => shared.options.files.sync_dir(&shared.log_dir()),
-            false => Ok(()),
+        let synced = synced.and_then(|()| {
+            if sync_dir {
+                shared.options.files.sync_dir(&shared.log_dir())
+            } else {
+                Ok(())
+            }
         });
         let mut work = shared.background_work();
         work.sync_began = None;

@@ -1,21 +1,22 @@
-//! Points that are ahead of the clock. They are stored as all others, but each becomes the current value of its series only
-//! when its time has come: with the next commit, or when a reader asks.
+//! Points ahead of the clock. They are stored like all others, but each becomes the current value of its series only
+//! when its time has come: with the next commit, or when a reader requests current values.
 
 use std::collections::{BTreeMap, HashSet};
 
 use pegel_metric::Millis;
 
-/// Beyond this many the points furthest ahead are left out: they never become current by themselves.
+/// The most points tracked. Beyond that, the points furthest ahead are left out: they do not become current by
+/// themselves.
 const POINTS_MAX: usize = 65_536;
 
-/// Points ahead of the clock by time and slot, at most [`POINTS_MAX`].
+/// Points ahead of the clock, sorted by time and slot; at most [`POINTS_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct AheadPoints {
     points: BTreeMap<(Millis, u32), f64>,
 }
 
 impl AheadPoints {
-    /// Adds a point, or replaces the one of this slot and time.
+    /// Adds a point, or replaces the one with this slot and time.
     pub fn insert(&mut self, slot: u32, (time, value): (Millis, f64)) {
         self.points.insert((time, slot), value);
         if self.points.len() > POINTS_MAX {
@@ -23,7 +24,7 @@ impl AheadPoints {
         }
     }
 
-    /// Adds a point that is older than all that is known: it replaces none.
+    /// Adds a point with lower precedence than the known ones: it replaces none.
     pub fn insert_older(&mut self, slot: u32, (time, value): (Millis, f64)) {
         if !self.points.contains_key(&(time, slot)) {
             self.insert(slot, (time, value));
@@ -34,14 +35,14 @@ impl AheadPoints {
         self.points.first_key_value().map(|((time, _), _)| *time)
     }
 
-    /// Takes out the first point whose time has come.
+    /// Removes and returns the first point whose time has come.
     pub fn pop_due(&mut self, now: Millis) -> Option<(u32, (Millis, f64))> {
         let first = self.points.first_entry()?;
         let (time, slot) = *first.key();
         (time <= now).then(|| (slot, (time, first.remove())))
     }
 
-    /// Returns the slots that have points here.
+    /// Returns the slots that have points ahead of the clock.
     pub fn slots(&self) -> HashSet<u32> {
         self.points.keys().map(|(_, slot)| *slot).collect()
     }

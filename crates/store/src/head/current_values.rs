@@ -1,8 +1,9 @@
-//! The current value of every live series, as a snapshot that readers search without holding any lock.
+//! The current value of every live series, as a snapshot that readers search without holding any lock. `/metrics` and
+//! `Store::latest` read it.
 //!
-//! A head keeps its current values in parts behind `Arc`: one per group, one per few hundred loose series. A
-//! snapshot clones the pointers. The writer changes a part in place, or copies it first (`Arc::make_mut`) while a
-//! snapshot still holds it: at most one copy of a part per snapshot, whatever a reader does with it.
+//! A head keeps its current values in chunks behind `Arc`: one per group, one per 256 ungrouped series. A snapshot
+//! clones the pointers. The writer changes a chunk in place, or copies it first (`Arc::make_mut`) while a snapshot
+//! still holds it: at most one copy of a chunk per snapshot, however long a reader keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use pegel_metric::{GroupMembers, GroupRow, Millis, Selector, Series};
 use crate::range_query::{LatestValue, QueryError, TimeLimit};
 use crate::sample_run::{bit, set_bit};
 
-/// Loose series per part.
+/// Ungrouped series per chunk.
 const CHUNK_LEN: usize = 256;
 
 /// A snapshot of all current values.
@@ -42,16 +43,16 @@ pub(crate) struct CurrentRow {
     change: Vec<u64>,
 }
 
-/// The members of a group that are loose series too. The newer value of such a series counts.
+/// The members of a group that are ungrouped series too. The newer value of such a series wins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OverlappingMembers {
-    /// Member and loose slot.
+    /// Pairs of member and slot of the ungrouped series.
     pub pairs: Arc<Vec<(u32, u32)>>,
-    /// The number of loose series when the list was built. A head only adds to them.
+    /// The number of ungrouped series when the list was built. A head only adds series.
     pub ungrouped_count: usize,
 }
 
-/// The current values of loose series, by slot. Slots are assigned in order and never reused within a head.
+/// The current values of ungrouped series, by slot. Slots are assigned in order and never reused within a head.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UngroupedCurrentValues {
     chunks: Vec<UngroupedChunk>,
@@ -105,8 +106,8 @@ impl CurrentValuesSnapshot {
         Ok(())
     }
 
-    /// Decides which value counts for the members of a live group that are loose series too. Returns the members whose
-    /// loose points are newer, sorted, and adds the slots whose loose points are older to `older_loose`.
+    /// Decides which value wins for the members of a live group that are ungrouped series too. Returns the members
+    /// whose ungrouped points are newer, sorted, and adds the slots whose ungrouped points are older to `older_loose`.
     fn resolve_overlapping(
         &self,
         group: &CurrentGroup,
@@ -151,7 +152,7 @@ impl CurrentRow {
     pub fn take(&mut self, time: Millis, row: &GroupRow, change: u64) {
         for (index, value) in row.values.iter().enumerate() {
             let bits = value.to_bits();
-            // The present bits are still those of the row before.
+            // At this point the presence bits are still those of the previous row.
             if row.is_present(index) && (bits != self.bits[index] || !bit(&self.present, index)) {
                 self.bits[index] = bits;
                 self.changed[index] = time;
@@ -205,7 +206,7 @@ impl CurrentRow {
 }
 
 impl OverlappingMembers {
-    /// Returns the list with the loose series added since it was built.
+    /// Returns the list, extended by the ungrouped series added since it was built.
     pub fn extended(
         &self,
         members: &GroupMembers,
@@ -290,8 +291,8 @@ impl UngroupedCurrentValue {
         UngroupedCurrentValue { latest, change: 0 }
     }
 
-    /// Takes a point that is not ahead of the clock, unless a newer one is known. One that is ahead, because the clock
-    /// was set back, is replaced.
+    /// Makes a point current that is not ahead of the clock, unless a newer one is known. A current point that is
+    /// ahead, because the clock was set back, is replaced.
     pub fn take(&mut self, (time, value): (Millis, f64), (change, now): (u64, Millis)) {
         if time < self.latest.last_sampled && self.latest.last_sampled <= now {
             return;

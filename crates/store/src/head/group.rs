@@ -1,8 +1,8 @@
-//! The samples of one tick group in memory: closed runs, then an open tail.
+//! The samples of one group in memory: closed runs, then an open tail.
 //!
-//! The tail is row by row, as ticks arrive: appending is one copy. When it is full its columns are
-//! encoded into a run. A change of members closes the tail; so does a step back in time, because
-//! the times of a run only grow.
+//! The tail is stored row by row, as ticks arrive, so that appending is one copy. When it is full, its columns are
+//! encoded into a run. A change of members closes the tail; so does a step back in time, because the times of a run are
+//! strictly increasing.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::sample_run::{EncodingEffort, RunOwner, SampleRun, bit, set_bit};
 
 use super::current_values::{CurrentGroup, CurrentRow, OverlappingMembers};
 
-/// Rows in a full tail, fewer for groups so wide that this would take more than TAIL_BYTES.
+/// Rows in a full tail; fewer for groups so wide that this would exceed TAIL_BYTES.
 const TAIL_ROWS: usize = 256;
 const TAIL_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct GroupHead {
     members: Arc<GroupMembers>,
-    /// Only added to.
+    /// Append-only.
     closed: Arc<Vec<Arc<SampleRun>>>,
     tail: Tail,
     current: Arc<CurrentRow>,
@@ -47,7 +47,7 @@ impl GroupHead {
         }
     }
 
-    /// Whether these members are some version of this group.
+    /// Returns whether these members are a version of this group.
     pub fn is_same_group(&self, members: &Arc<GroupMembers>) -> bool {
         Arc::ptr_eq(&self.members, members) || self.members.group == members.group
     }
@@ -136,12 +136,12 @@ impl GroupHead {
         &self.closed
     }
 
-    /// The times of the open tail.
+    /// Returns the times of the open tail.
     pub fn tail_times(&self) -> &[Millis] {
         &self.tail.times
     }
 
-    /// The open tail's samples of one member.
+    /// Returns the open tail's samples of one member.
     pub fn tail_samples(&self, member: usize) -> impl Iterator<Item = (Millis, f64)> + '_ {
         let width = self.members.series.len();
         let words = width.div_ceil(64);

@@ -1,7 +1,8 @@
-//! What is in memory: the newest samples, and the current value of every live series.
+//! The head: the newest samples in memory, and the current value of every live series.
 //!
-//! There is one active head, which the writer appends to, and at most a few frozen ones, which wait
-//! for their block. A head belongs to the log segments from which it could be rebuilt.
+//! The writer appends to the one active head, after the samples are in the log. At most a few frozen heads wait for
+//! maintenance to write them to blocks; they no longer change. Each head belongs to the log segments from which it can
+//! be rebuilt: those are removed only when its block is durable.
 
 mod ahead;
 mod current_values;
@@ -21,16 +22,16 @@ pub(crate) use ungrouped_table::UngroupedTable;
 
 use crate::sample_run::SampleRun;
 
-/// A loose series without a new point for this long is no longer current.
+/// An ungrouped series without a new point for this long is no longer current.
 pub(crate) const UNGROUPED_LIVE_MS: Millis = 5 * 60 * 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub groups: Vec<GroupHead>,
     pub ungrouped: UngroupedTable,
-    /// Counts commits, so that a reader can ask for what changed since it last looked.
+    /// Counts commits, so that a reader can request what changed since its last read.
     pub changes: u64,
-    /// The times of the samples in here.
+    /// The times of the oldest and newest sample in this head.
     pub span: Option<(Millis, Millis)>,
     /// The number of this head within the process; a successor has the next one.
     pub number: u64,
@@ -47,7 +48,7 @@ impl Head {
         self.extend_span(time);
     }
 
-    /// Takes the current values from a row without keeping its samples.
+    /// Sets the current values from a row without keeping its samples.
     pub fn set_current_row(&mut self, time: Millis, row: &GroupRow) {
         let change = self.changes;
         let at = self.group_of(row);
@@ -55,8 +56,8 @@ impl Head {
     }
 
     fn group_of(&mut self, row: &GroupRow) -> usize {
-        // Most rows have the members of the row before: a look at pointers finds them. Hundreds of groups
-        // are common where programs send their own metrics.
+        // Most rows have the same members as the row before: comparing pointers finds them. Hundreds of groups are
+        // common where programs send their own metrics.
         let same = |group: &GroupHead| Arc::ptr_eq(group.members(), &row.members);
         let known = self.groups.iter().position(same);
         let known = known.or_else(|| {
@@ -77,7 +78,7 @@ impl Head {
         self.extend_span(point.time);
     }
 
-    /// Makes the next point current that was ahead of the clock and whose time has come. Returns whether there was one.
+    /// Makes the next due point current that was ahead of the clock. Returns whether there was one.
     pub fn show_due_point(&mut self, now: Millis) -> bool {
         self.ungrouped.show_due_point(self.changes, now)
     }
@@ -87,7 +88,7 @@ impl Head {
         self.span = Some((min.min(time), max.max(time)));
     }
 
-    /// An empty head that knows the same current values.
+    /// Returns an empty head with the same current values.
     pub fn successor(&self, now: Millis) -> Head {
         Head {
             groups: self
@@ -103,7 +104,7 @@ impl Head {
         }
     }
 
-    /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 loose series.
+    /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 ungrouped series.
     pub fn current(&self) -> CurrentValuesSnapshot {
         CurrentValuesSnapshot {
             groups: self.groups.iter().map(GroupHead::current).collect(),
@@ -112,7 +113,7 @@ impl Head {
         }
     }
 
-    /// Series that are counted against the limit.
+    /// Returns the number of series that count against the limit.
     pub fn series_count(&self) -> usize {
         self.ungrouped.len()
             + self
@@ -131,7 +132,7 @@ impl Head {
         self.span.is_none()
     }
 
-    /// Everything as runs, oldest first within each owner; for writing a block.
+    /// Returns all samples as runs, oldest first within each owner; for writing a block.
     pub fn runs(&self) -> Vec<Arc<SampleRun>> {
         let mut runs: Vec<Arc<SampleRun>> = self.groups.iter().flat_map(GroupHead::runs).collect();
         let mut loose: Vec<_> = self.ungrouped.iter().collect();

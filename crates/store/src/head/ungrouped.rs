@@ -1,8 +1,8 @@
-//! The points of one loose series in memory, in three layers. Of two points at one time the later layer counts:
+//! The points of one ungrouped series in memory, in three layers. Of two points at one time the later layer wins:
 //!
 //! - `sorted`: encoded runs whose times do not overlap, so that one time is looked up in one run;
 //! - `tail`: the points after them, sorted; when it is full it becomes the next run;
-//! - `late`: points before the end of `sorted`. When they are a quarter of it they are merged into it.
+//! - `late`: points before the end of `sorted`. When they are a quarter of it, they are merged into it.
 //!
 //! Adding a point takes logarithmic time, and each is encoded a few times on average, in whatever order points arrive.
 //! Whether a late point replaces one of `sorted` is determined when they are merged: an earlier check would have to
@@ -22,7 +22,7 @@ const RUN_ROWS: usize = 256;
 /// Late points are merged when there are at least `LATE_MIN`, and at least one for every `LATE_SHARE` sorted ones.
 const LATE_MIN: usize = RUN_ROWS;
 const LATE_SHARE: usize = 4;
-/// Memory per late point, with its share of the tree's nodes.
+/// Memory per late point, including its share of the tree's nodes.
 const LATE_BYTES: usize = 28;
 
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct UngroupedHead {
     sorted: Arc<Vec<Arc<SampleRun>>>,
     tail: Vec<(Millis, f64)>,
     late: BTreeMap<Millis, f64>,
-    /// Points in `sorted`, and their bytes.
+    /// The number of points in `sorted`, and their bytes.
     sorted_rows: usize,
     sorted_bytes: usize,
 }
@@ -44,8 +44,8 @@ pub(crate) struct UngroupedPoints {
 }
 
 impl UngroupedHead {
-    /// Adds a point. Returns whether it is known to replace one of the same time; of late points the others are counted
-    /// by [`Merge::run`] and [`LooseHead::late_duplicates`].
+    /// Adds a point. Returns whether it is known to replace one of the same time; replacements by late points are
+    /// counted later by [`LateMerge::run`] and [`UngroupedHead::late_duplicates`].
     pub fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
         if self.sorted.last().is_some_and(|last| time <= last.max) {
             return self.late.insert(time, value).is_some();
@@ -187,7 +187,7 @@ pub(crate) struct MergedRuns {
 }
 
 impl LateMerge {
-    /// Builds the new runs. Those into which no late point falls are reused.
+    /// Builds the new runs. Runs into which no late point falls are reused.
     pub fn run(&self, series: &Arc<Series>) -> MergedRuns {
         let mut duplicates = 0;
         let mut made = Vec::with_capacity(self.sorted.len() + self.late.len() / RUN_ROWS + 1);
@@ -220,7 +220,7 @@ impl LateMerge {
     }
 }
 
-/// Encodes points from the front while at least `least` of them are left.
+/// Encodes points from the front while at least `least` of them remain.
 fn drain_runs(
     series: &Arc<Series>,
     points: &mut Vec<(Millis, f64)>,
@@ -241,7 +241,7 @@ fn drain_runs(
     points.drain(..used);
 }
 
-/// Appends two sorted lists as one; of two points at one time the one in `stronger` is kept.
+/// Appends two sorted lists merged into one; of two points at one time the one in `stronger` is kept.
 fn merge_sorted_points(
     weaker: &[(Millis, f64)],
     stronger: &[(Millis, f64)],
@@ -258,7 +258,7 @@ fn merge_sorted_points(
     into.extend(weaker);
 }
 
-/// Decodes a run that this process encoded. That cannot fail; if it does, the points decoded so far are kept.
+/// Decodes a run that this process encoded. This cannot fail; if it does, the points decoded so far are kept.
 fn decode(run: &SampleRun) -> Vec<(Millis, f64)> {
     let mut samples = DecodedColumn::default();
     let column = run.columns.first().map(|column| run.column_bytes(column));
@@ -277,7 +277,7 @@ fn to_run(series: &Arc<Series>, points: &[(Millis, f64)]) -> Arc<SampleRun> {
     run.finish()
 }
 
-/// Sorts by time; of points with equal times the one that came last stays.
+/// Sorts by time; of points with equal times the last one is kept.
 pub(crate) fn sort_keep_last(points: &mut Vec<(Millis, f64)>) {
     if points.is_sorted_by(|a, b| a.0 < b.0) {
         return;

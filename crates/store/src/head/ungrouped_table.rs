@@ -1,4 +1,4 @@
-//! The loose series of a head. A series has a slot, which is the index of its points and of its current value.
+//! The ungrouped series of a head. Each series has a slot: the index of its points and of its current value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,19 +66,19 @@ impl UngroupedTable {
         }
     }
 
-    /// Returns the time of the current value of a series that is known.
+    /// Returns the time of the current value of a known series.
     pub fn seen(&self, series: &Arc<Series>) -> Option<Millis> {
         let slot = self.slots.get(series)?;
         Some(self.current.get(*slot).latest.last_sampled)
     }
 
-    /// Adds a point of a block that is ahead of the clock, unless this head has one of that time.
+    /// Adds a point from a block that is ahead of the clock, unless this head has one of that time.
     pub fn restore_ahead(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
         let slot = self.slot(series);
         self.ahead.insert_older(slot, point);
     }
 
-    /// Makes a point of a block current if it is newer than all points of this head.
+    /// Makes a point from a block current if it is newer than all points of this head.
     pub fn restore_current(&mut self, series: &Arc<Series>, point: (Millis, f64), now: Millis) {
         if let Some(&slot) = self.slots.get(series)
             && self.current.get(slot).latest.last_sampled < point.0
@@ -137,7 +137,8 @@ impl UngroupedTable {
         std::mem::take(&mut self.due_merges)
     }
 
-    /// Prepares a merge. The caller runs it and passes the result to [`LooseTable::apply_merge`] before any other change.
+    /// Prepares a merge. The caller runs it and passes the result to [`UngroupedTable::apply_merge`] before any other
+    /// change.
     pub fn prepare_merge(&self, slot: u32) -> (Arc<Series>, LateMerge) {
         (
             self.current.series(slot).clone(),

@@ -1,4 +1,5 @@
-//! Turns ticks and points into frames.
+//! Encodes ticks and points as frames of the log; the writer calls it before every write. A segment defines each group
+//! and series before the first sample that uses it, so that every segment can be replayed alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use super::{
     SERIES_FRAME, TICK_FRAME,
 };
 
-/// Definitions are written a second time after this much log, so that one damaged place never costs
-/// more than the samples that stood there.
+/// Definitions are repeated after this many bytes of log, so that one damaged place never costs more than the samples
+/// stored there.
 const DEFINITION_COPY_INTERVAL: usize = 32 << 10;
 
-/// A push of more points is several frames, and more text several definitions: frames stay far below
-/// `FRAME_LEN_MAX`, beyond which they would be taken for damage.
+/// Larger pushes are split into several frames, and more text into several definitions: frames stay far below
+/// `FRAME_LEN_MAX`, beyond which replay treats them as damage.
 const PUSH_POINTS_MAX: usize = 64 << 10;
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
 
-/// The writing side of one segment: what it has defined so far, and the frames not yet written.
+/// The encoder of one segment: the definitions written so far, and the frames not yet written.
 #[derive(Debug, Default)]
 pub(crate) struct FrameEncoder {
     groups: Vec<GroupEncoder>,
@@ -44,12 +45,12 @@ struct GroupEncoder {
     members: Arc<GroupMembers>,
     previous: Vec<u64>,
     hints: codec::ExponentHints,
-    /// Rows until the next one that stands alone.
+    /// Rows until the next key row, which does not depend on the row before.
     until_key: u32,
 }
 
 impl FrameEncoder {
-    /// Takes the frames out. Return their buffer with [`Self::recycle`].
+    /// Takes the encoded frames. Return their buffer with [`Self::recycle`].
     pub fn take_frames(&mut self) -> Vec<u8> {
         self.copies_age += self.out.len();
         std::mem::take(&mut self.out)
@@ -65,7 +66,7 @@ impl FrameEncoder {
         }
     }
 
-    /// Adds the rows of a tick that are wanted.
+    /// Adds the rows of a tick that are flagged in `wanted`.
     pub fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
         let rows = tick
             .rows()
@@ -128,12 +129,14 @@ impl FrameEncoder {
         let is_partial = row.present_count() < width as u64;
 
         self.bits.clear();
-        // An absent value repeats the one before and so costs nothing.
-        self.bits
-            .extend((0..width).map(|index| match row.is_present(index) {
-                true => row.values[index].to_bits(),
-                false => state.previous[index],
-            }));
+        // An absent value repeats the one before, which costs nothing.
+        self.bits.extend((0..width).map(|index| {
+            if row.is_present(index) {
+                row.values[index].to_bits()
+            } else {
+                state.previous[index]
+            }
+        }));
         self.row.clear();
         put_varint(&mut self.row, state.id);
         self.row
@@ -183,7 +186,7 @@ impl FrameEncoder {
             hints,
             until_key: 0,
         };
-        // Only one version of a group is in use at a time, so that states do not pile up.
+        // Only one version of a group is in use at a time, so encoders do not accumulate.
         match self
             .groups
             .iter()
@@ -222,7 +225,7 @@ impl FrameEncoder {
         }
     }
 
-    /// Defines the series from number `first` to the last one.
+    /// Writes the definitions of the series from number `first` to the last one.
     fn put_series(&mut self, first: usize, raw: &[u8]) {
         let mut definition = Vec::with_capacity(raw.len() + 12);
         put_varint(&mut definition, first as u64);
@@ -253,7 +256,7 @@ fn put_frame(kind: u8, prefix: &[u8], body: &[u8], out: &mut Vec<u8>) {
     out[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The checksum of a whole frame: of everything but the mark and the checksum itself.
+/// Returns the checksum of a whole frame: of everything but the mark and the checksum itself.
 pub(super) fn frame_crc(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[2..8]);
@@ -318,7 +321,7 @@ mod tests {
             .map(|point| (point.series.clone(), point.time, point.value.to_bits()));
         assert!(read.0.into_iter().eq(wanted));
 
-        // No frame comes near the bound.
+        // All frames stay far below the limit.
         let mut kinds = HashSet::new();
         let mut at = crate::log::HEADER_LEN;
         while at < bytes.len() {

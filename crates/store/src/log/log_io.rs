@@ -1,9 +1,9 @@
-//! The thread that performs the log's file operations, so that a disk that hangs does not hang the writer.
+//! The thread that performs the log's file operations, so that a hanging disk does not block the writer.
 //!
-//! The writer submits one operation at a time and waits for it at most `Options::stall`. An operation that takes longer
-//! continues in its thread; until it returns, the log is unusable and the store degraded. The same thread checks that
-//! written data is still reachable: that the segment is at its path, and that the directory is the one that this store
-//! locked.
+//! The writer submits one operation at a time and waits for it at most `StoreOptions::disk_timeout`. An operation that
+//! takes longer continues in its thread; until it returns, the log is unusable and the store degraded. The same thread
+//! checks that written data is still reachable: that the segment is at its path, and that the directory is the one that
+//! this store locked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::lock::LockedDir;
 
 use super::{FrameEncoder, LogSegment};
 
-/// The writer's half.
+/// The writer's side: submits operations and receives their results.
 #[derive(Debug)]
 pub(crate) struct LogIo {
     requests: SyncSender<LogIoRequest>,
     results: Receiver<LogIoResult>,
     timeout: Duration,
-    /// An operation was submitted and has not returned.
+    /// Whether an operation was submitted and has not returned.
     is_busy: bool,
 }
 
@@ -45,11 +45,11 @@ enum LogIoRequest {
 #[derive(Debug)]
 enum LogIoResult {
     Opened(io::Result<LogSegment>),
-    /// Returns the buffer for reuse.
+    /// Also returns the buffer for reuse.
     Appended(io::Result<()>, Vec<u8>),
 }
 
-/// The thread's half.
+/// The thread's side: performs the operations.
 #[derive(Debug)]
 pub(crate) struct LogIoThread {
     files: Arc<dyn Files>,
@@ -97,7 +97,9 @@ impl LogIo {
     pub fn open(&mut self, number: u64, sync: bool) -> io::Result<LogSegment> {
         match self.submit(LogIoRequest::Open { number, sync })? {
             LogIoResult::Opened(opened) => opened,
-            LogIoResult::Appended(..) => Err(io::Error::other("internal error: mixed up outcomes")),
+            LogIoResult::Appended(..) => {
+                Err(io::Error::other("internal error: unexpected log result"))
+            }
         }
     }
 
@@ -122,7 +124,9 @@ impl LogIo {
                 encoder.recycle(buffer);
                 written.map(|()| segment.advance(len))
             }
-            LogIoResult::Opened(_) => Err(io::Error::other("internal error: mixed up outcomes")),
+            LogIoResult::Opened(_) => {
+                Err(io::Error::other("internal error: unexpected log result"))
+            }
         }
     }
 
@@ -150,7 +154,7 @@ impl LogIo {
 }
 
 impl LogIoThread {
-    /// Runs until the writer's half is dropped.
+    /// Runs until the writer's side is dropped.
     pub fn run(self) {
         while let Ok(job) = self.requests.recv() {
             let outcome = match job {
@@ -191,12 +195,13 @@ impl LogIoThread {
 
     fn check(&self, file: &dyn FileHandle, path: &Path) -> io::Result<()> {
         self.locked.check()?;
-        match file.is_at(path) {
-            true => Ok(()),
-            false => Err(io::Error::new(
+        if file.is_at(path) {
+            Ok(())
+        } else {
+            Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the file was removed or replaced",
-            )),
+            ))
         }
     }
 }

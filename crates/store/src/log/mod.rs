@@ -1,7 +1,7 @@
-//! The log: every sample is written here before anybody can see it.
+//! The write-ahead log: every sample is written here before it becomes visible to readers.
 //!
-//! A segment `log/NNNNNNNNNN.log` is a header and then frames. Segments stand alone: each defines the
-//! groups and series that it uses. When the samples of a segment are in a block it is removed.
+//! A segment `log/NNNNNNNNNN.log` is a header and then frames. Segments are self-contained: each defines the
+//! groups and series that it uses. A segment is removed when all its samples are in blocks.
 //!
 //! ```text
 //! header   "PEGELLOG" · version u32 · segment number u64 · crc u32 of the 20 bytes before
@@ -38,7 +38,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"PEGELLOG";
 pub(crate) const HEADER_LEN: usize = 24;
 pub(crate) const FRAME_HEAD_LEN: usize = 12;
 pub(crate) const FRAME_MARK: [u8; 2] = [0xB5, 0x9E];
-/// No frame is longer: a longer length is damage.
+/// The longest frame: a larger length means damage.
 pub(crate) const FRAME_LEN_MAX: usize = 64 << 20;
 
 pub(crate) const GROUP_FRAME: u8 = 1;
@@ -48,14 +48,14 @@ pub(crate) const PUSH_FRAME: u8 = 4;
 
 pub(crate) const ROW_PARTLY_PRESENT: u8 = 1;
 pub(crate) const ROW_KEY: u8 = 2;
-/// A damaged frame costs at most this many rows of each group.
+/// Rows of a group from one key row to the next: a damaged frame costs at most this many rows of each group.
 pub(crate) const KEY_ROW_INTERVAL: u32 = 128;
 
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}.log"))
 }
 
-/// The number in a segment's file name.
+/// Returns the number in a segment's file name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     name.strip_suffix(".log")?.parse().ok()
 }

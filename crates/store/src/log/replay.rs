@@ -1,4 +1,5 @@
-//! Reads a segment back: what a crash cut off is left out, what was damaged is skipped and counted.
+//! Replays a segment of the log when a store is opened. An incomplete end, left by a crash, is discarded; damaged parts
+//! are skipped and counted. Damaged input never causes a panic or an unbounded allocation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use super::{
     ROW_PARTLY_PRESENT, SERIES_FRAME, TICK_FRAME,
 };
 
-/// Members of a group and series of a segment are bounded, so that a damaged count cannot allocate.
+/// The most members of a group and series of a segment, so that a damaged count cannot cause a huge allocation.
 const SERIES_MAX: u64 = 16 << 20;
 
-/// How a segment was found.
+/// The condition of a replayed segment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplayReport {
-    /// Bytes after the last whole frame: what a crash left half-written.
+    /// Bytes after the last complete frame: an incomplete write before a crash.
     pub torn: u64,
-    /// Bytes that were skipped with whole frames after them, or frames that did not make sense.
+    /// Bytes skipped before further complete frames, or in frames that could not be decoded.
     pub damaged: u64,
-    /// The header is of another version.
+    /// The version in the header, if it is not supported.
     pub version: Option<u32>,
 }
 
-/// What a segment holds, one visit per row or point, in the order in which they were written.
+/// Receives the contents of a segment: one call per row or point, in the order in which they were written.
 pub(crate) trait LogVisitor {
     fn row(&mut self, time: Millis, row: &GroupRow);
     fn point(&mut self, point: &Point);
@@ -49,7 +50,7 @@ pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn LogVisitor) -> ReplayReport
             replayed.version = Some(version);
             return replayed;
         }
-        // The frames carry their own marks and checksums, so they are worth a look all the same.
+        // Frames have their own marks and checksums, so they are replayed regardless.
         HeaderCheck::Damaged => replayed.damaged += HEADER_LEN as u64,
     }
     let frames = find_frames(bytes, &mut replayed);
@@ -89,7 +90,7 @@ enum HeaderCheck {
     Version(u32),
 }
 
-/// The version in the header of a segment, if it is another one; damage says nothing.
+/// Returns the version in the header of a segment if it is not the supported one; `None` for a damaged header.
 pub(crate) fn unsupported_version(header: &[u8]) -> Option<u32> {
     match read_header(header) {
         HeaderCheck::Version(version) => Some(version),
@@ -128,7 +129,7 @@ fn find_frames<'a>(bytes: &'a [u8], replayed: &mut ReplayReport) -> Vec<LogFrame
     let mut frames = Vec::new();
     let mut at = HEADER_LEN;
     let mut after_damage = false;
-    // Looking for the next whole frame reads each claimed payload; the sum of that is bounded too.
+    // The search for the next complete frame reads each claimed payload; the sum of these reads is bounded too.
     let mut budget = bytes.len().saturating_mul(16);
     while at < bytes.len() {
         if let Some((kind, payload)) = frame_at(&bytes[at..], &mut budget) {
@@ -173,7 +174,7 @@ fn frame_at<'a>(bytes: &'a [u8], budget: &mut usize) -> Option<(u8, &'a [u8])> {
     (frame_crc(frame) == crc).then_some((kind, &frame[FRAME_HEAD_LEN..]))
 }
 
-/// What a segment defines. Ids are never used twice, so that the order does not matter.
+/// The definitions in a segment. Ids are never reused, so their order does not matter.
 #[derive(Debug, Default)]
 struct SegmentDefinitions {
     groups: HashMap<u64, GroupDecoder>,
@@ -184,7 +185,7 @@ struct SegmentDefinitions {
 struct GroupDecoder {
     row: GroupRow,
     previous: Vec<u64>,
-    /// False after damage, until a row comes that stands alone.
+    /// False after damage, until the next key row.
     has_base_row: bool,
 }
 
@@ -262,7 +263,7 @@ impl SampleDecoder<'_> {
             let bytes = reader.take(
                 usize::try_from(len).map_err(|_| DecodeError("a row of impossible length"))?,
             )?;
-            // A row of an unknown or derailed group costs only itself.
+            // A row of an unknown group, or without its base row, costs only itself.
             result = result.and(self.row(time, bytes));
         }
         result
@@ -341,7 +342,7 @@ mod tests {
     use crate::codec::byte_reader::put_varint;
     use crate::lz4_block::pack;
 
-    /// Found by fuzzing: the checksum was right, the first id the last that there is.
+    /// Found by fuzzing: a valid checksum, and a first id that is the highest possible.
     #[test]
     fn ids_of_series_that_overflow_are_damage() {
         for (first, is_good) in [(0, true), (u64::MAX - 2, true), (u64::MAX - 1, false)] {

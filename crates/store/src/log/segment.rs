@@ -1,3 +1,6 @@
+//! One segment file of the log that is being written: its creation, its header and its end position. Used by the log's
+//! I/O thread.
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +15,14 @@ use super::{HEADER_LEN, MAGIC, segment_path};
 pub(crate) struct LogSegment {
     pub path: Arc<Path>,
     pub file: Arc<dyn FileHandle>,
-    /// Where the next frame goes. What stands behind it, if anything, was never acknowledged.
+    /// The position of the next frame. Bytes beyond it, if any, were never acknowledged.
     end: u64,
 }
 
 impl LogSegment {
     pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<LogSegment> {
-        // Here rather than at opening, so that a store on a disk that is full or read-only gets its
-        // directory as soon as the disk allows.
+        // Created here rather than at opening, so that a store on a full or read-only disk gets its directory as soon
+        // as the disk permits.
         files.make_dir(dir)?;
         let path = segment_path(dir, number);
         let file = files.create(&path)?;

@@ -1,5 +1,6 @@
-//! Retention: whole blocks are dropped by age and by size. Each class of inputs has a share of the bytes. A class may
-//! use the unused shares of others and gives them back when they are needed: programs first, the node last.
+//! Retention: drops whole blocks by age and by size. Each class of inputs has a share of the bytes. A class may use the
+//! unused shares of others until those need them; blocks beyond the shares are taken from programs first, from the node
+//! last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use crate::block::Block;
 use crate::context::StoreContext;
 use crate::input_class::InputClass;
 
-/// A clock that gains more than this on the monotonic one has leapt.
+/// A clock that gains more than this on the monotonic clock has jumped.
 const CLOCK_JUMP_MS: Millis = 3_600_000;
-/// How long it must hold its new time before it is believed.
+/// The time for which a clock that jumped must hold its new time before it is trusted.
 const DISTRUST_PERIOD: Duration = Duration::from_secs(3600);
 
-/// Whether the clock is believed when it says that blocks are too old. A clock that leaps ahead by a century may
-/// come back, a block that was dropped does not.
+/// Decides whether the clock is trusted to expire blocks. A clock that jumps ahead by a century may be corrected later;
+/// a dropped block cannot be restored.
 #[derive(Debug)]
 pub(super) struct ClockTrust {
     utc: Millis,
@@ -25,8 +26,8 @@ pub(super) struct ClockTrust {
 }
 
 impl ClockTrust {
-    /// The newest sample tells what time it was before. Where the machine was only switched off, blocks
-    /// live an hour longer.
+    /// Starts from the time of the newest sample. After a machine was merely switched off, blocks therefore live an
+    /// hour longer.
     pub fn new(shared: &StoreContext) -> ClockTrust {
         let state = shared.read();
         let blocks = state.blocks.iter().map(|block| block.max);
@@ -38,7 +39,7 @@ impl ClockTrust {
         }
     }
 
-    /// Looks at the clocks; says whether age counts just now.
+    /// Reads the clocks and returns whether blocks may be dropped by age now.
     pub fn check_clock(&mut self, shared: &StoreContext) -> bool {
         let (utc, monotonic) = (shared.now(), shared.options.clock.monotonic());
         let passed = monotonic.saturating_sub(self.monotonic).as_millis();
@@ -47,7 +48,7 @@ impl ClockTrust {
         if gained > CLOCK_JUMP_MS {
             tracing::warn!(
                 gained_seconds = gained / 1000,
-                "the clock leapt ahead: no block is dropped by its age for an hour"
+                "the clock jumped ahead; not dropping blocks by age for an hour"
             );
             self.distrusted_until = monotonic + DISTRUST_PERIOD;
         } else if gained < -CLOCK_JUMP_MS {
@@ -58,12 +59,13 @@ impl ClockTrust {
     }
 }
 
-/// Drops whole blocks: first those beyond their age, if the clock is trusted, then the oldest of the classes that exceed
-/// their shares, until log and blocks fit.
+/// Drops whole blocks: first expired ones, if the clock is trusted, then the oldest of the classes that exceed their
+/// shares, until log and blocks fit.
 pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust) {
-    let oldest_kept = match trust.check_clock(shared) {
-        true => shared.retention_start(),
-        false => Millis::MIN,
+    let oldest_kept = if trust.check_clock(shared) {
+        shared.retention_start()
+    } else {
+        Millis::MIN
     };
     // Only this thread changes the list, so the choice needs no lock.
     let (mut kept, log_bytes) = {
@@ -89,8 +91,8 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
     }
 }
 
-/// Returns the class that must drop a block, if all blocks together exceed `budget`: the class of programs that exceeds
-/// its share most, else the node.
+/// Returns the class that must drop a block if all blocks together exceed `budget`: the program class that exceeds its
+/// share most, else the node.
 fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<InputClass> {
     let used = |class: InputClass| -> u64 {
         let its = blocks
@@ -109,7 +111,7 @@ fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<InputClass> {
 }
 
 /// Returns the block of a class to drop first: the oldest of those that take precedence over no other. Dropping a block
-/// with precedence would show the samples that it replaced. (Samples beyond their age are not shown at all.)
+/// with precedence would reveal the samples that it replaced. (Expired samples are never shown.)
 fn oldest_block(blocks: &[Arc<Block>], class: InputClass) -> Option<usize> {
     let its: Vec<usize> = (0..blocks.len())
         .filter(|at| blocks[*at].class.accounted_to() == class)

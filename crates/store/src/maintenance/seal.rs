@@ -1,4 +1,4 @@
-//! Sealing: the fresh blocks of one class and of an hour that is over become one sealed block.
+//! Sealing: merges the fresh blocks of one class and one finished hour into one sealed block.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::write_block;
 
 /// A sealed block holds one UTC hour.
 const HOUR_MS: Millis = 3_600_000;
-/// An hour is sealed when it has been over for this long, so that what comes late still gets in.
+/// An hour is sealed this long after its end, so that late samples are still included.
 const SEAL_AFTER_MS: Millis = HOUR_MS;
 
-/// Merges the fresh blocks of the oldest hour that is over; false when there is none.
+/// Merges the fresh blocks of the oldest finished hour. Returns false if there is none.
 pub(super) fn seal_hour(shared: &StoreContext, class: InputClass) -> Result<bool, BlockReadError> {
     let fresh = fresh_blocks(shared, class);
     let Some(end) = sealable_hour_end(&fresh, shared.now()) else {
@@ -33,8 +33,8 @@ pub(super) fn seal_hour(shared: &StoreContext, class: InputClass) -> Result<bool
 
     let mut made = Vec::new();
     if inputs.iter().any(|block| block.max >= end) {
-        // What lies beyond the hour goes to a fresh block again. Until the sealed block is there, which names what
-        // it replaces, these samples are only there twice.
+        // Samples beyond the hour go to a new fresh block. Until the sealed block exists, which names the blocks it
+        // replaces, these samples merely exist twice.
         let window = MergeWindow {
             class,
             start: end,
@@ -93,9 +93,9 @@ fn fresh_blocks(shared: &StoreContext, class: InputClass) -> Vec<Arc<Block>> {
     fresh.cloned().collect()
 }
 
-/// The end of the oldest hour of these blocks, if it is time to seal it.
+/// Returns the end of the oldest hour of these blocks if it is due for sealing.
 fn sealable_hour_end(blocks: &[Arc<Block>], now: Millis) -> Option<Millis> {
-    // An empty block has no times; it only ever says which log it replaced.
+    // An empty block has no times; it only records which log it replaced.
     let oldest = blocks
         .iter()
         .map(|block| block.min)
@@ -105,7 +105,7 @@ fn sealable_hour_end(blocks: &[Arc<Block>], now: Millis) -> Option<Millis> {
     (end <= now.saturating_sub(SEAL_AFTER_MS)).then_some(end)
 }
 
-/// A block that cannot be read is left out, and set aside in the end.
+/// Opens the blocks to merge. An unreadable block is left out, and set aside afterwards.
 fn open_sources(
     shared: &StoreContext,
     blocks: &[Arc<Block>],
@@ -121,9 +121,9 @@ fn open_sources(
     Ok(sources)
 }
 
-/// The blocks that begin up to `reach`, and those that overlap them. What lies beyond the hour is written again
-/// into a block of a higher id, which would count more than a newer block with the same times: blocks that
-/// overlap go together.
+/// Returns the blocks that begin up to `reach`, and those that overlap them. Samples beyond the hour are rewritten into
+/// a block with a higher id, which would take precedence over a newer block with the same times: overlapping blocks
+/// must be merged together.
 fn overlapping_blocks(mut blocks: Vec<Arc<Block>>, mut reach: Millis) -> Vec<Arc<Block>> {
     while let Some(max) = blocks
         .iter()
@@ -137,11 +137,11 @@ fn overlapping_blocks(mut blocks: Vec<Arc<Block>>, mut reach: Millis) -> Vec<Arc
     blocks
 }
 
-/// Takes a block's file away after its samples went elsewhere.
+/// Removes a block's file after its samples were merged into another block.
 fn remove_merged_block(shared: &StoreContext, block: &Block) {
     shared.indexes.remove(block.id);
     if block.is_damaged() {
-        shared.set_aside(&block.path, "parts of this block could not be read");
+        shared.set_aside(&block.path, "parts of this block are unreadable");
     } else {
         block.delete_on_drop();
     }

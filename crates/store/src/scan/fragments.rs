@@ -1,4 +1,7 @@
-//! Where the samples of each series are, and how they are read from there.
+//! Collects the fragments of each matching series and reads them. A fragment is a stretch of samples of one series in
+//! one place: a column of a run in memory or in a block, or points copied from an open tail. The fragments of a series
+//! are sorted by precedence, lowest first. Of a block's index only the entries of wanted columns are kept; memory, open
+//! files and time are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -16,17 +19,17 @@ use crate::sample_run::{DecodedColumn, SampleRun, decode_column};
 use super::head_search::{self, MemorySamples};
 use super::points_builder::{PointsBuilder, StepBoundaries};
 
-/// Decoded time columns are kept for the series that share them, up to this many rows.
+/// Decoded time columns are cached for the series that share them, up to this many rows.
 const TIMES_ROWS_MAX: usize = 256 << 10;
-/// Reading ahead pays when several series of a run are wanted; it is given up where it would take too much.
+/// Reading ahead pays when a query needs several series of a run; it is skipped where it would use too much memory.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
-/// What a column takes in the part of an index that is kept, with the run that it may be the only one of.
+/// The memory of a column in the retained part of an index, including the run, of which it may be the only column.
 const LOCATION_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
 
 #[derive(Debug)]
 pub(crate) struct SeriesFragments {
-    /// For each series its pieces, the weakest first.
+    /// The fragments of each series, in order of precedence, lowest first.
     pub series: HashMap<Arc<Series>, Vec<SampleFragment>>,
     pub reader: FragmentReader,
 }
@@ -35,7 +38,7 @@ pub(crate) struct SeriesFragments {
 pub(crate) struct SampleFragment {
     min: Millis,
     max: Millis,
-    /// Its position among the pieces of its series: of equal times the highest counts.
+    /// Its position among the fragments of its series: of equal times the highest wins.
     rank: usize,
     location: FragmentLocation,
 }
@@ -58,7 +61,7 @@ enum FragmentLocation {
 #[derive(Debug, Default)]
 pub(crate) struct FragmentReader {
     blocks: Vec<BlockReader>,
-    /// Those whose files are open, the first one longest.
+    /// Blocks with open files, the longest open first.
     open: VecDeque<usize>,
     open_max: usize,
     times: HashMap<(usize, u32), Arc<TimeColumn>>,
@@ -84,7 +87,8 @@ pub(crate) fn gather_fragments(
         max: question.bytes_max,
     };
     let in_memory = gather_memory(shared, question, limit, &mut budget)?;
-    // After memory, so that samples that moved to a block meanwhile are found twice rather than not at all.
+    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found twice rather than not
+    // at all.
     let blocks: Vec<_> = {
         let state = shared.read();
         let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
@@ -109,7 +113,7 @@ pub(crate) fn gather_fragments(
             }
             Err(error) => {
                 if block.mark_damaged() {
-                    tracing::error!(path = %block.path.display(), %error, "a block cannot be read and is left out");
+                    tracing::error!(path = %block.path.display(), %error, "cannot read a block; leaving it out");
                 }
             }
         }
@@ -181,7 +185,7 @@ fn gather_memory(
     Ok(pieces)
 }
 
-/// Adds what a block has for the query. Of its index only what is needed to read that is kept.
+/// Adds the fragments of a block that match the query. Of its index only the entries needed to read them are kept.
 fn gather_block(
     mut reader: BlockReader,
     question: &RangeQuery,
@@ -237,13 +241,13 @@ fn gather_block(
 }
 
 impl FragmentReader {
-    /// The cuts that were made of them are for another range.
+    /// Discards cached time columns, whose step boundaries are for another range.
     pub fn forget_times(&mut self) {
         self.times.clear();
         self.times_rows = 0;
     }
 
-    /// Counts an open file, and closes another when there are too many.
+    /// Records an open file, and closes another one if there are too many.
     fn track_open_file(&mut self, block: usize) {
         self.open.push_back(block);
         if self.open.len() > self.open_max
@@ -253,7 +257,7 @@ impl FragmentReader {
         }
     }
 
-    /// Feeds the samples of one series to the answer, in the order of their times.
+    /// Adds the samples of one series to the result, in the order of their times.
     pub fn read_series(
         &mut self,
         pieces: &mut [SampleFragment],
@@ -269,7 +273,7 @@ impl FragmentReader {
         pieces.sort_unstable_by_key(|piece| piece.min);
         let mut rest = &*pieces;
         while let Some(first) = rest.first() {
-            // Pieces whose times interleave are joined before anything is made of them.
+            // Fragments with overlapping times are merged first.
             let mut max = first.max;
             let mut count = 1;
             while let Some(next) = rest.get(count).filter(|next| next.min <= max) {
@@ -359,7 +363,7 @@ impl FragmentReader {
             .zip(self.samples.values.iter().copied())
     }
 
-    /// Decodes a piece into `self.samples` and returns its times; `None` when it is damaged.
+    /// Decodes a fragment into `self.samples` and returns its times; `None` if it is damaged.
     fn read(
         &mut self,
         piece: &SampleFragment,
@@ -422,13 +426,13 @@ impl FragmentReader {
                     });
                 }
                 if block.mark_damaged() {
-                    tracing::error!(path = %block.path.display(), %error, "part of a block cannot be read and is left out");
+                    tracing::error!(path = %block.path.display(), %error, "cannot read part of a block; leaving it out");
                 }
                 Ok(None)
             }
-            // What this process encoded itself reads back; if it does not, the rest is still worth showing.
+            // Runs encoded by this process always decode; if one does not, the rest is still returned.
             (Err(error), _) => {
-                tracing::error!(%error, "a run in memory cannot be read");
+                tracing::error!(%error, "internal error: cannot decode a run in memory");
                 Ok(None)
             }
         }
@@ -442,7 +446,7 @@ mod tests {
     use super::*;
     use crate::{Store, StoreOptions};
 
-    /// The names of all series of many blocks take far more memory than the samples of a few of them.
+    /// The names of all series of many blocks use far more memory than the samples of a few of them.
     #[test]
     fn a_query_keeps_only_the_columns_that_it_wants() {
         static FAMILY: Family = Family::new("", MetricKind::Gauge, "", 1, "");

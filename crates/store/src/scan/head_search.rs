@@ -1,4 +1,4 @@
-//! Finds the samples of matching series in memory.
+//! Finds the samples of matching series in the active and the frozen heads.
 //!
 //! Series are matched on pointers that were cloned under the lock, never while it is held: a selector may be slow. Only
 //! the tails, which still change, are copied under the lock, a few series at a time. The head may be frozen and
@@ -18,7 +18,7 @@ use crate::sample_run::{RunOwner, SampleRun};
 /// The number of series whose tails are copied per acquisition of the lock.
 const SERIES_PER_LOCK: usize = 128;
 
-/// The place of some samples of a series.
+/// Samples of a series in memory.
 pub(super) enum MemorySamples<'a> {
     Run {
         run: &'a Arc<SampleRun>,
@@ -48,7 +48,7 @@ struct GroupView {
     tail: Option<(Millis, Millis)>,
 }
 
-/// Finds the samples in memory of series that match, within the range; at most `points_max` of each tail.
+/// Finds the samples in memory of matching series within the range; at most `points_max` of each tail.
 pub(super) fn find_in_memory(
     shared: &StoreContext,
     question: &RangeQuery,
@@ -95,7 +95,7 @@ impl HeadView {
         }
     }
 
-    /// Calls `look` with the head, under the lock while it is active. Returns `None` when it has become a block.
+    /// Calls `look` with the head, under the lock while the head is active. Returns `None` if it has become a block.
     fn with_head<T>(&self, shared: &StoreContext, look: impl FnOnce(&Head) -> T) -> Option<T> {
         if let Some(frozen) = &self.frozen {
             return Some(look(&frozen.head));
@@ -117,7 +117,7 @@ struct HeadSearch<'a> {
     range: RangeInclusive<Millis>,
     points_max: usize,
     limit: &'a mut TimeLimit,
-    /// The members that match, by version of a group. The key is the version's address, which the value keeps alive.
+    /// The matching members, by version of a group. The key is the version's address, which the value keeps alive.
     matching: HashMap<*const GroupMembers, (Arc<GroupMembers>, Arc<[u32]>)>,
 }
 

@@ -1,10 +1,10 @@
-//! Turns samples in the order of their times into the points of an answer.
+//! Aggregates samples, in the order of their times, into the points of a query's result.
 
 use pegel_metric::Millis;
 
 use crate::range_query::{RangeQuery, StepAggregation};
 
-/// The points of one series at a time; its buffer is reused from series to series.
+/// The points of one series at a time; the buffer is reused from series to series.
 #[derive(Debug)]
 pub(crate) struct PointsBuilder {
     start: Millis,
@@ -15,7 +15,7 @@ pub(crate) struct PointsBuilder {
     points: Vec<(Millis, f64)>,
 }
 
-/// A bucket that may get more samples.
+/// A bucket that may receive more samples.
 #[derive(Debug, Clone, Copy)]
 struct OpenBucket {
     time: Millis,
@@ -23,12 +23,12 @@ struct OpenBucket {
     count: u64,
 }
 
-/// The rows of a time column that lie in the question's range, and where its buckets end: worked out once
-/// for all series that share the column.
+/// The rows of a time column within the query's range, and the ends of its buckets: computed once for all series that
+/// share the column.
 #[derive(Debug)]
 pub(crate) struct StepBoundaries {
     pub rows: std::ops::Range<usize>,
-    /// Time of the bucket and the row after its last.
+    /// The time of each bucket, and the row after its last.
     buckets: Vec<(Millis, usize)>,
 }
 
@@ -44,8 +44,8 @@ impl PointsBuilder {
         }
     }
 
-    /// The next series, of which samples from `start` on count. Whether that is another start than that of the
-    /// series before: then cuts must be made anew.
+    /// Begins the next series, of which samples from `start` on are included. Returns whether `start` differs from that
+    /// of the series before: then step boundaries must be recomputed.
     pub fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
         self.fold = fold;
         self.open = None;
@@ -58,7 +58,7 @@ impl PointsBuilder {
         &self.points
     }
 
-    /// What the points so far take.
+    /// Returns the memory used by the points so far.
     pub fn bytes(&self) -> usize {
         self.points.len() * size_of::<(Millis, f64)>()
     }
@@ -84,7 +84,7 @@ impl PointsBuilder {
         }
     }
 
-    /// Adds a column of which every row is present.
+    /// Adds a column in which every row is present.
     pub fn add_column(&mut self, times: &[Millis], values: &[f64], cuts: &StepBoundaries) {
         if self.step.is_none() {
             let rows = cuts.rows.clone();
@@ -103,7 +103,7 @@ impl PointsBuilder {
         }
     }
 
-    /// Adds single samples, still in the order of their times.
+    /// Adds individual samples, in the order of their times.
     pub fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
         for (time, value) in samples {
             if time < self.start || time > self.end {
@@ -138,7 +138,7 @@ impl PointsBuilder {
         match self.fold {
             StepAggregation::First | StepAggregation::Count => {}
             StepAggregation::Last => bucket.value = rest.last().copied().unwrap_or(bucket.value),
-            // f64::min and max leave NaN out, which is what a reader of a chart wants.
+            // f64::min and max ignore NaN, as charts should.
             StepAggregation::Min => bucket.value = rest.iter().fold(bucket.value, |a, b| a.min(*b)),
             StepAggregation::Max => bucket.value = rest.iter().fold(bucket.value, |a, b| a.max(*b)),
             StepAggregation::Sum | StepAggregation::Avg => {

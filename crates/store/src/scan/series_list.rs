@@ -1,4 +1,4 @@
-//! Which series there are, without reading their samples.
+//! Lists the series that have samples in a range, without reading the samples.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::range_query::{QueryError, RangeQuery, TimeLimit};
 
 use super::head_search;
 
-/// Visits the series that match and have a sample in the range, sorted by text. A series whose samples end
-/// within the same few hundred rows as the range begins may be visited too.
+/// Visits the matching series that have a sample in the range, sorted by text. A series whose samples end within the
+/// same few hundred rows in which the range begins may be visited too.
 pub(crate) fn list_series(
     shared: &StoreContext,
     question: &RangeQuery,
@@ -32,7 +32,7 @@ pub(crate) fn list_series(
     head_search::find_in_memory(shared, &question, 1, &mut limit, &mut |series, _| {
         found.add(series)
     })?;
-    // After memory, so that samples that moved to a block meanwhile are found there.
+    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found there.
     let blocks: Vec<_> = {
         let state = shared.read();
         let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
@@ -46,7 +46,7 @@ pub(crate) fn list_series(
                 let path = block.path.clone();
                 return Err(QueryError::Read { path, source });
             }
-            // The question that reads its samples says so.
+            // Reported by the query that reads the samples.
             Err(_) => {}
         }
     }
@@ -70,9 +70,10 @@ impl MatchingSeries<'_> {
         if !self.series.contains(series) {
             self.series.insert(series.clone());
         }
-        match self.series.len() > self.count_max {
-            true => Err(QueryError::TooLarge(self.question.bytes_max)),
-            false => Ok(()),
+        if self.series.len() > self.count_max {
+            Err(QueryError::TooLarge(self.question.bytes_max))
+        } else {
+            Ok(())
         }
     }
 
