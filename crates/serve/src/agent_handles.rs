@@ -1,3 +1,4 @@
+//! The handles through which the server reaches the rest of the agent.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +8,16 @@ use pegel_ingest::statsd::StatsdInput;
 use pegel_metric::{Clock, Level, Millis};
 use pegel_store::Store;
 
-/// What is served: the store, and what `/status` says about the agent around it.
+/// Everything the routes need from the agent: the store, the ingest path, and the data of
+/// `/status`.
 #[derive(Clone)]
 pub struct AgentHandles {
     pub store: Store,
-    /// The way in for what programs send.
+    /// Accepts the samples that clients send.
     pub ingest: Arc<Ingest>,
-    /// Takes the statsd lines that come over the socket.
+    /// Accepts the statsd lines that arrive over the UNIX socket.
     pub statsd: Option<Arc<StatsdInput>>,
-    /// Ends the agent; only there where a job started it.
+    /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
     pub clock: Arc<dyn Clock>,
     pub node: String,
@@ -27,7 +29,8 @@ pub struct AgentHandles {
     pub status_source: Arc<dyn StatusSource>,
 }
 
-/// The parts of `/status` that only the agent knows. Asked at every request, so answer quickly.
+/// The parts of `/status` that only the agent knows. Called on every request, so implementations
+/// must be fast.
 pub trait StatusSource: Send + Sync {
     /// An array: `[{"name","state","error","cost",…}]`.
     fn collectors(&self) -> serde_json::Value;
@@ -42,12 +45,12 @@ pub trait StatusSource: Send + Sync {
         serde_json::json!([])
     }
 
-    /// What this machine is, as JSON; `None` until it was looked at.
+    /// A description of this machine as JSON; `None` before the first snapshot.
     fn snapshot(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Why the agent is not well, beyond what the store says of itself.
+    /// Why the agent is degraded, apart from the store's own reasons.
     fn degraded(&self) -> Option<String> {
         None
     }
@@ -62,10 +65,10 @@ impl fmt::Debug for AgentHandles {
 }
 
 impl AgentHandles {
-    /// Why the agent is not well.
+    /// Why the agent is degraded; `None` if it is healthy.
     pub(crate) fn degraded(&self) -> Option<String> {
         let store = || self.store.status().degraded.map(|degraded| degraded.reason);
-        // The end of a thread comes first: what the store says then is a consequence.
+        // A dead thread comes first: errors of the store are then a consequence of it.
         self.status_source
             .degraded()
             .or_else(store)

@@ -1,9 +1,10 @@
+//! Error responses of the HTTP API.
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pegel_store::{PushError, QueryError};
 use serde_json::json;
 
-/// An answer that says why there is no better one: `{"error":{"code","message","hint"}}`.
+/// An error response: `{"error":{"code","message","hint"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -30,41 +31,38 @@ impl ApiError {
     }
 
     pub fn uri_too_long(bytes_max: usize) -> ApiError {
-        let message = format!("the URI is longer than {bytes_max} bytes");
+        let message = format!("the URI exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::URI_TOO_LONG, message)
             .hint("use a pattern in place of a list of names")
     }
 
     pub fn body_too_large(bytes_max: usize) -> ApiError {
-        let message = format!("the body is larger than {bytes_max} bytes");
+        let message = format!("the request body exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).hint("send it in parts")
     }
 
     pub fn response_too_large(bytes_max: usize) -> ApiError {
-        let message = format!("the answer is larger than {bytes_max} bytes");
+        let message = format!("the response exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-            .hint("ask for fewer series, less time or a larger step")
+            .hint("request fewer series, a shorter time range or a larger step")
     }
 
     pub fn response_memory_full() -> ApiError {
         ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "answers that are still being read take all the memory set aside for them",
+            "the memory for responses is in use by responses that are still being sent",
         )
-        .hint("try again later, or ask for less")
+        .hint("retry later, or request less data")
     }
 
     pub fn timed_out() -> ApiError {
-        ApiError::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "the answer could not be made in time",
-        )
-        .hint("ask for less, or try again when the agent is less busy")
+        ApiError::new(StatusCode::GATEWAY_TIMEOUT, "the request timed out")
+            .hint("request less data, or retry when the agent is less busy")
     }
 
     pub fn too_many_connections() -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections")
-            .hint("close idle connections or try again later")
+            .hint("close idle connections or retry later")
     }
 
     pub fn tls_required() -> ApiError {
@@ -75,7 +73,7 @@ impl ApiError {
     pub fn internal() -> ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the agent made a mistake; its log says more",
+            "internal error; see the agent's log",
         )
     }
 
@@ -91,7 +89,8 @@ impl ApiError {
         json!({"error": error})
     }
 
-    /// The whole answer as it goes over the wire, for a client that is not served at all.
+    /// The complete response as raw HTTP, for a connection that is refused before it reaches the
+    /// router.
     pub fn to_http(&self) -> String {
         let body = self.to_json().to_string();
         format!(
@@ -112,7 +111,7 @@ impl IntoResponse for ApiError {
 impl From<PushError> for ApiError {
     fn from(error: PushError) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            .hint("nothing was stored; try again later")
+            .hint("nothing was stored; retry later")
     }
 }
 
@@ -123,10 +122,7 @@ impl From<QueryError> for ApiError {
             QueryError::TooLong => StatusCode::GATEWAY_TIMEOUT,
             QueryError::Step | QueryError::Reversed => StatusCode::BAD_REQUEST,
             QueryError::Read { .. } => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a question failed"
-                );
+                tracing::error!(error = &error as &dyn std::error::Error, "query failed");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };

@@ -1,4 +1,4 @@
-//! Taking TCP addresses, with errors that say who is in the way.
+//! Binds the TCP addresses. Errors name the process that occupies an address.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,12 +10,13 @@ use crate::port_owner::{PortOwner, tcp_port_owner};
 use crate::settings::ServeSettings;
 use crate::socket::SocketError;
 
-/// How many ports beyond the wanted one `--port-search` tries.
+/// How many ports beyond the configured one `--port-search` tries.
 const PORTS_TRIED: u16 = 100;
-/// How many connections may wait to be accepted. Where the list is full, a client tries again a second later.
+/// Length of the queue of connections that are not yet accepted. If it is full, a client's SYN is
+/// dropped and retried a second later.
 const BACKLOG: i32 = 1024;
 
-/// Why the server could not take its places. Nothing stays bound.
+/// Why the server could not bind its addresses. On error, nothing stays bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerBindError {
     #[error("{address} is taken{}; stop it, choose another address with --listen, or use --port-search", by(.holder))]
@@ -28,14 +29,14 @@ pub enum ServerBindError {
     )]
     AllBusy { first: SocketAddr },
     #[error(
-        "{address} can be reached from other machines, and nothing protects it; use a loopback address \
-         such as 127.0.0.1, or set tls.cert, tls.key and a token, or say --insecure if everyone on that \
+        "{address} can be reached from other machines, without TLS or a token; use a loopback address \
+         such as 127.0.0.1, or set tls.cert, tls.key and a token, or use --insecure if everyone on that \
          network may read and write here"
     )]
     Exposed { address: SocketAddr },
     #[error(
-        "{address} can be reached from other machines, and TLS alone does not tell them apart; set \
-         token_file, PEGEL_TOKEN or tls.ca, or say --insecure if everyone on that network may read and \
+        "{address} can be reached from other machines, and TLS alone does not authenticate clients; set \
+         token_file, PEGEL_TOKEN or tls.ca, or use --insecure if everyone on that network may read and \
          write here"
     )]
     Unauthenticated { address: SocketAddr },
@@ -57,9 +58,10 @@ fn by(holder: &Option<PortOwner>) -> String {
         .map_or_else(String::new, |holder| format!(" by {holder}"))
 }
 
-/// Other machines are let in only where that was wanted, or where they can be told apart.
+/// Refuses addresses that other machines can reach, unless clients are authenticated over TLS or
+/// `--insecure` is set.
 pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindError> {
-    let is_asked = settings.token.is_some()
+    let is_authenticated = settings.token.is_some()
         || settings.auth_key.is_some()
         || settings
             .tls
@@ -75,14 +77,14 @@ pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindE
     match (settings.insecure, &settings.tls) {
         (true, _) => Ok(()),
         (false, None) => Err(ServerBindError::Exposed { address }),
-        (false, Some(_)) if !is_asked => Err(ServerBindError::Unauthenticated { address }),
+        (false, Some(_)) if !is_authenticated => Err(ServerBindError::Unauthenticated { address }),
         (false, Some(_)) => Ok(()),
     }
 }
 
-/// Listens on one address. The listener does not block.
+/// Listens on one address. The listener is non-blocking.
 ///
-/// `SO_REUSEADDR` is on, so that a restart does not wait for old connections; `SO_REUSEPORT` is
+/// `SO_REUSEADDR` is set, so that a restart need not wait for old connections. `SO_REUSEPORT` is
 /// not, so that two agents never share a port.
 pub(crate) fn bind_tcp(
     address: &ListenAddress,
@@ -107,7 +109,7 @@ pub(crate) fn bind_tcp(
     }
 }
 
-/// `None` when the address is busy.
+/// Returns `None` if the address is in use.
 fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, ServerBindError> {
     let listener = match TcpListener::bind(address) {
         Ok(listener) => listener,
@@ -154,7 +156,7 @@ mod tests {
                 let port = second.local_addr().expect("bound").port();
                 assert!(port > taken.port() && port - taken.port() <= PORTS_TRIED);
             }
-            // The port may have been one of the very last.
+            // The first port may be one of the last in the range.
             Err(error) => assert!(taken.port() > u16::MAX - PORTS_TRIED, "{error}"),
         }
     }
@@ -195,7 +197,7 @@ mod tests {
             ..ServeSettings::default()
         };
         let error = check_exposure(&with_tls)
-            .expect_err("nobody is asked")
+            .expect_err("no authentication")
             .to_string();
         assert!(
             error.contains("token_file, PEGEL_TOKEN or tls.ca"),

@@ -1,4 +1,7 @@
-//! The bodies of requests: each within its limit, and all that are read or worked on within theirs.
+//! Memory for request bodies. Each body has a limit, and all bodies that are being read or
+//! processed share one budget. Connections read their bodies through [`BodyMemory`]; memory is
+//! reserved as bytes arrive and released with the last reference to them, so that a client cannot
+//! make the agent exceed its budget.
 
 use std::future::poll_fn;
 use std::io::Read;
@@ -16,10 +19,10 @@ use crate::api_error::ApiError;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
 
-/// Memory is handed out in pieces of this size.
+/// Granularity of the memory budget, in bytes per semaphore permit.
 const PERMIT_BYTES: usize = 1024;
 
-/// Room for bodies. Clones share it.
+/// The memory budget of all request bodies. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyMemory {
     body_bytes_max: usize,
@@ -27,18 +30,18 @@ pub(crate) struct BodyMemory {
     semaphore: Arc<Semaphore>,
 }
 
-/// Why a body was not taken in.
+/// Why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyReadError {
-    /// Larger than one may be.
+    /// The body exceeds the limit of a single body.
     TooLarge,
-    /// Others take all the room.
+    /// Other bodies use the whole budget.
     MemoryFull,
-    /// The client broke off.
+    /// The client closed the connection within the body.
     Aborted,
 }
 
-/// A body whose room is given back with its last byte.
+/// A complete body. Its permits are released with its last byte.
 #[derive(Debug)]
 struct BodyBytes {
     bytes: Vec<u8>,
@@ -51,7 +54,7 @@ impl AsRef<[u8]> for BodyBytes {
     }
 }
 
-/// A body that grows.
+/// A body that is being read.
 #[derive(Debug)]
 struct BodyBuffer<'a> {
     memory: &'a BodyMemory,
@@ -70,14 +73,14 @@ impl BodyMemory {
         }
     }
 
-    /// How many bytes of bodies are held at this moment, rounded up for each.
+    /// Bytes in use by bodies at this moment, rounded up for each body.
     pub fn bytes_in_use(&self) -> usize {
         let free = self.semaphore.available_permits();
         self.permits.saturating_sub(free) * PERMIT_BYTES
     }
 
-    /// Reads a body to its end. Takes room for what came, not for what was announced: a client that
-    /// announces much and sends little takes none away from others.
+    /// Reads a body to its end. Reserves memory for the bytes received, not for the announced
+    /// length: a client that announces much and sends little takes no memory from others.
     pub async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
         let mut growing = self.buffer();
         loop {
@@ -101,7 +104,7 @@ impl BodyMemory {
         }
     }
 
-    /// The body as it was before it was compressed. Works hard: not for async workers.
+    /// Returns the decompressed body. CPU-bound: must not run on an async worker.
     pub fn decompress(
         &self,
         headers: &HeaderMap,
@@ -113,9 +116,9 @@ impl BodyMemory {
             "identity" | "" => Ok(body),
             "gzip" | "x-gzip" => self.gunzip(&body),
             other => {
-                let message = format!("the body is encoded with {other:?}");
+                let message = format!("unsupported content encoding {other:?}");
                 let failure = ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-                let failure = failure.hint("send it plain or with gzip");
+                let failure = failure.hint("send the body uncompressed or with gzip");
                 Err((failure, DropReason::Malformed))
             }
         }
@@ -130,9 +133,10 @@ impl BodyMemory {
                 Ok(0) => return Ok(growing.finish()),
                 Ok(read) => growing
                     .add(&piece[..read])
-                    .map_err(|unread| (unread.failure(self), unread.drop_reason()))?,
+                    .map_err(|error| (error.failure(self), error.drop_reason()))?,
                 Err(error) => {
-                    let failure = ApiError::bad_request(format!("the body is not gzip: {error}"));
+                    let failure =
+                        ApiError::bad_request(format!("the body is not valid gzip: {error}"));
                     return Err((failure, DropReason::Malformed));
                 }
             }
@@ -147,7 +151,8 @@ impl BodyBuffer<'_> {
             return Err(BodyReadError::TooLarge);
         }
         if wanted > self.bytes.capacity() {
-            // Twice as much, so that it need not grow often; as much as is needed where there is no more.
+            // Double the buffer to avoid frequent growth; if the budget has no room for that, take
+            // only what is needed.
             let double = (self.bytes.capacity() * 2).min(self.memory.body_bytes_max);
             self.grow(double.max(wanted))
                 .or_else(|_| self.grow(wanted))?;
@@ -163,7 +168,7 @@ impl BodyBuffer<'_> {
         let more = self.memory.semaphore.clone().try_acquire_many_owned(more);
         let more = more.map_err(|_| BodyReadError::MemoryFull)?;
         match &mut self.permit {
-            Some(room) => room.merge(more),
+            Some(permit) => permit.merge(more),
             None => self.permit = Some(more),
         }
         self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -187,7 +192,7 @@ impl BodyReadError {
         }
     }
 
-    /// Under what it is counted, where a limit was met.
+    /// The reason under which the refusal is counted; `None` if no limit was exceeded.
     pub fn refusal(self) -> Option<ClientRefusal> {
         match self {
             BodyReadError::TooLarge => Some(ClientRefusal::BodySize),
@@ -201,10 +206,12 @@ impl BodyReadError {
             BodyReadError::TooLarge => ApiError::body_too_large(bodies.body_bytes_max),
             BodyReadError::MemoryFull => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "bodies that are on their way take all the memory set aside for them (limits.bodies)",
+                "the memory for request bodies is in use by other requests (limits.bodies)",
             )
-            .hint("try again later, or send less at once"),
-            BodyReadError::Aborted => ApiError::bad_request("the body broke off"),
+            .hint("retry later, or send smaller bodies"),
+            BodyReadError::Aborted => {
+                ApiError::bad_request("the connection closed within the request body")
+            }
         }
     }
 }
@@ -268,11 +275,7 @@ mod tests {
         assert_eq!(unzipped.as_deref(), Ok(&b"hello"[..]));
         drop(unzipped);
         let plain = bodies.decompress(&HeaderMap::new(), body.clone());
-        assert_eq!(
-            plain.as_deref(),
-            Ok(&body[..]),
-            "nobody said that it is gzip"
-        );
+        assert_eq!(plain.as_deref(), Ok(&body[..]), "no Content-Encoding");
         let bomb = gzip(&vec![0; 10 << 20]);
         let refused = bodies.decompress(&encoded("gzip"), bomb);
         let expected = (ApiError::body_too_large(10_000), DropReason::TooLarge);
@@ -284,12 +287,12 @@ mod tests {
                 .expect_err("refused")
                 .0
                 .message()
-                .starts_with("the body is not gzip")
+                .starts_with("the body is not valid gzip")
         );
         let unknown = bodies.decompress(&encoded("zstd"), body);
         assert_eq!(
             unknown.expect_err("refused").0.message(),
-            "the body is encoded with \"zstd\""
+            "unsupported content encoding \"zstd\""
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Trying the files that settings name, before anybody relies on them.
+//! Checks the files that the settings name before the server uses them (`pegel check`).
 
 use std::error::Error;
 
@@ -6,8 +6,9 @@ use crate::guard::{LocalUsers, TokenSource, check_token_source};
 use crate::settings::ServeSettings;
 use crate::socket::check_socket;
 
-/// What keeps a server of this user from starting with these files, each with its key. Nothing is made or
-/// taken, and an agent that serves there now is not in the way.
+/// Returns what would prevent a server of this user from starting with these files, each with its
+/// configuration key. Creates and locks nothing; a running agent that already serves there is not
+/// an error.
 pub fn check_files(settings: &ServeSettings) -> Vec<(&'static str, Box<dyn Error + Send + Sync>)> {
     let mut found: Vec<(&'static str, Box<dyn Error + Send + Sync>)> = Vec::new();
     if let Some(Err(error)) = settings.token.as_ref().map(check_token_source) {

@@ -1,3 +1,4 @@
+//! The configuration keys of the server.
 use std::path::PathBuf;
 
 use pegel_config::{HostName, ListenAddress, UserRef, settings};
@@ -15,7 +16,7 @@ settings! {
         /// When a port is busy, take the next free one instead of refusing to start.
         port_search: bool = false,
         /// Serve addresses that other machines can reach without TLS and, where there is neither a token
-        /// nor `tls.ca`, without asking who is there.
+        /// nor `tls.ca`, without authentication.
         insecure: bool = false,
         /// Encryption for addresses that other machines can reach; loopback stays plain. The files are
         /// read again when they change, and on SIGHUP.
@@ -27,12 +28,12 @@ settings! {
         /// Users of this machine who may read and write over HTTP without a token, besides the agent's
         /// own and root: the one that Prometheus or Grafana runs as.
         allow_users: Vec<UserRef> = Vec::new(),
-        /// Under which names this node may be asked for, besides localhost, its own names and its
-        /// addresses: those of a proxy, for example.
+        /// Additional Host names to accept, besides localhost, the node's own names and its
+        /// addresses: the name of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
         /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that does not
         /// group gives a line for each host all the same, names are suggested wherever they hold the text,
-        /// and a metric that nobody has sent has no lines instead of being an error.
+        /// and a metric that was never sent gives no lines instead of an error.
         dragon_compat: bool = false,
     }
 }
@@ -40,11 +41,11 @@ settings! {
 settings! {
     /// PEM files for TLS.
     pub struct TlsConfig {
-        /// The certificate, followed by those that lead to its authority.
+        /// The certificate, followed by its intermediate certificates.
         cert: Option<PathBuf> = None => "/etc/pegel/cert.pem",
         /// Its private key.
         key: Option<PathBuf> = None => "/etc/pegel/key.pem",
-        /// With this key, clients must show a certificate that one of these authorities signed. It takes
+        /// With this key, clients must present a certificate that one of these authorities signed. It takes
         /// the place of the token.
         ca: Option<PathBuf> = None => "/etc/pegel/clients.pem",
     }

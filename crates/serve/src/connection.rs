@@ -1,4 +1,7 @@
-//! One connection: requests in, answers out, within the limits.
+//! Serves one connection from its first byte to its end. The listeners call [`serve`], which
+//! detects the protocol and then runs HTTP or a line protocol. Time limits, access checks and body
+//! limits are enforced here, before a request reaches the router. Every refusal is counted; nothing
+//! here blocks an async worker.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -30,17 +33,18 @@ use crate::request_progress::{ProgressStream, RequestProgress};
 use crate::routes::{self, AppState};
 use crate::settings::ServeSettings;
 
-/// How far the server is on its way down.
+/// How far the shutdown of the server has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ShutdownStage {
     Serving,
-    /// Finish what is under way, begin nothing.
+    /// Finishes requests in progress and accepts no new ones.
     Stopping,
-    /// Drop everything.
+    /// Drops all connections.
     Ended,
 }
 
-/// Our answers are for our own pages, and are what they say they are.
+/// Headers that restrict browsers: responses are for same-origin pages only, and content types are
+/// not guessed.
 const BROWSER_HEADERS: [(HeaderName, HeaderValue); 2] = [
     (
         HeaderName::from_static("cross-origin-resource-policy"),
@@ -52,7 +56,7 @@ const BROWSER_HEADERS: [(HeaderName, HeaderValue); 2] = [
     ),
 ];
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionContext {
     pub settings: Arc<ServeSettings>,
@@ -63,7 +67,8 @@ pub(crate) struct ConnectionContext {
     pub stage: watch::Receiver<ShutdownStage>,
 }
 
-/// Serves a connection to its end, whatever it speaks. `pid` is the client's where the kernel tells.
+/// Serves a connection to its end, whatever its protocol. `pid` is the client's process, if the
+/// kernel reports it.
 pub(crate) async fn serve<S>(
     mut stream: S,
     visit: ConnectionInfo,
@@ -77,7 +82,7 @@ pub(crate) async fn serve<S>(
         DetectedProtocol::Http(begun) => {
             serve_http(PrefixedStream::new(begun, stream), since, visit, shared).await
         }
-        // Rare, and larger than the rest.
+        // Boxed: rare, and larger than the HTTP future.
         DetectedProtocol::Lines(dialect, begun) => {
             Box::pin(line_protocol::serve(
                 stream, begun, dialect, visit, pid, shared,
@@ -115,7 +120,8 @@ async fn serve_http<S>(
             }
         })
     };
-    // No timer: time limits are ours, because hyper's would end idle connections with the head limit.
+    // No hyper timer: it would apply the head limit to idle connections. `RequestProgress` enforces
+    // the time limits.
     let connection = http1::Builder::new()
         .max_buf_size(shared.settings.head_bytes_max.max(8 << 10))
         .serve_connection(io, service);
@@ -127,7 +133,7 @@ async fn serve_http<S>(
         Err(CloseReason::Error(error)) if error.is_parse() => {
             shared.refusals.count(ClientRefusal::Malformed)
         }
-        // The client went away in the middle: nobody is left to be told.
+        // The client closed the connection within a request: there is no one to respond to.
         Err(CloseReason::Error(_)) => {}
         Err(CloseReason::Refused(refusal)) => shared.refusals.count(refusal),
     }
@@ -138,7 +144,7 @@ enum CloseReason {
     Refused(ClientRefusal),
 }
 
-/// Drives a connection until it ends, runs into a time limit, or the server ends.
+/// Drives a connection until it ends, exceeds a time limit, or the server stops.
 async fn drive_connection<I, V, B>(
     connection: http1::Connection<I, V>,
     progress: &RequestProgress,
@@ -153,14 +159,14 @@ where
 {
     let mut connection = pin!(connection);
     let mut stage = shared.stage.clone();
-    let mut told = false;
+    let mut is_shutting_down = false;
     loop {
         let reached = *stage.borrow_and_update();
         if reached == ShutdownStage::Ended {
             return Ok(());
         }
-        if reached == ShutdownStage::Stopping && !told {
-            told = true;
+        if reached == ShutdownStage::Stopping && !is_shutting_down {
+            is_shutting_down = true;
             connection.as_mut().graceful_shutdown();
         }
         let next = match progress.next_deadline(Instant::now(), &shared.settings) {
@@ -187,7 +193,7 @@ where
     }
 }
 
-/// Answers one request, or says why not.
+/// Responds to one request, with an error response if it is refused.
 async fn respond(
     request: Request<Incoming>,
     visit: ConnectionInfo,
@@ -259,8 +265,8 @@ async fn respond(
     }
 }
 
-/// A body on its way. One that does not arrive, for whatever reason, is in the books: hyper drops what works on
-/// a request whose client is gone.
+/// A request body that is being read. If it does not arrive in full, for whatever reason, dropping
+/// this counts the loss: hyper drops the future of a request whose client closed the connection.
 struct PendingBody {
     error: Option<BodyReadError>,
     input: Option<Input>,
@@ -287,14 +293,14 @@ impl Drop for PendingBody {
     }
 }
 
-/// How large the client says that the body is.
+/// The length of the body that the client announces.
 fn content_length(head: &request::Parts) -> Option<u64> {
     let length = head.headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
 
-/// Reads a body to its end and keeps nothing, so that the connection can go on behind it. One that breaks off has
-/// ended, too: hyper closes the connection.
+/// Reads and discards a body, so that the connection can be reused. A truncated body also counts as
+/// read: hyper closes the connection.
 async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyReadError> {
     let mut bytes = 0;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -306,12 +312,13 @@ async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyR
     Ok(Bytes::new())
 }
 
-/// An answer's body that tells when hyper is done with it.
+/// The body of a response. Reports when hyper has finished with it.
 struct TrackedBody {
     body: Body,
     _end: ResponseEndGuard,
 }
 
+/// Marks the response as ended when dropped.
 struct ResponseEndGuard(RequestProgress);
 
 impl Drop for ResponseEndGuard {

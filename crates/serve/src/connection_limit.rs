@@ -1,3 +1,4 @@
+//! Limits the number of connections, with reserves for known clients.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,27 +7,28 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::guard::AccessRights;
 
-/// One seat for each connection that is allowed. A connection keeps its seat until it ends.
+/// The limit on concurrent connections. Each connection holds a [`ConnectionPermit`] until it ends.
 ///
-/// Clients that have no right to be here until they show a token get no more than half of the seats, so
-/// that the other half is there for those who are known, however many strangers come. And some are for the agent's own
-/// user and root alone.
+/// Clients without rights (no token shown yet) get at most half of the permits, so that the other
+/// half stays available to known clients however many unknown ones connect. One in 16 is reserved
+/// for the agent's own user and root.
 ///
-/// Of their half, unknown clients leave a few seats free: when one of those is taken, the oldest connection on which no
-/// token was shown is closed. So connections that say nothing, slowly, do not keep others from `/healthz`.
+/// Of their half, unknown clients leave a few permits free: when one of those is taken, the oldest
+/// connection without a token is closed. Slow or silent connections therefore cannot block
+/// `/healthz` for others.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimit {
     all: Arc<Semaphore>,
     for_non_owners: Arc<Semaphore>,
     for_unknown: Arc<Semaphore>,
-    /// Of `for_unknown`: how many stay free.
+    /// How many permits of `for_unknown` stay free.
     reserve: usize,
     /// The connections of unknown clients, oldest first.
     unknown: Arc<Mutex<VecDeque<Weak<Standing>>>>,
     count: usize,
 }
 
-/// Whether a connection of an unknown client may be closed to make room for another one.
+/// Whether the connection of an unknown client may be closed in favour of a newer one.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     is_admitted: AtomicBool,
@@ -34,25 +36,25 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// The client showed that it has rights: its connection stays.
+    /// Marks the client as authenticated: its connection is not displaced.
     pub fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Returns when the connection is to be closed.
+    /// Resolves when the connection must be closed.
     pub async fn displaced(&self) {
         self.displaced.notified().await;
     }
 }
 
-/// Which seats are all taken.
+/// Which limit is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     All,
     ForUnknown,
 }
 
-/// Free again when dropped.
+/// The permit of one connection. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _one: OwnedSemaphorePermit,
@@ -81,15 +83,15 @@ impl ConnectionLimit {
     ) -> Result<ConnectionPermit, LimitReached> {
         let for_unknown = match rights {
             AccessRights::None => {
-                let seat = self.for_unknown.clone().try_acquire_owned();
-                Some(seat.map_err(|_| LimitReached::ForUnknown)?)
+                let permit = self.for_unknown.clone().try_acquire_owned();
+                Some(permit.map_err(|_| LimitReached::ForUnknown)?)
             }
             AccessRights::User | AccessRights::Owner => None,
         };
-        let for_guests = match rights {
+        let for_non_owners = match rights {
             AccessRights::None | AccessRights::User => {
-                let seat = self.for_non_owners.clone().try_acquire_owned();
-                Some(seat.map_err(|_| LimitReached::All)?)
+                let permit = self.for_non_owners.clone().try_acquire_owned();
+                Some(permit.map_err(|_| LimitReached::All)?)
             }
             AccessRights::Owner => None,
         };
@@ -100,12 +102,13 @@ impl ConnectionLimit {
         }
         Ok(ConnectionPermit {
             _one: one,
-            _for_non_owners: for_guests,
+            _for_non_owners: for_non_owners,
             _for_unknown: for_unknown,
         })
     }
 
-    /// Notes the connection of an unknown client, and has the oldest one closed if too few seats are left.
+    /// Registers the connection of an unknown client, and displaces the oldest one if too few
+    /// permits are left.
     fn keep_reserve(&self, newest: &Arc<Standing>) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         let may_go = |standing: &Standing| !standing.is_admitted.load(Ordering::Relaxed);
@@ -122,7 +125,7 @@ impl ConnectionLimit {
         self.count - self.all.available_permits()
     }
 
-    /// Returns when there is no connection left.
+    /// Resolves when no connection is left.
     pub async fn wait_until_idle(&self) {
         let all = u32::try_from(self.count).unwrap_or(u32::MAX);
         let _ = self.all.acquire_many(all).await;
@@ -206,14 +209,14 @@ mod tests {
         for standing in &standings[..3] {
             held.push(seats.acquire(AccessRights::None, standing).expect("free"));
         }
-        assert!(!(0..3).any(is_displaced), "one seat is left");
+        assert!(!(0..3).any(is_displaced), "one permit is left");
         held.push(
             seats
                 .acquire(AccessRights::None, &standings[3])
                 .expect("the last"),
         );
         assert!(is_displaced(0), "the oldest");
-        // Its connection ends.
+        // The displaced connection ends.
         held.remove(0);
         held.push(
             seats

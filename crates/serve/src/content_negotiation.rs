@@ -1,4 +1,4 @@
-//! What a client wants: the format of `/metrics`, and whether to compress.
+//! Content negotiation: the format of `/metrics`, HTML or text, and compression.
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -8,8 +8,8 @@ pub(crate) enum MetricsFormat {
     OpenMetrics,
 }
 
-/// The format that the client prefers. The text format when it does not say, or wants neither:
-/// a person with a browser is better served by text than by an error.
+/// The format that the client prefers. Falls back to the text format if the client states no
+/// preference or accepts neither: in a browser, text is more useful than an error.
 pub(crate) fn metrics_format(headers: &HeaderMap) -> MetricsFormat {
     let text = accept_preference(headers, "text", "plain", &["0.0.4"]);
     let open = accept_preference(
@@ -24,7 +24,8 @@ pub(crate) fn metrics_format(headers: &HeaderMap) -> MetricsFormat {
     }
 }
 
-/// Whether the client is a browser that wants to show a page: it names HTML, and wants it most.
+/// Whether the client is a browser that wants a page: it names HTML explicitly and prefers it to
+/// text.
 pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     let Some(html) = accept_preference(headers, "text", "html", &[]) else {
         return false;
@@ -32,7 +33,8 @@ pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     html.precision >= 2 && html.is_preferred_to(accept_preference(headers, "text", "plain", &[]))
 }
 
-/// How much a client wants something: first by its number, then by how precisely it named it.
+/// How strongly a client prefers a media type: by quality, then by how specifically the entry names
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct AcceptPreference {
     quality: f32,
@@ -52,7 +54,7 @@ impl AcceptPreference {
     }
 }
 
-/// What `Accept` says about a media type; the most precise entry counts.
+/// The preference that `Accept` gives a media type; the most specific entry counts.
 fn accept_preference(
     headers: &HeaderMap,
     kind: &str,
@@ -78,7 +80,7 @@ fn accept_preference(
                 precision,
             })
         })
-        // Of several equally precise entries (two versions) the better wish counts.
+        // Of several equally specific entries (two versions), the higher quality counts.
         .max_by(|a, b| {
             (a.precision, a.quality)
                 .partial_cmp(&(b.precision, b.quality))
@@ -86,7 +88,7 @@ fn accept_preference(
         })
 }
 
-/// Whether the client takes gzip, and does not prefer the plain form.
+/// Whether the client accepts gzip and does not prefer the uncompressed form.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let quality = |coding: &str| {
         header_entries(headers, header::ACCEPT_ENCODING)
@@ -121,7 +123,7 @@ fn header_entries(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item =
             let value = value.trim().trim_matches('"');
             match key.trim() {
                 "q" | "Q" => {
-                    // A number that cannot be understood is no wish at all.
+                    // An entry with a malformed quality is ignored.
                     let quality: f32 = value.parse().ok()?;
                     entry.quality = quality.clamp(0.0, 1.0);
                     if quality.is_nan() {

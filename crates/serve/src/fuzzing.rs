@@ -1,5 +1,5 @@
-//! A door for `fuzz/`: what is behind the `?` of a request, as functions over text. Built only with the
-//! feature `fuzzing`; no promise holds from one version to the next.
+//! Entry points for `fuzz/`: the parsers of query strings as functions over text. Built only with
+//! the feature `fuzzing`; not a stable API.
 
 use axum::http::Uri;
 use pegel_metric::{Millis, Selector};
@@ -7,12 +7,12 @@ use pegel_store::RangeQuery;
 
 use crate::query_parameters::QueryParameters;
 
-/// What `/api/v1/range` asks the store; `None` where the client is told that it made a mistake.
+/// The range query of `/api/v1/range`; `None` if the query string is malformed.
 pub fn range_question(query: &str, now: Millis) -> Option<RangeQuery> {
     crate::routes::range_question(&uri(query)?, now).ok()
 }
 
-/// What `/api/v1/values` and `/api/v1/stream` choose.
+/// The selector of `/api/v1/values` and `/api/v1/stream`.
 pub fn selector(query: &str) -> Option<Selector> {
     let parameters = QueryParameters::parse(&uri(query)?, &["match", "names"]).ok()?;
     parameters.selector().ok()

@@ -1,9 +1,11 @@
-//! Serving what the store holds: HTTP on TCP and, with the same routes, on a UNIX socket.
+//! The server: HTTP on TCP and, with the same routes, on a UNIX socket, and the line protocols of
+//! both.
 //!
-//! Everything a client can do is bounded by [`Settings`]: connections, the time for a request's
-//! head, its size, the time for an answer, the memory that answers take while they are read.
-//! Who may ask for what is decided in one place, the guard. What is refused is counted by reason.
-//! A slow reader costs one connection and nothing else.
+//! The agent calls it with the store and the ingest path. [`ServeSettings`] bounds every resource
+//! that a client can use: connections, the time and size of a request's head, the time to produce a
+//! response, and the memory of all responses that are being sent. The guard alone decides on
+//! access. Every refusal is counted by reason. A slow reader costs one connection and nothing else;
+//! it never delays sampling.
 
 mod agent_handles;
 mod api_error;

@@ -1,4 +1,6 @@
-//! Accepting connections, as many as are allowed.
+//! Accepts connections within the connection limit. The server runs one [`accept_all`] task per
+//! listener. Each client is identified before it gets a permit, so that unknown clients cannot
+//! exhaust the limit. Refused clients are counted and, on a plaintext listener, sent the reason.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,12 +21,12 @@ use crate::guard::{ConnectionInfo, Guard, PeerIdentity};
 use crate::refusals::ClientRefusal;
 use crate::tls;
 
-/// How long to wait when the system has no descriptor or memory for another connection: trying at
-/// once would only burn the processor.
+/// Pause after accept() failed for lack of descriptors or memory; retrying at once would only burn
+/// CPU.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// How long a refused client has to read why.
+/// How long a refused client has to read the reason.
 const REFUSAL_TIME: Duration = Duration::from_millis(500);
-/// How often it is said that connections cannot be accepted; all of them are counted.
+/// Minimum interval between warnings about failed accepts; every failure is counted.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) trait Listener: Send + Sync + 'static {
@@ -33,13 +35,13 @@ pub(crate) trait Listener: Send + Sync + 'static {
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Who is there. Fails when the client is gone already.
+    /// Identifies the client. Fails if the client has already closed the connection.
     fn identify(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<ConnectionInfo>;
 
-    /// Whether a client understands what it is told at once.
+    /// Whether a refused client can be sent the reason without a handshake.
     fn is_plaintext(&self) -> bool;
 
-    /// The whole life of a connection.
+    /// Serves a connection to its end.
     fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
@@ -48,11 +50,11 @@ pub(crate) trait Listener: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// A TCP address.
+/// A listening TCP address.
 #[derive(Debug)]
 pub(crate) struct TcpAcceptor {
     pub listener: TcpListener,
-    /// Whether TLS is spoken there.
+    /// Whether clients must use TLS.
     pub is_tls: bool,
 }
 
@@ -62,7 +64,7 @@ impl Listener for TcpAcceptor {
 
     async fn accept(&self) -> io::Result<Self::Stream> {
         let (stream, _) = self.listener.accept().await?;
-        // Events are small and wanted now.
+        // Streamed events are small and must not be delayed.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -84,7 +86,7 @@ impl Listener for TcpAcceptor {
         if !self.is_tls {
             return connection::serve(stream, visit, None, shared).await;
         }
-        // Without a certificate there would be no such listener.
+        // A TLS listener exists only if a certificate was loaded.
         let Some(config) = shared.guard.tls() else {
             return;
         };
@@ -125,10 +127,10 @@ impl Listener for UnixListener {
     }
 }
 
-/// Accepts until the server stops. Each connection holds one of the seats for its life.
+/// Accepts connections until the server stops. Each connection holds one permit until it ends.
 pub(crate) async fn accept_all<L: Listener>(
     listener: L,
-    seats: ConnectionLimit,
+    limit: ConnectionLimit,
     shared: ConnectionContext,
 ) {
     let listener = Arc::new(listener);
@@ -138,7 +140,7 @@ pub(crate) async fn accept_all<L: Listener>(
     while let Some(accepted) = unless_stopped(listener.accept(), &mut stage).await {
         let stream = match accepted {
             Ok(stream) => stream,
-            // The client was gone before we came: no fault of ours, and no reason to wait.
+            // Client closed before accept(); retry at once.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 shared.refusals.count(ClientRefusal::Accept);
@@ -150,14 +152,14 @@ pub(crate) async fn accept_all<L: Listener>(
                 continue;
             }
         };
-        // Here and not on a task of its own: otherwise strangers could take every seat before it is
-        // known that they are strangers. The kernel answers within microseconds.
+        // Not on the connection's own task: unknown clients could otherwise take every permit
+        // before they are identified. The kernel responds within microseconds.
         let Ok(visit) = listener.identify(&stream, &shared.guard) else {
             continue;
         };
         let rights = shared.guard.rights_of(visit.peer);
-        let refusal = match seats.acquire(rights, &visit.standing) {
-            Ok(seat) => {
+        let refusal = match limit.acquire(rights, &visit.standing) {
+            Ok(permit) => {
                 let listener = listener.clone();
                 let shared = shared.clone();
                 tokio::spawn(async move {
@@ -165,7 +167,7 @@ pub(crate) async fn accept_all<L: Listener>(
                     if !ends_itself(serving, visit.standing.displaced()).await {
                         count_refusal(&shared, &visit, ClientRefusal::UnknownConnections);
                     }
-                    drop(seat);
+                    drop(permit);
                 });
                 continue;
             }
@@ -173,13 +175,13 @@ pub(crate) async fn accept_all<L: Listener>(
             Err(LimitReached::ForUnknown) => ClientRefusal::UnknownConnections,
         };
         count_refusal(&shared, &visit, refusal);
-        if let (true, Ok(turn)) = (
+        if let (true, Ok(permit)) = (
             listener.is_plaintext(),
             refusals.clone().try_acquire_owned(),
         ) {
             tokio::spawn(async move {
                 refuse_connection(stream, ApiError::too_many_connections()).await;
-                drop(turn);
+                drop(permit);
             });
         }
     }
@@ -193,7 +195,7 @@ fn count_refusal(shared: &ConnectionContext, visit: &ConnectionInfo, refusal: Cl
         .count(&visit.peer.sender_name(), refusal);
 }
 
-/// Serves a connection until it ends, or is displaced by another one: then this is false.
+/// Serves a connection. Returns true if it ended by itself, false if a newer one displaced it.
 async fn ends_itself(
     serving: impl Future<Output = ()>,
     displaced: impl Future<Output = ()>,
@@ -206,7 +208,7 @@ async fn ends_itself(
     .await
 }
 
-/// `None` once the server stops.
+/// Returns `None` once the server stops.
 pub(crate) async fn unless_stopped<T>(
     future: impl Future<Output = T>,
     stage: &mut watch::Receiver<ShutdownStage>,
@@ -222,14 +224,14 @@ pub(crate) async fn unless_stopped<T>(
     .await
 }
 
-/// Says why and closes. What the client sent is read first, as far as it is there: closing over
-/// unread bytes resets the connection, and the client would not see why.
+/// Sends the reason and closes. Pending input is read first: closing a socket with unread bytes
+/// resets the connection, and the client would not see the reason.
 pub(crate) async fn refuse_connection<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
-    why: ApiError,
+    reason: ApiError,
 ) {
     let _ = timeout(REFUSAL_TIME, async {
-        let message = why.to_http();
+        let message = reason.to_http();
         let mut rest = message.as_bytes();
         while !rest.is_empty() {
             match poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await {
