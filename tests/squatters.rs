@@ -69,7 +69,7 @@ fn a_link_in_place_of_the_socket_its_lock_or_its_directory_is_left_alone() {
     assert_left_alone(
         &socket,
         &lock,
-        &["push.sock.lock is a link or no plain file (it belongs to "],
+        &["push.sock.lock is a link or not a regular file (it belongs to "],
     );
     fs::remove_file(&lock).expect("removed");
 

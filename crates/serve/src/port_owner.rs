@@ -1,5 +1,5 @@
-//! Who listens on a port. The kernel tells the socket's inode and user to everyone, the process
-//! only to its own user and to root.
+//! Finds the process that occupies a port. Every user can read the socket's inode and owner from
+//! `/proc/net`; the process is visible only to its own user and to root.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::user_info::UserInfo;
 
-/// The process that has a port, as far as this user may know.
+/// The owner of a port, as far as this user may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortOwner {
     pub user: UserInfo,
@@ -29,16 +29,16 @@ impl fmt::Display for PortOwner {
     }
 }
 
-/// The states in which a socket keeps its port, as the kernel prints them.
+/// The socket states that occupy a port, in the kernel's notation.
 const TCP_LISTEN: &str = "0A";
 const UDP_BOUND: &str = "07";
 
-/// Looks for the TCP socket that keeps `wanted` busy.
+/// Finds the TCP socket that occupies `wanted`.
 pub fn tcp_port_owner(wanted: SocketAddr) -> Option<PortOwner> {
     find_port_owner(["/proc/net/tcp", "/proc/net/tcp6"], TCP_LISTEN, wanted)
 }
 
-/// Looks for the UDP socket that keeps `wanted` busy.
+/// Finds the UDP socket that occupies `wanted`.
 pub fn udp_port_owner(wanted: SocketAddr) -> Option<PortOwner> {
     find_port_owner(["/proc/net/udp", "/proc/net/udp6"], UDP_BOUND, wanted)
 }
@@ -65,7 +65,7 @@ struct SocketTableEntry {
     inode: u64,
 }
 
-/// One line of `/proc/net/tcp` and its like, when its socket is in the wanted state.
+/// Parses one line of `/proc/net/tcp` and similar tables; `None` if the socket is in another state.
 fn parse_socket_line(line: &str, wanted: &str) -> Option<SocketTableEntry> {
     let mut fields = line.split_ascii_whitespace();
     let (ip, port) = fields.nth(1)?.split_once(':')?;
@@ -80,7 +80,7 @@ fn parse_socket_line(line: &str, wanted: &str) -> Option<SocketTableEntry> {
     })
 }
 
-/// The kernel prints addresses as 32-bit words in the machine's own byte order.
+/// Parses an address, which the kernel prints as 32-bit words in native byte order.
 fn parse_ip(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| {
         let word = u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?;
@@ -99,14 +99,14 @@ fn parse_ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Whether one listener keeps the other from binding.
+/// Whether a socket bound to `held` prevents binding `wanted`.
 fn addresses_overlap(held: SocketAddr, wanted: SocketAddr) -> bool {
     let (held_ip, wanted_ip) = (held.ip().to_canonical(), wanted.ip().to_canonical());
     held.port() == wanted.port()
         && (held_ip == wanted_ip || held_ip.is_unspecified() || wanted_ip.is_unspecified())
 }
 
-/// The first process that has a descriptor with this target.
+/// The first process with a descriptor that links to this target.
 fn process_with_descriptor(target: &str) -> Option<OwningProcess> {
     let pids = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -124,7 +124,7 @@ fn process_with_descriptor(target: &str) -> Option<OwningProcess> {
     })
 }
 
-/// The name of a process's program, `?` when it cannot be read.
+/// The command name of a process; `?` if it cannot be read.
 pub fn command_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())

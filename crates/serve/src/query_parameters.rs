@@ -1,33 +1,34 @@
+//! Query parameters of the HTTP API: names, patterns and single values.
 use axum::extract::Query;
 use axum::http::Uri;
 use pegel_metric::{Selector, split_series_list};
 
 use crate::api_error::ApiError;
 
-/// How many regular expressions one request may hold.
+/// Maximum number of regular expressions in one request.
 const EXPRESSIONS_MAX: usize = 16;
-/// How many patterns one request may hold: each is tried on every series. Names are looked up by hash; the length
-/// of the URI bounds them.
+/// Maximum number of patterns in one request: each is matched against every series. Names are
+/// looked up by hash, and the length of the URI bounds them.
 const PATTERNS_MAX: usize = 64;
 
-/// What follows the `?`, checked against what the route knows.
+/// The query string, with every parameter name checked against those that the route accepts.
 #[derive(Debug)]
 pub(crate) struct QueryParameters(Vec<(String, String)>);
 
 impl QueryParameters {
     pub fn parse(uri: &Uri, accepted: &[&str]) -> Result<QueryParameters, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("malformed query string: {error}")))?;
         for (key, _) in &pairs {
             if !accepted.contains(&key.as_str()) {
-                let hint = format!("known here: {}", accepted.join(", "));
+                let hint = format!("accepted parameters: {}", accepted.join(", "));
                 return Err(ApiError::bad_request(format!("unknown parameter {key:?}")).hint(hint));
             }
         }
         Ok(QueryParameters(pairs))
     }
 
-    /// Every value that is not empty: `match=` alone says nothing.
+    /// All non-empty values of a parameter; an empty `match=` is ignored.
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         let values = self
             .0
@@ -36,7 +37,7 @@ impl QueryParameters {
         values.map(|(_, value)| value.as_str())
     }
 
-    /// The one value; two are an error.
+    /// The value of a parameter that may occur once; a duplicate is an error.
     pub fn single<'a>(&'a self, key: &'a str) -> Result<Option<&'a str>, ApiError> {
         let mut values = self.values(key);
         match (values.next(), values.next()) {
@@ -47,7 +48,8 @@ impl QueryParameters {
         }
     }
 
-    /// What any `match=` or any entry of `names=` asks for; all series when there is neither.
+    /// Selects the union of all `match=` patterns and all entries of `names=`; all series if there
+    /// is neither.
     pub fn selector(&self) -> Result<Selector, ApiError> {
         let mut selectors = Vec::new();
         let mut expressions = 0;

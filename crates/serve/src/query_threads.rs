@@ -1,18 +1,17 @@
-//! The threads that work on queries about the past. They run at a lower priority than the threads that take and store
-//! samples: a query reads and decodes as much as it may, and samples must not wait for that.
+//! The threads that execute range queries. They run at a lower priority than the threads that take
+//! and store samples: a query may read and decode a lot of data, and samples must not wait for it.
 
 use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Is added to the nice value that the agent was started with. Linux has one for each thread, and no right is needed to
-/// raise it.
+/// Added to the agent's nice value. Linux keeps one per thread, and raising it needs no privilege.
 const NICE: i32 = 5;
 
 #[derive(Debug)]
 pub(crate) struct QueryThreads {
     handle: Handle,
-    /// Has no workers of its own, only blocking threads; `None` only while it is dropped.
+    /// A runtime with blocking threads only; `None` only while it is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -33,14 +32,15 @@ impl QueryThreads {
         })
     }
 
-    /// Its `spawn_blocking` runs work on a query thread.
+    /// The runtime whose `spawn_blocking` runs work on a query thread.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 }
 
 impl Drop for QueryThreads {
-    /// A runtime must not wait for its threads where it is dropped, which is on a worker of another one.
+    /// Shuts down in the background: this runs on a worker of another runtime, where waiting for
+    /// threads is not permitted.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

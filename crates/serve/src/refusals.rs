@@ -1,52 +1,53 @@
+//! Counts the requests and connections that the server refused, by reason.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a client did not get what it asked for. A closed set, published by name.
+/// Why a request or connection was refused. A closed set; the names are published in `/status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientRefusal {
-    /// More TCP connections than allowed.
+    /// The limit on TCP connections was reached.
     Connections,
-    /// More connections on the UNIX socket than allowed.
+    /// The limit on connections to the UNIX socket was reached.
     SocketConnections,
-    /// The head of a request did not come in time.
+    /// The head of a request did not arrive in time.
     HeadTime,
     HeadSize,
     UriLength,
     BodySize,
-    /// The answer could not be made in time.
+    /// The response was not ready in time.
     RequestTime,
-    /// The client took nothing of its answer for too long.
+    /// The client read nothing of its response for too long.
     SlowReader,
-    /// The answer would have been too large.
+    /// The response exceeds the limit of a single response.
     AnswerSize,
-    /// Answers that are being read take all the memory that they may.
+    /// Responses that are being sent use the whole memory budget.
     AnswerMemory,
     /// Not HTTP/1.
     Malformed,
-    /// The system could not hand over a connection, for example for want of descriptors.
+    /// accept() failed, for example for lack of descriptors.
     Accept,
-    /// More connections of clients that are not known than allowed.
+    /// The limit on connections of unknown clients was reached.
     UnknownConnections,
-    /// A user without access, and without a token.
+    /// A user without access who sent no token.
     Stranger,
-    /// A token that is not ours.
+    /// A wrong token.
     Token,
-    /// Someone who may use the agent, but not end it.
+    /// A caller with user rights requested an owner's action, such as stopping the agent.
     NotOwner,
-    /// Another site's page that wanted to change something.
+    /// A page of another site sent a request that changes something.
     Origin,
-    /// A request for a name that is not ours.
+    /// The `Host` header does not name this node.
     Host,
-    /// HTTP where TLS is spoken.
+    /// Plain HTTP on a TLS address.
     PlainHttp,
-    /// A TLS handshake that failed.
+    /// A failed TLS handshake.
     Handshake,
     HandshakeTime,
-    /// Bodies that are on their way take all the memory that they may.
+    /// Request bodies that are being read use the whole memory budget.
     BodyMemory,
-    /// A line did not come to its end in time.
+    /// A line was not completed in time.
     LineTime,
     LineSize,
-    /// A key that is not ours, where tokens are handed out.
+    /// A wrong `auth_key` in a token exchange.
     AuthKey,
 }
 

@@ -1,4 +1,8 @@
-//! Making answers: off the async workers, a few at a time, within the memory set aside for them.
+//! Executes requests off the async workers, with limits on concurrency and on the memory of all
+//! responses. Routes call [`RequestExecutor`] with a closure that reads or writes the store; range
+//! queries, reads of current values and writes have separate limits, so that one kind cannot starve
+//! another. Response memory is reserved while a response is built and released when its last byte
+//! has been sent.
 
 use std::io;
 use std::sync::Arc;
@@ -23,44 +27,46 @@ use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
 use crate::slots::Slots;
 
-/// Memory is handed out in pieces of this size.
+/// Granularity of the memory budget, in bytes per semaphore permit.
 const PERMIT_BYTES: usize = 1024;
-/// A buffer doubles until it has this size, and then grows by it: doubling on would take twice what is needed.
+/// A buffer doubles up to this size and then grows by it: further doubling could take twice the
+/// memory needed.
 const GROWTH_BYTES_MAX: usize = 1 << 20;
-/// Answers up to this size are small.
+/// Responses up to this size are small.
 const SMALL_RESPONSE_BYTES: usize = 256 << 10;
-/// How many clients may write at one time; the next ones wait.
+/// How many writes run concurrently; further ones wait.
 const WRITES_MAX: usize = 16;
-/// How long a reader waits for programs' counters.
+/// How long a read waits for a refresh of programs' counters.
 const REFRESH_TIME: Duration = Duration::from_millis(250);
-/// Smaller answers gain nothing from being compressed.
+/// Smaller responses gain nothing from compression.
 const GZIP_BYTES_MIN: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct RequestExecutor {
     response_bytes_max: usize,
-    /// Questions about the past, which read blocks.
+    /// Range queries, which read blocks.
     queries: Slots,
     query_threads: QueryThreads,
-    /// Questions about the present: they must not queue behind the others.
+    /// Reads of current values: they must not queue behind range queries.
     latest_reads: Slots,
-    /// What is written: many may wait for the log together.
+    /// Writes: several may wait for the log together.
     writes: Arc<Semaphore>,
-    /// Programs' counters are brought up to date by one at a time.
+    /// At most one refresh of programs' counters runs at a time.
     refreshes: Arc<Semaphore>,
     memory: ResponseMemory,
     refusals: Arc<RefusalCounters>,
 }
 
-/// For all answers, from their first byte that is made to their last one that is read.
+/// The memory budget of all responses, from the first byte built to the last byte sent.
 #[derive(Debug, Clone)]
 struct ResponseMemory {
     all: Arc<Semaphore>,
-    /// What large answers may take of it: small ones find room although the readers of large ones are stuck.
+    /// The part of `all` that large responses may use: small ones find room even if clients of
+    /// large ones stall.
     large: Arc<Semaphore>,
 }
 
-/// A finished answer that is not yet on its way.
+/// A complete response that is not yet sent.
 #[derive(Debug)]
 pub(crate) struct FinishedResponse {
     pub bytes: Bytes,
@@ -89,12 +95,12 @@ impl RequestExecutor {
         })
     }
 
-    /// Room for one answer.
+    /// An empty buffer for one response.
     pub fn response_buffer(&self) -> ResponseBuffer {
         ResponseBuffer::new(self.response_bytes_max, self.memory.clone())
     }
 
-    /// Works on a question about the past.
+    /// Executes a range query.
     pub async fn query<T: Send + 'static>(
         &self,
         rights: AccessRights,
@@ -105,7 +111,7 @@ impl RequestExecutor {
             .await
     }
 
-    /// Works on a question about current values.
+    /// Executes a read of current values.
     pub async fn read_latest<T: Send + 'static>(
         &self,
         rights: AccessRights,
@@ -115,7 +121,7 @@ impl RequestExecutor {
         self.run_blocking(slot, &Handle::current(), work).await
     }
 
-    /// Writes something, which may wait for the log.
+    /// Executes a write, which may wait for the log.
     pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -124,21 +130,22 @@ impl RequestExecutor {
         self.run_blocking(slot, &Handle::current(), work).await
     }
 
-    /// Brings programs' counters up to date, so that a look finds what they counted until now. A store that
-    /// hangs does not keep the reader waiting for long: what is there is shown.
+    /// Refreshes programs' counters, so that a read sees what they counted until now. If the store
+    /// hangs, the read does not wait for long and returns the values that are there.
     pub async fn refresh(&self, intake: &Arc<Ingest>) {
         let intake = intake.clone();
         let slot = self.refreshes.clone().acquire_owned();
         let threads = Handle::current();
         let refresh = self.run_blocking(slot, &threads, move || {
-            // What cannot be written now is as old as the last tick; `/status` says why.
+            // Values that cannot be written now are as old as the last tick; `/status` reports the
+            // reason.
             let _ = intake.refresh();
             Ok(())
         });
         let _ = timeout(REFRESH_TIME, refresh).await;
     }
 
-    /// Waits for a slot, then works on one of the blocking threads of a runtime.
+    /// Waits for a slot, then runs the work on a blocking thread of a runtime.
     async fn run_blocking<T: Send + 'static, S: Send + 'static>(
         &self,
         slot: impl Future<Output = Result<S, AcquireError>>,
@@ -146,7 +153,7 @@ impl RequestExecutor {
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let slot = slot.await.map_err(|_| ApiError::internal())?;
-        // The slot goes with the work: it stays taken when the client leaves before the end.
+        // The slot moves with the work: it stays taken if the client disconnects before the end.
         let done = threads.spawn_blocking(move || {
             let result = work();
             drop(slot);
@@ -184,7 +191,7 @@ impl IntoResponse for FinishedResponse {
     }
 }
 
-/// The bytes of an answer, whose memory is given back with the last of them.
+/// The bytes of a response. Its permits are released with the last reference.
 struct ResponseBytes {
     bytes: Vec<u8>,
     _permits: Vec<OwnedSemaphorePermit>,
@@ -196,13 +203,14 @@ impl AsRef<[u8]> for ResponseBytes {
     }
 }
 
-/// The buffer of one answer: it grows to the largest answer at most, and takes from the memory of all as it grows.
+/// The buffer of one response: grows up to the largest response, and reserves from the shared
+/// budget as it grows.
 #[derive(Debug)]
 pub(crate) struct ResponseBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
     memory: ResponseMemory,
-    /// What it took of the memory, of which the pieces beyond [`SMALL_BYTES`] twice.
+    /// Permits held; those beyond [`SMALL_RESPONSE_BYTES`] count twice, in `all` and in `large`.
     permits: Vec<OwnedSemaphorePermit>,
     reserved: usize,
 }
@@ -230,12 +238,12 @@ impl ResponseBuffer {
             .map_err(|error| buffer_error(Some(error.kind()), bytes_max))
     }
 
-    /// Why something could not be written to it.
+    /// Maps a write error of this buffer to an API error.
     pub fn write_error(&self, error: &io::Error) -> ApiError {
         buffer_error(Some(error.kind()), self.bytes_max)
     }
 
-    /// Takes over a buffer that was made elsewhere, unless it is too large.
+    /// Takes over a buffer that was built elsewhere, unless it is too large.
     pub fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), ApiError> {
         let fits = if bytes.len() > self.bytes_max {
             Err(io::ErrorKind::FileTooLarge.into())
@@ -247,7 +255,7 @@ impl ResponseBuffer {
         Ok(())
     }
 
-    /// An answer, compressed where the client wants it and it pays.
+    /// Completes the response; compresses it if the client accepts gzip and it is large enough.
     pub fn finish(
         self,
         content_type: &'static str,
@@ -277,7 +285,7 @@ impl ResponseBuffer {
             .map_err(|error| buffer_error(Some(error.kind()), self.bytes_max))
     }
 
-    /// Takes what is missing for a buffer of this size.
+    /// Reserves what is missing for a buffer of this capacity.
     fn reserve(&mut self, capacity: usize) -> io::Result<()> {
         let wanted = capacity.div_ceil(PERMIT_BYTES).max(self.reserved);
         let large = |pieces: usize| pieces.saturating_sub(SMALL_RESPONSE_BYTES / PERMIT_BYTES);

@@ -1,4 +1,6 @@
-//! A connection's stream that knows what it is waiting for, and since when.
+//! Tracks what a connection is waiting for, and since when. [`ProgressStream`] reports reads and
+//! writes, the HTTP service reports the start and end of requests, and the connection's driver asks
+//! for the next deadline.
 
 use std::io;
 use std::pin::Pin;
@@ -11,30 +13,30 @@ use tokio::time::Instant;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
 
-/// What a connection waits for.
+/// What a connection is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestPhase {
-    /// The head of a request, from this moment on.
+    /// The head of a request, since this time.
     Head(Instant),
-    /// The next request, of which nothing came yet.
+    /// The next request, of which nothing has arrived, since this time.
     Idle(Instant),
-    /// Its own answer: that has its own time limit.
+    /// The response, which has a time limit of its own.
     Busy,
 }
 
-/// The state that a connection's stream, its service and its watcher share.
+/// State shared by a connection's stream, its service and its driver.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestProgress(Arc<Mutex<ProgressState>>);
 
 #[derive(Debug)]
 struct ProgressState {
     phase: RequestPhase,
-    /// Since when the client takes nothing of what is written.
+    /// Since when the client has accepted no bytes.
     write_stalled_since: Option<Instant>,
 }
 
 impl RequestProgress {
-    /// A connection that says nothing at all is given as long as one that is slow to say it.
+    /// A new connection waits for a head: a silent client gets as much time as a slow one.
     pub fn new(since: Instant) -> RequestProgress {
         let phase = RequestPhase::Head(since);
         RequestProgress(Arc::new(Mutex::new(ProgressState {
@@ -47,12 +49,12 @@ impl RequestProgress {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A request's head is complete.
+    /// Marks a request's head as complete.
     pub fn request_begins(&self) {
         self.update(|state| state.phase = RequestPhase::Busy);
     }
 
-    /// Its answer is handed over in full.
+    /// Marks the response as handed over in full.
     pub fn response_ends(&self) {
         self.update(|state| state.phase = RequestPhase::Idle(Instant::now()));
     }
@@ -66,16 +68,18 @@ impl RequestProgress {
     }
 
     fn set_write_stalled(&self, stalls: bool) {
-        self.update(|state| match stalls {
-            true => {
+        self.update(|state| {
+            if stalls {
                 state.write_stalled_since =
                     state.write_stalled_since.or_else(|| Some(Instant::now()))
+            } else {
+                state.write_stalled_since = None
             }
-            false => state.write_stalled_since = None,
         });
     }
 
-    /// When to look again, or why to close now (`None`: it only rested too long).
+    /// Returns when to check again, or why to close the connection now (`None`: it was only idle
+    /// too long).
     pub fn next_deadline(
         &self,
         now: Instant,
@@ -89,13 +93,13 @@ impl RequestProgress {
             RequestPhase::Head(since) => {
                 Some((since + settings.head_time, Some(ClientRefusal::HeadTime)))
             }
-            // While the answer stalls on its way the client is not idle.
+            // A client whose response is still being sent is not idle.
             RequestPhase::Idle(since) if stalled.is_none() => {
                 Some((since + settings.idle_time, None))
             }
             RequestPhase::Idle(_) | RequestPhase::Busy => None,
         };
-        // Whatever begins later ends no earlier than the shortest limit from now.
+        // A phase that begins later cannot expire before the shortest limit from now.
         let shortest = settings
             .head_time
             .min(settings.idle_time)
@@ -111,7 +115,7 @@ impl RequestProgress {
     }
 }
 
-/// A stream that reports to a [`Progress`].
+/// A stream that reports to a [`RequestProgress`].
 #[derive(Debug)]
 pub(crate) struct ProgressStream<S> {
     stream: S,

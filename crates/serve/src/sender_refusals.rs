@@ -1,11 +1,11 @@
-//! Who ran into the server's limits, and into which.
+//! Counts, per sender, which limits of the server were exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::refusals::ClientRefusal;
 
-/// How many are told apart; further ones are [`OTHERS`].
+/// How many senders are counted separately; further ones are counted as [`OTHERS`].
 const SENDERS_MAX: usize = 200;
 const OTHERS: &str = "others";
 
@@ -17,15 +17,15 @@ pub(crate) struct SenderRefusals {
 }
 
 impl SenderRefusals {
-    pub fn count(&self, who: &str, refusal: ClientRefusal) {
+    pub fn count(&self, sender: &str, refusal: ClientRefusal) {
         let mut senders = self.lock();
-        let is_known = senders.contains_key(who) || senders.len() < SENDERS_MAX;
-        let who = if is_known { who } else { OTHERS };
-        let counts = senders.entry(who.to_owned()).or_default();
+        let is_known = senders.contains_key(sender) || senders.len() < SENDERS_MAX;
+        let sender = if is_known { sender } else { OTHERS };
+        let counts = senders.entry(sender.to_owned()).or_default();
         *counts.entry(refusal.as_str()).or_default() += 1;
     }
 
-    /// By name, for `/status`.
+    /// The counts by sender, for `/status`.
     pub fn all(&self) -> BTreeMap<String, RefusalCounts> {
         self.lock().clone()
     }

@@ -1,4 +1,7 @@
-//! The server: bind everything, then serve, then stop.
+//! The server: binds all addresses, serves, and stops. The agent binds before it starts other
+//! services, so that a busy address is an early error, and clients that connect meanwhile wait in
+//! the backlog. The accept tasks are supervised: one that ends while the server runs is a failure
+//! of the agent.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -29,17 +32,17 @@ use crate::sender_refusals::SenderRefusals;
 use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
 
-/// How long connections get to notice that they were dropped.
+/// How long connections get to close after the shutdown dropped them.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// Connections over TCP and on the UNIX socket have seats of their own.
+/// TCP and the UNIX socket have separate connection limits.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimits {
     pub tcp: ConnectionLimit,
     pub socket: ConnectionLimit,
 }
 
-/// A server that has taken its addresses and does not serve yet.
+/// A server that has bound its addresses and does not serve yet.
 #[derive(Debug)]
 pub struct BoundServer {
     settings: Arc<ServeSettings>,
@@ -52,7 +55,8 @@ pub struct BoundServer {
 }
 
 impl BoundServer {
-    /// Takes all addresses, or none. Clients that connect from now on wait until it is started.
+    /// Binds all addresses, or none. Clients that connect from now on wait until the server is
+    /// started.
     pub fn bind(
         settings: ServeSettings,
         app: AgentHandles,
@@ -90,7 +94,7 @@ impl BoundServer {
         })
     }
 
-    /// The addresses that were really taken, in the order of the settings.
+    /// The addresses actually bound, in the order of the settings.
     pub fn http_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -99,20 +103,20 @@ impl BoundServer {
         self.socket.as_ref().map(|(_, owned)| owned.path())
     }
 
-    /// What clients were refused so far, by reason.
+    /// The number of refusals so far, by reason.
     pub fn refused(&self) -> Vec<(&'static str, u64)> {
         self.refusals.all()
     }
 
-    /// Serves on the runtime until it is stopped.
+    /// Serves on the runtime until stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<RunningServer> {
         let (stage, watcher) = watch::channel(ShutdownStage::Serving);
-        let seats = ConnectionLimits {
+        let limits = ConnectionLimits {
             tcp: ConnectionLimit::new(self.settings.connections_max),
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
-        let station = CountingService::new(self.app.store.supervisor());
+        let counting_service = CountingService::new(self.app.store.supervisor());
         let site = Arc::new(AppState {
             engine: QueryEngine::new(
                 self.app.store.clone(),
@@ -121,13 +125,15 @@ impl BoundServer {
                 self.settings.dragon_compat,
             ),
             agent: self.app,
-            counting_service: Arc::new(station.with_programs_max(self.settings.programs_max)),
+            counting_service: Arc::new(
+                counting_service.with_programs_max(self.settings.programs_max),
+            ),
             body_memory: BodyMemory::new(&self.settings),
             sender_refusals: SenderRefusals::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,
             refusals: self.refusals.clone(),
             guard: self.guard.clone(),
-            connection_limits: seats.clone(),
+            connection_limits: limits.clone(),
             stage: watcher.clone(),
             name_collisions: AtomicUsize::new(0),
         });
@@ -142,19 +148,18 @@ impl BoundServer {
         let _context = handle.enter();
         let mut accepting = Vec::new();
         for listener in self.listeners {
-            let is_private =
-                self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
+            let is_tls = self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
             let listener = listen::TcpAcceptor {
                 listener: tokio::net::TcpListener::from_std(listener)?,
-                is_tls: is_private,
+                is_tls,
             };
-            let task = accept_all(listener, seats.tcp.clone(), shared.clone());
+            let task = accept_all(listener, limits.tcp.clone(), shared.clone());
             accepting.push(supervise("accept-tcp", task, &shared));
         }
         let mut socket = None;
         if let Some((listener, owned)) = self.socket {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            let task = accept_all(listener, seats.socket.clone(), shared.clone());
+            let task = accept_all(listener, limits.socket.clone(), shared.clone());
             accepting.push(supervise("accept-socket", task, &shared));
             socket = Some(owned);
         }
@@ -166,7 +171,7 @@ impl BoundServer {
         Ok(RunningServer {
             stage,
             accept_tasks: accepting,
-            connection_limits: seats,
+            connection_limits: limits,
             refusals: self.refusals,
             addresses: self.addresses,
             socket,
@@ -175,8 +180,8 @@ impl BoundServer {
     }
 }
 
-/// Runs a task that ends only when the server stops. Any other end is a failure of the agent. Must be called inside the
-/// runtime.
+/// Runs a task that ends only when the server stops; any other end is reported as a failure of the
+/// agent. Must be called inside the runtime.
 fn supervise(
     name: &str,
     task: impl Future<Output = ()> + Send + 'static,
@@ -190,7 +195,7 @@ fn supervise(
             Ok(()) => None,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => Some(panic_message(&*panic)),
-                // The runtime ends.
+                // The runtime is shutting down.
                 Err(_) => return,
             },
         };
@@ -199,30 +204,30 @@ fn supervise(
     })
 }
 
-/// Reads the token and the certificates again.
+/// Reloads the token and the certificates.
 #[derive(Debug, Clone)]
 pub struct CredentialReloader(Arc<Guard>);
 
 impl CredentialReloader {
-    /// Whether they changed or not. What cannot be read stays as it was, and the log says so. Blocks
-    /// while the files are read.
+    /// Reloads the files whether they changed or not. If a file cannot be read, the old content
+    /// stays in force and the error is logged. Blocks while the files are read.
     pub fn reload_now(&self) {
         self.0.refresh(true);
     }
 
-    /// When they changed, until the server stops.
+    /// Reloads the files when they change, until the server stops.
     async fn reload_on_change(self, shared: ConnectionContext) {
         let mut stage = shared.stage.clone();
         let pause = || tokio::time::sleep(shared.settings.reload_time);
         while listen::unless_stopped(pause(), &mut stage).await.is_some() {
             let guard = self.0.clone();
-            // A file system that hangs holds up one thread of those made for that.
+            // A hanging file system blocks only a blocking thread.
             let _ = tokio::task::spawn_blocking(move || guard.refresh(false)).await;
         }
     }
 }
 
-/// A server at work. Dropped without [`Running::stop`], it drops its clients where they are.
+/// A running server. If dropped without [`RunningServer::stop`], it drops its connections at once.
 #[derive(Debug)]
 pub struct RunningServer {
     stage: watch::Sender<ShutdownStage>,
@@ -247,12 +252,12 @@ impl RunningServer {
         self.socket.as_ref().map(OwnedSocket::path)
     }
 
-    /// What clients were refused so far, by reason.
+    /// The number of refusals so far, by reason.
     pub fn refused(&self) -> Vec<(&'static str, u64)> {
         self.refusals.all()
     }
 
-    /// Accepts no more, ends streams, lets requests finish within `grace`, drops the rest, and
+    /// Stops accepting, ends streams, lets requests finish within `grace`, drops the rest, and
     /// removes the socket.
     pub async fn stop(mut self, grace: Duration) {
         self.stage.send_replace(ShutdownStage::Stopping);

@@ -1,3 +1,4 @@
+//! Settings of the server.
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,59 +7,60 @@ use pegel_config::{HostName, ListenAddress, Secret, UserRef};
 use crate::guard::TokenSource;
 use crate::tls::TlsFiles;
 
-/// Where to serve and how much a client may ask for. The limits are hard.
+/// Where to serve, and the limits on what clients can use. All limits are hard.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
     /// TCP addresses, all with the same routes.
     pub listen: Vec<ListenAddress>,
-    /// When a port is busy, take the next free one.
+    /// Takes the next free port if one is busy.
     pub port_search: bool,
-    /// Allow addresses that other machines can reach without TLS, and without a token.
+    /// Allows addresses that other machines can reach without TLS and without a token.
     pub insecure: bool,
-    /// For addresses that other machines can reach; loopback stays plain.
+    /// TLS for addresses that other machines can reach; loopback stays plain.
     pub tls: Option<TlsFiles>,
-    /// What gives a client every right.
+    /// The token that grants every right.
     pub token: Option<TokenSource>,
-    /// What a client of Dragon's exchanges for a token of this run.
+    /// The key that a Dragon client exchanges for a token that is valid until the agent stops.
     pub auth_key: Option<Secret>,
-    /// Answer Grafana's questions as Dragon's dashboards expect it.
+    /// Answers Grafana the way Dragon's dashboards expect.
     pub dragon_compat: bool,
-    /// Who may read and write besides the agent's user and root.
+    /// Users who may read and write, besides the agent's user and root.
     pub allow_users: Vec<UserRef>,
-    /// Names of this node besides those that it knows by itself.
+    /// Additional Host names to accept, besides those that the node knows itself.
     pub hosts: Vec<HostName>,
-    /// How often to look whether the token or the certificates changed.
+    /// How often to check whether the token or the certificates changed.
     pub reload_time: Duration,
-    /// The UNIX socket, with the same routes; none when it is `None`.
+    /// The UNIX socket, with the same routes; `None` serves none.
     pub socket: Option<PathBuf>,
 
     /// Connections over all TCP listeners together, and on the UNIX socket.
     pub connections_max: usize,
     pub socket_connections_max: usize,
-    /// How many refused clients per listener are sent the reason at one time; others are only closed.
+    /// How many refused clients per listener are sent the reason concurrently; further ones are
+    /// closed without it.
     pub refusals_max: usize,
-    /// How many programs may be watched for wrappers at one time.
+    /// Maximum number of programs watched for wrappers at one time.
     pub programs_max: usize,
-    /// From the first moment of a connection, or the first byte of a later request, to the end of
-    /// the request's head.
+    /// Time limit from the start of a connection, or the first byte of a later request, to the end
+    /// of the request's head.
     pub head_time: Duration,
-    /// How long a connection may rest between two requests.
+    /// How long a connection may stay idle between two requests.
     pub idle_time: Duration,
-    /// From the end of the head to the beginning of the answer.
+    /// Time limit from the end of the head to the start of the response.
     pub request_time: Duration,
-    /// How long a client may take nothing of its answer.
+    /// How long a client may read nothing of its response.
     pub write_time: Duration,
     pub head_bytes_max: usize,
     pub uri_bytes_max: usize,
-    /// The largest body of a request, and all bodies that are being read or worked on, together.
+    /// The largest request body, and the budget of all bodies that are being read or processed.
     pub body_bytes_max: usize,
     pub bodies_bytes_max: usize,
-    /// The longest line on the socket, or of a client that speaks OpenTSDB's telnet protocol.
+    /// The longest line on the UNIX socket or of OpenTSDB's telnet protocol.
     pub line_bytes_max: usize,
-    /// The largest single answer, and all answers that are being read, together.
+    /// The largest response, and the budget of all responses that are being sent.
     pub response_bytes_max: usize,
     pub responses_bytes_max: usize,
-    /// How many questions the store works on at once.
+    /// How many queries the store executes concurrently.
     pub queries_max: usize,
 }
 
@@ -77,7 +79,7 @@ impl Default for ServeSettings {
             reload_time: Duration::from_secs(10),
             socket: Some(crate::socket::default_socket().0),
             connections_max: 256,
-            // A wrapper whose program the agent counts keeps one to its end.
+            // A wrapper whose program the agent counts keeps one connection until its end.
             socket_connections_max: 576,
             refusals_max: 32,
             programs_max: usize::MAX,

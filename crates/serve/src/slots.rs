@@ -1,4 +1,5 @@
-//! Slots for work on answers: so many at a time, of which users in `allow_users` together get half.
+//! Limits how many requests are executed concurrently. Users in `allow_users` share at most half of
+//! the slots.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ pub(crate) struct Slots {
     guests: Arc<Semaphore>,
 }
 
-/// Free again when dropped.
+/// A slot in use. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct QuerySlot {
     _one: OwnedSemaphorePermit,
@@ -27,10 +28,10 @@ impl Slots {
         }
     }
 
-    /// Waits for a slot. The agent's user and root wait for each other only, the time limit of a request bounds the
-    /// wait of all.
+    /// Waits for a slot. The agent's user and root wait only for each other; the time limit of a
+    /// request bounds every wait.
     pub async fn take(&self, rights: AccessRights) -> Result<QuerySlot, AcquireError> {
-        // First the share: a guest that waits for it must not hold a slot meanwhile.
+        // Acquire the share first: a user who waits for it must not hold a slot meanwhile.
         let for_guests = match rights {
             AccessRights::None | AccessRights::User => {
                 Some(self.guests.clone().acquire_owned().await?)

@@ -1,17 +1,17 @@
-//! Times and lengths of time in a query.
+//! Parses times and durations in query parameters.
 
 use pegel_config::TimeSpan;
 use pegel_metric::Millis;
 
 use crate::api_error::ApiError;
 
-const ACCEPTS: &str = "seconds (1700000000, 1700000000.5), milliseconds (1700000000000), now, or back from now: -5m, -90s, -2h, -1d";
-/// Numbers from here on are milliseconds: as seconds they would be after the year 5138.
+const ACCEPTS: &str = "seconds (1700000000, 1700000000.5), milliseconds (1700000000000), now, or relative to now: -5m, -90s, -2h, -1d";
+/// Numbers from here on are milliseconds: as seconds they would lie after the year 5138.
 const MILLIS_FROM: f64 = 1e11;
 /// Far beyond any sample, and exact as a double.
 const MILLIS_MAX: f64 = 1e15;
 
-/// A moment: a number of seconds or milliseconds since 1970, `now`, or `-5m`.
+/// Parses a time: seconds or milliseconds since 1970, `now`, or relative to now (`-5m`).
 pub(crate) fn parse_time(key: &str, text: &str, now: Millis) -> Result<Millis, ApiError> {
     let wrong =
         |problem: &str| ApiError::bad_request(format!("{key}={text}: {problem}")).hint(ACCEPTS);
@@ -20,7 +20,7 @@ pub(crate) fn parse_time(key: &str, text: &str, now: Millis) -> Result<Millis, A
     }
     if let Some(back) = text.strip_prefix('-') {
         if !back.ends_with(|c: char| c.is_ascii_alphabetic()) {
-            return Err(wrong("a time back from now needs a unit"));
+            return Err(wrong("a time relative to now requires a unit"));
         }
         return Ok(now.saturating_sub(parse_duration(key, back)?));
     }
@@ -36,7 +36,7 @@ pub(crate) fn parse_time(key: &str, text: &str, now: Millis) -> Result<Millis, A
     Ok(millis.round() as Millis)
 }
 
-/// A length of time of at least 1 ms: `10s`, `500ms`, plain seconds.
+/// Parses a duration of at least 1 ms: `10s`, `500ms`, plain seconds.
 pub(crate) fn parse_duration(key: &str, text: &str) -> Result<Millis, ApiError> {
     let accepts = "a length of time such as 500ms, 10s, 5m, 2h; a plain number is seconds";
     let span: TimeSpan = text

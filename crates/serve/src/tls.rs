@@ -21,21 +21,22 @@ use crate::connection::ConnectionContext;
 use crate::listen::refuse_connection;
 use crate::refusals::ClientRefusal;
 
-/// A chain of certificates and a key have a few KiB.
+/// Upper bound for a PEM file; certificate chains and keys take a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The first byte of every TLS connection: a record of the handshake.
+/// The first byte of every TLS connection: the type of a handshake record.
 const TLS_HANDSHAKE_RECORD: u8 = 0x16;
 
-/// PEM files: our certificate with its chain, its key, and who signs the certificates of clients.
+/// PEM files: the server's certificate with its chain, its key, and the authorities for client
+/// certificates.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// When set, every client must show a certificate that one of these authorities signed.
+    /// If set, every client must present a certificate that one of these authorities signed.
     pub ca: Option<PathBuf>,
 }
 
-/// Why TLS cannot be offered. No message holds any part of a file.
+/// Why TLS cannot be set up. No message contains any part of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {path}")]
@@ -56,7 +57,7 @@ pub enum TlsError {
         #[source]
         source: rustls::Error,
     },
-    #[error("the authorities in {path} cannot be used")]
+    #[error("the certificate authorities in {path} cannot be used")]
     Authorities {
         path: PathBuf,
         #[source]
@@ -76,7 +77,7 @@ impl TlsFiles {
     pub(crate) fn load(&self) -> Result<ServerConfig, TlsError> {
         let certs = load_certificates(&self.cert)?;
         let key = load_key(&self.key)?;
-        // The one that `main` installed; tests have no such `main`.
+        // The provider that `main` installed; tests have none.
         let provider = CryptoProvider::get_default().cloned();
         let provider =
             provider.unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -112,7 +113,7 @@ impl TlsFiles {
 fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let (text, _) = read_with_mode(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    // The library's own message may quote the file, which could be the key, given by mistake.
+    // The library's own message may quote the file, which could be the key, configured by mistake.
     let problem = match all {
         Ok(all) if !all.is_empty() => return Ok(all),
         Ok(_) => "holds no certificate in PEM form",
@@ -148,7 +149,7 @@ fn load_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-/// The content and the mode of a file.
+/// Returns the content and the mode of a file.
 fn read_with_mode(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let cannot = |source| TlsError::Io {
         path: path.to_owned(),
@@ -163,8 +164,8 @@ fn read_with_mode(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     Ok((text, found.mode()))
 }
 
-/// Makes the connection private, within the time that a request's head may take. `None`: it came to
-/// nothing, and was counted.
+/// Performs the TLS handshake, within the time limit of a request's head. On failure, counts the
+/// refusal and returns `None`.
 pub(crate) async fn accept_tls(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -182,21 +183,21 @@ pub(crate) async fn accept_tls(
             refuse_connection(stream, ApiError::tls_required()).await;
             return refuse(ClientRefusal::PlainHttp);
         }
-        // Came and went without a word, as port scanners do.
+        // Closed without sending anything, as port scanners do.
         Ok(_) => return refuse(ClientRefusal::Handshake),
         Err(_) => return refuse(ClientRefusal::HandshakeTime),
     }
     match timeout(time, TlsAcceptor::from(config).accept(stream)).await {
         Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a TLS handshake failed");
+            tracing::debug!(%error, "TLS handshake failed");
             refuse(ClientRefusal::Handshake)
         }
         Err(_) => refuse(ClientRefusal::HandshakeTime),
     }
 }
 
-/// Whether the client has shown a certificate. Had it been a bad one, there would be no connection.
+/// Whether the client presented a certificate. An invalid one would have failed the handshake.
 pub(crate) fn has_client_certificate(stream: &TlsStream<TcpStream>) -> bool {
     let (_, session) = stream.get_ref();
     session

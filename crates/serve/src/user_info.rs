@@ -1,8 +1,8 @@
-//! Who owns a file or a process, in words that a person can act on.
+//! The owner of a file or process, for messages.
 
 use std::fmt;
 
-/// A user, by number and, where the machine's own list knows it, by name.
+/// A user by uid and, if the local user database knows it, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserInfo {
     pub uid: u32,

@@ -1,4 +1,5 @@
-//! Making sure that a path may be taken: its directory, its lock, and what lies there already.
+//! Checks whether a socket path may be taken: its directory, its lock file, and an existing file at
+//! the path.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use rustix::net::{SocketAddrUnix, sockopt};
 use super::{SocketError, io_error, new_socket};
 use crate::user_info::UserInfo;
 
-/// Where a socket lies.
+/// The directory of a socket.
 pub(super) fn directory(socket: &Path) -> &Path {
     match socket.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -20,7 +21,7 @@ pub(super) fn directory(socket: &Path) -> &Path {
     }
 }
 
-/// Makes the directory if need be, but not the one above it.
+/// Creates the directory if necessary, but not its parent.
 pub(super) fn make_directory(socket: &Path) -> Result<(), SocketError> {
     let dir = directory(socket);
     match DirBuilder::new().mode(0o700).create(dir) {
@@ -29,10 +30,11 @@ pub(super) fn make_directory(socket: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// A default directory must be private; any other must at least not let strangers replace what is in it.
+/// Checks the directory: a default one must be private; any other must not let other users replace
+/// files in it.
 pub(super) fn check_directory(socket: &Path, private: bool) -> Result<(), SocketError> {
     let dir = directory(socket);
-    // Only a default place is exposed to strangers who know it beforehand: there a link is refused.
+    // Only a default path is known to other users in advance: a symlink there is refused.
     let found = if private {
         fs::symlink_metadata(dir)
     } else {
@@ -75,7 +77,7 @@ pub(super) fn acquire_lock(socket: &Path) -> Result<File, SocketError> {
         .open(&path);
     let mut lock = match opened {
         Ok(lock) => lock,
-        // What is there may be a link, or another user's.
+        // The file may be a symlink, or belong to another user.
         Err(error) => {
             if let Ok(found) = fs::symlink_metadata(&path) {
                 check_lock(&path, &found)?;
@@ -100,14 +102,15 @@ pub(super) fn acquire_lock(socket: &Path) -> Result<File, SocketError> {
         }
         Err(error) => return Err(io_error(&path)(error.into())),
     }
-    // For a second agent that comes before the socket is bound.
+    // For a second agent that starts before the socket is bound.
     lock.set_len(0)
         .and_then(|()| writeln!(lock, "{}", std::process::id()))
         .map_err(io_error(&path))?;
     Ok(lock)
 }
 
-/// A lock file must be ours alone: it is written to, and under a second name it could be anything.
+/// Checks that the lock file belongs to this user and has one name: it is written to, and a second
+/// link could name any file.
 fn check_lock(path: &Path, found: &fs::Metadata) -> Result<(), SocketError> {
     let owner = UserInfo::lookup(found.uid());
     let path = path.to_owned();
@@ -120,7 +123,7 @@ fn check_lock(path: &Path, found: &fs::Metadata) -> Result<(), SocketError> {
     Ok(())
 }
 
-/// The error for a path that someone else owns.
+/// The error for a path that another user owns; `None` if it is ours.
 fn foreign_owner_error(path: &Path) -> Option<SocketError> {
     let uid = fs::symlink_metadata(path).ok()?.uid();
     let ours = uid == rustix::process::geteuid().as_raw();
@@ -130,7 +133,7 @@ fn foreign_owner_error(path: &Path) -> Option<SocketError> {
     })
 }
 
-/// Whether a socket of ours is there; what is something else is in the way.
+/// Whether a socket of this user exists at the path. Anything else at the path is an error.
 pub(super) fn check_existing(path: &Path) -> Result<bool, SocketError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -150,7 +153,7 @@ pub(super) fn check_existing(path: &Path) -> Result<bool, SocketError> {
     }
 }
 
-/// Removes a socket that nobody serves any more.
+/// Removes a socket that no process serves.
 pub(super) fn remove_stale(path: &Path) -> Result<(), SocketError> {
     if !check_existing(path)? {
         return Ok(());
@@ -158,7 +161,7 @@ pub(super) fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match server_pid(path) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(io_error(path)),
         Err(Errno::NOENT) => Ok(()),
-        // A full backlog is a living server too.
+        // A full backlog also means a live server.
         Ok(pid) => Err(SocketError::Served {
             path: path.to_owned(),
             pid,
@@ -167,7 +170,7 @@ pub(super) fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// Connects without waiting and asks the kernel who listens; `None` when it cannot say.
+/// Connects without blocking and reads the pid of the listener; `None` if the backlog is full.
 fn server_pid(path: &Path) -> Result<Option<u32>, Errno> {
     let socket = new_socket()?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {

@@ -1,9 +1,9 @@
-//! The UNIX socket for programs and commands: where it is, and how an agent comes to own it.
+//! The UNIX socket for programs and commands: its path, and how an agent takes ownership of it.
 //!
-//! One agent per path: it holds an exclusive `flock` on `<socket>.lock` for its whole life, so that
-//! two agents that start together cannot both replace the same stale socket. The lock file stays
-//! behind; removing it would reopen that race. Nothing that belongs to someone else, or that is not
-//! a socket, is ever touched.
+//! One agent per path: it holds an exclusive `flock` on `<socket>.lock` until it exits, so that two
+//! agents that start together cannot both replace the same stale socket. The lock file is never
+//! removed; removing it would reopen that race. A file that belongs to another user, or that is not
+//! a socket, is never touched.
 
 mod claim;
 
@@ -22,14 +22,14 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::user_info::UserInfo;
 use claim::{acquire_lock, check_directory, check_existing, make_directory, remove_stale};
 
-/// Where a daemon for all users has its socket.
+/// The socket of a system-wide agent.
 pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";
 const BACKLOG: i32 = 128;
 
 const SOCKET_NAME: &str = "push.sock";
 
-/// Where agents of this user and of the system are found, best first. Directories that are not the user's own are left out: what
-/// answers there is another user's.
+/// The sockets of agents of this user and of the system, most specific first. Directories that do
+/// not belong to the user are left out: an agent there would be another user's.
 pub fn default_socket_paths() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let own = default_directories(runtime_dir().as_deref(), uid);
@@ -39,7 +39,7 @@ pub fn default_socket_paths() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The socket of an agent that is given no path, and what keeps it from a better one.
+/// The default socket of an agent, and a remark if a preferred directory cannot be used.
 pub fn default_socket() -> (PathBuf, Option<String>) {
     let uid = rustix::process::geteuid().as_raw();
     let directories = default_directories(runtime_dir().as_deref(), uid);
@@ -54,7 +54,8 @@ fn runtime_dir() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
 }
 
-/// A runtime directory that is not there (a job without a login) does not count. Clients with one find agents without.
+/// The directories for default sockets. A runtime directory that does not exist (a job without a
+/// login session) is skipped; clients with one also find agents without.
 fn default_directories(
     runtime_dir: Option<&Path>,
     uid: u32,
@@ -68,20 +69,20 @@ fn default_directories(
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    #[error("an agent{} already serves {path}; stop it, or choose another place with --socket", with_pid(.pid))]
+    #[error("an agent{} already serves {path}; stop it, or choose another path with --socket", with_pid(.pid))]
     Served { path: PathBuf, pid: Option<u32> },
-    #[error("{path} belongs to {owner}; it was left as it is. Choose another place with --socket")]
+    #[error("{path} belongs to {owner} and was left in place; choose another path with --socket")]
     Foreign { path: PathBuf, owner: UserInfo },
     #[error(
-        "{path} is not a socket (it belongs to {owner}) and was left as it is; move it away, or choose another place with --socket"
+        "{path} is not a socket (it belongs to {owner}) and was left in place; move it away, or choose another path with --socket"
     )]
     NotSocket { path: PathBuf, owner: UserInfo },
     #[error(
-        "{path} is a link or no plain file (it belongs to {owner}) and was left as it is; remove it, or choose another place with --socket"
+        "{path} is a link or not a regular file (it belongs to {owner}) and was left in place; remove it, or choose another path with --socket"
     )]
     NotLock { path: PathBuf, owner: UserInfo },
     #[error(
-        "the directory {path} {problem} (it belongs to {owner}); repair it, or choose another place with --socket"
+        "the directory {path} {problem} (it belongs to {owner}); repair it, or choose another path with --socket"
     )]
     Directory {
         path: PathBuf,
@@ -89,7 +90,7 @@ pub enum SocketError {
         owner: UserInfo,
     },
     #[error(
-        "{path} is too long for a socket: at most 107 bytes. Choose a shorter one with --socket"
+        "{path} is too long for a socket (at most 107 bytes); choose a shorter path with --socket"
     )]
     Long { path: PathBuf },
     #[error("cannot use the socket {path}")]
@@ -109,13 +110,13 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> SocketError {
     |source| SocketError::Io { path, source }
 }
 
-/// A bound socket. When dropped it is removed, if it is still ours.
+/// A bound socket. Removed when dropped, if the file is still ours.
 #[derive(Debug)]
 pub(crate) struct OwnedSocket {
     path: PathBuf,
     device: u64,
     inode: u64,
-    /// Unlocked when closed, after the socket is gone.
+    /// Released when closed, after the socket file is removed.
     _lock: File,
 }
 
@@ -135,8 +136,8 @@ impl Drop for OwnedSocket {
     }
 }
 
-/// Takes `path` for this agent. The listener does not block. Where other users are allowed in, everybody may
-/// connect: the guard looks at the credentials of each.
+/// Takes `path` for this agent. The listener is non-blocking. If `is_shared`, every user may
+/// connect: the guard checks the credentials of each connection.
 pub(crate) fn bind_socket(
     path: &Path,
     is_shared: bool,
@@ -147,7 +148,7 @@ pub(crate) fn bind_socket(
     let lock = acquire_lock(path)?;
     remove_stale(path)?;
     let listener = listen(path, is_shared).map_err(|error| match error {
-        // Someone was quicker who does not take the lock.
+        // Another process bound the path without taking the lock.
         Errno::ADDRINUSE => SocketError::Served {
             path: path.to_owned(),
             pid: None,
@@ -167,22 +168,24 @@ pub(crate) fn bind_socket(
     Ok((listener, owned))
 }
 
-/// Whether an agent of this user could take `path`. That one serves it now is no fault.
+/// Checks whether an agent of this user could take `path`. An agent that serves it now is not an
+/// error.
 pub fn check_socket(path: &Path) -> Result<(), SocketError> {
     check_socket_path(path)?;
-    match claim::directory(path).exists() {
-        true => check_directory(path, is_default(path)),
-        // It would be made.
-        false => Ok(()),
+    if claim::directory(path).exists() {
+        check_directory(path, is_default(path))
+    } else {
+        // The agent would create it.
+        Ok(())
     }
 }
 
-/// Whether this user could make a socket at `path`, or replace the one that is there.
+/// Checks whether this user could create a socket at `path`, or replace the existing one.
 pub fn check_socket_path(path: &Path) -> Result<(), SocketError> {
     check_length(path)?;
     check_existing(path)?;
     let dir = claim::directory(path);
-    // A directory that is not there is made, but not the one above it.
+    // A missing directory is created, but not its parent.
     let place = match dir.parent() {
         Some(above) if !dir.exists() && !above.as_os_str().is_empty() => above,
         Some(_) if !dir.exists() => Path::new("."),
@@ -193,11 +196,12 @@ pub fn check_socket_path(path: &Path) -> Result<(), SocketError> {
 }
 
 fn check_length(path: &Path) -> Result<(), SocketError> {
-    match path.as_os_str().len() <= 107 {
-        true => Ok(()),
-        false => Err(SocketError::Long {
+    if path.as_os_str().len() <= 107 {
+        Ok(())
+    } else {
+        Err(SocketError::Long {
             path: path.to_owned(),
-        }),
+        })
     }
 }
 
@@ -210,8 +214,8 @@ fn is_default(path: &Path) -> bool {
 
 fn listen(path: &Path, is_shared: bool) -> Result<UnixListener, Errno> {
     let socket = new_socket()?;
-    // On Linux the file that `bind` makes takes its mode from the socket: it is never wider than
-    // wanted, not even for a moment.
+    // On Linux, the file that `bind` creates takes its mode from the socket: it is never accessible
+    // to others, not even briefly.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     if is_shared {
@@ -264,7 +268,7 @@ mod tests {
         drop(owned);
         assert!(!path.exists());
         let _shared = bind_socket(&path, true).expect("bound");
-        assert_eq!(mode(&path), 0o666, "each caller is looked at");
+        assert_eq!(mode(&path), 0o666, "the guard checks each caller");
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
         let dir = TempDir::new();
         let path = dir.join("push.sock");
         let (_listener, owned) = bind_socket(&path, false).expect("bound");
-        // Kept under another name, so that its inode is not used again.
+        // Kept under another name, so that its inode is not reused.
         fs::rename(&path, dir.join("old")).expect("moved");
         fs::write(&path, "new").expect("written");
         drop(owned);
@@ -351,7 +355,10 @@ mod tests {
         ] {
             place(&precious, &lock).expect("linked");
             let message = refused(&path);
-            assert!(message.contains("is a link or no plain file"), "{message}");
+            assert!(
+                message.contains("is a link or not a regular file"),
+                "{message}"
+            );
             assert_eq!(
                 fs::read_to_string(&precious).expect("untouched"),
                 "precious"
@@ -359,7 +366,7 @@ mod tests {
             fs::remove_file(&lock).expect("removed");
         }
         fs::create_dir(&lock).expect("made");
-        assert!(refused(&path).contains("is a link or no plain file"));
+        assert!(refused(&path).contains("is a link or not a regular file"));
         assert!(!path.exists());
     }
 
