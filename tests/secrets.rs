@@ -87,7 +87,7 @@ fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
     assert!(
         agent
             .stderr()
-            .contains("the token cannot be read again and stays as it was")
+            .contains("the token cannot be reloaded; the old one stays in force")
     );
     set_mode(&file, 0o600);
     agent.signal(Signal::HUP);

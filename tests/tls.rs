@@ -354,7 +354,7 @@ fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
         assert!(
             agent
                 .stderr()
-                .contains("the certificate cannot be read again and stays as it was")
+                .contains("the certificate cannot be reloaded; the old one stays in force")
         );
 
         // Without a signal it takes up to ten seconds.
@@ -450,7 +450,7 @@ fn nothing_is_opened_to_other_machines_by_accident() {
         assert!(
             unasked
                 .stderr
-                .contains("TLS alone does not tell them apart"),
+                .contains("TLS alone does not authenticate clients"),
             "{unasked}"
         );
     });

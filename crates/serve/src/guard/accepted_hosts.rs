@@ -1,5 +1,6 @@
-//! Under which names this node may be asked for. A web page can give its own name the address
-//! 127.0.0.1 (DNS rebinding) and would then be taken for ours; the `Host` that browsers send betrays it.
+//! The `Host` names that this node accepts. A web page can point its own name at 127.0.0.1 (DNS
+//! rebinding) and would then pass for our own page; the `Host` header that browsers send reveals
+//! it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,14 +10,14 @@ use pegel_config::HostName;
 
 use super::peer::is_loopback;
 
-/// The names of this node.
+/// The names and addresses of this node.
 #[derive(Debug)]
 pub(crate) struct AcceptedHosts {
     names: BTreeSet<String>,
 }
 
 impl AcceptedHosts {
-    /// `node` is what the node is called in the configuration, `more` what else it may be called.
+    /// `node` is the node's name in the configuration, `more` are additional names.
     pub fn new(node: &str, more: &[HostName]) -> AcceptedHosts {
         let host = rustix::system::uname()
             .nodename()
@@ -29,13 +30,13 @@ impl AcceptedHosts {
         AcceptedHosts { names }
     }
 
-    /// Whether a request for `authority` (`NAME`, `NAME:PORT`) that came to the address `local` is
-    /// meant for this node.
+    /// Whether a request for `authority` (`NAME`, `NAME:PORT`) that arrived at the address `local`
+    /// is for this node.
     pub fn accepts(&self, authority: &str, local: IpAddr) -> bool {
         let Some(host) = host_in_authority(authority) else {
             return false;
         };
-        // Nobody can make an address mean another machine: those that lead here are ours.
+        // An IP address cannot be rebound: one that leads here is ours.
         if let Ok(ip) = host.parse::<IpAddr>() {
             let ip = ip.to_canonical();
             return is_loopback(ip)
@@ -47,7 +48,7 @@ impl AcceptedHosts {
     }
 }
 
-/// The host of an authority; `None` when there is more or less than a host and a port.
+/// The host of an authority; `None` if it is not exactly a host with an optional port.
 pub(super) fn host_in_authority(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -64,12 +65,12 @@ pub(super) fn host_in_authority(authority: &str) -> Option<&str> {
             None => (authority, None),
         },
     };
-    // `Host: name:` is allowed and means the default port.
+    // `Host: name:` is valid and means the default port.
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
     (!host.is_empty() && port.is_none_or(is_port)).then_some(host)
 }
 
-/// The short and the full names of a host, as far as files on this machine know them.
+/// The short and full names of a host, as far as local files know them.
 fn host_names(host: &str, hosts_file: &str, resolv_conf: &str) -> BTreeSet<String> {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     if host.is_empty() {

@@ -1,3 +1,4 @@
+//! Why the guard denies a request, and the response for each reason.
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -5,20 +6,20 @@ use super::PeerIdentity;
 use crate::api_error::ApiError;
 use crate::refusals::ClientRefusal;
 
-/// Why a request is not served.
+/// Why a request is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccessDenied {
-    /// No `Host`, or several.
+    /// No `Host` header, or several.
     NoHost,
-    /// For a name that is not ours.
+    /// The host is not a name of this node.
     Host(String),
-    /// From someone without any right, and without a token.
+    /// The caller has no rights and sent no token.
     Stranger(PeerIdentity),
-    /// With a token that is not ours.
+    /// The caller sent a wrong token.
     Token,
-    /// From someone who may use the agent, but not end it.
+    /// The caller has user rights, but the route requires those of the owner.
     NotOwner,
-    /// From a page that is not ours.
+    /// The request comes from a page of another site.
     Origin,
 }
 
@@ -48,19 +49,19 @@ impl AccessDenied {
 
     pub fn message(&self) -> String {
         match self {
-            AccessDenied::NoHost => "a request needs exactly one Host header".to_owned(),
+            AccessDenied::NoHost => "a request requires exactly one Host header".to_owned(),
             AccessDenied::Host(host) => {
                 format!("\"{}\" is not a name of this node", host.escape_debug())
             }
-            AccessDenied::Stranger(PeerIdentity::Remote { .. }) => "a token is needed".to_owned(),
+            AccessDenied::Stranger(PeerIdentity::Remote { .. }) => "a token is required".to_owned(),
             AccessDenied::Stranger(peer) => {
                 format!("{peer} may not use this agent without a token")
             }
-            AccessDenied::Token => "the token is not the right one".to_owned(),
+            AccessDenied::Token => "the token is wrong".to_owned(),
             AccessDenied::NotOwner => {
-                "only the agent's own user or someone with its token may do this".to_owned()
+                "only the agent's own user or a client with its token may do this".to_owned()
             }
-            AccessDenied::Origin => "another site's page may not change anything here".to_owned(),
+            AccessDenied::Origin => "pages of other sites may not change anything here".to_owned(),
         }
     }
 
@@ -71,12 +72,12 @@ impl AccessDenied {
                 "use 127.0.0.1, localhost or the node's name, or add this name to `hosts` in the configuration"
             }
             AccessDenied::Stranger(PeerIdentity::User(_)) => {
-                "send `Authorization: Bearer TOKEN`, or have the user added to `allow_users` in the configuration"
+                "send `Authorization: Bearer TOKEN`, or add the user to `allow_users` in the configuration"
             }
             AccessDenied::Stranger(_) | AccessDenied::NotOwner => {
                 "send `Authorization: Bearer TOKEN`"
             }
-            AccessDenied::Token => "compare it with the agent's token_file or PEGEL_TOKEN",
+            AccessDenied::Token => "compare the token with the agent's token_file or PEGEL_TOKEN",
             AccessDenied::Origin => "use the agent's own page, or a program that sends no Origin",
         }
     }
@@ -100,7 +101,7 @@ impl IntoResponse for AccessDenied {
                 header::WWW_AUTHENTICATE,
                 HeaderValue::from_static(challenge),
             );
-            // Strangers do not keep the seat.
+            // Unknown clients do not keep their connection permit.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

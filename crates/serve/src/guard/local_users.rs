@@ -1,3 +1,4 @@
+//! Local users who may write, for inputs without HTTP requests.
 use std::net::SocketAddr;
 
 use pegel_config::UserRef;
@@ -5,7 +6,8 @@ use pegel_config::UserRef;
 use super::peer::PeerLookup;
 use super::{GuardError, uid_of};
 
-/// Which users of this machine may write here, for inputs that have no requests to guard.
+/// The users of this machine who may write, for inputs that have no requests to guard, such as
+/// statsd.
 #[derive(Debug)]
 pub struct LocalUsers {
     own_uid: u32,
@@ -22,23 +24,23 @@ impl LocalUsers {
         })
     }
 
-    /// Whose the client's end of a connection over loopback is. Holds only if our end is still connected
-    /// afterwards: a port that was let go may be another user's by then.
+    /// The owner of the client's end of a loopback connection. Valid only if our end is still
+    /// connected afterwards: once released, the port may belong to another user.
     pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         self.peer_lookup.owner_of(client, server)
     }
 
-    /// The numbers of all users that are admitted.
+    /// The uids of all admitted users.
     pub fn uids(&self) -> Vec<u32> {
         let mut uids = vec![self.own_uid, 0];
         uids.extend(&self.allowed);
         uids
     }
 
-    /// The agent's user, root, and those in `allow_users`.
+    /// Whether this is the agent's user, root, or a user in `allow_users`.
     pub fn admits(&self, uid: u32) -> bool {
-        let is_somebody = self.peer_lookup.is_mapped_uid(uid);
-        is_somebody && (uid == 0 || uid == self.own_uid || self.allowed.contains(&uid))
+        let is_mapped = self.peer_lookup.is_mapped_uid(uid);
+        is_mapped && (uid == 0 || uid == self.own_uid || self.allowed.contains(&uid))
     }
 }
 

@@ -1,16 +1,19 @@
-//! The guard: for every request, who asks, what it may do, and why not.
+//! The guard decides for every request who the caller is and what it may do.
 //!
-//! Loopback is not private on a shared node, and a browser asks for whatever a web page tells it to.
+//! Every connection and every route passes through it; nothing else grants access, and every
+//! refusal is counted. Loopback is not private on a shared node, and a browser sends whatever a web
+//! page tells it to.
 //!
-//! | asked by | may |
+//! | caller | may |
 //! |---|---|
 //! | the agent's user, root, or anyone with the token or a certificate of our authority | everything |
-//! | a user in `allow_users`; anyone from outside where `--insecure` and no token is set | everything but [`Access::Owner`] |
+//! | a user in `allow_users`; any remote client if `--insecure` is set and no token | everything except [`Access::Owner`] |
 //! | anyone else | [`Access::Open`] |
 //!
-//! Users are known by the word of the kernel: credentials on the UNIX socket, the owner of the client's
-//! socket on loopback. Beyond that a request must be for one of our names ([`host`]), and one that
-//! changes something must not come from somebody else's page ([`origin`]).
+//! Local users are identified by the kernel: by credentials on the UNIX socket, by the owner of the
+//! client's socket on loopback. In addition, a request must name an accepted host
+//! ([`accepted_hosts`]), and one that changes something must not come from a page of another site
+//! ([`origin`]).
 
 mod accepted_hosts;
 mod access_denied;
@@ -48,33 +51,34 @@ use token::Token;
 pub use token::{TokenError, TokenSource};
 use token_exchange::TokenExchange;
 
-/// Whether there is a token that can be used.
+/// Checks that the token can be loaded.
 pub(crate) fn check_token_source(source: &TokenSource) -> Result<(), TokenError> {
     Token::load(source).map(drop)
 }
 
-/// Whether the kernel tells whose a connection on loopback is: asks about a listener of our own. `None` when
-/// not even that can be made.
+/// Whether the kernel reports the owner of a loopback connection; tested with a listener of our
+/// own. `None` if the listener cannot be created.
 pub fn is_sock_diag_available() -> Option<bool> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
     let address = listener.local_addr().ok()?;
     Some(sock_diag::SockDiag::default().finds_listener(address))
 }
 
-/// What a route lets its caller do. Said for each route where it is declared.
+/// The access that a route requires. Declared with each route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Tells nothing that a stranger could not see anyway.
+    /// Reveals nothing that needs protection.
     Open,
-    /// Reads. Requests with a method other than GET and HEAD change something, whatever the route says.
+    /// Reads. A request with a method other than GET and HEAD counts as a change, whatever the
+    /// route declares.
     Read,
-    /// Changes something, even by GET.
+    /// Changes something, even with GET.
     Change,
-    /// Stops the agent or removes what it holds.
+    /// Stops the agent or deletes data.
     Owner,
 }
 
-/// What somebody may do.
+/// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AccessRights {
     None,
@@ -82,31 +86,31 @@ pub(crate) enum AccessRights {
     Owner,
 }
 
-/// The one who sent a request. Travels with it to its route.
+/// The sender of a request. Passed to its route as a request extension.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub peer: PeerIdentity,
     pub rights: AccessRights,
 }
 
-/// What is known about a connection before anything was said on it.
+/// What is known about a connection before its first byte.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionInfo {
     pub peer: PeerIdentity,
-    /// Our end of it; none on the UNIX socket, where nothing but a path leads here.
+    /// Our end of the connection; `None` on the UNIX socket.
     pub local: Option<IpAddr>,
-    /// Whether it may be closed to make room for others.
+    /// Whether the connection may be closed in favour of others.
     pub standing: Arc<Standing>,
 }
 
-/// Why the guard cannot take its post.
+/// Why the guard cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("auth_key: cannot make a token for those who show the key")]
+    #[error("auth_key: cannot generate a token")]
     Random(#[source] std::io::Error),
     #[error(
         "there is no user \"{name}\" on this machine; correct the name, or give the user's number"
@@ -127,17 +131,17 @@ pub(crate) struct Guard {
     hosts: AcceptedHosts,
     peer_lookup: PeerLookup,
     token: Option<Reloadable<Token, TokenError>>,
-    /// Hands out another token, for the life of this agent.
+    /// Issues a second token, valid until the agent stops.
     token_exchange: Option<TokenExchange>,
     tls: Option<Reloadable<ServerConfig, TlsError>>,
-    /// Other machines are served without being asked who they are.
+    /// Remote clients are served without authentication.
     allows_any_remote: bool,
     refusal_log: RefusalLog,
     refusals: Arc<RefusalCounters>,
 }
 
 impl Guard {
-    /// Reads the token and the certificates, and looks up the users.
+    /// Loads the token and the certificates, and looks up the users.
     pub fn new(
         settings: &ServeSettings,
         node: &str,
@@ -183,12 +187,12 @@ impl Guard {
         })
     }
 
-    /// Says so when the kernel does not tell who owns a connection, because then nobody gets in over
-    /// loopback without a token.
+    /// Logs a warning if the kernel does not report the owners of connections: over loopback, only
+    /// clients with a token are then served.
     pub fn check_kernel(&self, listener: SocketAddr) {
         if is_loopback(listener.ip()) && !self.peer_lookup.finds_listener(listener) {
             tracing::warn!(
-                "the kernel does not tell who owns a connection (is the module tcp_diag missing?): over \
+                "the kernel does not report the owners of connections (is the module tcp_diag missing?): over \
                  {listener} only clients with a token are served; the UNIX socket is not affected"
             );
         }
@@ -210,17 +214,17 @@ impl Guard {
         }
     }
 
-    /// What TLS connections are made with.
+    /// The configuration of TLS connections.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.as_ref().map(Reloadable::get)
     }
 
-    /// Whether there is anything to look after.
+    /// Whether any file can change while the agent runs.
     pub fn has_reloadable_files(&self) -> bool {
         self.tls.is_some() || self.token.as_ref().is_some_and(Reloadable::has_files)
     }
 
-    /// Looks whether the files changed; `asked` to, reads them in any case. May block.
+    /// Reloads files that changed; with `asked`, reloads all of them. May block.
     pub fn refresh(&self, asked: bool) {
         if let Some(token) = &self.token {
             token.refresh(asked);
@@ -230,7 +234,7 @@ impl Guard {
         }
     }
 
-    /// Which protections are in force, for `/status`.
+    /// The protections in force, for `/status`.
     pub fn status_json(&self) -> Value {
         let token = self.token.as_ref().and_then(Reloadable::reload_error);
         let tls = self.tls.as_ref().and_then(Reloadable::reload_error);
@@ -241,8 +245,8 @@ impl Guard {
         })
     }
 
-    /// Lets a request in, or says why not. `access` is what it needs at least; its route may ask for
-    /// more with [`Guard::require`].
+    /// Admits a request, or denies it. `access` is the minimum that it requires; its route may
+    /// require more with [`Guard::require`].
     pub fn admit(
         &self,
         visit: &ConnectionInfo,
@@ -261,7 +265,7 @@ impl Guard {
         self.record_refusal(&caller, verdict).map(|()| caller)
     }
 
-    /// Lets a client in that sends lines and not requests: it can show no token.
+    /// Admits a client of a line protocol, which has no way to send a token.
     pub fn admit_lines(&self, visit: &ConnectionInfo) -> Result<Caller, AccessDenied> {
         let caller = Caller {
             peer: visit.peer,
@@ -274,7 +278,7 @@ impl Guard {
         self.record_refusal(&caller, verdict).map(|()| caller)
     }
 
-    /// The value of `Authorization` for someone who shows the right key.
+    /// Returns the value for `Authorization` if the key is right.
     pub fn exchange_auth_key(&self, caller: &Caller, key: &str) -> Option<String> {
         let value = self
             .token_exchange
@@ -284,13 +288,13 @@ impl Guard {
             self.refusals.count(ClientRefusal::AuthKey);
             self.refusal_log
                 .log(ClientRefusal::AuthKey, &caller.peer, || {
-                    "the auth_key is not the right one".to_owned()
+                    "wrong auth_key".to_owned()
                 });
         }
         value
     }
 
-    /// For a route that needs more than to be read.
+    /// Checks the access that a route requires beyond reading.
     pub fn require(
         &self,
         caller: &Caller,
@@ -300,7 +304,7 @@ impl Guard {
         self.record_refusal(caller, self.check_access(caller, head, access))
     }
 
-    /// Every refusal is counted, and said in the log now and then.
+    /// Counts a refusal, and logs it at a limited rate.
     fn record_refusal(
         &self,
         caller: &Caller,
@@ -314,7 +318,7 @@ impl Guard {
         verdict
     }
 
-    /// What the peer may do by itself, before it has shown a token.
+    /// The rights of a peer without a token.
     pub fn rights_of(&self, peer: PeerIdentity) -> AccessRights {
         match peer {
             PeerIdentity::User(uid) if uid == self.own_uid || uid == 0 => AccessRights::Owner,
@@ -347,13 +351,13 @@ impl Guard {
     fn check_host(&self, head: &request::Parts, local: IpAddr) -> Result<(), AccessDenied> {
         let mut hosts = head.headers.get_all(header::HOST).iter();
         let first = hosts.next();
-        // The oldest clients send none, and browsers are not among them.
+        // HTTP/1.0 clients may omit it; no browser is among them.
         let is_missing = first.is_none() && head.version != Version::HTTP_10;
         if is_missing || hosts.next().is_some() {
             return Err(AccessDenied::NoHost);
         }
         let first = first.map(|value| value.to_str().unwrap_or_default());
-        // `GET http://name/ HTTP/1.1` is for that name, whatever the header says.
+        // `GET http://name/ HTTP/1.1` is for that name, whatever the header contains.
         let target = head.uri.authority().map(|authority| authority.as_str());
         for authority in first.into_iter().chain(target) {
             if !self.hosts.accepts(authority, local) {

@@ -1,15 +1,16 @@
-//! Whether a request that changes something comes from where its sender wanted it to come from.
+//! Whether a request that changes something comes from a page of another site.
 //!
-//! A browser sends what any page tells it to, with the rights of the user who runs it. It also says
-//! which page that was (`Origin`), or at least how far away it was (`Sec-Fetch-Site`). Programs other
-//! than browsers send neither.
+//! A browser sends what any page tells it to, with the rights of the user who runs it. It also
+//! sends the page's origin (`Origin`), or at least its relation to ours (`Sec-Fetch-Site`). Clients
+//! other than browsers send neither.
 
 use axum::http::{HeaderMap, header};
 
-/// `authority`: the host and port that the request itself is for.
+/// Whether a browser reports another origin. `authority` is the host and port of the request
+/// itself.
 pub(super) fn is_cross_origin(headers: &HeaderMap, authority: Option<&str>) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
-    // `none`: typed in by the user. What later browsers may add is not trusted before it is known.
+    // `none`: entered by the user. Values that future browsers may add are not trusted.
     if !sites.all(|site| site == "same-origin" || site == "none") {
         return true;
     }
@@ -20,12 +21,12 @@ pub(super) fn is_cross_origin(headers: &HeaderMap, authority: Option<&str>) -> b
     })
 }
 
-/// `http://HOST:PORT` against `HOST:PORT`; either may leave out the default port of the scheme.
+/// Compares `http://HOST:PORT` with `HOST:PORT`; either may omit the default port of the scheme.
 fn is_same_origin(origin: &str, authority: &str) -> bool {
     let (rest, default_port) = match origin.split_once("://") {
         Some(("http", rest)) => (rest, ":80"),
         Some(("https", rest)) => (rest, ":443"),
-        // `null` is what a page without an origin of its own says.
+        // `null` is the origin of a page that has none.
         _ => return false,
     };
     let bare = |text: &str| {
@@ -96,7 +97,7 @@ mod tests {
         headers.insert("origin", header::HeaderValue::from_static("http://node"));
         assert!(
             is_cross_origin(&headers, None),
-            "a request for nobody has no origin"
+            "without a host, no origin is the same"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! Identifies the client of a connection.
 
 use std::fmt;
 use std::fs;
@@ -10,16 +10,17 @@ use crate::user_info::UserInfo;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerIdentity {
-    /// A user of this machine, by the word of the kernel.
+    /// A local user, as reported by the kernel.
     User(u32),
-    /// This machine, but the kernel does not say whose the connection is.
+    /// A local client whose owner the kernel does not report.
     Unknown,
-    /// Another machine. `certified`: it has shown a certificate that the configured authority signed.
+    /// Another machine. `certified`: it presented a certificate that the configured authority
+    /// signed.
     Remote { address: IpAddr, certified: bool },
 }
 
 impl PeerIdentity {
-    /// On whose account goes what is sent.
+    /// The name under which samples of this peer are counted.
     pub fn sender_name(&self) -> String {
         match self {
             PeerIdentity::User(uid) => format!("uid {uid}"),
@@ -33,17 +34,18 @@ impl fmt::Display for PeerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PeerIdentity::User(uid) => write!(f, "user {}", UserInfo::lookup(*uid)),
-            PeerIdentity::Unknown => f.write_str("a local connection that nobody owns"),
+            PeerIdentity::Unknown => f.write_str("a local connection with unknown owner"),
             PeerIdentity::Remote { address, .. } => address.fmt(f),
         }
     }
 }
 
-/// Tells who is there. Asked once per connection.
+/// Identifies peers; called once per connection.
 #[derive(Debug)]
 pub(crate) struct PeerLookup {
     sock_diag: SockDiag,
-    /// The number that stands for every user that this user namespace does not know. It is nobody's.
+    /// The uid that the kernel reports for every user without a mapping in this user namespace. It
+    /// identifies no one.
     overflow_uid: Option<u32>,
 }
 
@@ -62,7 +64,7 @@ impl PeerLookup {
         self.sock_diag.finds_listener(listener)
     }
 
-    /// The user behind a UNIX socket, as it was when the client connected.
+    /// The user of a UNIX socket's client, as of its connect().
     pub fn peer_on_unix(&self, stream: &tokio::net::UnixStream) -> PeerIdentity {
         match stream.peer_cred() {
             Ok(credentials) => self.peer_of_uid(credentials.uid()),
@@ -79,13 +81,13 @@ impl PeerLookup {
             });
         }
         let owner = self.sock_diag.owner_of(client, server);
-        // A client can reset its connection and leave its port to another user, whose socket we would
-        // have found. While our end is connected, nobody else can have that port.
+        // A client can reset its connection and leave its port to another user, whose socket the
+        // query would then find. While our end is connected, no other socket can have that port.
         stream.peer_addr()?;
         Ok(owner.map_or(PeerIdentity::Unknown, |uid| self.peer_of_uid(uid)))
     }
 
-    /// Whose the client's end of a connection over loopback is, as far as the kernel says.
+    /// The owner of the client's end of a loopback connection, if the kernel reports it.
     pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let owner = self.sock_diag.owner_of(client, server);
         owner.filter(|uid| self.is_mapped_uid(*uid))
@@ -96,9 +98,10 @@ impl PeerLookup {
     }
 
     fn peer_of_uid(&self, uid: u32) -> PeerIdentity {
-        match self.is_mapped_uid(uid) {
-            true => PeerIdentity::User(uid),
-            false => PeerIdentity::Unknown,
+        if self.is_mapped_uid(uid) {
+            PeerIdentity::User(uid)
+        } else {
+            PeerIdentity::Unknown
         }
     }
 }
@@ -107,7 +110,7 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether a user namespace gives every user a number of its own, as the first one of a machine does.
+/// Whether a user namespace maps every uid, as the initial one does.
 fn covers_all_users(uid_map: &str) -> bool {
     let counts = uid_map
         .lines()

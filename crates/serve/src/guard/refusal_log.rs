@@ -1,4 +1,4 @@
-//! What the log says about refusals: the first of each kind at once, then at most one a minute.
+//! Logs refusals at a limited rate: the first of each kind at once, then at most one per minute.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct RefusalLog {
-    /// A handful of kinds at most.
+    /// One entry per kind of refusal, a handful at most.
     entries: Mutex<Vec<RefusalLogEntry>>,
 }
 
@@ -22,13 +22,19 @@ struct RefusalLogEntry {
 }
 
 impl RefusalLog {
-    pub fn log(&self, refusal: ClientRefusal, peer: &PeerIdentity, why: impl FnOnce() -> String) {
-        if let Some(unsaid) = self.count_or_suppress(refusal, Instant::now()) {
-            tracing::warn!(%peer, unsaid, "a request was refused: {}", why());
+    pub fn log(
+        &self,
+        refusal: ClientRefusal,
+        peer: &PeerIdentity,
+        reason: impl FnOnce() -> String,
+    ) {
+        if let Some(suppressed) = self.count_or_suppress(refusal, Instant::now()) {
+            tracing::warn!(%peer, suppressed, "request refused: {}", reason());
         }
     }
 
-    /// How many of this kind were not said since the last one that was; `None`: not now.
+    /// Returns the number of refusals of this kind that were suppressed since the last one logged;
+    /// `None` if this one is suppressed, too.
     fn count_or_suppress(&self, refusal: ClientRefusal, now: Instant) -> Option<u64> {
         let mut kinds = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kind) = kinds.iter_mut().find(|kind| kind.refusal == refusal) else {

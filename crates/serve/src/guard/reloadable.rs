@@ -1,4 +1,4 @@
-//! Something that was read from files, and is read again when they change.
+//! Values that are loaded from files and reloaded when the files change.
 
 use std::fmt;
 use std::fs;
@@ -10,10 +10,10 @@ use pegel_config::with_causes;
 
 type LoadFn<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
 
-/// The last good version of something that files say. A bad new version is reported, and the old one
-/// stays in force.
+/// The last good version of a value loaded from files. If a new version cannot be loaded, the error
+/// is logged and the old one stays in force.
 pub(crate) struct Reloadable<T, E> {
-    /// What it is, for messages.
+    /// The name of the value, for messages.
     description: &'static str,
     files: Vec<PathBuf>,
     load: LoadFn<T, E>,
@@ -21,26 +21,26 @@ pub(crate) struct Reloadable<T, E> {
     last_check: Mutex<LastCheck>,
 }
 
-/// What was seen when the files were last looked at.
+/// The state of the files at the last check.
 struct LastCheck {
     stamps: Vec<FileStamp>,
     error: Option<String>,
 }
 
-/// Differs whenever a file was written, replaced, or given to someone else.
+/// Changes whenever the file is written, replaced, or changes its owner.
 type FileStamp = Option<[i64; 7]>;
 
 impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
     pub fn new(
-        what: &'static str,
+        description: &'static str,
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Reloadable<T, E>, E> {
-        // Before reading: what is written meanwhile is noticed at the next look.
+        // Taken before reading: a write during the load is noticed at the next check.
         let stamps = file_stamps(&files);
         let first = load()?;
         Ok(Reloadable {
-            description: what,
+            description,
             files,
             load: Box::new(load),
             current: RwLock::new(Arc::new(first)),
@@ -62,39 +62,39 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
         !self.files.is_empty()
     }
 
-    /// Why the files, as they are now, are not in force.
+    /// Why the current content of the files is not in force.
     pub fn reload_error(&self) -> Option<String> {
-        let look = self
+        let check = self
             .last_check
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        look.error.clone()
+        check.error.clone()
     }
 
-    /// Reads the files again if they changed, or in any case when `asked` to. May block.
+    /// Reloads the files if they changed, or unconditionally if `asked`. May block.
     pub fn refresh(&self, asked: bool) {
-        let mut look = self
+        let mut check = self
             .last_check
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let stamps = file_stamps(&self.files);
-        if !self.has_files() || (stamps == look.stamps && !asked) {
+        if !self.has_files() || (stamps == check.stamps && !asked) {
             return;
         }
-        look.stamps = stamps;
+        check.stamps = stamps;
         match (self.load)() {
             Ok(new) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
-                look.error = None;
-                tracing::info!("{} was read again", self.description);
+                check.error = None;
+                tracing::info!("{} reloaded", self.description);
             }
             Err(error) => {
                 let reason = with_causes(&error);
                 tracing::warn!(
-                    "{} cannot be read again and stays as it was: {reason}",
+                    "{} cannot be reloaded; the old one stays in force: {reason}",
                     self.description
                 );
-                look.error = Some(reason);
+                check.error = Some(reason);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Who owns the other end of a loopback connection. The kernel knows (`NETLINK_SOCK_DIAG`, the same
-//! source as `ss -e`), and any user may ask.
+//! Queries the owner of the other end of a loopback connection from the kernel
+//! (`NETLINK_SOCK_DIAG`, the source of `ss -e`), which any user may do.
 //!
-//! Every byte of question and answer is written and read here in the kernel's layout (`struct
-//! inet_diag_req_v2`, `struct inet_diag_msg`), in its own byte order but for ports and addresses.
+//! Requests and responses are encoded here in the kernel's layout (`struct inet_diag_req_v2`,
+//! `struct inet_diag_msg`): native byte order, except for ports and addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
-/// The kernel answers while it is asked; this is a bound for a kernel that does not.
+/// The kernel responds synchronously; this bounds the wait if it does not.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 const HEADER_BYTES: usize = 16;
 const REQUEST_BYTES: usize = HEADER_BYTES + 56;
-/// Up to and with the inode; attributes may follow.
+/// Up to and including the inode; attributes may follow.
 const RESPONSE_BYTES: usize = HEADER_BYTES + 72;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -32,41 +32,43 @@ const FIN_WAIT_1: u8 = 4;
 const FIN_WAIT_2: u8 = 5;
 const LISTEN: u8 = 10;
 
-/// The kernel, to be asked for the owners of sockets.
+/// A client of the kernel's socket diagnostics.
 #[derive(Debug, Default)]
 pub struct SockDiag {
-    /// Kept between questions, so that they also work when there is no descriptor left.
+    /// Kept between queries, so that they also work when no descriptor is left.
     idle_socket: Mutex<Option<OwnedFd>>,
 }
 
 impl SockDiag {
-    /// The user who owns the client's end of a connection from `client` to `server` on this machine.
+    /// The user who owns the client's end of a connection from `client` to `server` on this
+    /// machine.
     ///
-    /// `None` when there is no such socket any more, when its program has closed it (its inode is 0,
-    /// and the kernel would give root as its owner), or when the kernel does not say.
+    /// `None` if the socket no longer exists, if its program has closed it (its inode is 0, and the
+    /// kernel would report root as the owner), or if the kernel does not respond.
     pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let found = self.query(client, server)?;
-        // A socket that only tries to connect may have taken over a port whose old owner's connection
-        // is still open on our side. One that waits for our end of the connection has sent its own.
+        // A socket that is still connecting may have taken over a port whose previous connection is
+        // still open on our side. The FIN_WAIT states mean that the client has closed its direction
+        // only.
         let is_connected = matches!(found.state, ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2);
         let is_same = found.source == canonical(client) && found.destination == canonical(server);
         (is_connected && is_same && found.inode != 0).then_some(found.uid)
     }
 
-    /// Whether the kernel answers such questions at all: asks for a socket that is known to listen.
+    /// Whether the kernel supports such queries: looks up a socket that is known to listen.
     pub fn finds_listener(&self, listener: SocketAddr) -> bool {
-        let nobody = match listener {
+        let unspecified = match listener {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        self.query(listener, nobody)
+        self.query(listener, unspecified)
             .is_some_and(|found| found.state == LISTEN && found.source == canonical(listener))
     }
 
-    /// One question at a time on each socket. After a failure the socket is closed, so that a late
-    /// answer is never taken for the answer to another question.
+    /// Runs one query at a time per socket. After a failure the socket is closed, so that a late
+    /// response is never taken for that of another query.
     fn query(&self, source: SocketAddr, destination: SocketAddr) -> Option<SocketInfo> {
-        let question = encode(canonical(source), canonical(destination))?;
+        let request = encode(canonical(source), canonical(destination))?;
         let idle = || {
             self.idle_socket
                 .lock()
@@ -75,21 +77,21 @@ impl SockDiag {
         let kept = idle().take();
         let answer = kept
             .map_or_else(open, Ok)
-            .and_then(|socket| Ok((send_and_receive(&socket, &question)?, socket)));
+            .and_then(|socket| Ok((send_and_receive(&socket, &request)?, socket)));
         match answer {
             Ok((answer, socket)) => {
                 *idle() = Some(socket);
                 decode(&answer)
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot ask the kernel for the owner of a connection");
+                tracing::debug!(%error, "cannot query the owner of a connection from the kernel");
                 None
             }
         }
     }
 }
 
-/// IPv4 addresses are often dressed as IPv6 ones; each end of a connection may see another form.
+/// Maps IPv4-mapped IPv6 addresses to IPv4; the two ends of a connection may use different forms.
 fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
@@ -115,19 +117,19 @@ fn open() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-fn send_and_receive(socket: &OwnedFd, question: &[u8]) -> Result<Vec<u8>, Errno> {
-    rustix::net::send(socket, question, SendFlags::empty())?;
+fn send_and_receive(socket: &OwnedFd, request: &[u8]) -> Result<Vec<u8>, Errno> {
+    rustix::net::send(socket, request, SendFlags::empty())?;
     let mut buffer = [0; 1024];
     let (bytes, _, sender) = rustix::net::recvfrom(socket, &mut buffer, RecvFlags::empty())?;
     let sender = sender.and_then(|sender| netlink::SocketAddrNetlink::try_from(sender).ok());
     match sender {
-        // Port 0 is the kernel itself.
+        // Port 0 is the kernel.
         Some(sender) if sender.pid() == 0 => Ok(buffer[..bytes].to_vec()),
         _ => Err(Errno::BADMSG),
     }
 }
 
-/// `None` for addresses of different families: no connection has them.
+/// Encodes a request; `None` for addresses of different families, which no connection has.
 fn encode(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Option<[u8; REQUEST_BYTES]> {
     let family = match (source.0, destination.0) {
         (IpAddr::V4(_), IpAddr::V4(_)) => AF_INET,
@@ -163,7 +165,7 @@ fn octets(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// `None` for an error message and for everything that is not a whole answer.
+/// Decodes a response; `None` for an error message or a truncated response.
 fn decode(answer: &[u8]) -> Option<SocketInfo> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != SOCK_DIAG_BY_FAMILY || answer.len() < RESPONSE_BYTES {
@@ -257,7 +259,7 @@ mod tests {
     fn a_client_that_is_gone_is_nobody() {
         let (client, server) = connect("127.0.0.1:0", IpAddr::V4(Ipv4Addr::LOCALHOST));
         drop(client);
-        // Its socket waits for our end with inode 0 and uid 0.
+        // Its socket is in FIN_WAIT_2 with inode 0 and uid 0.
         assert_eq!(owner_seen_by(&server), None);
     }
 
@@ -265,7 +267,7 @@ mod tests {
     fn a_listener_on_the_clients_port_is_not_the_client() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let listening = listener.local_addr().expect("bound");
-        // No such connection: the kernel falls back to the listener.
+        // No such connection exists: the kernel falls back to the listener.
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let kernel = SockDiag::default();
         assert!(

@@ -1,4 +1,4 @@
-//! The token that stands for the right to do everything.
+//! The token that grants all rights.
 
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use pegel_config::{Secret, open_plain};
 use crate::user_info::UserInfo;
 
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
-/// Shorter ones are taken, with a warning: who can connect can try them all.
+/// Shorter tokens are accepted with a warning: a client could find them by trying.
 const TOKEN_BYTES_SAFE: usize = 16;
 
-/// Where the token comes from.
+/// The source of the token.
 #[derive(Debug, Clone)]
 pub enum TokenSource {
     /// `$PEGEL_TOKEN`.
@@ -22,7 +22,7 @@ pub enum TokenSource {
     File(PathBuf),
 }
 
-/// Why a token cannot be used. No message holds any part of it.
+/// Why a token cannot be used. No message contains any part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("cannot read the token file {path}")]
@@ -36,7 +36,7 @@ pub enum TokenError {
     )]
     Foreign { path: PathBuf, owner: UserInfo },
     #[error(
-        "the token file {path} has mode {mode:04o}, so that others can read or change it; `chmod 600` it"
+        "the token file {path} has mode {mode:04o}, which lets other users read or change it; run `chmod 600` on it"
     )]
     Exposed { path: PathBuf, mode: u32 },
     #[error("the token in {place} {problem}")]
@@ -61,7 +61,8 @@ impl Token {
         }
     }
 
-    /// One line of visible ASCII: what can stand in a header. Space around it does not count.
+    /// Parses one line of printable ASCII, which is what a header can carry. Surrounding white
+    /// space is ignored.
     fn parse(text: &str, place: String) -> Result<Token, TokenError> {
         let text = text.trim();
         let problem = if text.is_empty() {
@@ -69,12 +70,12 @@ impl Token {
         } else if text.len() > TOKEN_BYTES_MAX {
             "is longer than 4096 bytes"
         } else if !text.bytes().all(|b| b.is_ascii_graphic()) {
-            "has spaces, line breaks or characters beyond ASCII"
+            "has spaces, line breaks or characters beyond ASCII; use printable ASCII"
         } else {
             if text.len() < TOKEN_BYTES_SAFE {
                 tracing::warn!(
                     place,
-                    "the token is short: it can be found by trying; use 16 characters or more"
+                    "the token is short and can be guessed; use 16 characters or more"
                 );
             }
             return Ok(Token(Secret::new(text)));
@@ -82,7 +83,7 @@ impl Token {
         Err(TokenError::Content { place, problem })
     }
 
-    /// Any text that is not empty: one that is compared, not sent in a header.
+    /// Accepts any non-empty text, for secrets that are compared but not sent in a header.
     pub fn from_secret(secret: Secret) -> Option<Token> {
         (!secret.reveal().is_empty()).then_some(Token(secret))
     }
@@ -91,13 +92,14 @@ impl Token {
         self.0.reveal()
     }
 
-    /// Takes as long for a token that is nearly right as for any other of the same length.
+    /// Compares in constant time: as fast for a nearly right token as for any other of the same
+    /// length.
     pub fn matches(&self, given: &[u8]) -> bool {
         let own = self.0.reveal().as_bytes();
         let mut difference = own.len() ^ given.len();
-        // The loop runs over what was given, so that its time says nothing about our own.
+        // The loop runs over the given bytes, so that its duration reveals nothing about the token.
         for (index, byte) in given.iter().enumerate() {
-            // Never empty, see `parse`.
+            // Never empty, see `parse` and `from_secret`.
             let other = own[index % own.len()];
             difference = black_box(difference | usize::from(byte ^ other));
         }
@@ -105,7 +107,7 @@ impl Token {
     }
 }
 
-/// The token in `Authorization: Bearer TOKEN`. More than one such header means none.
+/// The token in `Authorization: Bearer TOKEN`; `None` if the header is missing or duplicate.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (value, None) = (values.next()?.as_bytes(), values.next()) else {
@@ -116,7 +118,7 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     is_bearer.then(|| token.trim_ascii())
 }
 
-/// Reads a small file that only its owner, we or root, can read or change.
+/// Reads a small file that belongs to this user or root and that no one else can access.
 fn read_private(path: &Path) -> Result<String, TokenError> {
     let cannot = |source| TokenError::Io {
         path: path.to_owned(),
@@ -137,11 +139,11 @@ fn read_private(path: &Path) -> Result<String, TokenError> {
         return Err(TokenError::Exposed { path: path(), mode });
     }
     let mut bytes = Vec::new();
-    // Enough to notice that it is too long, with some room for space around it.
+    // Enough to detect a token that is too long, with some room for surrounding white space.
     file.take(2 * TOKEN_BYTES_MAX as u64)
         .read_to_end(&mut bytes)
         .map_err(cannot)?;
-    // What is not UTF-8 is not ASCII either, and is refused as such.
+    // Invalid UTF-8 is not ASCII either, and is refused as such.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -186,7 +188,7 @@ mod tests {
         let token = token(&text).expect("a token");
         let early = format!("b{}", &text[1..]);
         let late = format!("{}b", &text[1..]);
-        // The shortest of many runs: what else the machine does only makes runs longer.
+        // The shortest of many runs: other load only makes runs longer.
         let mut shortest = [Duration::MAX; 2];
         for _ in 0..300 {
             for (time, given) in shortest.iter_mut().zip([&early, &late]) {

@@ -1,4 +1,5 @@
-//! Dragon's way to a token: whoever shows `auth_key` gets one that is as good as the agent's own until it ends.
+//! Dragon's token exchange: a client that sends the `auth_key` receives a token with all rights
+//! that is valid until the agent stops.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +12,7 @@ const TOKEN_BYTES: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct TokenExchange {
-    /// Empty keys fit nothing.
+    /// `None` if the configured key is empty: it then matches nothing.
     key: Option<Token>,
     token: Token,
 }
@@ -28,7 +29,7 @@ impl TokenExchange {
         })
     }
 
-    /// `Bearer TOKEN` for the right key.
+    /// Returns `Bearer TOKEN` if the key is right.
     pub fn exchange(&self, key: &str) -> Option<String> {
         let is_right = self
             .key
@@ -37,7 +38,7 @@ impl TokenExchange {
         is_right.then(|| format!("Bearer {}", self.token.reveal()))
     }
 
-    /// Whether this is the token that was handed out.
+    /// Whether this is the issued token.
     pub fn is_issued_token(&self, given: &[u8]) -> bool {
         self.token.matches(given)
     }

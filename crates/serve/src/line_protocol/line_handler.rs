@@ -1,4 +1,7 @@
-//! What the lines of a client amount to. Waits for the log: not for async workers.
+//! Handles the lines of one client: parses them, passes points and statsd lines to ingest, and
+//! produces one reply per line. [`super::LineClient`] calls it with all complete lines that arrived
+//! together, so that they share one write to the log. Waits for the log, so it must not run on an
+//! async worker.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,9 +28,9 @@ pub(super) struct LineHandler {
     version: Arc<str>,
     dialect: LineProtocol,
     pub sender: Arc<Sender>,
-    /// Cumulative counters of two programs do not mix.
+    /// The client's pid: cumulative counters of two programs must not mix.
     origin: u64,
-    /// Who counts programs for users of this machine.
+    /// Counts programs for the local user with this uid.
     counting_service: Option<(Arc<CountingService>, u32)>,
     /// The program that is watched for this client.
     watch_session: Arc<Mutex<Option<WatchSession>>>,
@@ -36,13 +39,13 @@ pub(super) struct LineHandler {
 #[derive(Debug, Default)]
 pub(super) struct LineReply {
     pub text: String,
-    /// The client said that it is done.
+    /// The client ended the session.
     pub is_over: bool,
 }
 
-/// What becomes of one line.
+/// The result of one line.
 enum LineOutcome {
-    /// At this place in the batch.
+    /// A point at this index of the batch.
     Put(usize),
     Statsd,
     Refused(String),
@@ -57,7 +60,7 @@ impl LineHandler {
         pid: Option<u32>,
     ) -> LineHandler {
         let app = &site.agent;
-        let station = match (dialect, peer) {
+        let counting_service = match (dialect, peer) {
             (LineProtocol::Socket, PeerIdentity::User(uid)) => {
                 Some((site.counting_service.clone(), *uid))
             }
@@ -70,15 +73,15 @@ impl LineHandler {
             dialect,
             sender: app.ingest.sender(dialect.input(), &peer.sender_name()),
             origin: u64::from(pid.unwrap_or_default()),
-            counting_service: station,
+            counting_service,
             watch_session: Arc::default(),
         }
     }
 
-    /// Takes whole lines and answers each of them.
+    /// Handles complete lines and replies to each of them.
     pub fn handle(&self, lines: &[u8]) -> LineReply {
         let mut batch = PointBatch::default();
-        let mut taken = Vec::new();
+        let mut outcomes = Vec::new();
         let mut reply = LineReply::default();
         let mut log = None;
         for line in lines.split(|byte| *byte == b'\n') {
@@ -90,29 +93,32 @@ impl LineHandler {
                 reply.is_over = true;
                 break;
             }
-            taken.push(match self.dialect {
+            outcomes.push(match self.dialect {
                 LineProtocol::Socket => self.socket_line(line, &mut batch, &mut log),
                 LineProtocol::Telnet => self.telnet_line(line, &mut batch),
             });
         }
         let stored = self.ingest.store_batch(&self.sender, &batch, PUT_DEFAULTS);
-        let has_statsd = taken.iter().any(|line| matches!(line, LineOutcome::Statsd));
-        let written = match has_statsd {
-            true => self.ingest.refresh(),
-            false => Ok(()),
+        let has_statsd = outcomes
+            .iter()
+            .any(|line| matches!(line, LineOutcome::Statsd));
+        let written = if has_statsd {
+            self.ingest.refresh()
+        } else {
+            Ok(())
         };
-        for line in taken {
+        for line in outcomes {
             let refused: Option<String> = match line {
-                LineOutcome::Put(place) => match &stored {
+                LineOutcome::Put(index) => match &stored {
                     Ok(verdict) => {
-                        let refused = verdict.refused.iter().find(|(at, _)| *at == place);
+                        let refused = verdict.refused.iter().find(|(at, _)| *at == index);
                         refused.map(|(_, refused)| refused.to_string())
                     }
                     Err(error) => Some(error.to_string()),
                 },
-                // It failed after the look before: a counter does not go back.
+                // The write failed after the log was checked: the counter keeps the increment.
                 LineOutcome::Statsd => written.as_ref().err().map(|error| {
-                    format!("{error}; the line is counted, and stored when that is over")
+                    format!("{error}; the line is counted, and will be stored once the log can be written")
                 }),
                 LineOutcome::Refused(reason) => Some(reason),
                 LineOutcome::Reply(text) => {
@@ -132,21 +138,21 @@ impl LineHandler {
         reply
     }
 
-    /// What a wrapper asks about the program that it wants to have counted.
+    /// Handles a wrapper's request about the program that it wants counted.
     fn handle_watch_line(&self, line: &[u8]) -> Option<LineOutcome> {
-        let (station, uid) = self.counting_service.as_ref()?;
+        let (counting_service, uid) = self.counting_service.as_ref()?;
         let line = std::str::from_utf8(line).ok()?;
-        let mut visitor = self
+        let mut session = self
             .watch_session
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        station
-            .answer(line, *uid, &mut visitor)
+        counting_service
+            .answer(line, *uid, &mut session)
             .map(LineOutcome::Reply)
     }
 
-    /// `[level N ](put … | statsd line)`, or a wrapper's line. `log` says whether anything can be stored, as soon
-    /// as someone looked.
+    /// Handles `[level N ](put … | statsd line)`, or a wrapper's request. `log` caches whether the
+    /// log can be written.
     fn socket_line<'a>(
         &self,
         line: &'a [u8],
@@ -170,21 +176,21 @@ impl LineHandler {
                 admission::AdmissionError::Level(level, kept).to_string(),
             );
         }
-        let Some(taker) = &self.statsd else {
+        let Some(statsd) = &self.statsd else {
             return self.refuse(
                 DropReason::Denied,
-                "statsd lines are not taken here".to_owned(),
+                "statsd is not enabled on this agent".to_owned(),
             );
         };
         let origin = LineOrigin {
             sender: self.sender.clone(),
             id: self.origin,
         };
-        // What is counted stays counted: so look before.
+        // A counted line cannot be taken back, so check the log first.
         if let Err(error) = log.get_or_insert_with(|| self.ingest.check_log()) {
             return self.refuse(error.reason(), error.to_string());
         }
-        match taker.apply_lines(line, &origin) {
+        match statsd.apply_lines(line, &origin) {
             Ok(()) => LineOutcome::Statsd,
             Err(reason) => LineOutcome::Refused(statsd_refusal(line, reason)),
         }
@@ -201,7 +207,7 @@ impl LineHandler {
             None => LineOutcome::Reply(String::new()),
             Some(_) => self.refuse(
                 DropReason::Malformed,
-                "unknown command; `help` lists what there is".to_owned(),
+                "unknown command; `help` lists the commands".to_owned(),
             ),
         }
     }
@@ -232,7 +238,7 @@ impl LineHandler {
     }
 }
 
-/// Takes `level N ` off a line.
+/// Splits `level N ` off a line.
 fn split_level(line: &[u8]) -> Result<(Option<Level>, &[u8]), String> {
     let Some(rest) = line.strip_prefix(b"level ") else {
         return Ok((None, line));
@@ -245,23 +251,23 @@ fn split_level(line: &[u8]) -> Result<(Option<Level>, &[u8]), String> {
     }
 }
 
-/// In words what is wrong with a statsd line that was dropped for `reason`.
+/// Describes why a statsd line was dropped.
 fn statsd_refusal(line: &[u8], reason: DropReason) -> String {
     match statsd::StatsdLines::new(line).next() {
         Some(Err(error)) => error.fault.to_string(),
         _ => match reason {
             DropReason::SenderLimit => {
-                "the sender has as many series as it may (limits.series_per_sender)"
+                "the sender has reached its limit of series (limits.series_per_sender)"
             }
             DropReason::SenderRate => "the sender exceeds limits.sender_bytes",
-            DropReason::SeriesLimit => "the agent has as many series as it may (limits.series)",
+            DropReason::SeriesLimit => "the agent has reached its limit of series (limits.series)",
             DropReason::Rule => "a rule of the configuration drops it",
-            DropReason::Level => "it is more detailed than the agent's level",
+            DropReason::Level => "the metric level exceeds the agent's level",
             DropReason::BadName => "the name or a tag is not accepted",
             DropReason::BadValue => "the value is not accepted",
-            DropReason::Unsupported => "events and service checks have no place here",
-            DropReason::Memory => "statsd has all the memory that it may (statsd.memory)",
-            other => return format!("it was dropped: {}", other.as_str()),
+            DropReason::Unsupported => "events and service checks are not supported",
+            DropReason::Memory => "statsd has reached its memory limit (statsd.memory)",
+            other => return format!("dropped: {}", other.as_str()),
         }
         .to_owned(),
     }
@@ -306,7 +312,7 @@ mod tests {
         );
         assert_eq!(
             statsd_refusal(b"a:1|c", DropReason::Closed),
-            "it was dropped: closed"
+            "dropped: closed"
         );
     }
 }

@@ -1,13 +1,14 @@
-//! Connections that speak in lines instead of HTTP: the text protocol of the UNIX socket, and OpenTSDB's telnet
-//! protocol, which shares its port with HTTP as it does there.
+//! Line protocols: the text protocol of the UNIX socket, and OpenTSDB's telnet protocol, which
+//! shares its port with HTTP as in OpenTSDB.
 //!
-//! | | the socket | telnet |
+//! | | UNIX socket | telnet |
 //! |---|---|---|
-//! | a line | a statsd line, or `put …`; `level N ` may stand in front; what a wrapper asks (`pegel_run::Station`) | `put …`, `version`, `help`, `exit` |
-//! | an answer | `ok`, or `error REASON`, for every line | only what went wrong |
+//! | a line | a statsd line, or `put …`; optionally preceded by `level N `; a wrapper's request (`pegel_run::CountingService`) | `put …`, `version`, `help`, `exit` |
+//! | a reply | `ok`, or `error REASON`, for every line | errors only |
 //!
-//! All lines that came together are worked on together, so that a client that sends many at once waits for the
-//! log once. A line has a largest size and a time by which it must be complete.
+//! [`serve`] runs one session per connection. Lines that arrive together are handled together, so
+//! that a client that sends many at once waits for the log once. The length of a line and the time
+//! to complete it are limited; every lost line is counted.
 
 mod line_handler;
 mod prefixed_stream;
@@ -31,10 +32,10 @@ use line_handler::LineHandler;
 pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use protocol_detection::{DetectedProtocol, detect_protocol};
 
-/// What is read at once.
+/// How much is read at once.
 const CHUNK_BYTES: usize = 8 << 10;
 
-/// Which lines are understood, and how they are answered.
+/// The accepted lines, and the form of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineProtocol {
     Socket,
@@ -49,7 +50,7 @@ impl LineProtocol {
         }
     }
 
-    /// The answer to something that is no line.
+    /// The reply to a line that was refused.
     fn error_line(self, reason: &str) -> String {
         match self {
             LineProtocol::Socket => format!("error {reason}\n"),
@@ -58,7 +59,7 @@ impl LineProtocol {
     }
 }
 
-/// Serves a connection to its end. `begun` is what was read of it already.
+/// Serves a connection to its end. `begun` is what detection has already read of it.
 pub(crate) async fn serve<S>(
     mut stream: S,
     begun: Vec<u8>,
@@ -106,30 +107,30 @@ pub(crate) async fn serve<S>(
 
 struct LineClient<S> {
     stream: S,
-    /// What came and is not worked on yet: at most one line, which is not complete.
+    /// Bytes received but not yet handled: at most one incomplete line.
     buffer: Vec<u8>,
-    /// Whether what comes belongs to a line that was too long.
+    /// Whether incoming bytes belong to a line that was too long.
     is_skipping: bool,
-    /// Since when the line is on its way, or the client rests.
+    /// Since when the current line is incomplete, or the client idle.
     since: Instant,
     dialect: LineProtocol,
 }
 
-/// How a connection ends.
+/// How a session ended.
 #[derive(Debug, PartialEq, Eq)]
 enum LineSessionEnd {
-    /// The client is done, or the server.
+    /// The client closed the connection, or the server stops.
     Done,
-    /// In the middle of a line.
+    /// The connection ended within a line.
     Incomplete,
-    /// A line took too long.
+    /// A line was not completed in time.
     TimedOut,
-    /// The client does not read its answers.
+    /// The client does not read its replies.
     SlowReader,
 }
 
 impl LineSessionEnd {
-    /// What is said and counted, where a line was lost.
+    /// The refusal to count and the reply to send, if a line was lost.
     fn refusal(
         &self,
         shared: &ConnectionContext,
@@ -137,7 +138,7 @@ impl LineSessionEnd {
         match self {
             LineSessionEnd::Done | LineSessionEnd::SlowReader => None,
             LineSessionEnd::Incomplete => {
-                let text = "the line does not end; end it with a newline".to_owned();
+                let text = "the line is incomplete; end it with a newline".to_owned();
                 Some((None, DropReason::Malformed, text))
             }
             LineSessionEnd::TimedOut => {
@@ -157,11 +158,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
                 return end;
             }
             let is_idle = self.buffer.is_empty() && !self.is_skipping;
-            let patience: Duration = match is_idle {
-                true => shared.settings.idle_time,
-                false => shared.settings.head_time,
+            let time_limit: Duration = if is_idle {
+                shared.settings.idle_time
+            } else {
+                shared.settings.head_time
             };
-            let read = timeout_at(self.since + patience, read(&mut self.stream, &mut chunk));
+            let read = timeout_at(self.since + time_limit, read(&mut self.stream, &mut chunk));
             match unless_stopped(read, &mut stage).await {
                 None => return LineSessionEnd::Done,
                 Some(Err(_)) if is_idle => return LineSessionEnd::Done,
@@ -179,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
         }
     }
 
-    /// Works on all lines that are complete.
+    /// Handles all complete lines in the buffer.
     async fn handle_complete_lines(
         &mut self,
         work: &LineHandler,
@@ -226,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
                 .agent
                 .ingest
                 .count_refused(&work.sender, DropReason::TooLarge);
-            let text = format!("the line is longer than {bytes_max} bytes");
+            let text = format!("the line exceeds {bytes_max} bytes");
             let text = self.dialect.error_line(&text);
             let written = write_all(&mut self.stream, text.as_bytes());
             if timeout(shared.settings.write_time, written).await.is_err() {
@@ -251,6 +253,6 @@ async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> i
         }
         bytes = &bytes[written..];
     }
-    // TLS holds back what it was given until it is told.
+    // TLS buffers writes until they are flushed.
     poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
 }

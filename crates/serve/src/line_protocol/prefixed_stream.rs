@@ -1,10 +1,11 @@
+//! A stream with bytes to read first.
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream of which the beginning was read already: it is given back first.
+/// A stream whose first bytes have already been read: reads return them first.
 #[derive(Debug)]
 pub(crate) struct PrefixedStream<S> {
     prefix: Vec<u8>,
@@ -13,9 +14,9 @@ pub(crate) struct PrefixedStream<S> {
 }
 
 impl<S> PrefixedStream<S> {
-    pub fn new(begun: Vec<u8>, stream: S) -> PrefixedStream<S> {
+    pub fn new(prefix: Vec<u8>, stream: S) -> PrefixedStream<S> {
         PrefixedStream {
-            prefix: begun,
+            prefix,
             consumed: 0,
             stream,
         }

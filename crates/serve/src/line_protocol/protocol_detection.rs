@@ -1,4 +1,4 @@
-//! What a client speaks, by the first bytes that it sends.
+//! Detects the protocol of a client by the first bytes that it sends.
 
 use tokio::io::AsyncRead;
 use tokio::time::{Instant, timeout_at};
@@ -9,21 +9,21 @@ use crate::listen::unless_stopped;
 
 /// Enough for the head of most requests.
 const FIRST_BYTES: usize = 1024;
-/// No method of HTTP is longer.
+/// No HTTP method is longer.
 const METHOD_BYTES_MAX: usize = 16;
-/// With which words a client of OpenTSDB's telnet protocol may begin.
+/// The words with which a session of OpenTSDB's telnet protocol may begin.
 const TELNET_COMMANDS: [&[u8]; 8] = [
     b"put ", b"put\t", b"put\r", b"put\n", b"version", b"help", b"stats", b"exit",
 ];
 
-/// How a connection begins.
+/// The protocol of a connection, with the bytes read so far.
 #[derive(Debug)]
 pub(crate) enum DetectedProtocol {
     Http(Vec<u8>),
     Lines(LineProtocol, Vec<u8>),
-    /// The client is gone, or the server stops.
+    /// The client closed the connection, or the server stops.
     Closed,
-    /// Too little came in time.
+    /// Too few bytes arrived in time.
     TimedOut,
 }
 
@@ -31,11 +31,11 @@ pub(crate) enum DetectedProtocol {
 enum ProtocolGuess {
     Http,
     Lines,
-    /// Nobody can tell yet.
+    /// More bytes are needed.
     Undecided,
 }
 
-/// Reads as much as is needed to tell.
+/// Reads as many bytes as detection needs.
 pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_socket: bool,
@@ -50,15 +50,16 @@ pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
         match unless_stopped(read, &mut stage).await {
             Some(Ok(Ok(count))) if count > 0 => bytes.extend_from_slice(&chunk[..count]),
             Some(Err(_)) => return DetectedProtocol::TimedOut,
-            // Whoever begins with less than can be told has nothing to say.
+            // On TCP, too few bytes for detection are no request.
             None | Some(Ok(_)) if bytes.is_empty() || !is_socket => {
                 return DetectedProtocol::Closed;
             }
             None | Some(Ok(_)) => return DetectedProtocol::Lines(LineProtocol::Socket, bytes),
         }
-        let (guess, dialect) = match is_socket {
-            true => (guess_on_socket(&bytes), LineProtocol::Socket),
-            false => (guess_on_tcp(&bytes), LineProtocol::Telnet),
+        let (guess, dialect) = if is_socket {
+            (guess_on_socket(&bytes), LineProtocol::Socket)
+        } else {
+            (guess_on_tcp(&bytes), LineProtocol::Telnet)
         };
         match guess {
             ProtocolGuess::Http => return DetectedProtocol::Http(bytes),
@@ -68,7 +69,8 @@ pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
     }
 }
 
-/// A request begins with a method in capitals, a blank, and a path or a whole address. All else is lines.
+/// On the UNIX socket, an HTTP request begins with a method in capitals, a space, and a path or
+/// URL. Everything else is lines.
 fn guess_on_socket(bytes: &[u8]) -> ProtocolGuess {
     let method = bytes.iter().take_while(|b| b.is_ascii_uppercase()).count();
     match (bytes.get(method), bytes.get(method + 1)) {
@@ -79,7 +81,7 @@ fn guess_on_socket(bytes: &[u8]) -> ProtocolGuess {
     }
 }
 
-/// Only the commands of OpenTSDB are lines: a browser cannot begin like that.
+/// On TCP, only the commands of OpenTSDB are lines: no browser can begin a request like that.
 fn guess_on_tcp(bytes: &[u8]) -> ProtocolGuess {
     let mut guess = ProtocolGuess::Http;
     for command in TELNET_COMMANDS {

@@ -193,7 +193,7 @@ fn a_line_that_does_not_end_is_not_taken() {
         client.0.shutdown(std::net::Shutdown::Write).expect("shut");
         let rest = client.rest();
         assert!(
-            rest.ends_with("error the line does not end; end it with a newline\n"),
+            rest.ends_with("error the line is incomplete; end it with a newline\n"),
             "{rest}"
         );
         assert!(is_counted);
@@ -207,7 +207,7 @@ fn a_line_that_is_too_long_is_skipped() {
     let site = TestServer::with(|settings| settings.line_bytes_max = 1000);
     let mut client = site.lines();
     client.send("x".repeat(100_000));
-    assert_eq!(client.answer(), "error the line is longer than 1000 bytes");
+    assert_eq!(client.answer(), "error the line exceeds 1000 bytes");
     client.send(":1|c\nshort:1|c\n");
     assert_eq!(client.answer(), "ok");
     assert_eq!(site.refused("line_size"), 1);
@@ -281,7 +281,7 @@ fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
     client.send("a:1|c\n");
     assert_eq!(
         client.until("\n"),
-        "put: unknown command; `help` lists what there is\n"
+        "put: unknown command; `help` lists the commands\n"
     );
     client.send("help\n");
     assert!(client.until("exit\n").starts_with("put METRIC TIME VALUE"));
