@@ -1,4 +1,9 @@
-//! A few datagrams, taken into the table under one lock.
+//! Applies the lines of a few datagrams to the table under one lock.
+//!
+//! Every reader of statsd lines (datagrams, streams, the push socket) opens a [`StatsdBatch`], passes whole
+//! lines and drops it. Each value is recorded in the table, queued as a timed gauge, or dropped with a
+//! reason; the counts reach the ledger when the batch ends. A batch holds the table's lock: it must not block
+//! or do I/O.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +18,7 @@ use super::timed_gauges::{TimedGauges, has_own_time};
 use crate::admission::Admission;
 use crate::senders::Sender;
 
-/// What the threads that read and the pulse share.
+/// State shared by the receiving threads and the program sampler.
 #[derive(Debug)]
 pub(crate) struct StatsdContext {
     table: Mutex<StatsdTable>,
@@ -37,7 +42,7 @@ impl StatsdContext {
     }
 
     pub fn table(&self) -> MutexGuard<'_, StatsdTable> {
-        // The table is whole between any two lines, so that a panic elsewhere does not spoil it.
+        // The table is consistent between any two lines, so a panic elsewhere does not corrupt it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +56,7 @@ impl StatsdContext {
     }
 }
 
-/// Holds the table. What was taken is entered into the books at the end, or when another sender's turn comes.
+/// Holds the lock of the table. Counts are reported at the end, or when the sender changes.
 #[derive(Debug)]
 pub(crate) struct StatsdBatch<'a> {
     shared: &'a StatsdContext,
@@ -61,7 +66,7 @@ pub(crate) struct StatsdBatch<'a> {
 }
 
 impl StatsdBatch<'_> {
-    /// Takes whole lines.
+    /// Applies complete lines.
     pub fn apply_lines(&mut self, bytes: &[u8], origin: &LineOrigin) {
         self.switch_sender(origin);
         for line in StatsdLines::new(bytes) {
@@ -83,13 +88,13 @@ impl StatsdBatch<'_> {
         }
     }
 
-    /// Something came that cannot be taken.
+    /// Counts input that cannot be used.
     pub fn count_dropped(&mut self, reason: DropReason, count: u64, origin: &LineOrigin) {
         self.switch_sender(origin);
         self.counts.count_dropped(reason, count);
     }
 
-    /// Why something of what was taken since the last turn was dropped.
+    /// Returns the first reason for a drop since the sender last changed.
     pub fn drop_reason(&self) -> Option<DropReason> {
         self.counts.first_drop_reason()
     }

@@ -1,4 +1,4 @@
-//! The books of one sender's lines, until they are entered into the ledger.
+//! The counts of one sender's lines, until they are added to the ledger.
 
 use pegel_metric::DropReason;
 
@@ -26,7 +26,7 @@ impl LineCounts {
         self.dropped[reason as usize] += count;
     }
 
-    /// The first reason for which anything was dropped.
+    /// Returns the first reason for which a value was dropped.
     pub fn first_drop_reason(&self) -> Option<DropReason> {
         let mut reasons = DropReason::ALL.iter().zip(self.dropped);
         reasons
@@ -34,7 +34,7 @@ impl LineCounts {
             .map(|(reason, _)| *reason)
     }
 
-    /// Enters everything on the sender's account and begins anew.
+    /// Adds the counts to the ledger and to the sender's account, and resets them.
     pub fn report(&mut self, gate: &Admission, sender: &Sender) {
         let tally = std::mem::take(self);
         let dropped: u64 = tally.dropped.iter().sum();

@@ -1,4 +1,8 @@
-//! statsd as the agent starts and stops it.
+//! The statsd input, as the agent starts and stops it.
+//!
+//! [`StatsdInput`] holds the table; [`StatsdListener`] binds the sockets and runs the threads that read them.
+//! All addresses are bound before anything is read, so that a start that fails takes no lines. On stop,
+//! everything that the kernel still holds is read before the threads end.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,13 +31,13 @@ use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
-/// A connection that says nothing for this long is closed.
+/// A connection without data for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// When there are too many, the one that was silent longest makes room after this long.
+/// When there are too many connections, the one that was idle longest is closed if it was idle for this long.
 const EVICTION_IDLE_TIME: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 256;
 
-/// Where to listen, and how.
+/// The addresses to listen on, and how.
 #[derive(Debug, Clone)]
 pub struct StatsdListenOptions {
     pub udp: Vec<SocketAddr>,
@@ -45,14 +49,15 @@ pub struct StatsdListenOptions {
     pub threads: usize,
     pub receive_buffer: usize,
     pub connections: usize,
-    /// Supervises the threads that read.
+    /// Supervises the receiving threads.
     pub supervisor: Supervisor,
-    /// What becomes of the lines.
+    /// Settings that apply to the lines.
     pub keys: StatsdSettings,
 }
 
 impl StatsdListenOptions {
-    /// What the configuration says; `socket` is the push socket, beside which the others are.
+    /// Takes the options from the configuration; `socket` is the push socket, next to which the statsd
+    /// sockets lie.
     pub fn new(
         keys: &StatsdSettings,
         socket: Option<&Path>,
@@ -107,7 +112,7 @@ pub struct StatsdStatus {
     pub last_error: Option<String>,
 }
 
-/// The metrics themselves, however their lines come.
+/// The metrics of statsd, independent of how their lines arrive.
 #[derive(Debug)]
 pub struct StatsdInput {
     shared: Arc<StatsdContext>,
@@ -124,7 +129,8 @@ impl StatsdInput {
         }
     }
 
-    /// Takes lines that came another way than over sockets of statsd's own. Says why, where any of it was dropped.
+    /// Applies lines that did not arrive over statsd's own sockets. Returns the first reason if any value was
+    /// dropped.
     pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), DropReason> {
         let mut batch = self.shared.batch();
         batch.apply_lines(lines, origin);
@@ -140,7 +146,7 @@ impl StatsdInput {
         }
     }
 
-    /// What the pulse asks at each tick.
+    /// Returns the source that the program sampler updates at each tick.
     pub fn source(
         &self,
         listening: &StatsdListener,
@@ -161,7 +167,7 @@ impl StatsdInput {
     }
 }
 
-/// Sockets that are bound, and threads that read them. Stopped when dropped.
+/// Bound sockets and the threads that read them. Stops when dropped.
 #[derive(Debug)]
 pub struct StatsdListener {
     shared: Arc<StatsdContext>,
@@ -175,7 +181,8 @@ pub struct StatsdListener {
 }
 
 impl StatsdListener {
-    /// Takes the addresses. Nothing is read before [`Listening::start`]: what comes meanwhile waits in the kernel.
+    /// Binds the addresses. Nothing is read before [`StatsdListener::start`]: until then, datagrams wait in
+    /// the kernel.
     pub fn bind(
         statsd: &StatsdInput,
         plan: &StatsdListenOptions,
@@ -202,7 +209,7 @@ impl StatsdListener {
     }
 
     fn kernel_drop_counters(&self, gate: &Admission) -> Vec<KernelDropCounter> {
-        // Who sends over a UNIX socket waits: there the kernel drops nothing.
+        // A sender over a UNIX socket blocks: the kernel drops nothing there.
         let all = self.sockets.udp.iter();
         all.filter_map(|socket| {
             let sender = gate.sender(Input::Statsd, "kernel");
@@ -211,7 +218,7 @@ impl StatsdListener {
         .collect()
     }
 
-    /// Starts the threads that read.
+    /// Starts the receiving threads.
     pub fn start(&mut self) -> Result<(), StatsdBindError> {
         self.start_receivers()?;
         if let Some(socket) = &self.sockets.unix {
@@ -245,7 +252,7 @@ impl StatsdListener {
         let first = receivers.clone();
         self.spawn("statsd", move || {
             if let Err(error) = first.run_first(origins) {
-                tracing::error!(%error, "statsd datagrams are no longer read");
+                tracing::error!(%error, "statsd receiver failed; datagrams are no longer read");
             }
         })?;
         for number in 1..self.readers {
@@ -272,12 +279,12 @@ impl StatsdListener {
         Ok(())
     }
 
-    /// Reads what the kernel holds, then ends the threads.
+    /// Reads what the kernel still holds, then ends the threads.
     pub fn stop(&mut self) {
         self.threads.iter().for_each(CriticalThread::expect_end);
         self.stop.trigger();
         if let Some(socket) = &self.sockets.unix {
-            // The thread that waits for it wakes up. What is queued can still be read.
+            // Wakes the thread that waits on the socket. Queued datagrams can still be read.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
         }
         for thread in self.threads.drain(..) {

@@ -1,13 +1,14 @@
-//! statsd: lines in datagrams and streams, summed up by name, tags and type.
+//! statsd: lines in datagrams and streams, summed by name, tags and type.
 //!
 //! ```text
-//! UDP, UNIX datagrams ──recvmmsg──┐   net/receivers.rs, net/datagrams.rs
-//!                                 ├─► lines ──► table ──pass──► board ──tick──► store
+//! UDP, UNIX datagrams ──recvmmsg──┐   net/udp_receivers.rs, net/datagrams.rs
+//!                                 ├─► lines ──► table ──pass──► current values ──tick──► store
 //! TCP, UNIX streams ──────────────┘   (wire)    (lock for microseconds)
 //! ```
 //!
-//! Reading never stops: the pulse takes what changed out of the table in small pieces, and threads that
-//! read are only ever kept waiting for one of them.
+//! Receiving never stops: the program sampler takes changes out of the table in small pieces, and a receiving
+//! thread waits for at most one of them. Every value is either summed or dropped with a reason, and counted
+//! in the ledger.
 
 mod line_batch;
 mod line_counts;

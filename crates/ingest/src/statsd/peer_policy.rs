@@ -1,4 +1,5 @@
-//! What statsd must ask others: who holds a port, whose a connection is, and who may write.
+//! Questions that statsd passes to the agent: which process holds a port, which user owns a connection, and
+//! which users may write.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,22 +19,22 @@ impl fmt::Display for TransportProtocol {
     }
 }
 
-/// Whose a connection over loopback is.
+/// The owner of a connection over loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoopbackPeer {
     Uid(u32),
-    /// The kernel does not say.
+    /// The kernel does not report the owner.
     Unknown,
 }
 
-/// The agent answers; other crates know.
+/// Implemented by the agent, from other crates.
 pub trait StatsdPeerPolicy: Send + Sync + fmt::Debug {
-    /// Who keeps this address busy, in words.
+    /// Returns a description of the process that holds this address, for an error message.
     fn port_holder(&self, protocol: TransportProtocol, address: SocketAddr) -> Option<String>;
 
-    /// Whose the other end of a TCP connection over loopback is.
+    /// Returns the owner of the other end of a TCP connection over loopback.
     fn peer_owner(&self, local: SocketAddr, peer: SocketAddr) -> LoopbackPeer;
 
-    /// Whether programs of this user may write here.
+    /// Returns whether programs of this user may write.
     fn allows_user(&self, uid: u32) -> bool;
 }

@@ -1,3 +1,5 @@
+//! The settings of statsd and their value types. `config/pegel.yaml` is generated from the doc comments.
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -6,7 +8,7 @@ use std::str::FromStr;
 use pegel_config::{ByteSize, ListenAddress, TimeSpan, settings, text_setting};
 
 settings! {
-    /// Where statsd lines are taken, and what becomes of them.
+    /// Addresses that receive statsd lines, and how the lines are summed.
     pub struct StatsdSettings {
         /// UDP addresses.
         udp: Vec<ListenAddress> = vec![ListenAddress::loopback(8125), ListenAddress::loopback(8126)],
@@ -16,27 +18,28 @@ settings! {
         unix: StatsdSocketPath = StatsdSocketPath::Auto,
         /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
         unix_stream: StatsdSocketPath = StatsdSocketPath::Auto,
-        /// How many threads read UDP datagrams at most; auto: a quarter of the cores, up to four. One reads as long as
-        /// it keeps up, the others help while a socket stays full.
+        /// Maximum number of threads that read UDP datagrams; auto: a quarter of the cores, up to four. One
+        /// thread reads while it keeps up; the others help while a socket stays full.
         threads: ReceiverThreads = ReceiverThreads::Auto,
-        /// How much the kernel may hold for each socket while nobody reads. Without the right to exceed it,
-        /// net.core.rmem_max is the limit.
+        /// Receive buffer of each socket in the kernel. Without the privilege to exceed it, net.core.rmem_max
+        /// is the limit.
         receive_buffer: ByteSize = ByteSize::mebibytes(16),
-        /// How long the intervals are over which smallest, largest, percentiles and members of sets are taken.
+        /// Length of the intervals for minima, maxima, percentiles and members of sets.
         flush: TimeSpan = TimeSpan::seconds(10),
-        /// Which percentiles of timers, histograms and distributions are published.
+        /// Percentiles of timers, histograms and distributions to publish.
         percentiles: Vec<Percentile> = vec![Percentile::of(50), Percentile::of(90), Percentile::of(99)],
-        /// What becomes of a metric that nobody sent for an interval: keep or delete. Its past stays.
+        /// What to do with a metric that received no line for an interval: keep or delete. Stored samples
+        /// stay.
         idle: IdlePolicy = IdlePolicy::Keep,
-        /// The same for counters and meters alone.
+        /// The same for counters and meters only.
         idle_counters: Option<IdlePolicy> = None => "delete",
-        /// The same for gauges alone.
+        /// The same for gauges only.
         idle_gauges: Option<IdlePolicy> = None => "delete",
-        /// The same for timers, histograms and distributions alone.
+        /// The same for timers, histograms and distributions only.
         idle_timers: Option<IdlePolicy> = None => "delete",
-        /// The same for sets alone.
+        /// The same for sets only.
         idle_sets: Option<IdlePolicy> = None => "delete",
-        /// Whether counters also get NAME.increase, by how much they grew in the last interval.
+        /// Whether counters also get NAME.increase, their growth in the last interval.
         counter_sum: bool = false,
         /// Whether timers get NAME.min.
         timer_lower: bool = true,
@@ -46,7 +49,7 @@ settings! {
         timer_sum: bool = true,
         /// Whether timers get NAME.count.
         timer_count: bool = true,
-        /// What the buckets of timers and the members of sets may take in memory.
+        /// Memory for the buckets of timers and the members of sets.
         memory: ByteSize = ByteSize::mebibytes(32),
     }
 }
@@ -83,7 +86,7 @@ impl fmt::Display for ReceiverThreads {
 
 text_setting!(ReceiverThreads, "auto, or a number above 0");
 
-/// Where a socket is.
+/// The path of a UNIX socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatsdSocketPath {
     Auto,
@@ -149,7 +152,7 @@ impl fmt::Display for IdlePolicy {
 
 text_setting!(IdlePolicy, "keep or delete");
 
-/// A percentile, above 0 and at most 100; written as it will stand in names: `p99.9`.
+/// A percentile, above 0 and at most 100; written as it appears in names: `p99.9`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Percentile {
     text: String,

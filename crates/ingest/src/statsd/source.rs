@@ -1,4 +1,8 @@
-//! From the table to the store: what changed at each tick, and intervals when they are over.
+//! Moves values from the table to the store: changes at each tick, and statistics of intervals when they end.
+//!
+//! The program sampler calls [`StatsdSource`] at each tick. It copies what changed into its [`CurrentValues`]
+//! and emits the rows. The table is locked for a bounded number of entries at a time, so that receiving
+//! threads never wait long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +17,9 @@ use crate::current_values::{CurrentValues, ValueSlot};
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
-/// How many entries are looked at while the table is held: some ten microseconds.
+/// The number of entries processed while the table is locked: about ten microseconds.
 const ENTRIES_PER_LOCK: usize = 1024;
-/// The same where intervals end and percentiles are made.
+/// The same where intervals end and percentiles are computed.
 const CLOSED_ENTRIES_PER_LOCK: u32 = 128;
 
 #[derive(Debug)]
@@ -24,11 +28,11 @@ pub(crate) struct StatsdSource {
     kernel_drops: Vec<KernelDropCounter>,
     points: Arc<PointWriter>,
     values: CurrentValues,
-    /// Where each series of the table stands on the board.
+    /// The slot of each series of the table in the current values.
     slots: Vec<Option<ValueSlot>>,
     changes: Vec<SeriesValueChange>,
     flush: Millis,
-    /// The number of the interval that is open.
+    /// The number of the open interval.
     interval: Option<Millis>,
     /// The number of intervals that ended.
     closed_intervals: u64,
@@ -65,7 +69,7 @@ impl StatsdSource {
         loop {
             self.add_new_series();
             let mut table = self.shared.table();
-            // The board must have all series before some are removed.
+            // All series must have a slot before some are removed.
             if table.has_new_series() {
                 continue;
             }
@@ -81,14 +85,14 @@ impl StatsdSource {
         }
     }
 
-    /// Totals and gauges that changed.
+    /// Takes totals and gauges that changed.
     fn take_changes(&mut self) {
         self.shared.table().resume_delayed();
         loop {
             self.add_new_series();
             let more = {
                 let mut table = self.shared.table();
-                // A newcomer between the two looks has changes that the board has no place for.
+                // A series added between the two locks has changes but no slot yet.
                 if table.has_new_series() {
                     continue;
                 }
@@ -137,7 +141,7 @@ impl StatsdSource {
         }
     }
 
-    /// Ends the interval of every metric, and takes those off the board that were deleted.
+    /// Ends the interval of every metric, and removes the series of metrics that were deleted.
     fn close_interval(&mut self) {
         let mut next = Some(0);
         while let Some(from) = next {

@@ -1,25 +1,25 @@
-//! Which series a metric of each type has.
+//! The series that a metric of each type publishes.
 
 use pegel_metric::MetricKind;
 use pegel_wire::statsd::StatsdType;
 
 use super::settings::{IdlePolicy, StatsdSettings};
 
-/// One number that is published about a metric.
+/// One published number of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistic {
     /// The running total of a counter, the value of a gauge.
     Value,
-    /// What a counter gained in the last interval.
+    /// The growth of a counter in the last interval.
     Increase,
     /// Running totals of a timer.
     Count,
     Sum,
-    /// Of a timer's last interval.
+    /// Statistics of a timer's last interval.
     Min,
     Max,
     Percentile(u8),
-    /// How many different members a set had in the last interval.
+    /// The number of distinct members of a set in the last interval.
     Members,
 }
 
@@ -36,15 +36,15 @@ impl Statistic {
         matches!(self, Statistic::Value | Statistic::Count | Statistic::Sum)
     }
 
-    /// Whether it goes on from where it was before the agent was started anew.
+    /// Returns whether it continues from its value before a restart of the agent.
     pub fn continues_after_restart(self, kind: StatsdType) -> bool {
-        // Those who send their own totals send them again, from the beginning.
+        // Senders of cumulative totals send them again, from the beginning.
         let adds_up = matches!(kind, StatsdType::Counter | StatsdType::Meter);
         matches!(self, Statistic::Count | Statistic::Sum) || (self == Statistic::Value && adds_up)
     }
 }
 
-/// What the configuration wants published, and kept.
+/// The statistics to publish and to keep, from the configuration.
 #[derive(Debug)]
 pub(crate) struct StatisticSettings {
     counter: Vec<Statistic>,
@@ -100,7 +100,7 @@ impl StatisticSettings {
         }
     }
 
-    /// What is appended to the name.
+    /// Returns the suffix that is appended to the name.
     pub fn suffix(&self, figure: Statistic) -> &str {
         match figure {
             Statistic::Value => "",
@@ -133,7 +133,7 @@ impl StatisticSettings {
         self.idle[at] == IdlePolicy::Delete
     }
 
-    /// The same for a total of unknown type, because no line for it arrived since a restart.
+    /// Returns the same for a total of unknown type: no line for it arrived since a restart.
     pub fn deletes_idle_series(&self, name: &str) -> bool {
         let is_timer = [Statistic::Count, Statistic::Sum].map(|figure| self.suffix(figure));
         let is_timer = is_timer.iter().any(|suffix| name.ends_with(suffix));

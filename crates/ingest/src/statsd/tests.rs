@@ -1,4 +1,4 @@
-//! What lines amount to, from the lines to the values in a store.
+//! Tests from lines to the values in a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl StatsdFixture {
         self.shared.batch().apply_lines(lines.as_bytes(), &origin);
     }
 
-    /// A series of another input.
+    /// Admits a series of another input.
     fn claim(&self, input: Input, name: &str) -> AdmittedSeries {
         let offer = SeriesSpec {
             name,
@@ -127,12 +127,12 @@ impl StatsdFixture {
         self.gate.admit(&sender, &offer).expect("room")
     }
 
-    /// The values after a tick, half a second after the last one.
+    /// Returns the values after a tick, half a second after the last one.
     fn tick(&mut self) -> BTreeMap<String, f64> {
         self.pass(500)
     }
 
-    /// The same, and the interval is over: the next tick will end it.
+    /// Returns the same; the interval is over, so that the next tick ends it.
     fn flush(&mut self) -> BTreeMap<String, f64> {
         self.pass(10_000)
     }
@@ -179,7 +179,7 @@ fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A table and a gate without a store, for tests of sockets.
+/// Returns a table and admission without a store, for tests of sockets.
 pub(super) fn shared() -> (Arc<StatsdContext>, Arc<Admission>) {
     let settings = AdmissionSettings {
         level: 3,
@@ -276,7 +276,7 @@ fn timers_have_running_totals_and_figures_of_the_last_interval() {
     assert_eq!(
         idle,
         values(&[("t.count", 102.0), ("t.sum", 5064.0)]),
-        "no samples, no figures"
+        "without samples there are no statistics"
     );
 }
 
@@ -405,7 +405,7 @@ fn names_without_end_are_refused_and_known_ones_go_on() {
     }
     trial.send("n.0:1|c\nt:1|ms");
     let after = trial.tick();
-    // A quarter of the hundred is left to the agent's user, root and the node.
+    // A quarter of the hundred is reserved for the agent's user, root and the node.
     assert_eq!((after.len(), after["n.0"]), (75, 2.0));
     assert_eq!(trial.dropped(DropReason::SeriesLimit), 9_926);
     trial.assert_ledger_balances();
@@ -435,7 +435,7 @@ fn totals_go_on_after_the_agent_was_started_anew() {
     );
 }
 
-/// What an agent left that ended 30 hours ago, in the log or in a block.
+/// Starts after an agent that ended 30 hours ago; its values are in the log or in a block.
 fn after_a_day(in_block: bool, change: impl FnOnce(&mut StatsdSettings)) -> StatsdFixture {
     let dir = TempDir::new();
     let open =
@@ -569,7 +569,7 @@ fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
     trial.tick();
     let _lanes = ["x", "t.count"].map(|name| trial.claim(Input::Lane, name));
     let put = trial.claim(Input::Put, "g");
-    // Before and after the pulse has seen the new names.
+    // Before and after a pass has seen the new names.
     trial.send("x:4|c");
     trial.tick();
     trial.send("x:1|c\nt:6|ms\ng:-1|g\nx:1|g");
@@ -587,7 +587,7 @@ fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
     trial.flush();
     trial.tick();
     let account = &trial.gate.senders().statuses()[0];
-    assert_eq!(account.series, 8, "the old names are off the account");
+    assert_eq!(account.series, 8, "the old names are no longer charged");
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! Gauges whose line says when they were taken (DogStatsD's `|T`): points with their own time, not current values.
+//! Gauges with their own timestamp (DogStatsD's `|T`): they are stored as points, not as current values.
+//!
+//! Receiving threads queue them, so that they never wait for the store's log; the program sampler writes the
+//! queue at each pass. The queue is bounded; gauges beyond it are dropped and counted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,10 +13,11 @@ use super::table::{LineOrigin, PROGRAM_LEVEL};
 use crate::point_writer::{IncomingPoint, PointWriter};
 use crate::senders::Sender;
 
-/// How many wait for the pulse, which stores them. Further ones are dropped and counted.
+/// The most queued gauges. Further ones are dropped and counted.
 const QUEUE_MAX: usize = 20_000;
 
-/// Whether this is a value for a time of its own. Counters with a time add to their total like all others.
+/// Returns whether this is a value with its own timestamp. Counters with a time add to their total like all
+/// others.
 pub(super) fn has_own_time(metric: &StatsdMetric<'_>) -> bool {
     metric.time.is_some()
         && metric.kind == StatsdType::Gauge
@@ -22,7 +26,7 @@ pub(super) fn has_own_time(metric: &StatsdMetric<'_>) -> bool {
             .all(|number| number.sign == NumberSign::None)
 }
 
-/// Those that wait for the pulse: the threads that read do not wait for the store's log.
+/// The queue for the program sampler: receiving threads must not wait for the store's log.
 #[derive(Debug, Default)]
 pub(crate) struct TimedGauges {
     queue: Mutex<Vec<QueuedGauge>>,
@@ -50,9 +54,10 @@ impl TimedGauges {
             .collect();
         let mut waiting = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // A quarter is reserved for the agent's user and root.
-        let max = match origin.sender.is_trusted() {
-            true => QUEUE_MAX,
-            false => QUEUE_MAX - QUEUE_MAX / 4,
+        let max = if origin.sender.is_trusted() {
+            QUEUE_MAX
+        } else {
+            QUEUE_MAX - QUEUE_MAX / 4
         };
         for number in metric.values() {
             if waiting.len() >= max {
@@ -69,7 +74,7 @@ impl TimedGauges {
         }
     }
 
-    /// Hands all to the store, sender by sender in the order in which they came.
+    /// Writes the queue to the store, sender by sender in the order of arrival.
     pub fn write_queued(&self, points: &PointWriter, now: Millis) {
         let waiting =
             std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
@@ -90,9 +95,9 @@ impl TimedGauges {
                     value: one.value,
                 })
                 .collect();
-            // The books are kept on the way: a store that takes nothing is a drop under its reason.
+            // Drops are counted by the writer, including those of a store that accepts nothing.
             if let Err(error) = points.write(&batch[0].sender, &offered, now) {
-                tracing::warn!(%error, "statsd values with times could not be stored");
+                tracing::warn!(%error, "cannot store statsd gauges with timestamps");
             }
         }
     }

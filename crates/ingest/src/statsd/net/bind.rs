@@ -1,4 +1,4 @@
-//! Taking addresses, with errors that say who is in the way.
+//! Binds the addresses of statsd, with errors that name the process that holds an address.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -12,10 +12,10 @@ use super::super::listener::StatsdListenOptions;
 use super::super::peer_policy::{StatsdPeerPolicy, TransportProtocol};
 use super::unix_sockets::{self, SocketFile};
 
-/// How many ports beyond the wanted one are tried where that is asked for.
+/// The number of ports tried after the configured one with `--port-search`.
 const PORTS_TRIED: u16 = 100;
 
-/// Why an address could not be taken. Nothing stays bound.
+/// The error when an address cannot be bound. Nothing stays bound.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsdBindError {
     #[error("{protocol} {address} is taken{}; stop it, choose another address with --statsd, or use --port-search", format_holder(.holder))]
@@ -24,19 +24,19 @@ pub enum StatsdBindError {
         address: SocketAddr,
         holder: Option<String>,
     },
-    #[error("cannot take statsd lines on {protocol} {address}")]
+    #[error("cannot receive statsd lines on {protocol} {address}")]
     Io {
         protocol: TransportProtocol,
         address: SocketAddr,
         #[source]
         source: io::Error,
     },
-    #[error("cannot take statsd lines at {}: {problem}; remove it, or choose another path with statsd.unix", .path.display())]
+    #[error("cannot receive statsd lines at {}: {problem}; remove it, or choose another path with statsd.unix", .path.display())]
     Path {
         path: PathBuf,
         problem: &'static str,
     },
-    #[error("cannot take statsd lines at {}", .path.display())]
+    #[error("cannot receive statsd lines at {}", .path.display())]
     PathIo {
         path: PathBuf,
         #[source]
@@ -52,7 +52,7 @@ fn format_holder(holder: &Option<String>) -> String {
         .map_or_else(String::new, |holder| format!(" by {holder}"))
 }
 
-/// Where lines are taken, in the order of the configuration.
+/// The bound addresses, in the order of the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct BoundAddresses {
     pub udp: Vec<SocketAddr>,
@@ -61,7 +61,7 @@ pub struct BoundAddresses {
     pub unix_stream: Option<PathBuf>,
 }
 
-/// Sockets that are ready, and nobody reads yet.
+/// Bound sockets that are not read yet.
 #[derive(Debug)]
 pub(crate) struct BoundSockets {
     pub bound: BoundAddresses,
@@ -134,7 +134,7 @@ fn io_error(
     }
 }
 
-/// Without `SO_REUSEPORT`: a port that another agent reads must not be shared with it.
+/// Binds without `SO_REUSEPORT`: a port that another agent reads must not be shared with it.
 fn bind_udp(
     wanted: SocketAddr,
     search: bool,
@@ -178,9 +178,10 @@ fn try_ports<T>(
     door: &dyn StatsdPeerPolicy,
     bind: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> Result<T, StatsdBindError> {
-    let last = match search && wanted.port() != 0 {
-        true => wanted.port().saturating_add(PORTS_TRIED),
-        false => wanted.port(),
+    let last = if search && wanted.port() != 0 {
+        wanted.port().saturating_add(PORTS_TRIED)
+    } else {
+        wanted.port()
     };
     for port in wanted.port()..=last {
         let address = SocketAddr::new(wanted.ip(), port);
@@ -196,7 +197,7 @@ fn try_ports<T>(
     })
 }
 
-/// More sockets on an address that is ours by now; the kernel deals senders out among them.
+/// Opens more sockets on an address that is already bound here; the kernel distributes senders among them.
 fn bind_shared(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -217,9 +218,9 @@ fn bind_shared(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result
         .collect()
 }
 
-/// As large as wanted where we may, else as large as the system lets us.
+/// Sets the configured size if permitted, else the largest size that the system allows.
 fn set_receive_buffer(socket: &OwnedFd, bytes: usize) {
-    // The kernel doubles what it is told, for its own books.
+    // The kernel doubles the value, for its own bookkeeping.
     let half = bytes / 2;
     if sockopt::set_socket_recv_buffer_size_force(socket, half).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(socket, half);

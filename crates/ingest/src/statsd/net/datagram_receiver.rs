@@ -1,28 +1,28 @@
-//! Many datagrams with one system call.
+//! Receives many datagrams with one system call.
 //!
-//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Each one that the kernel installs takes an
-//! entry of the agent's descriptor table, so the control buffer has room for the credentials only: the kernel closes
-//! descriptors that do not fit. Any that still arrive are closed at once.
+//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Each one that the kernel installs takes
+//! an entry of the agent's descriptor table, so the control buffer has room for the credentials only: the
+//! kernel closes descriptors that do not fit. Any that still arrive are closed at once.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// How many datagrams one call takes.
+/// The most datagrams per call.
 pub(crate) const DATAGRAMS_PER_CALL: usize = 64;
-/// The largest datagram that is taken whole: more than UDP can carry.
+/// The largest datagram that is received whole: more than UDP can carry.
 const DATAGRAM_BYTES: usize = 64 * 1024;
 /// The size of one control message with credentials.
 const CONTROL_BYTES: usize =
-    // SAFETY: the function computes a length from its argument and touches no memory.
+    // SAFETY: CMSG_SPACE computes a length from its argument and accesses no memory.
     unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as libc::c_uint) } as usize;
 
-/// Where a datagram came from.
+/// The origin of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DatagramSource {
     Inet(SocketAddr),
-    /// A process on this node; the kernel vouches for it.
+    /// A process on this node, as verified by the kernel.
     Unix {
         pid: i32,
         uid: u32,
@@ -34,21 +34,22 @@ pub(crate) enum DatagramSource {
 pub(crate) struct Datagram<'a> {
     pub bytes: &'a [u8],
     pub source: DatagramSource,
-    /// Longer than what is taken.
+    /// Whether it was longer than the buffer.
     pub is_truncated: bool,
 }
 
-/// Control messages must be aligned as their header is.
+/// Control messages must be aligned like their header.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Buffers for one call. Those that no datagram ever filled take no memory.
+/// Buffers for one call. A buffer that was never filled takes no physical memory.
 pub(crate) struct DatagramReceiver {
     bytes: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<ControlBuffer>,
-    /// What the kernel wrote in the last call: length, length of the address, of the control messages, flags.
+    /// What the kernel returned in the last call: length, length of the address, of the control messages,
+    /// flags.
     filled: Vec<(usize, usize, usize, i32)>,
 }
 
@@ -60,7 +61,7 @@ impl std::fmt::Debug for DatagramReceiver {
 
 impl DatagramReceiver {
     pub fn new() -> DatagramReceiver {
-        // SAFETY: an address of all zeros is one of an unspecified family, which is valid.
+        // SAFETY: all zeros is a valid `sockaddr_storage`, of unspecified family.
         let name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         DatagramReceiver {
             bytes: vec![0; DATAGRAMS_PER_CALL * DATAGRAM_BYTES],
@@ -70,7 +71,7 @@ impl DatagramReceiver {
         }
     }
 
-    /// Takes what is there. `with_credentials` for UNIX sockets; `wait` until there is something.
+    /// Receives pending datagrams. `with_credentials`: for UNIX sockets; `wait`: until at least one arrives.
     pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -78,7 +79,7 @@ impl DatagramReceiver {
         wait: bool,
     ) -> io::Result<usize> {
         self.filled.clear();
-        // SAFETY: a structure of integers and pointers, for which zero is valid.
+        // SAFETY: `iovec` consists of integers and pointers, for which zero is valid.
         let mut vectors: [libc::iovec; DATAGRAMS_PER_CALL] =
             unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: as above.
@@ -102,12 +103,13 @@ impl DatagramReceiver {
                 header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             }
         }
-        let flags = match wait {
-            true => libc::MSG_WAITFORONE | libc::MSG_CMSG_CLOEXEC,
-            false => libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC,
+        let flags = if wait {
+            libc::MSG_WAITFORONE | libc::MSG_CMSG_CLOEXEC
+        } else {
+            libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC
         };
         // SAFETY: every header points to a buffer, an address and a control buffer of the lengths it gives;
-        // all of them live until the call is over, and no two headers share any.
+        // all of them outlive the call, and no two headers share any.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -120,7 +122,7 @@ impl DatagramReceiver {
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for (header, buffer) in headers[..count].iter().zip(&self.controls) {
             let inner = &header.msg_hdr;
-            // The C libraries do not agree on the type of this length.
+            // The type of this length differs between C libraries.
             #[allow(clippy::unnecessary_cast)]
             let control = inner.msg_controllen as usize;
             let name = inner.msg_namelen as usize;
@@ -133,7 +135,7 @@ impl DatagramReceiver {
         Ok(count)
     }
 
-    /// Those of the last call.
+    /// Iterates over the datagrams of the last call.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.filled
             .iter()
@@ -156,7 +158,8 @@ impl DatagramReceiver {
 fn address(name: &libc::sockaddr_storage, length: usize) -> DatagramSource {
     let family = libc::c_int::from(name.ss_family);
     if family == libc::AF_INET && length >= size_of::<libc::sockaddr_in>() {
-        // SAFETY: the kernel wrote an address of this family, and the storage is large and aligned enough.
+        // SAFETY: the kernel wrote an address of this family, and `sockaddr_storage` is large and aligned
+        // enough.
         let name = unsafe { &*std::ptr::from_ref(name).cast::<libc::sockaddr_in>() };
         let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
         DatagramSource::Inet(SocketAddr::new(IpAddr::V4(ip), u16::from_be(name.sin_port)))
@@ -204,8 +207,8 @@ fn close_descriptors(control: &[u8]) {
     };
     for bytes in payload.chunks_exact(size_of::<libc::c_int>()) {
         if let Some(descriptor) = word(bytes, 0) {
-            // SAFETY: the kernel installed this descriptor for us in the call that wrote the message, each message is
-            // read once, and nothing else knows the number.
+            // SAFETY: the kernel installed this descriptor for this process in the call that wrote the
+            // message; each message is read once, and nothing else uses the number.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }
@@ -284,7 +287,7 @@ mod tests {
         );
     }
 
-    /// Whether some descriptor of this process still holds the writing end of a pipe.
+    /// Returns whether a descriptor of this process still holds the writing end of a pipe.
     fn is_open_elsewhere(reader: &io::PipeReader) -> bool {
         use std::io::Read;
         rustix::io::ioctl_fionbio(reader, true).expect("a pipe");

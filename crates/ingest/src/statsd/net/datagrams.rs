@@ -1,4 +1,7 @@
 //! Applies datagrams to the table, and reads them from a UNIX socket.
+//!
+//! Used by the threads of UDP sockets and by the thread of the UNIX datagram socket. A truncated datagram
+//! loses only its last, incomplete line, which is counted as dropped.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +14,8 @@ use super::origin_cache::OriginCache;
 use super::socket_errors::{Backoff, is_transient};
 use super::stop_signal::StopSignal;
 
-/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender blocks when ten
-/// datagrams are unread, so they are read at once rather than in larger batches.
+/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender
+/// blocks when ten datagrams are unread, so they are read at once rather than in larger batches.
 pub(crate) fn read_unix_datagrams(
     socket: &OwnedFd,
     shared: &StatsdContext,
@@ -53,7 +56,7 @@ pub(super) fn apply(
             let lines = pegel_wire::statsd::StatsdLines::new(datagram.bytes).count() as u64;
             batch.count_dropped(DropReason::Denied, lines, origin);
         } else if datagram.is_truncated {
-            // The last line is not whole.
+            // The last line is incomplete.
             let whole = memchr::memrchr(b'\n', datagram.bytes).map_or(0, |end| end + 1);
             batch.apply_lines(&datagram.bytes[..whole], origin);
             batch.count_dropped(DropReason::Malformed, 1, origin);
@@ -79,7 +82,7 @@ mod tests {
         let origins = OriginCache::new(gate, Arc::new(FixedPeerPolicy));
         let thread = {
             let (shared, stop) = (shared.clone(), stop.clone());
-            // A file is no socket, and never becomes one.
+            // A regular file is never a socket: every call fails.
             let file = std::fs::File::open("/dev/null").expect("it is always there");
             let file = OwnedFd::from(file);
             std::thread::spawn(move || read_unix_datagrams(&file, &shared, origins, &stop))

@@ -1,4 +1,4 @@
-//! Datagrams that the kernel dropped because nobody had read those before them.
+//! Counts datagrams that the kernel dropped because the receive buffer was full.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use pegel_metric::DropReason;
 use crate::admission::Admission;
 use crate::senders::Sender;
 
-/// Asks one socket for its count. The kernel's has 32 bits and may wrap.
+/// Reads the drop count of one socket. The kernel's counter has 32 bits and may wrap.
 #[derive(Debug)]
 pub(crate) struct KernelDropCounter {
     socket: OwnedFd,
@@ -16,13 +16,13 @@ pub(crate) struct KernelDropCounter {
     last_count: u32,
 }
 
-/// An option of sockets and the place in its answer, as linux/sock_diag.h fixes them.
+/// The socket option and the index in its result, as fixed by linux/sock_diag.h.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_WORDS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
 impl KernelDropCounter {
-    /// `sender` is the account for what never arrived: nobody knows whose it was.
+    /// `sender` is the account for dropped datagrams, whose origin is unknown.
     pub fn new(socket: impl AsFd, sender: Arc<Sender>) -> std::io::Result<KernelDropCounter> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let seen = read_drop_count(&socket).unwrap_or(0);
@@ -33,7 +33,7 @@ impl KernelDropCounter {
         })
     }
 
-    /// Enters what was dropped since the last look. Such a datagram counts as one value that was received.
+    /// Adds the datagrams dropped since the last call. Each counts as one value received and dropped.
     pub fn record(&mut self, gate: &Admission) {
         let Some(now) = read_drop_count(&self.socket) else {
             return;
@@ -50,7 +50,7 @@ impl KernelDropCounter {
 fn read_drop_count(socket: &OwnedFd) -> Option<u32> {
     let mut words = [0_u32; MEMINFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the pointers are to `words` and to its length in bytes, and the kernel writes no more than that.
+    // SAFETY: the pointers refer to `words` and its length in bytes, and the kernel writes no more than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -95,7 +95,8 @@ mod tests {
         let to = socket.local_addr().expect("bound");
         const SENT: u64 = 3000;
         for _ in 0..SENT {
-            from.send_to(&[b'x'; 1000], to).expect("loopback takes all");
+            from.send_to(&[b'x'; 1000], to)
+                .expect("loopback accepts all");
         }
         drops.record(&gate);
         drops.record(&gate);

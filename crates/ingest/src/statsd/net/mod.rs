@@ -1,4 +1,4 @@
-//! Sockets: where lines come from, and whose they are.
+//! The sockets of statsd: receiving lines and identifying their senders.
 
 mod bind;
 mod datagram_receiver;

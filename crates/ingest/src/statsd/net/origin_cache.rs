@@ -1,4 +1,6 @@
-//! Whose account a datagram or a connection goes on.
+//! Maps a datagram or a connection to its sender, and remembers the result.
+//!
+//! Each receiving thread has its own cache, so that a known sender costs no lock.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,7 +14,7 @@ use super::datagram_receiver::DatagramSource;
 use crate::admission::Admission;
 use crate::senders::Sender;
 
-/// How many senders a thread remembers; then it begins anew.
+/// The most senders that a thread caches; then the cache is cleared.
 const CACHED_MAX: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,9 +28,10 @@ impl SenderIdentity {
     /// Maps all loopback addresses to one sender: a program can send from any of the 2^24 addresses of 127/8.
     #[inline]
     fn host(ip: IpAddr) -> SenderIdentity {
-        match ip.is_loopback() {
-            true => SenderIdentity::Host(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            false => SenderIdentity::Host(ip),
+        if ip.is_loopback() {
+            SenderIdentity::Host(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        } else {
+            SenderIdentity::Host(ip)
         }
     }
 }
@@ -38,7 +41,7 @@ pub(crate) struct OriginCache {
     gate: Arc<Admission>,
     peer_policy: Arc<dyn StatsdPeerPolicy>,
     cached: HashMap<SenderIdentity, (Arc<Sender>, bool)>,
-    /// Datagrams mostly come from where the one before came from.
+    /// Consecutive datagrams mostly have the same origin.
     last: Option<(SenderIdentity, LineOrigin, bool)>,
 }
 
@@ -52,7 +55,7 @@ impl OriginCache {
         }
     }
 
-    /// The account for a datagram, and whether its sender may write.
+    /// Returns the sender of a datagram, and whether it may write.
     #[inline]
     pub fn origin_of_datagram(&mut self, from: DatagramSource) -> (&LineOrigin, bool) {
         let (who, id) = match from {
@@ -99,7 +102,8 @@ impl OriginCache {
     }
 }
 
-/// Tells sockets apart: address and port of an IPv4 socket fit, those of IPv6 are folded.
+/// Returns an id that distinguishes sockets: address and port of an IPv4 socket fit, those of IPv6 are
+/// hashed.
 fn socket_id(address: std::net::SocketAddr) -> u64 {
     let port = u64::from(address.port());
     match address.ip() {

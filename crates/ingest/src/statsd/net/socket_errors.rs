@@ -79,7 +79,7 @@ pub(crate) fn is_transient(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock
             | io::ErrorKind::Interrupted
-            // A client that closed before it was accepted.
+            // The client closed before accept().
             | io::ErrorKind::ConnectionAborted
     )
 }

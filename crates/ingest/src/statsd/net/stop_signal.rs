@@ -1,3 +1,5 @@
+//! A stop signal for threads that wait in `poll`.
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -5,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Tells threads that wait in `poll` to end.
+/// Wakes threads that wait in `poll` and tells them to end.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     event: OwnedFd,
@@ -21,22 +23,22 @@ impl StopSignal {
         })
     }
 
-    /// From now on the descriptor is readable.
+    /// Makes the descriptor readable, permanently.
     pub fn trigger(&self) {
         self.is_triggered.store(true, Ordering::SeqCst);
-        // It fails only when it was written 2^64 times.
+        // Fails only after 2^64 writes.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }
 
 impl StopSignal {
-    /// Waits this long, or until the stop.
+    /// Waits for this time, or until the stop.
     pub fn wait(&self, time: Duration) {
         let timeout = Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
         };
-        // A signal only ends the wait early.
+        // EINTR only ends the wait early.
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&timeout));
     }
 

@@ -1,4 +1,7 @@
-//! The thread that reads connections: lines that end with a newline, in pieces of any size.
+//! The thread that reads stream connections: lines that end with a newline, in pieces of any size.
+//!
+//! One thread polls all listeners and connections. Memory per connection is bounded by the longest line; a
+//! longer line is skipped and counted. Connections are limited in number, and idle ones are closed.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
@@ -18,15 +21,15 @@ use super::origin_cache::{OriginCache, SenderIdentity};
 use super::socket_errors::{Backoff, is_transient};
 use super::stop_signal::StopSignal;
 
-/// What one read takes at most, so that one busy connection does not keep the others waiting.
+/// The most bytes per read, so that one busy connection does not delay the others.
 const READ_BYTES: usize = LINE_BYTES_MAX;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamLimits {
     pub connections: usize,
-    /// Who says nothing for this long is hung up on.
+    /// A connection without data for this long is closed.
     pub idle_timeout: Duration,
-    /// Who says nothing for this long makes room when there are too many.
+    /// A connection without data for this long may be closed when there are too many.
     pub eviction_idle_time: Duration,
 }
 
@@ -40,9 +43,9 @@ enum StatsdStream {
 struct StatsdConnection {
     stream: StatsdStream,
     origin: LineOrigin,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not arrived.
     partial_line: Vec<u8>,
-    /// The line is too long: everything up to its end is passed over.
+    /// The line is too long: everything up to its end is skipped.
     is_skipping: bool,
     last_read: Instant,
 }
@@ -77,11 +80,11 @@ pub(crate) fn read_streams(
         let (is_stopping, ready) = match reader.wait(listeners, stop) {
             Ok(found) => found,
             Err(error) => {
-                tracing::error!(%error, "statsd connections are no longer read");
+                tracing::error!(%error, "statsd stream reader failed; connections are no longer read");
                 return;
             }
         };
-        // From the back, so that places stay valid while some are closed.
+        // In reverse, so that indexes stay valid while connections are closed.
         for at in ready.into_iter().rev() {
             if !reader.read(at) {
                 reader.close(at);
@@ -109,7 +112,7 @@ struct StreamReader<'a> {
 }
 
 impl StreamReader<'_> {
-    /// Whether to stop, and which connections have something.
+    /// Returns whether to stop, and which connections are readable.
     fn wait(
         &self,
         listeners: &StreamListeners,
@@ -148,7 +151,7 @@ impl StreamReader<'_> {
         Ok((!polled[count].revents().is_empty(), ready))
     }
 
-    /// False when the connection is over.
+    /// Returns false when the connection is over.
     fn read(&mut self, at: usize) -> bool {
         let connection = &mut self.connections[at];
         let read = match &mut connection.stream {
@@ -169,7 +172,7 @@ impl StreamReader<'_> {
         }
     }
 
-    /// The last line needs no newline.
+    /// Closes a connection. The last line needs no newline.
     fn close(&mut self, at: usize) {
         let connection = self.connections.swap_remove(at);
         if !connection.partial_line.is_empty() {
@@ -191,7 +194,8 @@ impl StreamReader<'_> {
                         .local_addr()
                         .map(|local| self.peer_policy.peer_owner(local, peer))
                     {
-                        // A port that its user let go may be another's by now, but not while our end is connected.
+                        // A port that its user released may belong to another user by now, but not while our
+                        // end is connected.
                         Ok(LoopbackPeer::Uid(uid)) if stream.peer_addr().is_ok() => {
                             SenderIdentity::User(uid)
                         }
@@ -234,7 +238,7 @@ impl StreamReader<'_> {
         }
     }
 
-    /// Who may not write, or finds no room, is hung up on and counted.
+    /// Adds a connection. It is closed and counted if its user may not write or there is no room.
     fn add_connection(&mut self, stream: StatsdStream, who: SenderIdentity) {
         self.next_id += 1;
         let (origin, may_write) = self.origins.get(who, self.next_id | 1 << 62);

@@ -1,12 +1,13 @@
-//! The threads that read UDP sockets: one as long as it keeps up, more while a socket stays full.
+//! The threads that read UDP sockets: one while it keeps up, more while a socket stays full.
 //!
-//! The first thread waits for datagrams. After several full receive calls in a row it wakes a second thread, which may
-//! wake a third; each sleeps again after its first call that is not full. No socket is opened or closed for that, so
-//! nothing in a buffer is lost and no sender's datagrams move to another socket.
+//! The first thread waits for datagrams. After several full receive calls in a row it wakes a second thread,
+//! which may wake a third; each sleeps again after its first call that is not full. No socket is opened or
+//! closed for that, so nothing in a buffer is lost and no sender's datagrams move to another socket.
 //!
-//! Datagrams of one socket must reach the table in order, or a gauge would show an old value and a cumulative counter
-//! would count twice: a thread receives while it holds the socket's lock (`turn`) and releases it only once it holds the
-//! table's. So one thread can receive while another updates the table, even for a single sender on a single socket.
+//! Datagrams of one socket must reach the table in order, or a gauge would show an old value and a cumulative
+//! counter would count twice: a thread receives while it holds the socket's `receive_lock` and releases it
+//! only once it holds the table's lock. So one thread can receive while another updates the table, even for a
+//! single sender on a single socket.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! UNIX sockets at a path. Everyone may send to them; the kernel says who did, and the door who may.
+//! UNIX sockets at a path. Every user can connect; the kernel identifies the sender, and the peer policy
+//! decides whether it may write.
 
 use std::fs;
 use std::io;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::StatsdBindError;
 
-/// A socket that takes its file away when it goes.
+/// A socket whose file is removed on drop.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     pub path: PathBuf,
@@ -18,7 +19,7 @@ pub(crate) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Only our own: somebody may have put another there.
+        // Remove only our own file: another one may have been created at the path.
         if inode(&self.path) == Some(self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -42,7 +43,7 @@ pub(super) fn bind_stream(path: &Path) -> Result<(UnixListener, SocketFile), Sta
     Ok((listener, publish_socket(path)?))
 }
 
-/// What an agent that was killed left behind is taken away; whatever else is there is left alone.
+/// Removes the socket of an agent that was killed; anything else at the path is left in place.
 fn remove_stale_socket(
     path: &Path,
     connect: impl FnOnce() -> io::Result<()>,
@@ -57,16 +58,16 @@ fn remove_stale_socket(
         problem,
     };
     if !found.file_type().is_socket() {
-        return Err(busy("something that is no socket is there"));
+        return Err(busy("the path exists and is not a socket"));
     }
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(busy("the socket of another user is there"));
+        return Err(busy("the socket at this path belongs to another user"));
     }
     match connect() {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(path_io_error(path))
         }
-        _ => Err(busy("another process listens there")),
+        _ => Err(busy("another process listens on this socket")),
     }
 }
 
@@ -101,10 +102,12 @@ mod tests {
         let dir = TempDir::new();
         let path = dir.path().join("s.sock");
         drop(UnixDatagram::bind(&path).expect("a free path"));
-        let (socket, owned) = bind_datagram(&path).expect("nobody listens there");
+        let (socket, owned) = bind_datagram(&path).expect("no process listens there");
         let error = bind_datagram(&path).expect_err("we do");
         assert!(
-            error.to_string().contains("another process listens there"),
+            error
+                .to_string()
+                .contains("another process listens on this socket"),
             "{error}"
         );
         UnixDatagram::unbound()

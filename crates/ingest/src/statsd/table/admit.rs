@@ -1,4 +1,9 @@
-//! How a metric that was not seen before gets its series.
+//! The slow path of the table: the first line of a metric requests admission for its series and creates its
+//! entry.
+//!
+//! A name may collide with another type of the same name, with another metric's series, or with another
+//! input; the series then get labels that distinguish them. Either all series of a metric are admitted or
+//! none.
 
 use std::sync::Arc;
 
@@ -15,7 +20,7 @@ use crate::name_owners::INPUT_LABEL;
 use crate::reserved_names::{STATSD_TYPE_LABEL, USER_LABEL};
 use crate::senders::Sender;
 
-/// Programs' own metrics are level 1.
+/// Metrics of programs have level 1.
 pub(crate) const PROGRAM_LEVEL: u8 = 1;
 
 /// The labels that distinguish a metric's series from others of the same name.
@@ -28,7 +33,7 @@ pub(super) struct DisambiguatingLabels {
 }
 
 impl StatsdTable {
-    /// All series of the metric, or none of them.
+    /// Admits all series of the metric, or none of them.
     #[cold]
     pub(super) fn admit(
         &mut self,
@@ -53,7 +58,7 @@ impl StatsdTable {
             };
             match taken {
                 SeriesConflict::OtherInput if !naming.with_input => naming.with_input = true,
-                // A pushed metric takes precedence over one whose lines came another way.
+                // A pushed metric takes precedence over one whose lines arrived another way.
                 SeriesConflict::OtherMetric(other)
                     if writer != Writer::STATSD && self.rename_entry_of(other, gate) => {}
                 // Another metric has one of these series: `a.count` and the timer `a`, or because of a rule.
@@ -63,7 +68,7 @@ impl StatsdTable {
         }
     }
 
-    /// The first type of a name has it without a label.
+    /// Returns whether this type may use the plain name: the first type of a name does.
     fn may_use_plain_name(
         &self,
         name: &[u8],
@@ -78,7 +83,7 @@ impl StatsdTable {
         };
         let tagged = self.tagged_names.get(&self.tagged_hash(name, writer));
         match tagged {
-            // Also for lines without tags: the name is what must not have two types.
+            // Also for lines without tags: one name must not have two types.
             Some(tagged) if tagged.kind != kind => false,
             Some(_) if !tags.is_empty() => true,
             _ => !StatsdType::ALL
@@ -156,7 +161,7 @@ impl StatsdTable {
         row: Vec<AdmittedSeries>,
     ) -> Result<u32, SeriesConflict> {
         let (kind, is_plain) = (metric.kind, !naming.with_type);
-        // Most names are the text of their only series, which has it already.
+        // Most names equal the text of their only series, so that the key needs no copy.
         let is_text = |one: &AdmittedSeries| one.series.text().as_bytes() == metric.name;
         let key = match tags.is_empty() && row.first().is_some_and(is_text) {
             true => None,
@@ -190,7 +195,7 @@ impl StatsdTable {
             kind,
             is_plain,
             is_dirty: false,
-            // It must outlive the flush that may be going on.
+            // The entry must survive a flush in progress.
             is_touched: true,
         });
         self.index.insert(hash, at);
@@ -220,7 +225,7 @@ impl StatsdTable {
             }));
     }
 
-    /// Takes an entry out. The pulse is told which of its series are gone.
+    /// Removes an entry and queues the removal of its series for the program sampler.
     pub(super) fn remove(&mut self, at: u32) {
         let Some(entry) = self.entries.remove(at) else {
             return;
@@ -273,11 +278,11 @@ impl StatsdTable {
     }
 }
 
-/// Why there is no series.
+/// The reason why a metric has no series.
 pub(super) enum SeriesConflict {
-    /// By another metric of the table.
+    /// A series belongs to another metric of the table.
     OtherMetric(SeriesHandle),
-    /// By another input.
+    /// A name belongs to another input.
     OtherInput,
     Refused(DropReason),
 }

@@ -1,4 +1,5 @@
-//! What the pulse takes out, in small pieces: reading goes on between two of them.
+//! The side of the table that the program sampler calls: takes out changes and ends intervals, a bounded
+//! number of entries at a time. Receiving continues between two calls.
 
 use std::sync::Arc;
 
@@ -10,18 +11,18 @@ use super::series_slots::SeriesHandle;
 use super::{CompensatedSum, StatsdTable};
 use crate::senders::SAMPLE_BYTES;
 
-/// A series that the pulse has not seen yet.
+/// A series that the program sampler has not seen yet.
 #[derive(Debug)]
 pub(crate) struct NewSeries {
     pub entry: u32,
     pub handle: SeriesHandle,
     pub figure: Statistic,
-    /// Whether it goes on from its total before a restart.
+    /// Whether it continues from its total before a restart.
     pub resumes: bool,
     pub series: Arc<Series>,
 }
 
-/// A new value of a series; none where it has none any more.
+/// A new value of a series; `None` if it no longer has one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SeriesValueChange {
     pub handle: SeriesHandle,
@@ -37,7 +38,7 @@ impl StatsdTable {
         !self.new_series.is_empty()
     }
 
-    /// Adds what a total was before a restart.
+    /// Adds the total from before a restart.
     pub fn resume(&mut self, entry: u32, figure: Statistic, before: f64) {
         let Some(kind) = self.entries.get(entry).map(|entry| entry.kind) else {
             return;
@@ -64,12 +65,13 @@ impl StatsdTable {
         self.dirty.append(&mut self.delayed);
     }
 
-    /// Totals and gauges that changed, of at most `entries` entries. False when there are no more.
+    /// Takes totals and gauges that changed, of at most `entries` entries. Returns false when there are no
+    /// more.
     pub fn take_changes(&mut self, entries: usize, out: &mut Vec<SeriesValueChange>) -> bool {
         let start = self.dirty.len().saturating_sub(entries);
         for index in start..self.dirty.len() {
             let at = self.dirty[index];
-            // It may have been deleted, and its number may be another's by now.
+            // The entry may have been deleted, and its number reused.
             let Some(entry) = self.entries.get(at).filter(|entry| entry.is_dirty) else {
                 continue;
             };
@@ -79,7 +81,7 @@ impl StatsdTable {
                 .count();
             let sender = self.series.sender(entry.permit);
             if !sender.try_charge(SAMPLE_BYTES * totals as u64) {
-                // It keeps its value, and further lines are added to it.
+                // The entry keeps its value, and further lines add to it.
                 sender.add_delayed(1);
                 self.delayed.push(at);
                 continue;
@@ -102,7 +104,7 @@ impl StatsdTable {
         start > 0
     }
 
-    /// Ends the interval of at most `entries` entries from number `from` on. Returns where to go on.
+    /// Ends the interval of at most `entries` entries, starting at number `from`. Returns where to continue.
     pub fn close_intervals(
         &mut self,
         from: u32,
@@ -138,7 +140,7 @@ impl StatsdTable {
     fn close_interval(&mut self, at: u32, out: &mut Vec<SeriesValueChange>) {
         let entry = &self.entries[at];
         if entry.is_touched {
-            // An interval ends once, so its values cannot wait; later writes of the sender do.
+            // An interval ends once, so its values cannot be delayed; later writes of the sender are.
             let figures = self.figures.for_type(entry.kind).iter();
             let of_interval = figures
                 .filter(|figure| !figure.is_published_each_tick())
@@ -202,12 +204,12 @@ impl StatsdTable {
         }
     }
 
-    /// Series that are gone, by their first number and how many they are in a row.
+    /// Takes the removed series, as rows: their first number and their count.
     pub fn take_removed(&mut self) -> Vec<(SeriesHandle, usize)> {
         std::mem::take(&mut self.removed)
     }
 
-    /// Numbers that the pulse has let go may be used again.
+    /// Makes numbers reusable that the program sampler has released.
     pub fn reuse(&mut self, gone: &[(SeriesHandle, usize)]) {
         for &(first, length) in gone {
             self.series.reuse(first, length);

@@ -1,7 +1,7 @@
-//! Sums that lose nothing: what does not fit into one f64 stays in a second one.
+//! Compensated sums: the rounding error of one f64 is kept in a second one.
 
-/// The sum of all that was added, to about 106 bits: a counter at 2^53 still counts single steps, and
-/// ten million times 0.1 is a million.
+/// The sum of all values added, to about 106 bits: a counter at 2^53 still counts single steps, and ten
+/// million times 0.1 is a million.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct CompensatedSum {
     high: f64,
@@ -16,11 +16,11 @@ impl CompensatedSum {
         }
     }
 
-    /// `None` when the sum would no longer be finite; it is unchanged then.
+    /// Returns the new sum, or `None` if it would not be finite.
     #[inline]
     #[must_use]
     pub fn plus(self, value: f64) -> Option<CompensatedSum> {
-        // Knuth's two-sum: `error` is exactly what the rounding of `high` took away.
+        // Knuth's two-sum: `error` is exactly the rounding error of `high`.
         let high = self.high + value;
         let part = high - self.high;
         let error = (self.high - (high - part)) + (value - part);

@@ -13,7 +13,7 @@ use super::slab::Slab;
 pub(crate) const PAIRS_MAX: usize = 65_536;
 /// The number of them reserved for trusted senders.
 const PAIRS_RESERVED: usize = PAIRS_MAX / 8;
-/// When all are in use, pairs that were silent for this many intervals are replaced.
+/// When all are in use, pairs without a line for this many intervals are replaced.
 const SILENT_FLUSHES: u32 = 60;
 
 /// The number of a name whose senders are counted separately.
@@ -23,7 +23,7 @@ pub(crate) type NameId = u32;
 pub(crate) struct CumulativeTotals {
     index: HashMap<(NameId, u64), u32>,
     pairs: Slab<SenderTotal>,
-    /// All pairs, the longest silent first.
+    /// All pairs, the longest idle first.
     by_age: TotalList,
     names: Slab<TotalList>,
     /// Deleted names that still have pairs.
@@ -116,9 +116,10 @@ impl CumulativeTotals {
             }
             return Some(known);
         }
-        let max = match is_trusted {
-            true => PAIRS_MAX,
-            false => PAIRS_MAX - PAIRS_RESERVED,
+        let max = if is_trusted {
+            PAIRS_MAX
+        } else {
+            PAIRS_MAX - PAIRS_RESERVED
         };
         if self.index.len() >= max && !self.make_room() {
             return None;
@@ -140,7 +141,7 @@ impl CumulativeTotals {
         self.flushes = self.flushes.wrapping_add(1);
     }
 
-    /// Removes one pair: of a deleted name, else the one that was silent longest, if it was silent long enough.
+    /// Removes one pair: of a deleted name, else the one that was idle longest, if it was idle long enough.
     fn make_room(&mut self) -> bool {
         let of_deleted = self.deleted.last().and_then(|&name| self.names[name].first);
         let silent = self.by_age.first.filter(|&at| {
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(totals.advance(name, u64::MAX, 1.0, false), None);
         (0..SILENT_FLUSHES).for_each(|_| totals.flush());
         assert_eq!(totals.advance(name, 0, 2.0, false), Some(1.0), "not silent");
-        // Each new pair replaces one, in the order in which they fell silent.
+        // Each new pair replaces one, in the order in which they became idle.
         for sender in 1..OPEN as u64 {
             assert_eq!(
                 totals.advance(name, u64::MAX - sender, 1.0, false),
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(totals.advance(name, u64::MAX, 1.0, true), None);
     }
 
-    /// Deleting a name is a push onto a list, whatever number of pairs it has; each later pair frees one of them.
+    /// Deleting a name is one push onto a list, however many pairs it has; each later pair frees one of them.
     #[test]
     fn the_pairs_of_a_deleted_name_make_room_one_by_one() {
         let mut totals = CumulativeTotals::default();

@@ -1,8 +1,8 @@
-//! The bytes of all keys, one after the other: a hundred thousand small allocations would take as much again.
+//! The bytes of all keys, in large chunks: a hundred thousand small allocations would take twice the memory.
 
 use std::num::NonZeroU16;
 
-/// Where a key is.
+/// The position of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyRef {
     start: u32,
@@ -20,12 +20,12 @@ impl KeyRef {
     }
 }
 
-/// Keys that were let go are squeezed out when they are this much, and more than half of all.
+/// Removed keys are compacted away when they exceed this size and half of all bytes.
 const WASTE_MIN: usize = 256 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct KeyArena {
-    /// Appended to only; chunks, so that growing copies nothing.
+    /// Append-only; chunks, so that growing copies nothing.
     chunks: Vec<Vec<u8>>,
     wasted: usize,
     used: usize,
@@ -33,11 +33,11 @@ pub(crate) struct KeyArena {
 
 const CHUNK_BITS: u32 = 16;
 const CHUNK: usize = 1 << CHUNK_BITS;
-/// What a key may have at most: a series of this length is refused anyway.
+/// The longest key: a longer series is refused anyway.
 pub(crate) const KEY_BYTES_MAX: usize = pegel_metric::TEXT_BYTES_MAX + pegel_metric::NAME_BYTES_MAX;
 
 impl KeyArena {
-    /// `None` when a name is empty, a key too long, or the keys too many.
+    /// Returns `None` if the name is empty, the key too long, or the arena full.
     pub fn add(&mut self, name: &[u8], tags: &[u8]) -> Option<KeyRef> {
         let length = name.len() + tags.len();
         if length > KEY_BYTES_MAX {
@@ -99,7 +99,7 @@ impl KeyArena {
         self.wasted >= WASTE_MIN && self.wasted > self.used
     }
 
-    /// Copies the keys that are still held, and lets the old ones go.
+    /// Copies the keys that are still in use, and frees the old chunks.
     pub fn compact<'a>(&mut self, held: impl Iterator<Item = &'a mut KeyRef>) {
         let mut fresh = KeyArena::default();
         for key in held {
@@ -112,7 +112,7 @@ impl KeyArena {
     }
 }
 
-/// Word by word. Names are short, and a call of memcmp takes longer than this.
+/// Compares word by word: names are short, and a call of memcmp takes longer.
 #[inline]
 pub(super) fn bytes_equal(one: &[u8], other: &[u8]) -> bool {
     let (words, rest) = one.as_chunks::<8>();

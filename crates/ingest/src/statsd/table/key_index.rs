@@ -1,7 +1,8 @@
-//! Where keys are: an open hash table of entry numbers. The keys themselves are elsewhere.
+//! Finds entries by their key: an open-addressing hash table of entry numbers. The keys themselves are stored
+//! elsewhere.
 
-/// Linear probing; at most seven eighths full. A slot holds 32 bits of the hash and the entry's
-/// number plus one, so that probing and growing seldom look at keys.
+/// Linear probing; at most seven eighths full. A slot holds 32 bits of the hash and the entry's number plus
+/// one, so that probing and growing seldom read keys.
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
     slots: Vec<u64>,
@@ -22,7 +23,7 @@ impl KeyIndex {
         self.slots.len() - 1
     }
 
-    /// The entry with this hash for which `is_same` holds.
+    /// Returns the entry with this hash for which `is_same` holds.
     #[inline]
     pub fn find(&self, hash: u64, mut is_same: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = hash as u32;
@@ -39,7 +40,7 @@ impl KeyIndex {
         }
     }
 
-    /// Puts in an entry that is not there.
+    /// Inserts an entry that is not present.
     pub fn insert(&mut self, hash: u64, entry: u32) {
         if (self.len + 1) * 8 > self.slots.len() * 7 {
             self.grow();
@@ -65,7 +66,7 @@ impl KeyIndex {
         }
     }
 
-    /// Takes an entry out that is there. Those behind it move up, so that no gap ends a search early.
+    /// Removes an entry that is present. Entries behind it move up, so that no gap ends a search early.
     pub fn remove(&mut self, hash: u64, entry: u32) {
         let wanted = u64::from(hash as u32) << 32 | u64::from(entry + 1);
         let mask = self.mask();
@@ -84,7 +85,7 @@ impl KeyIndex {
                 break;
             }
             let home = (slot >> 32) as usize & mask;
-            // It may move into the hole unless that lies before its home.
+            // It may move into the hole unless the hole lies before its home slot.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.slots[hole] = slot;
                 hole = at;
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn behaves_as_a_map_does() {
-        // Few different hashes, so that chains are long and removals cross them.
+        // Few distinct hashes, so that chains are long and removals cross them.
         let (mut index, mut model) = (KeyIndex::new(), HashMap::new());
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         for step in 0..20_000_u32 {

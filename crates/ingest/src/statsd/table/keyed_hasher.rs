@@ -1,4 +1,4 @@
-//! A quick hash of short texts, with a secret: who does not know it cannot make texts collide.
+//! A fast hash of short texts with a random key: a sender that does not know the key cannot cause collisions.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,12 +9,12 @@ pub(crate) struct KeyedHasher {
 }
 
 impl KeyedHasher {
-    /// Another one for each table.
+    /// Creates a hasher with a new key; each table has its own.
     pub fn new() -> KeyedHasher {
         let random = RandomState::new();
         KeyedHasher {
             first: random.hash_one(1_u8),
-            // Odd, so that it is never nothing.
+            // Odd, so that it is never zero.
             second: random.hash_one(2_u8) | 1,
         }
     }
@@ -29,7 +29,7 @@ impl KeyedHasher {
             rest = tail;
         }
         let (low, high) = match rest.len() {
-            // The two words overlap where there are fewer than 16 bytes: each byte is in one of them.
+            // The two words overlap if there are fewer than 16 bytes: each byte is in at least one of them.
             8.. => (word(rest), word(&rest[rest.len() - 8..])),
             4..=7 => (half(rest), half(&rest[rest.len() - 4..])),
             1..=3 => {
@@ -42,14 +42,14 @@ impl KeyedHasher {
         folded_multiply(low ^ hash, high ^ self.second)
     }
 
-    /// Joins two hashes; the order matters.
+    /// Combines two hashes; the order matters.
     #[inline]
     pub fn combine(self, hash: u64, other: u64) -> u64 {
         folded_multiply(hash ^ self.second, other.rotate_left(32) ^ self.first)
     }
 }
 
-/// Both halves of the product: every bit of the one side reaches every bit of the other.
+/// Multiplies and folds both halves of the product: every bit of one side affects every bit of the other.
 #[inline]
 fn folded_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -100,7 +100,7 @@ mod tests {
         for number in 0..100_000 {
             low.insert(secret.hash(format!("app.node{number}.requests").as_bytes()) as u32);
         }
-        // Of 100,000 numbers of 32 bits about one meets another.
+        // Among 100,000 numbers of 32 bits about one collides.
         assert!(low.len() > 99_900, "{}", low.len());
     }
 

@@ -1,7 +1,7 @@
-//! How many different members a set had in an interval: exact up to [`EXACT_MAX`], then an estimate.
+//! The number of distinct members of a set in an interval: exact up to [`EXACT_MAX`], then an estimate.
 //!
-//! Members are known by 64 bits of a keyed hash; that two of 1,024 share theirs happens once in 10^13
-//! sets. Beyond that a HyperLogLog of 16,384 registers estimates, with a standard error of 0.81 %.
+//! Members are identified by 64 bits of a keyed hash; two of 1,024 collide once in 10^13 sets. Beyond that a
+//! HyperLogLog of 16,384 registers estimates, with a standard error of 0.81 %.
 
 use super::budget::StatsdMemoryBudget;
 use super::timer::RecordError;
@@ -29,7 +29,7 @@ enum MemberStorage {
 }
 
 impl MemberSet {
-    /// Whether anything changed.
+    /// Returns whether anything changed.
     pub fn insert(
         &mut self,
         hash: u64,
@@ -43,9 +43,10 @@ impl MemberSet {
             && *len * 2 >= slots.len()
             && !slots[find(slots, hash)].eq(&hash)
         {
-            match *len < EXACT_MAX {
-                true => self.grow(slots.len() * 2, budget)?,
-                false => self.estimate(budget)?,
+            if *len < EXACT_MAX {
+                self.grow(slots.len() * 2, budget)?
+            } else {
+                self.estimate(budget)?
             }
         }
         Ok(match &mut self.members {
@@ -113,7 +114,7 @@ impl MemberSet {
         }
     }
 
-    /// Ends the interval and says how many there were.
+    /// Ends the interval and returns the number of members.
     pub fn close(&mut self, budget: &mut StatsdMemoryBudget) -> f64 {
         let count = self.count();
         budget.give_back(self.bytes());
@@ -122,7 +123,7 @@ impl MemberSet {
     }
 }
 
-/// The slot of a hash, or the empty one where it belongs.
+/// Returns the slot of a hash, or the empty one where it belongs.
 fn find(slots: &[u64], hash: u64) -> usize {
     let mask = slots.len() - 1;
     let mut at = hash as usize & mask;
@@ -141,7 +142,7 @@ fn update_register(registers: &mut [u8; REGISTERS], hash: u64) -> bool {
     is_higher
 }
 
-/// Ertl's estimator, which needs no tables and no corrections at either end.
+/// Ertl's estimator, which needs no tables and no corrections at either end of the range.
 fn estimate(registers: &[u8; REGISTERS]) -> f64 {
     const RANKS: usize = 64 - REGISTER_BITS as usize;
     let mut counts = [0_u32; RANKS + 2];
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(set.close(&mut budget), count);
         assert!(
             set.count() == 0.0 && budget.take(1 << 20),
-            "all memory came back"
+            "all memory was released"
         );
         count
     }

@@ -1,8 +1,21 @@
-//! What statsd metrics amount to at this moment, by name, tags and type.
+//! The statsd table: the current sums of all metrics, by name, tags and type.
 //!
-//! Listeners put lines in, the pulse takes changes out; both hold the lock for microseconds. A known name
-//! costs one hash and one probe, and no allocation. A hundred thousand counters take a few megabytes: an entry is
-//! forty bytes, a name is the text of its series where it can be, and the bytes of all other keys lie together.
+//! Threads that receive lines call [`StatsdTable::record`]; at each tick the program sampler takes the
+//! changes out (`changes.rs`). Both hold one lock, for microseconds at a time: nothing in here may block or
+//! do I/O. Each value of a line is either summed or dropped with a reason.
+//!
+//! The idea: a line for a known metric must cost one hash, one probe and no allocation, and a hundred
+//! thousand counters must fit into a few megabytes. Each metric is a [`MetricEntry`] of forty bytes in a slab
+//! and is referred to by its number. [`KeyIndex`], an open-addressing hash table, maps the keyed hash of
+//! name, ordered tags, type and writer to that number. The name itself is the text of the metric's series
+//! where possible; the bytes of all other keys lie together in the [`KeyArena`]. The entry holds the total of
+//! a counter or the value of a gauge. State that only some types need (timers, sets, last totals of counters)
+//! lies in slabs of its own and is found by `state_index`. The series that a metric publishes, one for a
+//! counter and several for a timer, have consecutive numbers in [`SeriesSlots`], from `handle` on. The first
+//! line that changes an entry after a pass pushes its number onto `dirty`; a pass drains that list, so that
+//! its cost depends on what changed and not on how many metrics exist. Only a line for an unknown metric
+//! takes the slow path through admission (`admit.rs`), which queues the new series in `new_series`. Buckets
+//! of timers and members of sets share one memory budget (`budget.rs`).
 
 mod admit;
 mod budget;
@@ -44,12 +57,12 @@ use super::statistics::StatisticSettings;
 use crate::admission::Admission;
 use crate::senders::Sender;
 
-/// Who sent a line.
+/// The origin of a line.
 #[derive(Debug, Clone)]
 pub struct LineOrigin {
-    /// On whose account it goes.
+    /// The account that is charged.
     pub sender: Arc<Sender>,
-    /// The socket or process that it came from: cumulative counters of two of them do not mix.
+    /// The socket or process that sent it: cumulative counters of different ones are tracked separately.
     pub id: u64,
 }
 
@@ -68,17 +81,17 @@ pub(crate) struct StatsdTable {
     budget: StatsdMemoryBudget,
     member_hasher: RandomState,
     series: SeriesSlots,
-    /// By the hash of their name: the type that has the plain name, for names with tags.
+    /// By the hash of the name: the type that has the plain name, for names with tags.
     tagged_names: HashMap<u64, TaggedName>,
-    /// Entries that changed since the pulse looked.
+    /// Entries that changed since the last pass of the program sampler.
     dirty: Vec<u32>,
-    /// Dirty entries whose senders may not write them yet.
+    /// Dirty entries whose senders have no write allowance at present.
     delayed: Vec<u32>,
-    /// Series that it has not seen, and rows of series that are gone.
+    /// Series that the program sampler has not seen, and rows of removed series.
     new_series: Vec<NewSeries>,
     removed: Vec<(SeriesHandle, usize)>,
     ordered_tags: Vec<u8>,
-    /// Users other than the agent's who pushed.
+    /// Users other than the agent's that pushed.
     users: Vec<Box<str>>,
 }
 
@@ -96,34 +109,35 @@ struct TaggedName {
     entries: u32,
 }
 
-/// Whose lines an entry takes. Those that a user pushes are kept separate from all others.
+/// The group of senders whose lines an entry sums. Lines that a user pushes are kept separate from all
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Writer(u16);
 
 impl Writer {
-    /// Everyone's statsd lines.
+    /// Lines over statsd's own sockets, of all senders.
     const STATSD: Writer = Writer(0);
-    /// Pushes of the agent's user; those of the other users follow.
+    /// Pushes of the agent's user; the numbers of other users follow.
     const OWN_PUSHES: Writer = Writer(1);
 }
 
 #[derive(Debug)]
 struct MetricEntry {
-    /// None where it is the text of the first series.
+    /// `None` if the key is the text of the first series.
     key: Option<KeyRef>,
     /// The total of a counter, the value of a gauge.
     value: CompensatedSum,
     /// The first of its series.
     handle: SeriesHandle,
-    /// Its timer, its set or its mark.
+    /// The index of its timer, set or counter state.
     state_index: u32,
     permit: PermitIndex,
     writer: Writer,
     kind: StatsdType,
-    /// Without the label `statsd_type`.
+    /// Whether its series lack the label `statsd_type`.
     is_plain: bool,
     is_dirty: bool,
-    /// Since the last flush.
+    /// Whether a line arrived since the last flush.
     is_touched: bool,
 }
 
@@ -153,7 +167,7 @@ impl StatsdTable {
         }
     }
 
-    /// Takes a metric in. Each of its values is kept, or dropped for a reason.
+    /// Records a metric. Each of its values is kept, or dropped with a reason.
     #[inline]
     pub fn record(
         &mut self,
@@ -228,7 +242,7 @@ impl StatsdTable {
             self.users.push(user.into());
             self.users.len() - 1
         });
-        // Only users in `allow_users` and root come here: there are never as many.
+        // Only users in `allow_users` and root push: there are far fewer than 2^16.
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         Writer(at.saturating_add(Writer::OWN_PUSHES.0 + 1))
     }
@@ -344,8 +358,9 @@ fn reason_for_error(full: RecordError) -> DropReason {
 }
 
 fn values_of(metric: &StatsdMetric<'_>) -> u64 {
-    match metric.is_packed() {
-        true => metric.values().count() as u64,
-        false => 1,
+    if metric.is_packed() {
+        metric.values().count() as u64
+    } else {
+        1
     }
 }

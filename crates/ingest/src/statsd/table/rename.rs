@@ -1,7 +1,8 @@
 //! Renames metrics whose names belong to another input.
 //!
-//! Lanes take precedence over pushes and points, and those over statsd: see [`crate::owners`]. A metric whose name was
-//! claimed by such an input keeps its value and continues under the same name with the label `input`.
+//! Lanes take precedence over pushes and points, and those over statsd: see [`crate::name_owners`]. A metric
+//! whose name was claimed by such an input keeps its value and continues under the same name with the label
+//! `input`.
 
 use std::collections::HashSet;
 
@@ -34,7 +35,8 @@ impl StatsdTable {
         self.rename_entries(&handles, gate);
     }
 
-    /// Renames the metric that has this series, unless it came over the push socket. Returns whether it was renamed.
+    /// Renames the metric that has this series, unless it came over the push socket. Returns whether it was
+    /// renamed.
     pub(super) fn rename_entry_of(&mut self, at: SeriesHandle, gate: &Admission) -> bool {
         let series = self.series.series(at);
         let is_pushed = series.is_some_and(|series| series.family().input == Input::Push);
@@ -76,7 +78,7 @@ impl StatsdTable {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),
         };
-        // The old series may still wait for the next pass.
+        // The old series may still be queued for the next pass.
         self.new_series.retain(|newcomer| newcomer.entry != at);
         let (Ok(row), Some(key)) = (row, key) else {
             return self.remove(at);

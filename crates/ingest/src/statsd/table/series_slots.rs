@@ -1,4 +1,4 @@
-//! The series of entries, and who pays for them.
+//! The series of all entries, and the permits that charge them to senders.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::slab::Slab;
 use crate::admission::{AdmittedSeries, SeriesPermit};
 use crate::senders::Sender;
 
-/// A series of this table, by number. All series of one entry have numbers in a row.
+/// The number of a series of this table. The series of one entry have consecutive numbers.
 pub(crate) type SeriesHandle = u32;
 
-/// Who pays for the series of an entry.
+/// The index of the permit that charges an entry's series to its sender.
 pub(crate) type PermitIndex = u16;
 
 #[derive(Debug)]
 pub(crate) struct SeriesSlots {
     slots: Vec<Option<Arc<Series>>>,
-    /// The first numbers of rows that are free, by their length.
+    /// The first numbers of free rows, by their length.
     free: Vec<Vec<SeriesHandle>>,
     /// Finds series by their text: no two entries may have the same one.
     texts: KeyIndex,
     hasher: KeyedHasher,
-    /// One for each sender: a pass for each series would take more than the series itself.
+    /// One for each sender: a permit for each series would be larger than the series itself.
     permits: Slab<SeriesPermit>,
 }
 
@@ -68,7 +68,7 @@ impl SeriesSlots {
         self.hasher.hash(text.as_bytes())
     }
 
-    /// Seats a row of series of one sender; none of them is taken, and there is at least one.
+    /// Adds a row of series of one sender; none of them is present yet, and there is at least one.
     pub fn add(&mut self, row: Vec<AdmittedSeries>) -> (SeriesHandle, PermitIndex) {
         let length = row.len();
         let free = self.free.get_mut(length).and_then(Vec::pop);
@@ -95,10 +95,10 @@ impl SeriesSlots {
             }
             None => self.permits.add(pass.into_shared()),
         };
-        PermitIndex::try_from(payer).expect("there are far fewer accounts of senders")
+        PermitIndex::try_from(payer).expect("there are far fewer than 2^16 senders")
     }
 
-    /// The numbers are not used again before [`Seats::reuse`].
+    /// Removes a row. The numbers are not reused before [`SeriesSlots::reuse`].
     pub fn remove(&mut self, first: SeriesHandle, length: usize, payer: PermitIndex) {
         let payer = u32::from(payer);
         for at in first..first + length as SeriesHandle {

@@ -1,6 +1,8 @@
+//! A vector whose elements are referred to by number; numbers of removed elements are reused.
+
 use std::ops::{Index, IndexMut};
 
-/// Things by number; numbers are used again.
+/// Elements by number; numbers are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -44,7 +46,7 @@ impl<T> Slab<T> {
         self.slots.get(at as usize)?.as_ref()
     }
 
-    /// The number of the first thing for which `is_wanted` holds.
+    /// Returns the number of the first element for which `is_wanted` holds.
     pub fn position(&self, is_wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let place = |place: &Option<T>| place.as_ref().is_some_and(&is_wanted);
         self.slots.iter().position(place).map(|at| at as u32)
@@ -62,7 +64,7 @@ impl<T> Index<u32> for Slab<T> {
     fn index(&self, at: u32) -> &T {
         self.slots[at as usize]
             .as_ref()
-            .expect("only numbers of things that are there are kept")
+            .expect("only numbers of present elements are kept")
     }
 }
 
@@ -71,6 +73,6 @@ impl<T> IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
         self.slots[at as usize]
             .as_mut()
-            .expect("only numbers of things that are there are kept")
+            .expect("only numbers of present elements are kept")
     }
 }

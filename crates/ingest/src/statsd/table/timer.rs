@@ -1,13 +1,14 @@
-//! Timers, histograms and distributions: exact counts, sums and extremes, and percentiles whose error is bounded.
+//! Timers, histograms and distributions: exact counts, sums and extremes, and percentiles with a bounded
+//! error.
 //!
-//! A value falls into a bucket by its exponent and the first six bits of its fraction: sixty-four buckets
-//! for each power of two. A bucket stands for its middle, which is at most 1/128 of the value away. No
-//! logarithm is taken, and buckets exist only for powers of two that occur.
+//! A value falls into a bucket by its exponent and the first six bits of its fraction: sixty-four buckets for
+//! each power of two. A bucket is represented by its middle, which differs from the value by at most 1/128 of
+//! it. No logarithm is computed, and buckets exist only for powers of two that occur.
 
 use super::budget::StatsdMemoryBudget;
 use super::compensated_sum::CompensatedSum;
 
-/// The largest distance of a percentile from the sample that it stands for, relative to it.
+/// The largest relative error of a percentile.
 #[cfg(test)]
 pub(crate) const RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
@@ -15,10 +16,10 @@ const FRACTION_BITS: u32 = 6;
 const PAGE_BUCKETS: usize = 1 << FRACTION_BITS;
 const PAGE_BYTES: usize = size_of::<BucketPage>() + PAGE_BUCKETS * size_of::<f64>();
 
-/// The buckets of one sign and one power of two, with the weight that fell into each.
+/// The buckets of one sign and one power of two, with the weight in each.
 #[derive(Debug)]
 struct BucketPage {
-    /// Sign and exponent, the upper twelve bits of every value in it.
+    /// Sign and exponent: the upper twelve bits of every value in the page.
     upper: u16,
     weights: Box<[f64; PAGE_BUCKETS]>,
 }
@@ -30,27 +31,27 @@ pub(crate) struct TimerState {
     interval: TimerInterval,
 }
 
-/// What came since the last flush.
+/// The samples since the last flush.
 #[derive(Debug, Default)]
 pub(crate) struct TimerInterval {
     pub weight: f64,
     pub min: f64,
     pub max: f64,
-    /// In the order of their values.
+    /// In ascending order of values.
     pages: Vec<BucketPage>,
 }
 
-/// Why a sample was not taken.
+/// The reason why a sample was not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordError {
     /// The sum or the count would be infinite.
     Overflow,
-    /// No memory for another bucket.
+    /// The memory budget has no room for another bucket.
     Memory,
 }
 
 impl TimerState {
-    /// All or nothing.
+    /// Records a sample; on error nothing changes.
     pub fn record(
         &mut self,
         value: f64,
@@ -66,7 +67,7 @@ impl TimerState {
         Ok(())
     }
 
-    /// Ends the interval; nothing when it was empty. The caller gives its memory back.
+    /// Ends the interval; `None` if it was empty. The caller returns its memory to the budget.
     pub fn close_interval(&mut self) -> Option<TimerInterval> {
         (self.interval.weight > 0.0).then(|| std::mem::take(&mut self.interval))
     }
@@ -79,7 +80,7 @@ impl TimerInterval {
         weight: f64,
         budget: &mut StatsdMemoryBudget,
     ) -> Result<(), RecordError> {
-        // Minus zero is zero.
+        // Normalizes minus zero.
         let bits = (value + 0.0).to_bits();
         let upper = (bits >> 52) as u16;
         let at = match self.pages.iter().position(|page| page.upper == upper) {
@@ -120,7 +121,7 @@ impl TimerInterval {
         budget.give_back(self.pages.len() * PAGE_BYTES);
     }
 
-    /// The values below or at which these percents of the weight lie; percents ascend.
+    /// Reports the values at or below which these percents of the weight lie; percents ascend.
     pub fn percentiles(&self, percents: &[f64], put: &mut dyn FnMut(usize, f64)) {
         let (mut wanted, mut below) = (0, 0.0);
         for page in &self.pages {
@@ -141,7 +142,7 @@ impl TimerInterval {
                 }
             }
         }
-        // Rounding may leave the sum of the weights a little short of all of them.
+        // Rounding may leave the sum of the weights slightly short of the total.
         for rest in wanted..percents.len() {
             put(rest, self.max);
         }
@@ -152,7 +153,7 @@ impl TimerInterval {
     }
 }
 
-/// Negative powers of two in falling order, then positive ones in rising order.
+/// Orders negative powers of two descending, then positive ones ascending.
 fn order(upper: u16) -> i32 {
     match upper >> 11 {
         0 => i32::from(upper),
@@ -203,7 +204,7 @@ mod tests {
                     state ^= state >> 7;
                     state ^= state << 17;
                     let unit = (state >> 11) as f64 / (1_u64 << 53) as f64;
-                    // Over many powers of ten, of both signs, with zeros among them.
+                    // Over many powers of ten, of both signs, including zeros.
                     let sign = [1.0, -1.0, 1.0, 0.0][(state % 4) as usize];
                     sign * 10_f64.powf(unit * 24.0 - 12.0)
                 })
@@ -279,7 +280,7 @@ mod tests {
             timer.record(4.0, 1.0, &mut budget),
             Err(RecordError::Memory)
         );
-        assert_eq!(timer.count.value(), 2.0, "what was refused left no trace");
+        assert_eq!(timer.count.value(), 2.0, "a refused sample changes nothing");
         timer
             .close_interval()
             .expect("samples")
