@@ -1,14 +1,14 @@
-//! Dates of the Gregorian calendar as numbers of days, and back.
+//! Converts dates of the Gregorian calendar to day numbers and back.
 
-/// Days since 1970-01-01 of the first of March of year 0, negated: the count below begins there.
+/// Days from 1 March of year 0, where the count below begins, to 1970-01-01.
 const EPOCH_DAYS: i64 = 719_468;
-/// A cycle of leap years.
+/// One full cycle of leap years.
 const ERA_YEARS: i64 = 400;
 const ERA_DAYS: i64 = 146_097;
 
 pub const DAY_SECONDS: i64 = 86_400;
 
-/// Days since 1970-01-01. The month may be any number: 13 is January of the next year.
+/// Returns the days since 1970-01-01. The month may be any number: 13 is January of the next year.
 pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = (
         year + (month - 1).div_euclid(12),
@@ -25,7 +25,7 @@ pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * ERA_DAYS + year * 365 + year / 4 - year / 100 + day_of_year - EPOCH_DAYS
 }
 
-/// Year, month (1–12) and day (1–31) of a day since 1970-01-01.
+/// Returns year, month (1–12) and day (1–31) of a day counted from 1970-01-01.
 pub fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let era = days.div_euclid(ERA_DAYS);
@@ -45,7 +45,7 @@ pub fn is_leap(year: i64) -> bool {
     days_of(year, 3, 1) - days_of(year, 2, 28) == 2
 }
 
-/// 0 is Sunday.
+/// Returns the weekday of a day counted from 1970-01-01; 0 is Sunday.
 pub fn weekday_of(days: i64) -> i64 {
     (days + 4).rem_euclid(7)
 }

@@ -1,25 +1,27 @@
+//! The clocks of the agent: a trait that tests replace, and the implementation over the system clocks.
+
 use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Millis;
 
-/// Where time comes from. Tests hand in a clock that they move themselves.
+/// The source of time. Tests pass a clock that they advance themselves.
 pub trait Clock: Debug + Send + Sync {
     /// The wall clock. It may step in either direction.
     fn utc(&self) -> Millis;
 
-    /// The wall clock in nanoseconds since 1970, as fine as it can tell. At 1000 samples a second
-    /// whole milliseconds are too coarse to place deadlines by.
+    /// The wall clock in nanoseconds since 1970, at the resolution of the clock. At 1000 samples a second
+    /// whole milliseconds are too coarse for deadlines.
     fn utc_nanos(&self) -> i64 {
         self.utc().saturating_mul(1_000_000)
     }
 
-    /// Time since some fixed moment; it never steps.
+    /// Time since an arbitrary fixed moment. It never steps.
     fn monotonic(&self) -> Duration;
 }
 
-/// The machine's own clocks.
+/// The system clocks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 
@@ -27,7 +29,7 @@ impl Clock for SystemClock {
     fn utc(&self) -> Millis {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            // A clock before 1970 is wrong, but it is what the machine says.
+            // A clock before 1970 is wrong, but it is reported as it is.
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         }
     }

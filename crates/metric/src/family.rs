@@ -1,3 +1,6 @@
+//! Families: the properties that series share. Collectors declare them as statics; inputs of programs create
+//! them at run time.
+
 use std::borrow::Cow;
 
 use crate::Input;
@@ -5,18 +8,18 @@ use crate::Input;
 /// How a series behaves over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MetricKind {
-    /// Only grows, except when its source restarts.
+    /// Only increases, except when its source restarts.
     Counter,
-    /// Goes up and down.
+    /// May increase and decrease.
     Gauge,
-    /// The sender did not say.
+    /// Not specified by the sender.
     Unknown,
 }
 
 impl MetricKind {
     pub const ALL: [MetricKind; 3] = [MetricKind::Counter, MetricKind::Gauge, MetricKind::Unknown];
 
-    /// The word used in JSON and on the command line.
+    /// Returns the name used in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             MetricKind::Counter => "counter",
@@ -26,27 +29,27 @@ impl MetricKind {
     }
 }
 
-/// The base unit of a family, empty when it is a plain number.
+/// The base unit of a family; empty for a plain number.
 pub type Unit = Cow<'static, str>;
 
-/// How detailed a metric is: an agent at level N keeps what is at most N.
+/// How detailed a metric is: an agent at level N keeps metrics of level N and below.
 pub type Level = u8;
 
-/// What series have in common.
+/// The properties that series share: kind, help text, unit, level, input and usually their name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Family {
-    /// Empty where series of many names share it, as those of programs do: see [`crate::Series::named`].
+    /// Empty where series of many names share the family, as those of programs do: see [`crate::Series::named`].
     pub name: Cow<'static, str>,
     pub kind: MetricKind,
     pub help: Cow<'static, str>,
     pub unit: Unit,
     pub level: Level,
-    /// The input that writes these series. No other input writes to them.
+    /// The only input that writes these series.
     pub input: Input,
 }
 
 impl Family {
-    /// A family known at compile time, as collectors declare them.
+    /// Creates a family at compile time, as collectors declare them.
     pub const fn new(
         name: &'static str,
         kind: MetricKind,

@@ -1,7 +1,9 @@
+//! The text form of a sample value.
+
 use std::fmt::Write;
 
 /// Appends `value` as Prometheus, Graphite and the command line print it: the shortest text that
-/// reads back as the same f64; `NaN`, `+Inf`, `-Inf` for what is not finite.
+/// parses back to the same f64; `NaN`, `+Inf`, `-Inf` for non-finite values.
 pub fn format_value(out: &mut String, value: f64) {
     if value.is_nan() {
         out.push_str("NaN");

@@ -1,14 +1,14 @@
-//! Globs: `*` is any run of characters, `?` any single one. A pattern is cut at its `*`: the first part is a
-//! prefix, the last one a suffix, and each part between them is searched once, from where the one before ended.
-//! Taking the leftmost place of each part is always right, so that nothing is ever tried again.
+//! Globs: `*` is any run of characters, `?` any single one. A pattern is split at its `*`: the first part is a
+//! prefix, the last one a suffix, and each part between them is searched once, starting where the previous match
+//! ended. The leftmost match of each part is always correct, so matching never backtracks.
 
-/// The longest part between two `*` that may hold a `?`: such a part is compared at every place of the text.
+/// The longest part between two `*` that may contain a `?`: such a part is compared at every position of the text.
 pub(crate) const SEARCHED_CHARS_MAX: usize = 64;
 
-/// Whether `pattern` matches the whole of `text`.
+/// Returns whether `pattern` matches the whole of `text`.
 ///
-/// Linear in the text: the search for a part without `?` is, and one with `?` costs at most its length more, which
-/// [`is_linear`] bounds.
+/// Linear in the text: searching for a part without `?` is linear, and a part with `?` multiplies that by at most
+/// its length, which [`is_linear`] bounds.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else {
         return strip_part(pattern, text) == Some("");
@@ -27,7 +27,8 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// Whether matching with this pattern is linear in the text: no part that is searched holds a `?` and is long.
+/// Returns whether matching with this pattern is linear in the text: no searched part with a `?` is longer than
+/// [`SEARCHED_CHARS_MAX`].
 pub(crate) fn is_linear(pattern: &str) -> bool {
     let after_prefix = pattern.split_once('*').map_or("", |(_, rest)| rest);
     let searched = after_prefix.rsplit_once('*').map_or("", |(parts, _)| parts);
@@ -36,7 +37,7 @@ pub(crate) fn is_linear(pattern: &str) -> bool {
         .all(|part| !part.contains('?') || part.chars().count() <= SEARCHED_CHARS_MAX)
 }
 
-/// What follows the first place where `part` fits.
+/// Returns the text after the first match of `part`.
 fn find_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         return text.find(part).map(|at| &text[at + part.len()..]);
@@ -45,7 +46,7 @@ fn find_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     starts.find_map(|at| strip_part(part, &text[at..]))
 }
 
-/// What follows `part`, which must fit at the start.
+/// Returns the text after `part`, which must match at the start.
 fn strip_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         return text.strip_prefix(part);
@@ -57,7 +58,7 @@ fn strip_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     fits.then_some(rest.as_str())
 }
 
-/// What stands before `part`, which must fit at the end.
+/// Returns the text before `part`, which must match at the end.
 fn strip_last_part<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     let mut rest = text.chars();
     let mut reversed = part.chars().rev();
@@ -98,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Compares with the definition, which tries everything.
+    /// Compares with an exhaustive matcher.
     #[test]
     fn agrees_with_the_definition_on_all_short_patterns() {
         fn tries_all(pattern: &[u8], text: &[u8]) -> bool {
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Trying each place anew would compare 10^12 characters here: hours.
+    /// Backtracking would compare 10^12 characters here, which takes hours.
     #[test]
     fn a_hostile_pattern_costs_no_more_than_the_text_is_long() {
         let text = "a".repeat(2_000_000);

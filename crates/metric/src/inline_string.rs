@@ -1,13 +1,15 @@
+//! The text of a series, stored without an allocation when it is short.
+
 use std::fmt;
 
-/// A text that lies in place where it is short. Most names are, and an allocation of its own would take as much
-/// again: a node may hold hundreds of thousands of them.
+/// A string that is stored inline when it is short. Most series texts are short, and a separate allocation would
+/// double their memory: a node may hold hundreds of thousands of them.
 pub(crate) enum InlineString {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     Heap(Box<str>),
 }
 
-/// As many as make the whole 32 bytes.
+/// Makes the whole enum 32 bytes.
 const INLINE_BYTES: usize = 30;
 
 impl InlineString {
@@ -15,7 +17,8 @@ impl InlineString {
         match self {
             InlineString::Inline { len, bytes } => {
                 let bytes = &bytes[..usize::from(*len)];
-                // SAFETY: these are all bytes of a `str`, copied by `from`, and nothing changes them.
+                // SAFETY: `from`, the only constructor, copied exactly these bytes from a `str`, and the fields
+                // are never modified afterwards.
                 unsafe { std::str::from_utf8_unchecked(bytes) }
             }
             InlineString::Heap(text) => text,

@@ -1,5 +1,8 @@
-//! The books: for every input, what it offered, what was kept, and what was dropped and why.
-//! At rest, received = kept + dropped; a black-box test adds them up.
+//! Counts every sample: per input, how many were received, kept, and dropped by reason.
+//!
+//! Inputs add to `received` and to the drops that they cause; the store adds to `kept` and to its own drops.
+//! When no sample is in flight, received = kept + dropped for every input; a black-box test checks the sum.
+//! Counting never blocks and never allocates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +15,7 @@ macro_rules! label_enum {
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The value of the label under which it is published.
+            /// Returns the label value under which it is published.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
@@ -21,13 +24,13 @@ macro_rules! label_enum {
 }
 
 label_enum! {
-    /// Where samples come from. The log holds the place in this list: add at the end.
+    /// The source of samples. The log stores the position in this list: append only.
     Input {
         /// The node's own collectors.
         Collect = "collect",
         /// Lines on the socket.
         Push = "push",
-        /// What programs' metrics amount to, sampled at each tick. The inputs below say what programs sent.
+        /// The aggregated metrics of programs, sampled at each tick. The inputs below count what programs sent.
         Programs = "programs",
         /// Timestamped points in lanes.
         Lane = "lane",
@@ -47,39 +50,39 @@ label_enum! {
         QueueFull = "queue_full",
         /// More series than `limits.series`.
         SeriesLimit = "series_limit",
-        /// Older than what the store keeps.
+        /// Older than the retention of the store.
         TooOld = "too_old",
         /// More than ten minutes ahead of the clock.
         Future = "future",
         /// The log could not be written and memory was full.
         Memory = "memory",
-        /// The log could not be written, and the sender was told so.
+        /// The log could not be written, and the sender received an error.
         Degraded = "degraded",
         /// The agent was stopping.
         Closed = "closed",
-        /// Not in the form of its protocol.
+        /// Does not follow the syntax of its protocol.
         Malformed = "malformed",
-        /// The value is no number, not finite, or out of range.
+        /// The value is not a number, not finite, or out of range.
         BadValue = "bad_value",
-        /// The name or a label is empty, too long, or has characters that are not accepted.
+        /// The name or a label is empty, too long, or contains invalid characters.
         BadName = "bad_name",
         /// The sender has more series than `limits.series_per_sender`.
         SenderLimit = "sender_limit",
-        /// A rule of the configuration said so.
+        /// Dropped by a rule of the configuration.
         Rule = "rule",
         /// More detailed than the agent's level.
         Level = "level",
-        /// The kernel's receive buffer was full. Counts datagrams: nobody knows what was in them.
+        /// The kernel's receive buffer was full. Counts datagrams, because their content is unknown.
         Kernel = "kernel",
         /// The ring of a lane was overwritten before it was read.
         Overrun = "overrun",
-        /// The sender may not write here.
+        /// The sender is not permitted to write.
         Denied = "denied",
-        /// The body or the line is larger than allowed. Counts bodies and lines: nobody looked into them.
+        /// The body or the line exceeds the limit. Counts bodies and lines, because they were not parsed.
         TooLarge = "too_large",
-        /// More bodies were on their way than there is memory for. Counts bodies.
+        /// More concurrent bodies than the memory limit permits. Counts bodies.
         Busy = "busy",
-        /// Nothing that has a place here: an event or a service check of DogStatsD.
+        /// Not supported: an event or a service check of DogStatsD.
         Unsupported = "unsupported",
         /// The sender wrote more bytes than `limits.sender_bytes`.
         SenderRate = "sender_rate",
@@ -89,7 +92,7 @@ label_enum! {
 const INPUT_COUNT: usize = Input::ALL.len();
 const REASON_COUNT: usize = DropReason::ALL.len();
 
-/// Counters shared by all inputs and the store. Cheap to update from any thread.
+/// The counters, shared by all inputs and the store. Cheap to update from any thread.
 #[derive(Debug, Default)]
 pub struct Ledger {
     received: [AtomicU64; INPUT_COUNT],
@@ -99,13 +102,13 @@ pub struct Ledger {
     out_of_order: AtomicU64,
 }
 
-/// One input's books at one moment.
+/// The counters of one input at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputTotals {
     pub input: Input,
     pub received: u64,
     pub kept: u64,
-    /// Every reason, in the order of [`Reason::ALL`].
+    /// Every reason, in the order of [`DropReason::ALL`].
     pub dropped: Vec<(DropReason, u64)>,
 }
 
@@ -122,13 +125,13 @@ impl Ledger {
         self.dropped[input as usize][reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Samples that replaced an earlier one of the same series and time. They count as kept. Those among late points
-    /// are counted when they are merged, at the latest when they go to a block.
+    /// Counts samples that replaced an earlier one of the same series and time. They also count as kept. Duplicates
+    /// among late points are counted when these are merged, at the latest when they are written to a block.
     pub fn add_duplicates(&self, count: u64) {
         self.duplicates.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Samples that came out of order. They count as kept.
+    /// Counts samples that arrived out of order. They also count as kept.
     pub fn add_out_of_order(&self, count: u64) {
         self.out_of_order.fetch_add(count, Ordering::Relaxed);
     }

@@ -1,13 +1,14 @@
-//! The vocabulary of Pegel: what a series, a sample, a tick and a selector are. No I/O at all.
+//! The core types of Pegel: series, samples, ticks and selectors. This crate performs no I/O except reading the
+//! system clocks.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | family | what series have in common: kind, help text, unit, level, and mostly their name |
+//! | family | the properties that series share: kind, help text, unit, level, and usually their name |
 //! | series | a name plus labels, and its family; identified by its text `name{k="v",…}` with sorted keys |
 //! | sample | one value (f64) of a series at one time (milliseconds since 1970, UTC) |
 //! | tick | the samples of one or more groups of series, all taken for one nominal time |
-//! | point | one sample that came by itself, with its own time |
-//! | ledger | the books: received = kept + dropped by reason, for every input |
+//! | point | a single sample with its own time |
+//! | ledger | sample counters: received = kept + dropped by reason, for every input |
 
 pub mod civil;
 mod clock;

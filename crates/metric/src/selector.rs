@@ -1,4 +1,4 @@
-//! Which series a question is about: `--match` on the command line, `match=` over HTTP.
+//! Selects series by pattern: `--match` on the command line, `match=` over HTTP.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -11,17 +11,17 @@ use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
 use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, parse_quoted};
 use crate::{Family, Input, MetricKind, Series, SeriesError};
 
-/// What one compiled expression may take in memory, and by that how long it takes to try: enough for thousands
-/// of characters, not for `(.{1000}){1000}`.
+/// The memory limit of one compiled expression, which also bounds its matching time: enough for thousands of
+/// characters, not for `(.{1000}){1000}`.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
 /// A pattern over series.
 ///
-/// - `node_load1`, `node_cpu*`: a glob; it matches a series whose name or whole text it fits.
+/// - `node_load1`, `node_cpu*`: a glob, matched against the name and against the whole text of a series.
 /// - `node_cpu_seconds_total{mode!="idle",cpu=~"[0-3]"}`: a glob for the name, then matchers as in
 ///   Prometheus (`=`, `!=`, `=~`, `!~`; an expression must match the whole value; a missing label
 ///   has the empty value).
-/// - `*{*mode="idle"*}`: braces that hold no matchers are part of a glob over the whole text.
+/// - `*{*mode="idle"*}`: braces that contain no matchers are part of a glob over the whole text.
 #[derive(Debug, Clone)]
 pub struct Selector {
     kind: SelectorKind,
@@ -29,29 +29,29 @@ pub struct Selector {
 
 #[derive(Debug, Clone)]
 enum SelectorKind {
-    /// Fits the name or the whole text.
+    /// Matches the name or the whole text.
     Glob(String),
-    /// A glob for the name, and what the labels must be.
+    /// A glob for the name, and matchers for the labels.
     Matchers(String, Vec<Matcher>),
-    /// This name and no other, even where it looks like a glob.
+    /// Exactly this name, even if it contains glob characters.
     Name(Box<str>),
-    /// Any of these names and texts, and no other: looked up by hash, however many there are.
+    /// Exactly these names and texts, looked up by hash.
     Listed {
         names: HashSet<Box<str>>,
         texts: HashSet<Box<str>>,
     },
-    /// This name, and what a test of the caller's accepts.
+    /// Exactly this name, filtered by a predicate of the caller.
     Predicate(Box<str>, SeriesPredicate),
     Any(Vec<Selector>),
 }
 
-/// A test that is not written as a pattern.
+/// A filter given as a function.
 #[derive(Clone)]
 struct SeriesPredicate(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
 
 impl fmt::Debug for SeriesPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Choice")
+        f.write_str("SeriesPredicate")
     }
 }
 
@@ -78,10 +78,10 @@ pub enum SelectorError {
     #[error("the pattern has {0} matchers; at most {LABELS_MAX} are accepted")]
     TooManyMatchers(usize),
     #[error(
-        "a part between two * that holds a ? has more than {SEARCHED_CHARS_MAX} characters; write * for a run of ?"
+        "a part of the pattern between two * that contains a ? exceeds {SEARCHED_CHARS_MAX} characters; replace a run of ? by *"
     )]
     WildcardPartTooLong,
-    #[error("the expression {0:?} is not valid: {1}")]
+    #[error("invalid regular expression {0:?}: {1}")]
     InvalidRegex(String, String),
 }
 
@@ -126,22 +126,22 @@ impl Selector {
         })
     }
 
-    /// Everything.
+    /// Matches every series.
     pub fn all() -> Selector {
         Selector {
             kind: SelectorKind::Glob("*".to_owned()),
         }
     }
 
-    /// All series of exactly this name.
+    /// Matches all series of exactly this name.
     pub fn name(name: &str) -> Selector {
         Selector {
             kind: SelectorKind::Name(name.into()),
         }
     }
 
-    /// The series of exactly this name that `test` accepts. It is asked several times for each series, and
-    /// must always give the same answer.
+    /// Matches the series of exactly this name that `test` accepts. `test` is called several times for each series
+    /// and must be deterministic.
     pub fn with_predicate(
         name: &str,
         test: impl Fn(&Series) -> bool + Send + Sync + 'static,
@@ -151,8 +151,8 @@ impl Selector {
         }
     }
 
-    /// Exactly these series: an entry with labels is one series, in any order of its labels; a bare name is all
-    /// series of that name. The error names the entry.
+    /// Matches exactly these series: an entry with labels is one series, with its labels in any order; a bare name
+    /// is all series of that name. The error carries the malformed entry.
     pub fn from_list<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Selector, (&'a str, SeriesError)> {
@@ -169,7 +169,7 @@ impl Selector {
         })
     }
 
-    /// What at least one of them matches; nothing when there are none.
+    /// Matches what at least one of the selectors matches; nothing if the list is empty.
     pub fn any(mut selectors: Vec<Selector>) -> Selector {
         match selectors.len() {
             1 => selectors.remove(0),
@@ -202,7 +202,7 @@ impl Selector {
         }
     }
 
-    /// How many regular expressions it holds: they are what costs memory and time.
+    /// Returns the number of regular expressions, which dominate the cost in memory and time.
     pub fn expression_count(&self) -> usize {
         match &self.kind {
             SelectorKind::Matchers(_, matchers) => matchers
@@ -222,7 +222,7 @@ impl Selector {
         }
     }
 
-    /// The names that can match, where the pattern holds no wildcard: lets an index skip the rest.
+    /// Returns the names that can match, if the pattern has no wildcard, so that an index can skip the others.
     pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
         match &self.kind {
             SelectorKind::Glob(pattern) | SelectorKind::Matchers(pattern, _) => {
@@ -265,7 +265,7 @@ impl Matcher {
     }
 }
 
-/// The text with its keys in order, as [`Series::text`] has it.
+/// Returns the text with sorted keys, as in [`Series::text`].
 fn canonical_text(text: &str) -> Result<Box<str>, SeriesError> {
     let unknown = |name: &str| {
         Arc::new(Family {
@@ -287,7 +287,7 @@ fn compile_anchored(expression: &str) -> Result<Regex, SelectorError> {
             .build()
             .map_err(|error| SelectorError::InvalidRegex(expression.to_owned(), error.to_string()))
     };
-    // Alone first: `a)|(b` would close the group around it and escape from its anchors.
+    // Compile it alone first: `a)|(b` would close the surrounding group and escape the anchors.
     build(expression)?;
     build(&format!("^(?s:{expression})$"))
 }
@@ -295,7 +295,7 @@ fn compile_anchored(expression: &str) -> Result<Regex, SelectorError> {
 /// Key, operator and value.
 type RawMatcher<'a> = (&'a str, &'a str, String);
 
-/// Reads `name{key op "value",…}`; `None` when the text has another shape.
+/// Parses `name{key op "value",…}`; `None` if the text has another form.
 fn split_matchers(text: &str) -> Option<(&str, Vec<RawMatcher<'_>>)> {
     let (name, body) = text.split_once('{')?;
     let mut rest = body.strip_suffix('}')?.trim();

@@ -1,3 +1,7 @@
+//! Series: a name and labels, identified by their text. Every input creates series through this module, so that
+//! the limits and the rules for names hold everywhere. The text is canonical (labels sorted by key), which makes
+//! equality of series equality of texts.
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,17 +10,17 @@ use std::sync::Arc;
 use crate::Family;
 use crate::inline_string::InlineString;
 
-/// The longest metric name that is accepted.
+/// The maximum length of a metric name.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// The most labels that one series may carry.
+/// The maximum number of labels of one series.
 pub const LABELS_MAX: usize = 64;
-/// The longest text `name{…}` of one series.
+/// The maximum length of the text `name{…}` of one series.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// A family, a name and labels. Two series are the same when their texts are the same.
+/// A family, a name and labels. Two series are equal if their texts are equal.
 ///
 /// The text is the only copy of name and labels: a node may hold hundreds of thousands of series, and
-/// nearly all uses want the text.
+/// nearly all uses need the text.
 pub struct Series {
     family: Arc<Family>,
     text: InlineString,
@@ -28,13 +32,13 @@ pub enum SeriesError {
     NameEmpty,
     #[error("the metric name has {0} bytes; at most {NAME_BYTES_MAX} are accepted")]
     NameTooLong(usize),
-    #[error("the metric name has the character {0:?}, which is not accepted")]
+    #[error("the metric name contains the invalid character {0:?}")]
     NameCharacter(char),
     #[error("a label has an empty key")]
     LabelEmpty,
-    #[error("the label key {0:?} has the character {1:?}, which is not accepted")]
+    #[error("the label key {0:?} contains the invalid character {1:?}")]
     LabelCharacter(String, char),
-    #[error("the label {0:?} is given twice")]
+    #[error("duplicate label {0:?}")]
     DuplicateLabel(String),
     #[error("{0} labels; at most {LABELS_MAX} are accepted")]
     TooManyLabels(usize),
@@ -45,13 +49,13 @@ pub enum SeriesError {
 }
 
 impl Series {
-    /// A series of its family's name. Labels may come in any order.
+    /// Creates a series with the name of its family. Labels may be in any order.
     pub fn new(family: Arc<Family>, labels: &[(&str, &str)]) -> Result<Series, SeriesError> {
         let text = series_text(&family.name, labels)?;
         Ok(Series { family, text })
     }
 
-    /// A series of any name: its family, which needs none, says what it is. Names of programs share theirs so.
+    /// Creates a series with any name. Its family may have no name, so that the series of programs can share one.
     pub fn named(
         family: Arc<Family>,
         name: &str,
@@ -61,9 +65,9 @@ impl Series {
         Ok(Series { family, text })
     }
 
-    /// Reads back what [`Series::text`] gave. Labels may come in any order here too.
+    /// Parses the output of [`Series::text`]. Labels may be in any order.
     ///
-    /// `family` is looked up by name; it need not have that name itself.
+    /// `family` is called with the name; the family that it returns may have another name or none.
     pub fn parse(
         text: &str,
         family: impl FnOnce(&str) -> Arc<Family>,
@@ -79,28 +83,28 @@ impl Series {
         Series::named(family(name), name, &labels)
     }
 
-    /// What it is. Its name may be empty: ask [`Series::name`].
+    /// Returns the family. Its name may be empty: use [`Series::name`].
     pub fn family(&self) -> &Arc<Family> {
         &self.family
     }
 
     pub fn name(&self) -> &str {
         let text = self.text();
-        // No name has a brace in it.
+        // `check_name` rejects braces in names.
         &text[..text.find('{').unwrap_or(text.len())]
     }
 
-    /// `name{k="v",…}` with sorted keys; the bare name when there are no labels.
+    /// Returns `name{k="v",…}` with sorted keys; the bare name if there are no labels.
     pub fn text(&self) -> &str {
         self.text.as_str()
     }
 
-    /// The text after the name: `{k="v",…}`, or nothing.
+    /// Returns the text after the name: `{k="v",…}`, or an empty string.
     pub fn labels_text(&self) -> &str {
         &self.text()[self.name().len()..]
     }
 
-    /// The labels, sorted by key.
+    /// Returns the labels, sorted by key.
     pub fn labels(&self) -> Labels<'_> {
         Labels {
             rest: inside_braces(self.labels_text()),
@@ -152,7 +156,7 @@ impl Ord for Series {
     }
 }
 
-/// The labels of one series, in the order of their keys.
+/// An iterator over the labels of one series, sorted by key.
 #[derive(Debug, Clone)]
 pub struct Labels<'a> {
     rest: &'a str,
@@ -162,12 +166,12 @@ impl<'a> Iterator for Labels<'a> {
     type Item = (&'a str, Cow<'a, str>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // The text was made by `Series::new`, so that every label parses.
+        // The text was built by `series_text`, so every label parses.
         next_label(&mut self.rest)?.ok()
     }
 }
 
-/// The text of a series, once everything in it is found valid.
+/// Validates name and labels and returns the text of the series.
 fn series_text(name: &str, labels: &[(&str, &str)]) -> Result<InlineString, SeriesError> {
     check_name(name)?;
     if labels.is_empty() {
@@ -247,7 +251,7 @@ fn inside_braces(labels_text: &str) -> &str {
 
 type ParsedLabel<'a> = Result<(&'a str, Cow<'a, str>), SeriesError>;
 
-/// Splits `name{…}` into the name and its labels, still to be checked.
+/// Splits `name{…}` into the name and its labels, which are not validated.
 fn split_series(text: &str) -> Result<(&str, impl Iterator<Item = ParsedLabel<'_>>), SeriesError> {
     let brace = text.find('{').unwrap_or(text.len());
     let (name, labels_text) = text.split_at(brace);
@@ -258,7 +262,7 @@ fn split_series(text: &str) -> Result<(&str, impl Iterator<Item = ParsedLabel<'_
     Ok((name, std::iter::from_fn(move || next_label(&mut rest))))
 }
 
-/// Takes `key="value"` and a following comma off the front of `rest`.
+/// Removes `key="value"` and a following comma from the front of `rest`.
 pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
     if rest.is_empty() {
         return None;
@@ -280,7 +284,7 @@ pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
     }
 }
 
-/// Reads a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and what follows.
+/// Parses a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and the remaining text.
 pub(crate) fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
     let Some(body) = text.strip_prefix('"') else {
         return Err(SeriesError::Syntax("a label value without quotes"));

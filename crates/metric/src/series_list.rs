@@ -1,7 +1,9 @@
+//! Comma-separated lists of series, as on the command line and in `names=`.
+
 /// Splits a comma-separated list of names and series: `a,b{k="x,y"},c` has three entries.
 ///
-/// Commas inside quotes or braces belong to their entry. Blanks around an entry and empty entries
-/// are left out. Whether an entry is a valid series is for its reader to say.
+/// Commas inside quotes or braces belong to their entry. Entries are trimmed and empty entries removed.
+/// Entries are not validated.
 pub fn split_series_list(list: &str) -> Vec<&str> {
     let mut entries = Vec::new();
     let mut start = 0;

@@ -1,10 +1,15 @@
-//! How samples travel from an input to the store.
+//! The containers in which samples travel from the inputs to the store.
+//!
+//! Collectors write into a [`SampleGroup`]; at each nominal time the groups are copied into a [`Tick`], which goes
+//! to the store. Samples of programs travel as single [`Point`]s. The list of series of a group
+//! ([`GroupMembers`]) is immutable and shared, so that the store resolves each version once and afterwards only
+//! compares pointers. Filling a group and copying it into a tick allocates nothing unless series were declared.
 
 use std::sync::Arc;
 
 use crate::{Family, Input, Level, Millis, Series, SeriesError};
 
-/// One sample that came by itself, with its own time.
+/// A single sample with its own time.
 #[derive(Debug, Clone)]
 pub struct Point {
     pub series: Arc<Series>,
@@ -12,34 +17,35 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The series of a group, in the order of their slots. Immutable: a change makes a new one, so that
+/// The series of a group, in the order of their slots. Immutable: a change creates a new version, so that
 /// the store resolves each version once and compares pointers afterwards.
 #[derive(Debug)]
 pub struct GroupMembers {
     /// The group's name, unique among all groups: the name of its collector.
     pub group: Arc<str>,
     pub series: Vec<Arc<Series>>,
-    /// How long the last row stays the current one when no other follows, in milliseconds.
+    /// How long the last row stays current if no other follows, in milliseconds.
     pub stale_after: Millis,
 }
 
-/// A place in a [`Group`], where a collector puts the value of one series.
+/// The index of one series in a [`SampleGroup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
 
 impl Slot {
-    /// The slot of a series that this agent does not keep: values put there vanish.
+    /// The slot of a series above the agent's level: values set there are discarded.
     const DISCARD: Slot = Slot(u32::MAX);
 }
 
-/// What a collector fills in: its series, declared once, and their current values.
+/// The series of a collector, declared once, and their current values.
 ///
-/// A series whose slot is not set in a pass is absent from that tick.
+/// Values and presence bits are parallel arrays indexed by slot, so that a pass only writes numbers. A series whose
+/// slot is not set in a pass is absent from that tick.
 #[derive(Debug)]
 pub struct SampleGroup {
     level: Level,
     members: Arc<GroupMembers>,
-    /// Declared or retired since `members` was made: the next list of series.
+    /// The next list of series, if series were declared since `members` was created.
     next_series: Option<Vec<Arc<Series>>>,
     free: Vec<Slot>,
     values: Vec<f64>,
@@ -47,14 +53,14 @@ pub struct SampleGroup {
 }
 
 impl SampleGroup {
-    /// Keeps families up to `level`; the others get a slot that leads nowhere.
-    pub fn new(name: &str, level: Level, live_for: Millis) -> SampleGroup {
+    /// Creates a group that keeps families up to `level`; values of the others are discarded.
+    pub fn new(name: &str, level: Level, stale_after: Millis) -> SampleGroup {
         SampleGroup {
             level,
             members: Arc::new(GroupMembers {
                 group: name.into(),
                 series: Vec::new(),
-                stale_after: live_for,
+                stale_after,
             }),
             next_series: None,
             free: Vec::new(),
@@ -63,12 +69,12 @@ impl SampleGroup {
         }
     }
 
-    /// Whether families of this level are kept: what is dear and not kept need not be read.
+    /// Returns whether families of this level are kept, so that a collector can skip expensive reads.
     pub fn keeps_level(&self, level: Level) -> bool {
         level <= self.level
     }
 
-    /// A slot for a series that was not seen before. Call it once per series, not once per tick.
+    /// Allocates a slot for a new series. Call it once per series, not once per tick.
     pub fn declare(
         &mut self,
         family: &Arc<Family>,
@@ -80,12 +86,12 @@ impl SampleGroup {
         Ok(self.add(Arc::new(Series::new(family.clone(), labels)?)))
     }
 
-    /// As [`declare`](Group::declare), for a series that exists and whose level was looked at.
+    /// Like [`declare`](SampleGroup::declare), for an existing series whose level was already checked.
     pub fn add(&mut self, series: Arc<Series>) -> Slot {
         let next = self
             .next_series
             .get_or_insert_with(|| self.members.series.clone());
-        // A series that comes back gets its old slot: it must not stand in the list twice.
+        // A series that returns gets its old slot: the list must not contain it twice.
         let returns = |slot: &Slot| next[slot.0 as usize] == series;
         let free = match self.free.iter().position(returns) {
             Some(at) => Some(self.free.swap_remove(at)),
@@ -102,7 +108,7 @@ impl SampleGroup {
         slot
     }
 
-    /// Takes the value back.
+    /// Marks the series as absent from the current pass.
     pub fn unset(&mut self, slot: Slot) {
         let at = slot.0 as usize;
         if let Some(word) = self.present.get_mut(at / 64) {
@@ -110,14 +116,14 @@ impl SampleGroup {
         }
     }
 
-    /// What was last put there, unless it was cleared.
+    /// Returns the value that was last set, unless it was cleared.
     pub fn get(&self, slot: Slot) -> Option<f64> {
         let at = slot.0 as usize;
         let is_set = self.present.get(at / 64)? >> (at % 64) & 1 == 1;
         is_set.then(|| self.values[at])
     }
 
-    /// How many slots are in use.
+    /// Returns the number of slots in use.
     pub fn len(&self) -> usize {
         self.values.len() - self.free.len()
     }
@@ -126,7 +132,7 @@ impl SampleGroup {
         self.len() == 0
     }
 
-    /// Gives a slot back when its device is gone. It is reused by a later `declare`.
+    /// Frees the slot of a device that no longer exists. A later `declare` reuses it.
     pub fn retire(&mut self, slot: Slot) {
         if slot != Slot::DISCARD {
             self.unset(slot);
@@ -143,12 +149,12 @@ impl SampleGroup {
         }
     }
 
-    /// Forgets the values of the last pass, not the series.
+    /// Clears the values of the last pass and keeps the series.
     pub fn clear(&mut self) {
         self.present.fill(0);
     }
 
-    /// The members as of now; the same pointer as long as nothing was declared.
+    /// Returns the current members; the same pointer as long as no series was declared.
     pub fn members(&mut self) -> &Arc<GroupMembers> {
         if let Some(series) = self.next_series.take() {
             self.members = Arc::new(GroupMembers {
@@ -173,7 +179,7 @@ impl SampleGroup {
 #[derive(Debug)]
 pub struct GroupRow {
     pub members: Arc<GroupMembers>,
-    /// One value for each member; those that are absent hold anything.
+    /// One value for each member; the values of absent members are unspecified.
     pub values: Vec<f64>,
     /// One bit for each member, 64 to a word, lowest first.
     pub present: Vec<u64>,
@@ -227,8 +233,8 @@ impl Tick {
         self.rows().iter().map(GroupRow::present_count).sum()
     }
 
-    /// Copies a row that was made elsewhere; without its values unless they are `current`. Returns
-    /// how many values there are.
+    /// Copies an existing row. All its values are marked absent unless they are `current`. Returns
+    /// the number of present values.
     pub fn append_row(&mut self, row: &GroupRow, current: bool) -> u64 {
         let copy = self.next_row(row.members.clone());
         copy.values.extend_from_slice(&row.values);
@@ -239,7 +245,7 @@ impl Tick {
         copy.present_count()
     }
 
-    /// A row without values: the members of the group's last version are gone.
+    /// Appends a row without values: all series of the group are absent.
     pub fn append_empty(&mut self, members: Arc<GroupMembers>) {
         let row = self.next_row(members);
         row.values.resize(row.members.series.len(), 0.0);

@@ -273,7 +273,7 @@ pub(crate) mod tests {
             ),
             (
                 &[("name", "*"), ("label.a b{", "x")],
-                "the label key \"a b{\" has the character '{', which is not accepted",
+                "the label key \"a b{\" contains the invalid character '{'",
             ),
             (
                 &[("name", "{a}"), ("rename", "{b}")],

@@ -248,7 +248,7 @@ fn mistakes_get_an_error_that_says_what_and_why() {
         (
             "/api/v1/list?match=m%7Ba=~%22(%22%7D",
             400,
-            "match=m{a=~\"(\"}: the expression \"(\" is not valid",
+            "match=m{a=~\"(\"}: invalid regular expression \"(\"",
         ),
     ] {
         let answer = site.get(path);
