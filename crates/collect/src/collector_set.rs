@@ -1,3 +1,7 @@
+//! All collectors of a node. Opens those that settings and level enable, runs the due ones in the order of the
+//! registry, and appends their rows to a tick. Called by the sampler thread only. Threaded collectors are never
+//! waited for, except before the first sample.
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +16,11 @@ use crate::{
     Host, REGISTRY, SamplerStats, SelfMetrics,
 };
 
-/// All collectors of a node, opened, each with its state. Belongs to one thread.
+/// The collectors of a node, each with its state. Owned by one thread.
 #[derive(Debug)]
 pub struct CollectorSet {
     context: Context,
-    /// In the order of the registry; `None` for those that are disabled.
+    /// In the order of the registry; `None` for disabled collectors.
     collectors: Vec<Option<ScheduledCollector>>,
     rates: Vec<Duration>,
 }
@@ -24,11 +28,11 @@ pub struct CollectorSet {
 #[derive(Debug)]
 struct ScheduledCollector {
     collector: RunningCollector,
-    /// Its rate, as a position in `rates`.
+    /// The index of its rate in `rates`.
     track: usize,
 }
 
-/// Where a collector runs.
+/// A collector on the thread that its [`Execution`] selects.
 #[derive(Debug)]
 enum RunningCollector {
     Inline(ManagedCollector),
@@ -41,66 +45,66 @@ impl RunningCollector {
         level: Level,
         rate: Duration,
         context: &Context,
-        figures: &CollectorStats,
+        stats: &CollectorStats,
     ) -> RunningCollector {
         match entry.execution {
             Execution::Inline => {
-                let mut station = ManagedCollector::new(entry, level, rate);
-                station.open(context, figures);
-                RunningCollector::Inline(station)
+                let mut collector = ManagedCollector::new(entry, level, rate);
+                collector.open(context, stats);
+                RunningCollector::Inline(collector)
             }
             Execution::Threaded => RunningCollector::Threaded(ThreadedCollector::new(
-                entry, level, rate, context, figures,
+                entry, level, rate, context, stats,
             )),
         }
     }
 
-    /// Takes or picks up one pass. Returns how many series have a value, and what the pass cost
-    /// where that is not the time spent here.
+    /// Runs a pass, or fetches the last completed one from its thread. Returns how many series have a value,
+    /// and the cost of the pass if that is not the time spent here.
     fn pass(
         &mut self,
         context: &Context,
-        figures: &CollectorStats,
+        stats: &CollectorStats,
         tick: &mut Tick,
     ) -> (u64, Option<Duration>) {
         match self {
-            RunningCollector::Inline(station) => {
-                station.pass(context, figures);
-                (station.append_to(tick), None)
+            RunningCollector::Inline(collector) => {
+                collector.pass(context, stats);
+                (collector.append_to(tick), None)
             }
-            RunningCollector::Threaded(aside) => aside.pass(context, figures, tick),
+            RunningCollector::Threaded(collector) => collector.pass(context, stats, tick),
         }
     }
 }
 
 impl CollectorSet {
-    /// Opens every collector that the settings and the level allow.
+    /// Opens every collector that settings and level enable.
     pub fn open(
         settings: &CollectSettings,
         host: Host,
         level: Level,
-        own: Vec<Arc<dyn SelfMetrics>>,
+        self_metrics: Vec<Arc<dyn SelfMetrics>>,
         ledger: Arc<Ledger>,
         clock: Arc<dyn Clock>,
     ) -> Result<CollectorSet, CollectSettingsError> {
         settings.check()?;
-        let figures = Arc::new(SamplerStats::new(REGISTRY.iter().map(|entry| entry.name)));
-        let stat = Arc::new(SharedFile::new(host.proc.join("stat")));
+        let stats = Arc::new(SamplerStats::new(REGISTRY.iter().map(|entry| entry.name)));
+        let proc_stat = Arc::new(SharedFile::new(host.proc.join("stat")));
         let context = Context {
             host,
             clock,
             ledger,
-            self_metrics: own,
-            stats: figures,
+            self_metrics,
+            stats,
             supervisor: settings.supervisor.clone(),
             operation: CurrentOperation::default(),
-            proc_stat: stat,
+            proc_stat,
         };
         let mut rates: Vec<Duration> = Vec::new();
-        let mut stations = Vec::new();
-        for (entry, figures) in REGISTRY.iter().zip(context.stats.collectors()) {
+        let mut collectors = Vec::new();
+        for (entry, stats) in REGISTRY.iter().zip(context.stats.collectors()) {
             if !settings.is_enabled(entry) || entry.level > level {
-                stations.push(None);
+                collectors.push(None);
                 continue;
             }
             let rate = settings.rate_of(entry);
@@ -111,60 +115,57 @@ impl CollectorSet {
                     rates.push(rate);
                     rates.len() - 1
                 });
-            let place = RunningCollector::open(entry, level, rate, &context, figures);
-            stations.push(Some(ScheduledCollector {
-                collector: place,
-                track,
-            }));
+            let collector = RunningCollector::open(entry, level, rate, &context, stats);
+            collectors.push(Some(ScheduledCollector { collector, track }));
         }
         Ok(CollectorSet {
             context,
-            collectors: stations,
+            collectors,
             rates,
         })
     }
 
-    /// The different rates. A collector's track is the position of its rate.
+    /// Returns the distinct rates. The track of a collector is the index of its rate.
     pub fn rates(&self) -> &[Duration] {
         &self.rates
     }
 
-    /// Runs the collectors of the tracks in `due` and makes `tick` the samples of `time`.
+    /// Runs the collectors of the tracks in `due` and fills `tick` with the samples of `time`.
     pub fn sample(&mut self, time: Millis, due: &[usize], tick: &mut Tick) {
         self.context.proc_stat.begin_pass();
         tick.reset(time);
         let clock = &self.context.clock;
         let mut before = clock.monotonic();
-        for (seat, figures) in self
+        for (scheduled, stats) in self
             .collectors
             .iter_mut()
             .zip(self.context.stats.collectors())
         {
-            let Some(seat) = seat else { continue };
-            if due.contains(&seat.track) {
-                let (series, cost) = seat.collector.pass(&self.context, figures, tick);
+            let Some(scheduled) = scheduled else { continue };
+            if due.contains(&scheduled.track) {
+                let (series, cost) = scheduled.collector.pass(&self.context, stats, tick);
                 let after = clock.monotonic();
                 let cost = cost.unwrap_or_else(|| after.saturating_sub(before));
-                figures.record_pass(cost, series);
+                stats.record_pass(cost, series);
                 before = after;
             }
         }
     }
 
-    /// Runs all collectors, whatever their rates.
+    /// Runs all collectors, regardless of their rates.
     pub fn sample_all(&mut self, time: Millis, tick: &mut Tick) {
-        // At most one track per collector: a small list, made where nothing is hot.
+        // At most one track per collector: a small allocation, outside the hot path.
         let all: Vec<usize> = (0..self.rates.len()).collect();
         self.sample(time, &all, tick);
     }
 
-    /// Waits until each collector that runs aside has a reading that was not published yet; at most
-    /// `bound` in all.
+    /// Waits until each threaded collector has a completed pass that was not published yet; at most
+    /// `bound` in total.
     pub fn wait_for_threaded(&self, bound: Duration) {
         let deadline = Instant::now() + bound;
-        for seat in self.collectors.iter().flatten() {
-            if let RunningCollector::Threaded(aside) = &seat.collector {
-                aside.wait_for_pass(deadline);
+        for scheduled in self.collectors.iter().flatten() {
+            if let RunningCollector::Threaded(collector) = &scheduled.collector {
+                collector.wait_for_pass(deadline);
             }
         }
     }

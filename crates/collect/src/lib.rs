@@ -1,17 +1,17 @@
-//! IN: the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on time and hands
-//! one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
+//! Samples the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on schedule and
+//! passes one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
 //!
 //! A collector is one file in `collectors/` and one line in [`REGISTRY`]. It declares each series
 //! once, keeps the slots, and afterwards only sets values: a pass allocates nothing. Files are
-//! opened once and read with `pread` into a buffer that is kept; the text is parsed in place.
+//! opened once and read with `pread` into a reused buffer; the text is parsed in place.
 //!
 //! | part | role |
 //! |---|---|
-//! | [`Host`] | where `/proc` and `/sys` are, so that a fixture tree is a machine |
-//! | [`CollectorSet`] | opens the collectors, runs a pass, keeps their states |
-//! | [`Schedule`] | which collectors are due when, as a pure state machine |
+//! | [`Host`] | the locations of `/proc` and `/sys`, so that a fixture tree can replace a machine |
+//! | [`CollectorSet`] | opens the collectors, runs passes, tracks their states |
+//! | [`Schedule`] | decides which collectors are due when, as a pure state machine |
 //! | [`Sampler`] | the thread that connects the two |
-//! | [`Pace::Aside`] | collectors whose reads may hang, each on its own thread |
+//! | [`Execution::Threaded`] | collectors whose reads may hang, each on its own thread |
 
 mod attribute;
 mod collector_set;
@@ -67,7 +67,7 @@ use collectors::{
     top_processes,
 };
 
-/// Every collector there is. `agent` comes last, so that its figures include this pass.
+/// All collectors. `agent` comes last, so that its values include the current pass.
 pub static REGISTRY: &[&CollectorEntry] = &[
     &cpu::ENTRY,
     &stat::ENTRY,
@@ -121,27 +121,27 @@ pub static REGISTRY: &[&CollectorEntry] = &[
     &agent::ENTRY,
 ];
 
-/// What is known about a collector before it is opened.
+/// The static description of a collector.
 #[derive(Debug)]
 pub struct CollectorEntry {
     pub name: &'static str,
     pub tier: Tier,
     pub execution: Execution,
-    /// The lowest level of its families: an agent below it leaves the collector disabled.
+    /// The lowest level of its families: an agent below this level disables the collector.
     pub level: Level,
-    /// What it may publish. A name with `<…>` in it stands for many.
+    /// The families that it may publish. A name with `<…>` in it stands for many.
     pub families: &'static [&'static Family],
     pub open: fn(&Context) -> Result<OpenOutcome, CollectorOpenError>,
 }
 
-/// How often a collector runs unless the settings say otherwise.
+/// The default rate of a collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// At the agent's own rate.
+    /// The agent's rate.
     Fast,
-    /// Every 5 s, or at the agent's rate where that is slower.
+    /// Every 5 s, or the agent's rate if that is slower.
     FiveSeconds,
-    /// Every 60 s, or at the agent's rate where that is slower.
+    /// Every 60 s, or the agent's rate if that is slower.
     Minute,
 }
 
@@ -155,26 +155,26 @@ impl Tier {
     }
 }
 
-/// On which thread a collector runs.
+/// The thread on which a collector runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
-    /// On the sampler's: its reads cannot hang, and take microseconds.
+    /// The sampler thread: its reads cannot hang and take microseconds.
     Inline,
-    /// On its own, because its reads may take long or hang: see [`Note`].
+    /// A thread of its own, because its reads may be slow or hang: see [`CurrentOperation`].
     Threaded,
 }
 
-/// What opening a collector found.
+/// The result of opening a collector.
 #[derive(Debug)]
 pub enum OpenOutcome {
     Active(Box<dyn Collector>),
-    /// This node has no such thing. Quiet; looked for again every minute.
+    /// The node has no such source. Not logged; retried every minute.
     Absent {
         looked_for: PathBuf,
     },
 }
 
-/// Why a collector could not be opened although its source is there.
+/// Why a collector could not be opened although its source exists.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorOpenError {
     #[error("cannot open {path}")]
@@ -187,14 +187,14 @@ pub enum CollectorOpenError {
     Collect(#[from] CollectError),
 }
 
-/// A source of readings on this node. Runs on the thread that its [`Pace`] says.
+/// A source of values on this node. Runs on the thread that its [`Execution`] selects.
 pub trait Collector: Debug + Send {
-    /// Sets the current readings. A series that is not set is absent from this tick; after an error
-    /// all are.
+    /// Sets the current values. A series that is not set is absent from this tick; after an error
+    /// all series are absent.
     fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError>;
 
-    /// What could not be read in the last pass although the rest could: the collector counts as
-    /// failed and its values stay. It is not opened again, so it must go on by itself.
+    /// Describes what the last pass could not read although the rest succeeded. The collector counts as
+    /// failed, but its values are kept and it is not reopened, so it must recover by itself.
     fn partial_failure(&self) -> Option<&str> {
         None
     }

@@ -1,3 +1,10 @@
+//! One collector with its life cycle: opens it, runs its passes, catches its panics, and reopens it after a
+//! failure or when an absent source may have appeared.
+//!
+//! Used on the sampler thread for inline collectors and on their own thread for threaded ones. A failed pass
+//! publishes no values and never affects other collectors. State changes go to [`CollectorStats`], and a failure
+//! is logged once per distinct reason.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +19,7 @@ use crate::{
     OpenOutcome,
 };
 
-/// How long to wait before an absent source is looked for again, or a failed one opened again.
+/// How long to wait before an absent source or a failed collector is opened again.
 pub(crate) const ABSENT_RETRY: Duration = Duration::from_secs(60);
 const FAILED_RETRY: Duration = Duration::from_secs(5);
 
@@ -24,11 +31,11 @@ pub(crate) struct ManagedCollector {
     stale_after: Millis,
     state: CollectorState,
     reason: String,
-    /// Set from the first time that it could be opened.
+    /// `None` until it was opened successfully.
     open_collector: Option<OpenCollector>,
     /// The monotonic time at which it was last opened.
     opened_at: Duration,
-    /// Failed in a part only: it has values, and is not opened again.
+    /// The failure is partial: values are published, and the collector is not reopened.
     is_partial: bool,
 }
 
@@ -36,13 +43,13 @@ pub(crate) struct ManagedCollector {
 struct OpenCollector {
     collector: Box<dyn Collector>,
     group: SampleGroup,
-    /// After this a new collector has to begin anew.
+    /// The collector is unusable after the last pass and must be replaced.
     must_reopen: bool,
 }
 
 impl OpenCollector {
-    /// After an error there are no values. A collector that broke off while it declared series, or
-    /// panicked, is spoiled: it no longer knows which slots are its own, and would declare more of
+    /// Runs one pass; after an error the group has no values. A collector that failed while declaring
+    /// series, or panicked, must be reopened: it no longer knows its slots and would declare more of
     /// them in each pass.
     fn pass(&mut self) -> Result<(), CollectError> {
         self.group.clear();
@@ -66,12 +73,12 @@ impl ManagedCollector {
         level: Level,
         rate: Duration,
     ) -> ManagedCollector {
-        // Three passes may be missing before the last values are taken for gone.
-        let live_for = (3 * rate).max(Duration::from_secs(5));
+        // Up to three passes may be missing before the last values become stale.
+        let stale_after = (3 * rate).max(Duration::from_secs(5));
         ManagedCollector {
             entry,
             level,
-            stale_after: live_for.as_millis() as Millis,
+            stale_after: stale_after.as_millis() as Millis,
             state: CollectorState::Disabled,
             reason: String::new(),
             open_collector: None,
@@ -80,12 +87,12 @@ impl ManagedCollector {
         }
     }
 
-    pub(crate) fn open(&mut self, context: &Context, figures: &CollectorStats) {
+    pub(crate) fn open(&mut self, context: &Context, stats: &CollectorStats) {
         self.opened_at = context.clock.monotonic();
         let at = context.clock.utc();
         match self.try_open(context) {
             Ok(OpenOutcome::Active(collector)) => {
-                // The new collector declares its series from the beginning.
+                // The new collector declares all its series again.
                 let group = SampleGroup::new(self.entry.name, self.level, self.stale_after);
                 self.open_collector = Some(OpenCollector {
                     collector,
@@ -93,7 +100,7 @@ impl ManagedCollector {
                     must_reopen: false,
                 });
                 if self.state != CollectorState::Failed {
-                    self.set_state(CollectorState::Active, None, at, figures);
+                    self.set_state(CollectorState::Active, None, at, stats);
                 }
             }
             Ok(OpenOutcome::Absent { looked_for }) => {
@@ -102,21 +109,21 @@ impl ManagedCollector {
                     CollectorState::Absent,
                     Some(looked_for.display().to_string()),
                     at,
-                    figures,
+                    stats,
                 );
             }
-            Err(error) => self.fail(with_causes(&error), at, figures),
+            Err(error) => self.fail(with_causes(&error), at, stats),
         }
     }
 
     fn try_open(&self, context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-        // What was half made when it panicked is dropped on the way.
+        // Unwinding drops a partially opened collector.
         catch_unwind(AssertUnwindSafe(|| (self.entry.open)(context)))
             .unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic)).into()))
     }
 
-    /// Takes one pass; opens the source again where it is time.
-    pub(crate) fn pass(&mut self, context: &Context, figures: &CollectorStats) {
+    /// Runs one pass; reopens the source first if its retry interval has passed.
+    pub(crate) fn pass(&mut self, context: &Context, stats: &CollectorStats) {
         let wait = match self.state {
             CollectorState::Active => Duration::MAX,
             CollectorState::Disabled => return,
@@ -127,7 +134,7 @@ impl ManagedCollector {
         if self.state != CollectorState::Active
             && context.clock.monotonic().saturating_sub(self.opened_at) >= wait
         {
-            self.open(context, figures);
+            self.open(context, stats);
         }
         let Some(work) = &mut self.open_collector else {
             return;
@@ -138,21 +145,21 @@ impl ManagedCollector {
         match (result, trouble) {
             (Ok(()), None) if self.state == CollectorState::Active => {}
             (Ok(()), None) => {
-                tracing::info!(collector = self.entry.name, "a collector works again");
-                self.set_state(CollectorState::Active, None, context.clock.utc(), figures);
+                tracing::info!(collector = self.entry.name, "collector recovered");
+                self.set_state(CollectorState::Active, None, context.clock.utc(), stats);
             }
-            (Ok(()), Some(reason)) => self.fail(reason, context.clock.utc(), figures),
+            (Ok(()), Some(reason)) => self.fail(reason, context.clock.utc(), stats),
             (Err(error), _) => {
                 if work.must_reopen {
                     self.open_collector = None;
                 }
-                self.fail(with_causes(&error), context.clock.utc(), figures);
+                self.fail(with_causes(&error), context.clock.utc(), stats);
             }
         }
     }
 
-    /// Puts the values of the last pass into `tick`; returns how many there are. A failed collector puts none, so that its old
-    /// values are not taken for current ones.
+    /// Appends the values of the last pass to `tick` and returns their number. A failed collector appends none, so
+    /// that its old values do not appear current.
     pub(crate) fn append_to(&mut self, tick: &mut Tick) -> u64 {
         let Some(work) = &mut self.open_collector else {
             return 0;
@@ -161,28 +168,28 @@ impl ManagedCollector {
         tick.rows().last().map_or(0, |row| row.present_count())
     }
 
-    fn fail(&mut self, reason: String, at: Millis, figures: &CollectorStats) {
+    fn fail(&mut self, reason: String, at: Millis, stats: &CollectorStats) {
         if self.state == CollectorState::Failed && self.reason == reason {
             return;
         }
         tracing::warn!(
             collector = self.entry.name,
             reason,
-            "a collector failed, wholly or in part, and is tried again"
+            "collector failed or is incomplete; retrying"
         );
         self.reason.clone_from(&reason);
-        self.set_state(CollectorState::Failed, Some(reason), at, figures);
+        self.set_state(CollectorState::Failed, Some(reason), at, stats);
     }
 
     fn set_state(
         &mut self,
         to: CollectorState,
-        note: Option<String>,
+        detail: Option<String>,
         at: Millis,
-        figures: &CollectorStats,
+        stats: &CollectorStats,
     ) {
         self.state = to;
-        figures.set_state(to, at, note);
+        stats.set_state(to, at, detail);
     }
 }
 
@@ -201,7 +208,7 @@ mod tests {
     use crate::unlabelled_series::UnlabelledSeries;
     use crate::{CurrentOperation, Execution, Host, SamplerStats, Tier};
 
-    /// A station, and what it needs for a pass.
+    /// A collector and the context that it needs for a pass.
     struct ManagedFixture {
         context: Context,
         clock: Arc<SettableClock>,
@@ -221,22 +228,22 @@ mod tests {
                 operation: CurrentOperation::default(),
                 proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
             };
-            let mut station = ManagedCollector::new(entry, 4, Duration::from_secs(1));
-            station.open(&context, &context.stats.collectors()[0]);
+            let mut collector = ManagedCollector::new(entry, 4, Duration::from_secs(1));
+            collector.open(&context, &context.stats.collectors()[0]);
             ManagedFixture {
                 context,
                 clock,
-                collector: station,
+                collector,
             }
         }
 
-        /// A pass one second later: how many series it declared, how many have a value, the failure.
+        /// Runs a pass one second later; returns the declared series, the series with a value, and the error.
         fn pass(&mut self) -> (usize, u64, Option<String>) {
             self.clock.0.fetch_add(1_000, Relaxed);
             let mut tick = Tick::new(Input::Collect);
             tick.reset(0);
-            let figures = &self.context.stats.collectors()[0];
-            self.collector.pass(&self.context, figures);
+            let stats = &self.context.stats.collectors()[0];
+            self.collector.pass(&self.context, stats);
             let present = self.collector.append_to(&mut tick);
             let row = tick.rows().last();
             let declared = row.map_or(0, |row| row.members.series.len());
@@ -282,9 +289,9 @@ mod tests {
     fn a_panic_is_a_failure_of_that_collector_and_it_is_opened_anew() {
         static ENTRY: CollectorEntry =
             entry(|_| Ok(OpenOutcome::Active(Box::<PanicsInSecondPass>::default())));
-        let mut stand = ManagedFixture::new(&ENTRY);
-        assert_eq!(stand.pass(), (1, 1, None));
-        let (_, present, error) = stand.pass();
+        let mut fixture = ManagedFixture::new(&ENTRY);
+        assert_eq!(fixture.pass(), (1, 1, None));
+        let (_, present, error) = fixture.pass();
         assert_eq!(present, 0);
         let error = error.expect("failed");
         assert!(
@@ -292,10 +299,10 @@ mod tests {
             "{error}"
         );
         for _ in 0..2 {
-            assert_eq!(stand.pass().1, 0, "nothing until it is opened again");
+            assert_eq!(fixture.pass().1, 0, "nothing until it is opened again");
         }
         assert_eq!(
-            stand.pass(),
+            fixture.pass(),
             (1, 1, None),
             "five seconds after it was opened"
         );
@@ -308,13 +315,13 @@ mod tests {
             assert!(OPENED.fetch_add(1, Relaxed) > 0, "not yet");
             Ok(OpenOutcome::Active(Box::<PanicsInSecondPass>::default()))
         });
-        let mut stand = ManagedFixture::new(&ENTRY);
-        assert_eq!(stand.pass(), (0, 0, Some("panicked: not yet".to_owned())));
-        let recovered = (0..4).any(|_| stand.pass() == (1, 1, None));
-        assert!(recovered, "{:?}", stand.context.stats.status());
+        let mut fixture = ManagedFixture::new(&ENTRY);
+        assert_eq!(fixture.pass(), (0, 0, Some("panicked: not yet".to_owned())));
+        let recovered = (0..4).any(|_| fixture.pass() == (1, 1, None));
+        assert!(recovered, "{:?}", fixture.context.stats.status());
     }
 
-    /// Says in its second pass that a part is missing.
+    /// Reports a partial failure from its second pass on.
     #[derive(Debug)]
     struct PartlyFailingCollector(u32, UnlabelledSeries);
 
@@ -338,16 +345,16 @@ mod tests {
                 UnlabelledSeries::new(&FAMILY),
             ))))
         });
-        let mut stand = ManagedFixture::new(&ENTRY);
-        assert_eq!(stand.pass(), (1, 1, None));
+        let mut fixture = ManagedFixture::new(&ENTRY);
+        assert_eq!(fixture.pass(), (1, 1, None));
         for _ in 2..9 {
             let reason = Some("a part is missing".to_owned());
-            assert_eq!(stand.pass(), (1, 1, reason), "longer than five seconds");
+            assert_eq!(fixture.pass(), (1, 1, reason), "longer than five seconds");
         }
-        assert_eq!(stand.pass(), (1, 1, None));
+        assert_eq!(fixture.pass(), (1, 1, None));
     }
 
-    /// Declares a series and breaks off, each time.
+    /// Declares a series and fails, in every pass.
     #[derive(Debug)]
     struct BrokenCollector;
 
@@ -363,9 +370,9 @@ mod tests {
     fn a_collector_that_breaks_off_does_not_declare_series_without_end() {
         static ENTRY: CollectorEntry =
             entry(|_| Ok(OpenOutcome::Active(Box::new(BrokenCollector))));
-        let mut stand = ManagedFixture::new(&ENTRY);
+        let mut fixture = ManagedFixture::new(&ENTRY);
         for _ in 0..20 {
-            let (declared, present, error) = stand.pass();
+            let (declared, present, error) = fixture.pass();
             assert!(declared <= 1 && present == 0, "{declared} series");
             assert_eq!(error.as_deref(), Some("x has more than 7 names"));
         }

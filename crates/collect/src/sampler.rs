@@ -1,3 +1,10 @@
+//! The sampler thread: waits for the next deadline of the [`Schedule`], runs the due collectors of the
+//! [`CollectorSet`] and passes the tick to the sink.
+//!
+//! The agent starts it once. The first tick is delivered before [`Sampler::start`] returns, the last one before
+//! [`Sampler::stop`] returns. The loop must never block on a collector, and the sink must not block either: a
+//! late pass is counted and skipped, never made up for.
+
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,23 +19,23 @@ use crate::{
     SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
 };
 
-/// Takes each tick; it may keep it and leave another, emptied or not.
+/// Receives each tick. It may take the tick and leave another in its place, which need not be empty.
 pub type TickSink = Box<dyn FnMut(&mut Tick) + Send>;
 
-/// The clocks are compared at least this often.
+/// The longest wait: the clocks are compared at least this often.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long the first sample waits for collectors that run aside; later ones never do.
+/// How long the first sample waits for threaded collectors; later samples never wait.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerStartError {
     #[error(transparent)]
     Settings(#[from] CollectSettingsError),
-    #[error("cannot start the sampler's thread")]
+    #[error("cannot start the sampler thread")]
     Thread(#[source] std::io::Error),
 }
 
-/// The thread that samples the node. Dropping it stops it, too.
+/// A handle to the thread that samples the node. Dropping it stops the thread.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Arc<SamplerStop>,
@@ -43,21 +50,21 @@ struct SamplerStop {
 }
 
 impl Sampler {
-    /// Opens the collectors, takes the first sample and starts the thread that takes the others:
-    /// when this returns, `sink` had its first tick.
+    /// Opens the collectors, takes the first sample and starts the thread for the following ones.
+    /// When this returns, `sink` has received its first tick.
     pub fn start(
         settings: &CollectSettings,
         host: Host,
         level: Level,
-        own: Vec<Arc<dyn SelfMetrics>>,
+        self_metrics: Vec<Arc<dyn SelfMetrics>>,
         ledger: Arc<Ledger>,
         clock: Arc<dyn Clock>,
         sink: TickSink,
     ) -> Result<Sampler, SamplerStartError> {
-        let set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        let set = CollectorSet::open(settings, host, level, self_metrics, ledger, clock)?;
         set.wait_for_threaded(FIRST_WAIT_MAX);
         let stop = Arc::new(SamplerStop::default());
-        let figures = set.stats().clone();
+        let stats = set.stats().clone();
         let mut run = SamplerLoop::new(set, sink);
         run.sample_due();
         let for_thread = stop.clone();
@@ -67,22 +74,22 @@ impl Sampler {
             .map_err(SamplerStartError::Thread)?;
         Ok(Sampler {
             stop,
-            stats: figures,
+            stats,
             thread: Some(thread),
         })
     }
 
-    /// Takes exactly one sample, of all collectors, without a thread.
+    /// Takes exactly one sample of all collectors, without a sampler thread.
     pub fn sample_once(
         settings: &CollectSettings,
         host: Host,
         level: Level,
-        own: Vec<Arc<dyn SelfMetrics>>,
+        self_metrics: Vec<Arc<dyn SelfMetrics>>,
         ledger: Arc<Ledger>,
         clock: Arc<dyn Clock>,
         mut sink: TickSink,
     ) -> Result<Vec<CollectorStatus>, CollectSettingsError> {
-        let mut set = CollectorSet::open(settings, host, level, own, ledger, clock)?;
+        let mut set = CollectorSet::open(settings, host, level, self_metrics, ledger, clock)?;
         set.wait_for_threaded(PASS_TIMEOUT);
         let mut tick = Tick::new(Input::Collect);
         let now = set.clock().utc();
@@ -99,12 +106,12 @@ impl Sampler {
         self.stats.active_count()
     }
 
-    /// Late and missed passes and clock steps since the start.
+    /// Returns late and missed passes and clock steps since the start.
     pub fn schedule_counts(&self) -> ScheduleCounts {
         self.stats.schedule_counts()
     }
 
-    /// Takes a last sample and ends the thread. When this returns, the sink had its last tick.
+    /// Takes a last sample and ends the thread. When this returns, the sink has received its last tick.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
@@ -126,7 +133,7 @@ impl Drop for Sampler {
     }
 }
 
-/// What the thread works with.
+/// The state of the sampler thread.
 struct SamplerLoop {
     set: CollectorSet,
     schedule: Schedule,
@@ -156,8 +163,8 @@ impl SamplerLoop {
     }
 
     fn run_until_stopped(mut self, stop: &SamplerStop, heartbeat: &Heartbeat) {
-        // By default the kernel may wake a thread 50 µs late, which shows at 1000 Hz. Without the
-        // permission it stays so.
+        // By default the kernel may wake a thread 50 µs late, which is visible at 1000 Hz. Best effort:
+        // not permitted everywhere.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let clock = self.set.clock().clone();
         while !self.wait(stop, &*clock) {
@@ -168,20 +175,20 @@ impl SamplerLoop {
         self.sample_last();
     }
 
-    /// Waits for the next deadline, at most a second. True when the thread shall end.
+    /// Waits for the next deadline, at most a second. Returns true when the thread must end.
     fn wait(&self, stop: &SamplerStop, clock: &dyn Clock) -> bool {
         let now = clock.monotonic();
         let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
         let wait = deadline.saturating_sub(now).min(WAIT_MAX);
-        let is_asked = stop
+        let is_requested = stop
             .is_requested
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if wait.is_zero() || *is_asked {
-            return *is_asked;
+        if wait.is_zero() || *is_requested {
+            return *is_requested;
         }
-        // Waking up early is harmless: nothing is due then.
-        let result = stop.changed.wait_timeout(is_asked, wait);
+        // Waking up early is harmless: nothing is due yet.
+        let result = stop.changed.wait_timeout(is_requested, wait);
         *result.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -197,7 +204,7 @@ impl SamplerLoop {
         }
     }
 
-    /// The end of a node's record lies between two nominal times; it carries the time as it is.
+    /// Takes the last sample. It lies between two nominal times and carries the actual time.
     fn sample_last(&mut self) {
         let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);

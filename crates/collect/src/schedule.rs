@@ -1,16 +1,17 @@
-//! When to sample: a pure state machine over two clocks.
+//! Decides when to sample: a pure state machine over two clocks, without threads or waiting. The sampler
+//! feeds it the clocks and takes the due tracks from it.
 //!
 //! Each track has a rate; its nominal times are the UTC multiples of that rate. A nominal time is
-//! turned into a monotonic deadline by one offset between the clocks, which is measured again every
-//! second. So a slewing clock moves deadlines and never repeats a nominal time: those only count up.
-//! A clock that is off by [`STEP_MIN`] or the fastest rate, whichever is more, was set: that is
-//! counted, and every track goes on with the next multiple of the new time.
+//! converted to a monotonic deadline with one offset between the clocks, which is measured again every
+//! second. So a slewing clock moves deadlines but never repeats a nominal time: nominal times only increase.
+//! If the clock is off by [`STEP_MIN`] or the fastest rate, whichever is larger, it was stepped: the step
+//! is counted, and every track continues with the next multiple of the new time.
 
 use std::time::Duration;
 
 use pegel_metric::{Clock, Millis};
 
-/// A smaller difference between the clocks is slew.
+/// The smallest clock step. A smaller difference between the clocks is slew.
 pub const STEP_MIN: Duration = Duration::from_millis(500);
 
 const OFFSET_REFRESH_NANOS: i64 = 1_000_000_000;
@@ -24,8 +25,8 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks. If the thread is paused between the reads, the difference would look like
-    /// a clock step, so that a slow reading is repeated.
+    /// Reads both clocks. If the thread were preempted between the reads, the difference would look like
+    /// a clock step, so a slow read is repeated.
     pub fn read(clock: &dyn Clock) -> ClockPair {
         let mut before = nanos(clock.monotonic());
         for _ in 0..3 {
@@ -46,12 +47,12 @@ impl ClockPair {
     }
 }
 
-/// What did not go as planned.
+/// Deviations from the schedule since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScheduleCounts {
-    /// Passes taken more than half an interval after their deadline.
+    /// Passes that ran more than half an interval after their deadline.
     pub late: u64,
-    /// Nominal times for which no pass was taken.
+    /// Nominal times without a pass.
     pub missed: u64,
     pub clock_steps: u64,
 }
@@ -64,7 +65,7 @@ pub struct Schedule {
     /// The monotonic time at which `offset` was measured.
     offset_measured_at: i64,
     step_threshold: i64,
-    /// The newest time that was taken; nothing before the first pass and after a clock step.
+    /// The newest sampled time; `None` before the first pass and after a clock step.
     newest_taken: Option<i64>,
     is_first: bool,
     counts: ScheduleCounts,
@@ -78,7 +79,7 @@ struct RateTrack {
 }
 
 impl Schedule {
-    /// Every track is due at once. A rate below a millisecond counts as one.
+    /// Creates a schedule whose tracks are all due at once. A rate below a millisecond counts as one millisecond.
     pub fn new(rates: &[Duration], now: ClockPair) -> Schedule {
         let track = |rate: &Duration| {
             let rate = nanos(*rate).max(MILLI_NANOS);
@@ -100,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// Compares the clocks. Call it after every wait, before [`Schedule::take`].
+    /// Compares the clocks. Call it after every wait, before [`Schedule::take_due`].
     pub fn observe(&mut self, now: ClockPair) {
         let offset = now.utc.saturating_sub(now.monotonic);
         if offset.saturating_sub(self.offset).saturating_abs() >= self.step_threshold {
@@ -116,8 +117,8 @@ impl Schedule {
         self.offset_measured_at = now.monotonic;
     }
 
-    /// The oldest nominal time that is due and its tracks, by their position. Call it until it
-    /// returns `None`. A track that fell behind gives only its newest time; the others are missed.
+    /// Returns the oldest nominal time that is due and puts its tracks into `due`, by position. Call it until
+    /// it returns `None`. A track that fell behind yields only its newest time; the others count as missed.
     pub fn take_due(&mut self, now: ClockPair, due: &mut Vec<usize>) -> Option<Millis> {
         let utc = now.monotonic + self.offset;
         due.clear();
@@ -146,8 +147,8 @@ impl Schedule {
         Some(time.div_euclid(MILLI_NANOS))
     }
 
-    /// The first pass lies between two nominal times and carries the time as it is: the multiple before
-    /// it belongs to an earlier moment, and an agent that ran until just now may have taken it.
+    /// Makes all tracks due. The first pass lies between two nominal times and carries the actual time: the
+    /// previous multiple is in the past, and an agent that ran until just now may have sampled it.
     fn take_first(&mut self, utc: i64, due: &mut Vec<usize>) -> Option<Millis> {
         due.extend(0..self.tracks.len());
         for track in &mut self.tracks {
@@ -157,7 +158,7 @@ impl Schedule {
         (!due.is_empty()).then_some(utc.div_euclid(MILLI_NANOS))
     }
 
-    /// The monotonic time of the next deadline.
+    /// Returns the monotonic time of the next deadline.
     pub fn deadline(&self) -> Option<Duration> {
         let next = self.tracks.iter().map(|track| track.next).min()?;
         Some(Duration::from_nanos(
@@ -165,7 +166,7 @@ impl Schedule {
         ))
     }
 
-    /// The time of a last pass between two nominal times: now, unless that was already taken.
+    /// Returns the time of a last pass between two nominal times: now, unless it was already sampled.
     pub fn final_time(&self, now: ClockPair) -> Option<Millis> {
         let utc = (now.monotonic + self.offset).div_euclid(MILLI_NANOS);
         let is_taken = self
@@ -179,7 +180,7 @@ impl Schedule {
     }
 }
 
-/// The newest multiple of `rate` that is not after `utc`.
+/// Returns the newest multiple of `rate` that is not after `utc`.
 fn newest_multiple(utc: i64, rate: i64) -> i64 {
     utc.div_euclid(rate) * rate
 }

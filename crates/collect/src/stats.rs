@@ -1,5 +1,6 @@
-//! What is known about the collectors while they run: states, costs, failures. Written by the
-//! sampler's thread, read by `/status` and by the `agent` collector.
+//! Run-time statistics of the collectors and the schedule: states, costs, failures. Written by the
+//! sampler thread, read by `/status` and by the `agent` collector. Readers never block a pass for longer
+//! than copying one state.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,37 +14,36 @@ use crate::schedule::ScheduleCounts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CollectorState {
-    /// Publishes readings.
+    /// Publishes values.
     Active,
-    /// This node has no such thing.
+    /// The node has no such source.
     Absent,
-    /// By choice, or above the agent's level.
+    /// Disabled by the configuration, or above the agent's level.
     Disabled,
-    /// Its source is there but cannot be read; tried again.
+    /// Its source exists but cannot be read; retried.
     Failed,
 }
 
-/// One collector, as `/status` shows it.
+/// The status of one collector, as `/status` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CollectorStatus {
     pub name: &'static str,
     pub state: CollectorState,
-    /// Why it failed.
+    /// The reason of a failure.
     pub error: Option<String>,
-    /// Since when it is in this state.
+    /// When it entered this state.
     pub since: Millis,
-    /// What an absent collector looked for.
+    /// The path that an absent collector looked for.
     pub looked_for: Option<String>,
-    /// Seconds per pass, averaged over the last passes; of a collector that runs aside, its
-    /// processor time.
+    /// Seconds per pass, averaged over the last passes; CPU time for a threaded collector.
     pub cost: f64,
     /// Series with a value in the last pass.
     pub series: u64,
-    /// How often it turned to failed.
+    /// How often it changed to failed.
     pub failures: u64,
 }
 
-/// The figures of all collectors and of the schedule.
+/// The statistics of all collectors and of the schedule.
 #[derive(Debug, Default)]
 pub struct SamplerStats {
     late: AtomicU64,
@@ -83,7 +83,7 @@ impl SamplerStats {
         self.clock_steps.store(counts.clock_steps, Relaxed);
     }
 
-    /// Late and missed passes and clock steps since the start.
+    /// Returns late and missed passes and clock steps since the start.
     pub fn schedule_counts(&self) -> ScheduleCounts {
         ScheduleCounts {
             late: self.late.load(Relaxed),
@@ -124,7 +124,8 @@ impl CollectorStats {
         }
     }
 
-    /// Only the sampler's thread writes, so that load and store need not be one step.
+    /// Records cost and series count of a pass. Only the sampler thread writes, so load and store need not be
+    /// atomic together.
     pub(crate) fn record_pass(&self, cost: Duration, series: u64) {
         let nanos = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         self.nanos.fetch_add(nanos, Relaxed);
@@ -138,17 +139,17 @@ impl CollectorStats {
         self.series.store(series, Relaxed);
     }
 
-    /// `note` is the reason of a failure, or what an absent collector looked for.
-    pub(crate) fn set_state(&self, state: CollectorState, at: Millis, note: Option<String>) {
-        let mut condition = self.lock_state();
-        if state == CollectorState::Failed && condition.state != CollectorState::Failed {
+    /// Changes the state. `detail` is the reason of a failure, or the path that an absent collector looked for.
+    pub(crate) fn set_state(&self, state: CollectorState, at: Millis, detail: Option<String>) {
+        let mut current = self.lock_state();
+        if state == CollectorState::Failed && current.state != CollectorState::Failed {
             self.failures.fetch_add(1, Relaxed);
         }
-        if condition.state != state || condition.since == 0 {
-            condition.since = at;
+        if current.state != state || current.since == 0 {
+            current.since = at;
         }
-        condition.state = state;
-        condition.detail = note;
+        current.state = state;
+        current.detail = detail;
     }
 
     pub(crate) fn seconds(&self) -> f64 {
@@ -163,21 +164,21 @@ impl CollectorStats {
         self.lock_state().state
     }
 
-    /// The state, and the note that goes with it.
+    /// Returns the state and its detail.
     pub(crate) fn state_and_detail(&self) -> (CollectorState, Option<String>) {
-        let condition = self.lock_state();
-        (condition.state, condition.detail.clone())
+        let current = self.lock_state();
+        (current.state, current.detail.clone())
     }
 
     fn status(&self) -> CollectorStatus {
         let StateSince {
             state,
             since,
-            detail: note,
+            detail,
         } = self.lock_state().clone();
         let (error, looked_for) = match state {
-            CollectorState::Failed => (note, None),
-            _ => (None, note),
+            CollectorState::Failed => (detail, None),
+            _ => (None, detail),
         };
         CollectorStatus {
             name: self.name,
@@ -192,7 +193,7 @@ impl CollectorStats {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, StateSince> {
-        // A condition is replaced whole: it is right even if a holder panicked.
+        // No code panics between the field updates, so a poisoned lock is usable.
         self.state_since
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
