@@ -1,8 +1,8 @@
-//! Writes a block from other runs: what a frozen head holds, or what several fresh blocks hold.
+//! Writes a block from other runs: those of a frozen head, or of several fresh blocks. Called by maintenance.
 //!
-//! Sources come in the order of their precedence, the weakest first. The runs of a group are joined
-//! into longer ones as long as their times grow; the points of a loose series are sorted, and of equal
-//! times the strongest stays.
+//! Sources are sorted by precedence, lowest first. The runs of a group are joined into longer ones as long as their
+//! times increase; the points of an ungrouped series are sorted, and of equal times the one with the highest precedence
+//! is kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::sample_run::{
     DecodedColumn, EncodingEffort, RunColumn, RunOwner, SampleRun, bit, decode_column, set_bit,
 };
 
-/// A joined run is written when it has this many rows: small enough to be decoded for a short question,
-/// large enough for the encoding to pay.
+/// A joined run is written at this many rows: small enough to be decoded for a short query, large enough for efficient
+/// encoding.
 const JOINED_ROWS: usize = 4096;
 
-/// Where runs come from.
+/// A source of runs.
 #[derive(Debug)]
 pub(crate) enum MergeSource {
     Memory(Vec<Arc<SampleRun>>),
     Block(BlockReader),
 }
 
-/// The samples that go into the block: of this class, `start <= time < end`. [`Class::Mixed`] takes all.
+/// Selects the samples that go into the block: of this class, `start <= time < end`. [`InputClass::Mixed`] accepts all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeWindow {
     pub class: InputClass,
@@ -54,9 +54,9 @@ impl MergeWindow {
 /// A source and one of its runs.
 type RunLocation = (usize, u32);
 
-/// What is known of a run without reading it.
+/// The properties of a run that are known without reading it.
 struct SampleRunSummary {
-    /// None: points of a loose series.
+    /// `None` for points of an ungrouped series.
     group: Option<Arc<str>>,
     min: Millis,
     max: Millis,
@@ -94,7 +94,7 @@ impl MergeSource {
         }
     }
 
-    /// Returns whether a run has series that the window takes. All series of a block are of its class.
+    /// Returns whether a run has series that the window accepts. All series of a block are of its class.
     fn has_accepted_series(&self, number: u32, window: MergeWindow) -> bool {
         match self {
             MergeSource::Memory(runs) => {
@@ -105,7 +105,7 @@ impl MergeSource {
         }
     }
 
-    /// The series of a loose run.
+    /// Returns the series of an ungrouped run.
     fn ungrouped_series(&self, number: u32) -> Option<Arc<Series>> {
         match self {
             MergeSource::Memory(runs) => runs[number as usize].owner.series().first().cloned(),
@@ -117,14 +117,14 @@ impl MergeSource {
         }
     }
 
-    /// A run, as far as it can be read.
+    /// Loads a run, as far as it is readable.
     fn load(&self, number: u32) -> Result<Option<Arc<SampleRun>>, BlockReadError> {
         match self {
             MergeSource::Memory(runs) => Ok(Some(runs[number as usize].clone())),
             MergeSource::Block(reader) => match reader.run(number) {
                 Ok(run) => Ok(run.map(Arc::new)),
                 Err(BlockReadError::Io(error)) => Err(BlockReadError::Io(error)),
-                // Reading it again will not help, and must not keep the rest from being merged.
+                // A retry will not help, and one bad run must not prevent merging the rest.
                 Err(_) => {
                     self.mark_damaged();
                     Ok(None)
@@ -174,9 +174,9 @@ pub(crate) fn merge_into_block(
     Ok(())
 }
 
-/// In one block the points of a loose series count more than those of a group. Where a series is in both, its
-/// samples in groups join its loose ones here, so that a newer block's group still counts more than an
-/// older block's points. (Within a head, `Head::append_row` sees to that.)
+/// Within one block the points of an ungrouped series take precedence over those of a group. Where a series is in both,
+/// its samples in groups are merged with its ungrouped ones here, so that a newer block's group still takes precedence
+/// over an older block's points. (Within a head, `Head::append_row` ensures this.)
 fn add_group_locations(
     series: &Series,
     sources: &[MergeSource],
@@ -198,7 +198,7 @@ fn add_group_locations(
     places.sort_unstable();
 }
 
-/// A part of a joined run: a loaded run and which of its rows count.
+/// A part of a joined run: a loaded run and the range of its rows that is used.
 struct JoinedPart {
     run: Arc<SampleRun>,
     source: usize,
@@ -264,7 +264,7 @@ fn write_joined(
             let places = columns.entry(series).or_default();
             match places.last_mut() {
                 None => order.push(series),
-                // A group that names a series twice: its last column counts, as everywhere.
+                // A group that names a series twice: its last column wins, as everywhere.
                 Some(last) if last.0 == number => {
                     last.1 = column;
                     continue;
@@ -309,7 +309,7 @@ fn write_joined(
     Ok(writer.add(&joined)?)
 }
 
-/// Appends the samples of the part's rows; row `part.rows.start` becomes row `first` of the whole.
+/// Appends the samples of the part's rows; row `part.rows.start` becomes row `first` of the result.
 fn take_rows(
     samples: &DecodedColumn,
     part: &JoinedPart,

@@ -219,7 +219,7 @@ impl StoreContext {
                     .push(target);
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, why, "a file is damaged and cannot be set aside");
+                tracing::error!(path = %path.display(), %error, why, "cannot set aside a damaged file");
                 self.set_aside
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! Whether samples of the node itself are being lost: then the store is not well, whatever its disk does.
+//! Tracks drops of the node's own samples: while they last, the store reports itself as degraded, whatever the state of
+//! its disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use pegel_metric::{DropReason, Input, Millis};
 use crate::options::StoreOptions;
 use crate::status::Degradation;
 
-/// What was lost longer ago is over: the books still count it.
+/// An episode of drops ends after this time without a further drop; the ledger still counts it.
 const EPISODE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -20,13 +21,13 @@ pub(crate) struct DropTracker {
 struct DropEpisode {
     cause: &'static str,
     since: Millis,
-    /// By the monotonic clock.
+    /// Monotonic time of the latest drop.
     latest: Duration,
 }
 
 impl DropTracker {
-    /// Notes that samples were dropped. Those of programs may be dropped because there are too many of them, and those
-    /// with a wrong time because the clock was: neither is a fault of the store.
+    /// Records dropped samples. Drops of program samples, which may simply be too many, and drops for a wrong time,
+    /// caused by the clock, are not failures of the store.
     pub fn record(&self, input: Input, reason: DropReason, options: &StoreOptions) {
         let Some(why) = degradation_cause(reason).filter(|_| input == Input::Collect) else {
             return;
@@ -36,7 +37,7 @@ impl DropTracker {
         match current.as_mut().filter(|loss| loss.is_ongoing(now)) {
             Some(loss) => (loss.latest, loss.cause) = (now, why),
             None => {
-                tracing::error!(why, "samples of the node are dropped");
+                tracing::error!(why, "dropping samples of the node");
                 *current = Some(DropEpisode {
                     cause: why,
                     since: options.clock.utc(),
@@ -50,7 +51,7 @@ impl DropTracker {
         let loss = (*self.lock())?;
         loss.is_ongoing(options.clock.monotonic())
             .then(|| Degradation {
-                reason: format!("samples of the node are dropped: {}", loss.cause),
+                reason: format!("dropping samples of the node: {}", loss.cause),
                 since: loss.since,
             })
     }
@@ -63,8 +64,8 @@ impl DropTracker {
 fn degradation_cause(reason: DropReason) -> Option<&'static str> {
     match reason {
         DropReason::Memory => Some("memory is full (limits.memory)"),
-        DropReason::SeriesLimit => Some("there are too many series (limits.series)"),
-        DropReason::QueueFull => Some("the disk does not keep up (queue_full)"),
+        DropReason::SeriesLimit => Some("too many series (limits.series)"),
+        DropReason::QueueFull => Some("the disk is too slow (queue_full)"),
         _ => None,
     }
 }

@@ -7,10 +7,10 @@ use pegel_metric::DropReason;
 /// The error returned when a store cannot be opened. The directory is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    #[error("another agent (pid {pid}) uses the store {dir}")]
+    #[error("another agent (pid {pid}) is using the store {dir}; stop it or use another --dir")]
     Locked { dir: PathBuf, pid: u32 },
     #[error(
-        "{path} has format {found}; this version reads format {supported}. Use another --dir, or the version that wrote it"
+        "{path} has format {found}; this version reads format {supported}; use another --dir, or the version that wrote it"
     )]
     Version {
         path: PathBuf,
@@ -38,7 +38,7 @@ pub struct PushResult {
 pub enum PushError {
     #[error("the log cannot be written: {0}")]
     Degraded(String),
-    #[error("the store does not keep up")]
+    #[error("the store's queue is full; retry later")]
     QueueFull,
     #[error("the agent is stopping")]
     Closed,

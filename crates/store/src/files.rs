@@ -1,4 +1,5 @@
-//! The file operations that the store needs, behind a trait, so that tests can make each of them fail.
+//! The file operations of the store, behind a trait so that tests can make each of them fail. [`DiskFiles`] is the real
+//! implementation.
 
 use std::fmt::Debug;
 use std::fs;
@@ -13,34 +14,34 @@ pub(crate) const DIR_MODE: u32 = 0o700;
 
 /// A directory tree. All paths are absolute.
 pub trait Files: Debug + Send + Sync {
-    /// A new, empty file; an existing one is emptied.
+    /// Creates an empty file; truncates an existing one.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
-    /// An existing file, for reading.
+    /// Opens an existing file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn FileHandle>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Creates a directory if it does not exist; its parent must exist.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
-    /// After this, names made or removed in the directory survive a power cut.
+    /// Syncs the directory: names created or removed in it then survive a power failure.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Names of the plain files in a directory, sorted; none where there is no such directory.
+    /// Returns the names of the regular files in a directory, sorted; none if the directory does not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 
 /// An open file. Reads and writes carry their own positions.
 pub trait FileHandle: Debug + Send + Sync {
     fn size(&self) -> io::Result<u64>;
-    /// May write less than all, as `write(2)` may.
+    /// Writes at a position; may write less than all, like `write(2)`.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
     /// Reads until the buffer is full or the file ends.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
-    /// After this, what was written survives a power cut.
+    /// Syncs the file: everything written then survives a power failure.
     fn sync(&self) -> io::Result<()>;
-    /// Returns whether the path still leads to this file.
+    /// Returns whether the path still refers to this file.
     fn is_at(&self, path: &Path) -> bool;
 }
 
-/// Writes all of `bytes`, going on after short writes and interruptions.
+/// Writes all of `bytes`, continuing after short writes and EINTR.
 pub fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
@@ -56,7 +57,7 @@ pub fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io:
     Ok(())
 }
 
-/// Reads exactly `len` bytes, or says that the file is shorter.
+/// Reads exactly `len` bytes; fails with `UnexpectedEof` if the file is shorter.
 pub(crate) fn read_exact_at(file: &dyn FileHandle, at: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let read = file.read_at(&mut buffer, at)?;
@@ -66,7 +67,7 @@ pub(crate) fn read_exact_at(file: &dyn FileHandle, at: u64, len: usize) -> io::R
     Ok(buffer)
 }
 
-/// The real thing.
+/// The file system of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskFiles;
 

@@ -1,5 +1,5 @@
-//! Doors for `fuzz/`: the readers and writers of every on-disk format, as functions over bytes. Built
-//! only with the feature `fuzzing`; no promise holds from one version to the next.
+//! Entry points for `fuzz/`: the readers and writers of every on-disk format as functions over bytes. Built only with
+//! the feature `fuzzing`; not a stable API.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +16,10 @@ pub const COLUMN_ROWS_MAX: usize = ROWS_MAX;
 
 pub fn encode_values(values: &[f64], is_small: bool) -> Vec<u8> {
     let mut out = Vec::new();
-    match is_small {
-        true => codec::encode_small(values, &mut out),
-        false => codec::encode_quick(values, &mut out),
+    if is_small {
+        codec::encode_small(values, &mut out);
+    } else {
+        codec::encode_quick(values, &mut out);
     }
     out
 }
@@ -47,7 +48,7 @@ pub fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8]) -> Vec<u8
     out
 }
 
-/// Turns the previous row into this one; how many bytes it took.
+/// Turns the previous row into this one. Returns the number of bytes read.
 pub fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Option<usize> {
     codec::decode_row(bytes, previous).ok()
 }
@@ -62,15 +63,15 @@ pub fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
     crate::lz4_block::unpack(bytes).ok()
 }
 
-/// What opening does first: reads `format` in this directory, or writes it.
+/// Performs the first step of opening: reads `format` in this directory, or writes it.
 pub fn check_format(dir: &Path) -> Result<(), StoreOpenError> {
     crate::open::check_format(dir)
 }
 
-/// One row or one point of a log: its time, and texts and bits of what is present.
+/// One row or one point of a log: its time, and texts and bits of the values present.
 pub type LoggedEntry = (Millis, Vec<(String, u64)>);
 
-/// What a segment held.
+/// The contents of a segment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SegmentReplay {
     pub logged: Vec<LoggedEntry>,
@@ -105,7 +106,7 @@ impl LogVisitor for EntryCollector {
     }
 }
 
-/// Replays all of it, and keeps at most so many rows and points.
+/// Replays a whole segment and keeps at most `max` rows and points.
 pub fn replay_segment(bytes: &[u8], max: usize) -> SegmentReplay {
     let logged = Vec::new();
     let mut keeper = EntryCollector { logged, max };
@@ -145,7 +146,7 @@ impl SegmentWriter {
         self.take();
     }
 
-    /// A frame with any content and a right checksum; `body` is packed, `prefix` is not.
+    /// Appends a frame with any content and a valid checksum; `body` is compressed, `prefix` is not.
     pub fn frame(&mut self, kind: u8, prefix: &[u8], body: &[u8]) {
         let payload = [prefix, &pack(body)].concat();
         let mut covered = vec![kind, 0];
@@ -178,7 +179,7 @@ fn segment_header() -> Vec<u8> {
     bytes
 }
 
-/// A block with any data and any index, and right checksums of the index and the footer.
+/// Builds a block with any data and any index, and valid checksums of the index and the footer.
 pub fn build_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
     let mut bytes = b"PEGELBLK".to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -188,7 +189,7 @@ pub fn build_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
     let mut footer = (bytes.len() as u64).to_le_bytes().to_vec();
     footer.extend_from_slice(&(index.len() as u32).to_le_bytes());
     footer.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
-    // Times, log and seal do not matter here; no block is replaced.
+    // Times, log and seal are irrelevant here; no block is replaced.
     footer.extend_from_slice(&[0; 36]);
     let crc = crc32fast::hash(&footer);
     footer.extend_from_slice(&crc.to_le_bytes());
@@ -198,7 +199,7 @@ pub fn build_block(kind: u32, data: &[u8], raw_index: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads all of a block in every way there is: how many samples there were.
+/// Reads a whole block in every possible way. Returns the number of samples.
 pub fn read_block(files: &Arc<dyn Files>, path: &Path) -> Result<u64, String> {
     let read = |block: Block| -> Result<u64, BlockReadError> {
         let reader = BlockReader::open(&Arc::new(block), &IndexCache::new(1 << 20))?;

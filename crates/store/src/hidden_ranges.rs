@@ -1,6 +1,6 @@
 //! Hidden ranges: all samples of one input before a given time.
 //!
-//! They are no longer shown, and retention frees their space. The file `hidden` has one line `MILLIS INPUT` for each
+//! Queries skip them, and retention frees their space by age. The file `hidden` has one line `MILLIS INPUT` for each
 //! input; it is replaced with a rename, so that it is never incomplete. Older files name the help text of the
 //! input's families instead.
 
@@ -14,7 +14,7 @@ use crate::options::StoreOptions;
 use crate::series_codec::input_of_help;
 
 const FILE: &str = "hidden";
-/// The most bytes that are read: one line per input is far shorter.
+/// The most bytes read from the file: one line per input is far shorter.
 const BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -33,19 +33,19 @@ pub(crate) struct HiddenRange {
 }
 
 impl HiddenRanges {
-    /// What cannot be read hides nothing, and the log says so.
+    /// Loads the hidden ranges. An unreadable or malformed file hides nothing and is logged.
     pub fn load(options: &StoreOptions) -> HiddenRanges {
         let path = options.dir.join(FILE);
         let ranges = match read(options) {
             Ok(text) => parse(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "cannot read what is hidden");
+                tracing::error!(path = %path.display(), %error, "cannot read the hidden ranges");
                 Some(Vec::new())
             }
         };
         let ranges = ranges.unwrap_or_else(|| {
-            tracing::error!(path = %path.display(), "not a list of what is hidden; it is left out");
+            tracing::error!(path = %path.display(), "malformed list of hidden ranges; ignoring it");
             Vec::new()
         });
         HiddenRanges {
@@ -61,7 +61,7 @@ impl HiddenRanges {
             .clone()
     }
 
-    /// Hides more; never less. When this returns it survives a crash.
+    /// Extends the hidden range of an input; never shrinks it. The change is durable when this returns.
     pub fn add(&self, options: &StoreOptions, input: Input, before: Millis) -> io::Result<()> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ranges = (*self.ranges()).clone();

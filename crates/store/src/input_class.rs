@@ -1,4 +1,4 @@
-//! Classes of inputs. Each has blocks of its own and a share of `keep.bytes`, so that an input that fills the disk
+//! Classes of inputs. Each has its own blocks and a share of `keep.bytes`, so that an input that fills the disk
 //! drops its own history and no other's. A series belongs to the class of its family's input.
 
 use pegel_metric::{Input, Series};
@@ -7,7 +7,7 @@ use pegel_metric::{Input, Series};
 /// head, later classes have higher ids, so that points take precedence over groups, as they do in a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InputClass {
-    /// All inputs: written before blocks had classes. It is accounted to the node.
+    /// All inputs: blocks written before classes existed. Accounted to the node.
     Mixed,
     /// The node's own collectors.
     Node,

@@ -1,8 +1,8 @@
-//! The last row of each group of one input, so that an agent can continue the totals of its predecessor.
+//! Finds the last row of each group of one input, so that an agent can continue the totals of its predecessor.
 //!
-//! The head has it for all groups written since the log's first segment. An idle group is written once a minute, so that
+//! The head holds it for all groups written since the log's first segment. An idle group is written once a minute, so that
 //! after a crash its last row may be in a block only. Blocks are searched from the newest on, down to the first one that
-//! has such a group: groups whose last row is much older were no longer in use.
+//! has such a group: groups with much older last rows were no longer in use.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::block::{Block, BlockReadError, BlockReader};
 use crate::context::StoreContext;
 use crate::sample_run::{DecodedColumn, RunOwner, SampleRun, bit, decode_column};
 
-/// A group that was in use at the end was written at most this long before the group written last.
+/// A group in use at the end was written at most this long before the group written last.
 const IDLE_WRITE_WINDOW: Millis = 150_000;
 
 /// The members of a group, and the value of each in its last row.
@@ -26,7 +26,7 @@ pub(crate) fn last_rows(shared: &StoreContext, prefix: &str) -> Vec<LastRow> {
     let blocks: Vec<Arc<Block>> = {
         let state = shared.read();
         let frozen = state.frozen.iter().map(|frozen| &frozen.head);
-        // The newest comes last: it replaces the others.
+        // The newest head comes last: its rows replace the others.
         for head in frozen.chain([&state.head]) {
             for group in &head.groups {
                 let members = group.members();

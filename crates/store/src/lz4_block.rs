@@ -1,8 +1,8 @@
-//! LZ4 blocks with their raw length in front, checked when read.
+//! LZ4 blocks preceded by their raw length, which is checked when they are read.
 
 use crate::codec::DecodeError;
 
-/// No block that this store writes unpacks to more.
+/// The largest raw length: the store writes no larger block.
 const RAW_LEN_MAX: usize = 256 << 20;
 
 pub(crate) fn pack(raw: &[u8], out: &mut Vec<u8>) {
@@ -21,15 +21,15 @@ pub(crate) fn pack(raw: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let (len, packed) = bytes
         .split_first_chunk::<4>()
-        .ok_or(DecodeError("a short LZ4 block"))?;
+        .ok_or(DecodeError("truncated LZ4 block"))?;
     let len = u32::from_le_bytes(*len) as usize;
-    // LZ4 cannot grow data by more than 255 times: a larger claim is damage, not a reason to allocate.
+    // LZ4 cannot expand data more than 255 times: reject a larger length before allocating.
     if len > RAW_LEN_MAX || len > packed.len().saturating_mul(255) + 64 {
-        return Err(DecodeError("an impossible length of an LZ4 block"));
+        return Err(DecodeError("invalid length of an LZ4 block"));
     }
     let mut raw = vec![0; len];
     match lz4_flex::block::decompress_into(packed, &mut raw) {
         Ok(written) if written == len => Ok(raw),
-        _ => Err(DecodeError("a damaged LZ4 block")),
+        _ => Err(DecodeError("damaged LZ4 block")),
     }
 }

@@ -226,7 +226,7 @@ pub(crate) fn replay_log(
             });
         }
         if replayed.torn > 0 {
-            tracing::warn!(path = %path.display(), bytes = replayed.torn, "left out the torn end of the log");
+            tracing::warn!(path = %path.display(), bytes = replayed.torn, "discarded an incomplete write at the end of the log");
             shared
                 .torn_bytes
                 .fetch_add(replayed.torn, Ordering::Relaxed);

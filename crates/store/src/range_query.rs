@@ -1,26 +1,27 @@
-//! What a reader asks, and what it gets.
+//! Queries and their results: the range, step and limits of a query, the visitor that receives the result, and the
+//! errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pegel_metric::{MetricKind, Millis, Selector, Series};
 
-/// A question about a stretch of time.
+/// A query over a range of time.
 #[derive(Debug, Clone)]
 pub struct RangeQuery {
     pub selector: Selector,
-    /// Both ends are part of the answer.
+    /// Both ends are inclusive.
     pub start: Millis,
     pub end: Millis,
-    /// One value per step; without it every sample.
+    /// One value per step; `None` returns every sample.
     pub step: Option<QueryStep>,
-    /// How much memory the answer may take while it is made, and how long that may last.
+    /// The limit on memory while the result is produced, and the deadline.
     pub bytes_max: usize,
     pub deadline: Instant,
 }
 
 impl RangeQuery {
-    /// With the usual bounds: 32 MiB and ten seconds.
+    /// Returns a query with the default limits: 32 MiB and ten seconds.
     pub fn new(
         selector: Selector,
         start: Millis,
@@ -39,15 +40,16 @@ impl RangeQuery {
     }
 }
 
-/// Samples are put into buckets `[k × millis, (k + 1) × millis)`; a bucket's time is its start.
+/// The step of a query. Samples are grouped into buckets `[k × millis, (k + 1) × millis)`; a bucket's time is its
+/// start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryStep {
     pub millis: Millis,
-    /// Without it, what suits the series: the last value of a counter, the average of anything else.
+    /// `None` depends on the kind: the last value of a counter, the average of anything else.
     pub aggregation: Option<StepAggregation>,
 }
 
-/// How the samples of one bucket become one value.
+/// The aggregation of the samples of one bucket into one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAggregation {
     First,
@@ -100,12 +102,12 @@ impl StepAggregation {
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     deadline: Option<Instant>,
-    /// Work since the clock was last read.
+    /// The work done since the clock was last read.
     spent: usize,
 }
 
 impl TimeLimit {
-    /// Bytes of text to be matched, or as much other work, between two readings of the clock.
+    /// Bytes of text to match, or equivalent work, between two readings of the clock.
     const CHECK_EVERY: usize = 4096;
     /// The work of any other step, such as finding a run.
     pub const STEP: usize = 64;
@@ -131,7 +133,7 @@ impl TimeLimit {
         self.spend(TimeLimit::STEP + series.text().len())
     }
 
-    /// Reads the clock now: for use before a step that is long by itself.
+    /// Reads the clock now; for use before a step that takes long by itself.
     pub fn check_now(&mut self) -> Result<(), QueryError> {
         self.spent = 0;
         match self.deadline {
@@ -141,16 +143,16 @@ impl TimeLimit {
     }
 }
 
-/// Takes an answer, series by series, with its points in the order of their times.
+/// Receives a result series by series, with its points in the order of their times.
 pub type SeriesVisitor<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) + 'a;
 
 /// The current value of a live series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatestValue {
     pub value: f64,
-    /// When it took that value.
+    /// The time at which the value last changed.
     pub last_changed: Millis,
-    /// When it was last sampled.
+    /// The time of the last sample.
     pub last_sampled: Millis,
 }
 

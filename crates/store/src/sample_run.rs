@@ -1,5 +1,5 @@
-//! A run: rows of samples that share one time column, encoded. Everything that is no longer being
-//! appended to is a run, in memory and in blocks: some ticks of one group, or points of one series.
+//! A run: encoded rows of samples that share one time column. All samples that are no longer appended to
+//! are stored in runs, in memory and in blocks: some ticks of one group, or points of one series.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pegel_metric::{GroupMembers, Millis, Series};
 
 use crate::codec::{self, DecodeError, ROWS_MAX};
 
-/// Whose samples a run holds.
+/// The group or series whose samples a run holds.
 #[derive(Debug, Clone)]
 pub(crate) enum RunOwner {
     Group(Arc<GroupMembers>),
@@ -23,7 +23,7 @@ impl RunOwner {
     }
 }
 
-/// How hard to look for a small form. The quick one is for what stays in memory or is read again soon.
+/// The effort spent on a small encoding. The quick one is for samples that stay in memory or are read again soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EncodingEffort {
     Quick,
@@ -42,7 +42,7 @@ pub(crate) struct SampleRun {
     pub data: Vec<u8>,
 }
 
-/// Where the samples of one member stand in the run's data.
+/// The position of the samples of one member in the run's data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunColumn {
     pub member: u32,
@@ -51,7 +51,7 @@ pub(crate) struct RunColumn {
 }
 
 impl SampleRun {
-    /// An empty run over `times`, which are strictly increasing and not empty.
+    /// Returns an empty run over `times`, which must be strictly increasing and not empty.
     pub fn new(owner: RunOwner, times: &[Millis]) -> SampleRun {
         debug_assert!(!times.is_empty() && times.len() <= ROWS_MAX);
         let mut encoded = Vec::new();
@@ -88,7 +88,7 @@ impl SampleRun {
         });
     }
 
-    /// Ends the building: gives back what the buffers have too much.
+    /// Finishes the run and shrinks its buffers.
     pub fn finish(mut self) -> Arc<SampleRun> {
         self.times.shrink_to_fit();
         self.columns.shrink_to_fit();
@@ -106,7 +106,7 @@ impl SampleRun {
         Ok(times)
     }
 
-    /// What it takes in memory.
+    /// Returns the memory used.
     pub fn bytes(&self) -> usize {
         size_of::<SampleRun>()
             + self.times.len()
@@ -119,12 +119,12 @@ impl SampleRun {
 #[derive(Debug, Default)]
 pub(crate) struct DecodedColumn {
     pub values: Vec<f64>,
-    /// A bit for each row, when not every row is present.
+    /// One bit per row; `None` if every row is present.
     pub present: Option<Vec<u64>>,
 }
 
 impl DecodedColumn {
-    /// The rows that are present.
+    /// Returns the rows that are present.
     pub fn rows(&self, rows: usize) -> impl Iterator<Item = usize> + '_ {
         (0..rows).filter(|row| match &self.present {
             None => true,
@@ -160,7 +160,7 @@ fn encode_column(
     }
 }
 
-/// Replaces what `into` holds by the samples of a column.
+/// Decodes the samples of a column into `into`, replacing its contents.
 pub(crate) fn decode_column(
     bytes: &[u8],
     rows: usize,
@@ -168,13 +168,13 @@ pub(crate) fn decode_column(
 ) -> Result<(), DecodeError> {
     into.values.clear();
     into.present = None;
-    let (&flag, body) = bytes.split_first().ok_or(DecodeError("an empty column"))?;
+    let (&flag, body) = bytes.split_first().ok_or(DecodeError("empty column"))?;
     match flag {
         ALL_PRESENT => codec::decode_values(body, rows, &mut into.values),
         SOME_PRESENT => {
             let bitmap_len = rows.div_ceil(8);
             if body.len() < bitmap_len {
-                return Err(DecodeError("a short presence bitmap"));
+                return Err(DecodeError("truncated presence bitmap"));
             }
             let (bitmap, values) = body.split_at(bitmap_len);
             let mut bits = vec![0u64; rows.div_ceil(64)];
@@ -182,14 +182,14 @@ pub(crate) fn decode_column(
                 bits[index / 8] |= u64::from(*byte) << (index % 8 * 8);
             }
             if !rows.is_multiple_of(64) && bits[rows / 64] >> (rows % 64) != 0 {
-                return Err(DecodeError("a presence bit beyond the last row"));
+                return Err(DecodeError("presence bit beyond the last row"));
             }
             let count = bits.iter().map(|word| word.count_ones() as usize).sum();
             codec::decode_values(values, count, &mut into.values)?;
             into.present = Some(bits);
             Ok(())
         }
-        _ => Err(DecodeError("an unknown kind of column")),
+        _ => Err(DecodeError("unknown kind of column")),
     }
 }
 

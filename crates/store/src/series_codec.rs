@@ -1,4 +1,4 @@
-//! How series are written in the log and in blocks: the family in full where it changes, then labels.
+//! The encoding of series in the log and in blocks: the family in full where it changes, then labels.
 //!
 //! ```text
 //! name · kind u8 · unit · level u4, input u4 · help · labels text      a family that differs from the one before
@@ -16,7 +16,7 @@ use pegel_metric::{Family, Input, Level, MetricKind, Series};
 use crate::codec::DecodeError;
 use crate::codec::byte_reader::{ByteReader, put_str};
 
-/// Writes series one after the other; each name and family once per stretch.
+/// Encodes consecutive series; each name and family is written once per stretch.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesEncoder<'a> {
     last: Option<&'a Series>,
@@ -44,7 +44,7 @@ impl<'a> SeriesEncoder<'a> {
     }
 }
 
-/// Whether two families say the same, whatever their names.
+/// Returns whether two families have the same metadata, whatever their names.
 fn has_same_metadata(one: &Family, other: &Family) -> bool {
     (one.kind, one.level, one.input, &one.unit, &one.help)
         == (
@@ -67,7 +67,7 @@ fn unpack_level(byte: u8, help: &str) -> Result<(Level, Input), DecodeError> {
         0 => input_of_help(help),
         code => *Input::ALL
             .get(usize::from(code) - 1)
-            .ok_or(DecodeError("an unknown input"))?,
+            .ok_or(DecodeError("unknown input"))?,
     };
     Ok((byte & LEVEL_MASK, input))
 }
@@ -83,11 +83,12 @@ pub(crate) fn input_of_help(help: &str) -> Input {
     }
 }
 
-/// Families are the same whatever their names: names of programs by the thousand share one.
+/// Decodes consecutive series. Families with the same metadata are shared whatever their names: thousands of names of
+/// programs share one.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesDecoder {
     families: HashSet<Arc<Family>>,
-    /// Of the series before.
+    /// The name of the previous series.
     name: String,
     family: Option<Arc<Family>>,
 }
@@ -98,7 +99,7 @@ impl SeriesDecoder {
         if !name.is_empty() {
             let kind = *MetricKind::ALL
                 .get(usize::from(reader.u8()?))
-                .ok_or(DecodeError("an unknown kind"))?;
+                .ok_or(DecodeError("unknown kind"))?;
             let unit = reader.str()?.to_owned().into();
             let level = reader.u8()?;
             let help = reader.str()?;
@@ -117,9 +118,10 @@ impl SeriesDecoder {
         let family = self
             .family
             .clone()
-            .ok_or(DecodeError("a series without a family"))?;
+            .ok_or(DecodeError("series without a family"))?;
         let text = format!("{}{}", self.name, reader.str()?);
-        let series = Series::parse(&text, |_| family).map_err(|_| DecodeError("not a series"))?;
+        let series =
+            Series::parse(&text, |_| family).map_err(|_| DecodeError("malformed series"))?;
         Ok(Arc::new(series))
     }
 

@@ -1,3 +1,7 @@
+//! The decoded index of a block: which series it holds, and where their columns are in the file. Readers find series by
+//! binary search over their sorted texts. Decoding checks every position and count against the file, so that a damaged
+//! index is an error, never a panic. [`IndexCache`] keeps the indexes used last.
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +20,7 @@ pub(crate) struct BlockIndex {
     pub runs: Vec<RunEntry>,
     /// Of all runs, one run after the other.
     pub columns: Vec<ColumnEntry>,
-    /// For each series where its columns begin in `places`; one more entry at the end.
+    /// The first entry of each series in `locations`; one more entry at the end.
     starts: Vec<u32>,
     /// (run, column), in the order of the runs.
     locations: Vec<(u32, u32)>,
@@ -28,7 +32,7 @@ pub(crate) struct RunEntry {
     pub min: Millis,
     pub max: Millis,
     pub rows: usize,
-    /// Where the time column begins in the file; the value columns follow it.
+    /// The position of the time column in the file; the value columns follow it.
     pub at: u64,
     pub times_len: u32,
     pub times_crc: u32,
@@ -44,7 +48,7 @@ pub(crate) struct ColumnEntry {
 }
 
 impl BlockIndex {
-    /// `data_len` is where the runs end: an index that points beyond is damaged.
+    /// Decodes an index. The runs lie between `data_start` and `data_end`: an index that points beyond is damaged.
     pub fn decode(raw: &[u8], data_start: u64, data_end: u64) -> Result<BlockIndex, DecodeError> {
         let mut reader = ByteReader::new(raw);
         let mut index = BlockIndex::default();
@@ -72,15 +76,15 @@ impl BlockIndex {
         let group = match reader.varint()? {
             0 => None,
             number if number <= self.groups.len() as u64 => Some(number as u32 - 1),
-            _ => return Err(DecodeError("a run of an unknown group")),
+            _ => return Err(DecodeError("run of an unknown group")),
         };
         let min = reader.zigzag()?;
         let max = min
             .checked_add_unsigned(reader.varint()?)
-            .ok_or(DecodeError("a run without end"))?;
+            .ok_or(DecodeError("end time of a run overflows"))?;
         let rows = reader.varint()?;
         if rows == 0 || rows > ROWS_MAX as u64 {
-            return Err(DecodeError("a run of impossible length"));
+            return Err(DecodeError("invalid row count of a run"));
         }
         let times_at = *at;
         let times_len = advance(at, reader.varint()?, data_end)?;
@@ -89,7 +93,7 @@ impl BlockIndex {
         for _ in 0..reader.varint()? {
             let series = reader.varint()?;
             if series >= self.series.len() as u64 {
-                return Err(DecodeError("a column of an unknown series"));
+                return Err(DecodeError("column of an unknown series"));
             }
             let column_at = *at;
             let len = advance(at, reader.varint()?, data_end)?;
@@ -143,7 +147,7 @@ impl BlockIndex {
         let place = |text: &str| self.series.partition_point(|series| series.text() < text);
         let mut ranges = Vec::new();
         for name in names {
-            // The bare name, then all with labels; longer names may sort between the two.
+            // First the bare name, then all series with labels; longer names may sort between the two.
             let bare = place(name);
             let is_there = self
                 .series
@@ -155,8 +159,8 @@ impl BlockIndex {
         ranges
     }
 
-    /// Returns an index of these columns alone, and where each is found there as (run, column). It has no series and no
-    /// groups: a query that wants a few columns of many blocks must not hold the names of all series in them.
+    /// Returns an index of only these columns, and the location of each in it as (run, column). It has no series and no
+    /// groups: a query that needs a few columns of many blocks must not hold the names of all their series.
     pub fn subset(&self, places: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|&at| places[at]);
@@ -187,20 +191,20 @@ impl BlockIndex {
         found.ok().map(|at| at as u32)
     }
 
-    /// Where the samples of a series are: (run, column), in the order of the runs.
+    /// Returns the locations of a series: (run, column), in the order of the runs.
     pub fn locations_of(&self, series: u32) -> &[(u32, u32)] {
         &self.locations
             [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
     }
 
-    /// What it takes in memory, roughly: texts, and for each series and family the allocations around them.
+    /// Returns the approximate memory used: texts, and the allocations around them for each series and family.
     fn bytes(&self) -> usize {
         let mut bytes = self.runs.len() * size_of::<RunEntry>()
             + self.columns.len() * (size_of::<ColumnEntry>() + 8);
         let mut family = None;
         for series in &self.series {
             bytes += series.text().len() + 72;
-            // Series of one family stand together and share it.
+            // Series of one family are adjacent and share it.
             if family.is_none_or(|known| !Arc::ptr_eq(known, series.family())) {
                 let new = series.family();
                 bytes += new.name.len() + new.help.len() + new.unit.len() + 160;
@@ -215,15 +219,15 @@ fn advance(at: &mut u64, len: u64, end: u64) -> Result<u32, DecodeError> {
     *at = at
         .checked_add(len)
         .filter(|next| *next <= end)
-        .ok_or(DecodeError("a column beyond the data"))?;
-    u32::try_from(len).map_err(|_| DecodeError("a column of impossible length"))
+        .ok_or(DecodeError("column exceeds the data"))?;
+    u32::try_from(len).map_err(|_| DecodeError("invalid length of a column"))
 }
 
-/// The indexes that were used last, up to a number of bytes.
+/// A cache of the most recently used indexes, limited by bytes.
 #[derive(Debug)]
 pub(crate) struct IndexCache {
     bytes_max: usize,
-    /// Block id, index and what it takes; the one used last at the end.
+    /// Block id, index and its size in memory; the most recently used at the end.
     entries: Mutex<Vec<(u64, Arc<BlockIndex>, usize)>>,
 }
 

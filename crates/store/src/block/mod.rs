@@ -1,14 +1,15 @@
-//! Blocks: immutable files of runs, each with its own index.
+//! Blocks: immutable files of runs, each with its own index. Maintenance writes them from frozen heads and merges
+//! them; queries read them. A block is either complete and durable under its name or does not exist.
 //!
 //! ```text
 //! blocks/NNNNNNNNNN.blk
 //!
-//! header     "PEGELBLK" · version u32 · kind u8 (1 fresh, 2 sealed, 3 late) · class u8 (`Class`) · 0 u16 ·
+//! header     "PEGELBLK" · version u32 · kind u8 (1 fresh, 2 sealed, 3 late) · class u8 (`InputClass`) · 0 u16 ·
 //!            crc u32 of the 16 bytes before
 //! runs       each: time column, then its value columns (codec module), without gaps
-//! index      LZ4 (pack module) of: groups · series · runs
+//! index      LZ4 (`lz4_block.rs`) of: groups · series · runs
 //!   groups   count · names
-//!   series   count · series (series_table module), sorted by text
+//!   series   count · series (`series_codec.rs`), sorted by text
 //!   runs     count · each: group + 1 or 0 · min time · max − min · rows · times length · times crc u32 ·
 //!            column count · (series · length · crc u32)…
 //! replaces   ids (u64) of the blocks whose samples are all in here
@@ -18,10 +19,10 @@
 //!
 //! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces list
 //! and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the directory synced.
-//! A block holds the samples of one class of inputs; class 0 is that of blocks written before there were classes.
-//! `log through` is the last log segment that the block replaces (0: none): of the blocks made from one
-//! head only the last one names it. Of two samples of one
-//! series and time the one in the block with the higher id counts, in one block that of the later run.
+//! A block holds the samples of one class of inputs; class 0 marks blocks written before classes existed.
+//! `log through` is the last log segment that the block replaces (0: none): of the blocks written from one
+//! head only the last one names it. Of two samples of one series and time, the one in the block with the
+//! higher id wins; within one block, the one in the later run.
 
 mod index;
 mod reader;
@@ -47,11 +48,11 @@ const FOOTER_MAGIC: &[u8; 4] = b"PGLE";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockKind {
-    /// What the head held, quickly written; merged into a sealed block later.
+    /// The samples of a head, encoded quickly; merged into a sealed block later.
     Fresh = 1,
-    /// One UTC hour, merged and encoded small.
+    /// One UTC hour, merged and encoded compactly.
     Sealed = 2,
-    /// Samples that came after their hour was sealed.
+    /// Samples that arrived after their hour was sealed.
     Late = 3,
 }
 
@@ -63,7 +64,8 @@ impl BlockKind {
     }
 }
 
-/// A block on disk. Whoever holds one can read it: a block that was dropped is removed with its last holder.
+/// A block on disk. A block can be read as long as a reference to it exists: the file of a dropped block is removed
+/// with the last reference.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub id: u64,
@@ -81,17 +83,17 @@ pub(crate) struct Block {
     index_crc: u32,
     files: Arc<dyn Files>,
     deletes_on_drop: AtomicBool,
-    /// Something in it could not be read, so that it must not be removed for having been merged.
+    /// Parts of the block are unreadable, so it is set aside rather than removed after a merge.
     is_marked_damaged: AtomicBool,
 }
 
 impl Block {
-    /// Removes the file when nobody reads it any more.
+    /// Removes the file when the last reference is dropped.
     pub fn delete_on_drop(&self) {
         self.deletes_on_drop.store(true, Ordering::Relaxed);
     }
 
-    /// Says whether that is new.
+    /// Marks the block as damaged. Returns whether it was not marked before.
     pub fn mark_damaged(&self) -> bool {
         !self.is_marked_damaged.swap(true, Ordering::Relaxed)
     }
@@ -119,7 +121,7 @@ pub(crate) fn block_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{id:010}.blk"))
 }
 
-/// The id in a block's file name.
+/// Returns the id in a block's file name.
 pub(crate) fn block_id(name: &str) -> Option<u64> {
     name.strip_suffix(".blk")?.parse().ok()
 }

@@ -1,3 +1,6 @@
+//! Reads blocks: header, footer, index and columns. Every part is verified by its checksum before it is decoded; a
+//! damaged column costs only itself.
+
 use std::cell::RefCell;
 use std::io;
 use std::path::Path;
@@ -20,7 +23,7 @@ use super::{
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BlockReadError {
-    #[error("the file has format {0}")]
+    #[error("unsupported format {0}")]
     Version(u32),
     #[error("{}", .0.0)]
     Corrupt(#[from] DecodeError),
@@ -31,28 +34,26 @@ pub(crate) enum BlockReadError {
 impl From<io::Error> for BlockReadError {
     fn from(error: io::Error) -> BlockReadError {
         match error.kind() {
-            // A file that is shorter than its index says is damaged; reading it again will not help.
-            io::ErrorKind::UnexpectedEof => {
-                BlockReadError::Corrupt(DecodeError("the file is cut off"))
-            }
+            // A file shorter than its index claims is damaged; reading it again will not help.
+            io::ErrorKind::UnexpectedEof => BlockReadError::Corrupt(DecodeError("truncated file")),
             _ => BlockReadError::Io(error),
         }
     }
 }
 
-/// The version of a block, as its header says it; damage says nothing.
+/// Returns the version in a block's header; fails if the header is damaged.
 pub(crate) fn block_version(file: &dyn FileHandle) -> Result<u32, BlockReadError> {
     Ok(read_header(file)?.0)
 }
 
-/// The version, and the word with the codes of kind and class.
+/// Returns the version, and the word with the codes of kind and class.
 fn read_header(file: &dyn FileHandle) -> Result<(u32, u32), BlockReadError> {
     let header = read_exact_at(file, 0, HEADER_LEN)?;
     if &header[..8] != MAGIC {
-        return Err(DecodeError("not a block").into());
+        return Err(DecodeError("not a block file").into());
     }
     if word(&header, 16) != crc32fast::hash(&header[..16]) {
-        return Err(DecodeError("the header's checksum is wrong").into());
+        return Err(DecodeError("wrong checksum of the header").into());
     }
     Ok((word(&header, 8), word(&header, 12)))
 }
@@ -61,7 +62,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Reads header and footer, and checks that the index is whole.
+/// Reads header and footer, and verifies the checksum of the index.
 pub(crate) fn open_block(
     files: &Arc<dyn Files>,
     path: &Path,
@@ -73,12 +74,11 @@ pub(crate) fn open_block(
     if version != FORMAT_VERSION {
         return Err(BlockReadError::Version(version));
     }
-    let class =
-        InputClass::from_code(kind >> 8).ok_or(DecodeError("an unknown class of inputs"))?;
-    let kind = BlockKind::from_code(kind & 0xff).ok_or(DecodeError("an unknown kind of block"))?;
+    let class = InputClass::from_code(kind >> 8).ok_or(DecodeError("unknown class of inputs"))?;
+    let kind = BlockKind::from_code(kind & 0xff).ok_or(DecodeError("unknown kind of block"))?;
     let footer_at = len
         .checked_sub(FOOTER_LEN as u64)
-        .ok_or(DecodeError("the file is cut off"))?;
+        .ok_or(DecodeError("truncated file"))?;
     let footer = read_exact_at(&*file, footer_at, FOOTER_LEN)?;
     if &footer[FOOTER_LEN - 4..] != FOOTER_MAGIC {
         return Err(DecodeError("no footer").into());
@@ -94,17 +94,17 @@ pub(crate) fn open_block(
     let replaces_len = u64::from(reader.u32()?) * 8;
     let index_end = index_at.checked_add(u64::from(index_len));
     if index_end.and_then(|end| end.checked_add(replaces_len)) != Some(footer_at) {
-        return Err(DecodeError("the footer does not fit the file").into());
+        return Err(DecodeError("footer contradicts the file size").into());
     }
     let replaces = read_exact_at(&*file, footer_at - replaces_len, replaces_len as usize)?;
     let mut crc = crc32fast::Hasher::new();
     crc.update(&replaces);
     crc.update(&footer[..FOOTER_LEN - 8]);
     if crc.finalize() != word(&footer, FOOTER_LEN - 8) {
-        return Err(DecodeError("the footer's checksum is wrong").into());
+        return Err(DecodeError("wrong checksum of the footer").into());
     }
     if crc32fast::hash(&read_exact_at(&*file, index_at, index_len as usize)?) != index_crc {
-        return Err(DecodeError("the index's checksum is wrong").into());
+        return Err(DecodeError("wrong checksum of the index").into());
     }
     let ids = replaces
         .chunks_exact(8)
@@ -129,7 +129,7 @@ pub(crate) fn open_block(
     })
 }
 
-/// A stretch of a run that was read at once.
+/// A stretch of a run that was read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
     at: u64,
@@ -137,11 +137,11 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// How much is read at once.
+    /// The bytes read at once.
     pub const LEN: u64 = 32 << 10;
 }
 
-/// A block with its index. Its file may be closed in between: whoever holds the block can open it again.
+/// A block with its index. Its file may be closed between reads, to limit open files; the next read reopens it.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     pub block: Arc<Block>,
@@ -155,7 +155,7 @@ impl BlockReader {
         let index = cache.get_or(block.id, || -> Result<BlockIndex, BlockReadError> {
             let packed = read_exact_at(&*file, block.index_at, block.index_len as usize)?;
             if crc32fast::hash(&packed) != block.index_crc {
-                return Err(DecodeError("the index's checksum is wrong").into());
+                return Err(DecodeError("wrong checksum of the index").into());
             }
             Ok(BlockIndex::decode(
                 &unpack(&packed)?,
@@ -174,7 +174,7 @@ impl BlockReader {
         self.file.borrow().is_some()
     }
 
-    /// Opened again with the next read.
+    /// Closes the file; the next read reopens it.
     pub fn close(&self) {
         *self.file.borrow_mut() = None;
     }
@@ -203,8 +203,7 @@ impl BlockReader {
         Ok(times)
     }
 
-    /// Decodes one column. With `ahead`, the columns behind it are read too and kept there, for a reader
-    /// that will ask for them next.
+    /// Decodes one column. With `ahead`, the following columns are read too and kept there for the next calls.
     pub fn samples(
         &self,
         run: u32,
@@ -229,12 +228,13 @@ impl BlockReader {
         let start = (entry.at - ahead.at) as usize;
         let bytes = &ahead.bytes[start..start + entry.len as usize];
         if crc32fast::hash(bytes) != entry.crc {
-            return Err(DecodeError("a column's checksum is wrong").into());
+            return Err(DecodeError("wrong checksum of a column").into());
         }
         Ok(decode_column(bytes, run.rows, into)?)
     }
 
-    /// A whole run, without the columns that are damaged; `None` when its times are. Either marks the block.
+    /// Reads a whole run, without its damaged columns; `None` if its times are damaged. Either marks the block as
+    /// damaged.
     pub fn run(&self, number: u32) -> Result<Option<SampleRun>, BlockReadError> {
         let entry = &self.index.runs[number as usize];
         let columns = &self.index.columns[entry.columns.start as usize..entry.columns.end as usize];
@@ -280,7 +280,7 @@ impl BlockReader {
     fn owner(&self, group: Option<u32>, mut series: Vec<Arc<pegel_metric::Series>>) -> RunOwner {
         match group {
             None if series.len() == 1 => RunOwner::Series(series.remove(0)),
-            // A loose run with several columns is not written by us; it reads as a group all the same.
+            // The store never writes an ungrouped run with several columns; it is read like a group.
             None => RunOwner::Group(Arc::new(GroupMembers {
                 group: "".into(),
                 series,
@@ -300,7 +300,7 @@ impl BlockReader {
     fn read_checked(&self, at: u64, len: u32, crc: u32) -> Result<Vec<u8>, BlockReadError> {
         let bytes = self.read(at, len as usize)?;
         if crc32fast::hash(&bytes) != crc {
-            return Err(DecodeError("a column's checksum is wrong").into());
+            return Err(DecodeError("wrong checksum of a column").into());
         }
         Ok(bytes)
     }

@@ -1,3 +1,6 @@
+//! Writes blocks: to a temporary file, which is synced and renamed, and then the directory is synced. Used by
+//! maintenance only.
+
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +19,7 @@ use crate::series_codec::SeriesEncoder;
 
 use super::{Block, BlockKind, FOOTER_LEN, FOOTER_MAGIC, HEADER_LEN, MAGIC, block_path};
 
-/// How much is gathered before it is written.
+/// The bytes buffered per write.
 const BUFFER_LEN: usize = 256 << 10;
 
 /// Writes one block, run by run.
@@ -56,7 +59,7 @@ struct WrittenColumn {
     crc: u32,
 }
 
-/// What a finished block says of other files.
+/// The footer fields that refer to other files.
 #[derive(Debug, Default)]
 pub(crate) struct FooterFields {
     pub log_through: u64,
@@ -142,12 +145,12 @@ impl BlockWriter {
         self.runs.is_empty()
     }
 
-    /// Drops the half-written file.
+    /// Removes the incomplete file.
     pub fn discard(self) {
         let _ = self.files.remove(&self.tmp);
     }
 
-    /// After this the block is complete under its name, and stays so through a power cut.
+    /// Completes the block under its final name. When this returns, it survives a power failure.
     pub fn finish(mut self, ending: FooterFields) -> io::Result<Block> {
         let result = self.write_index_and_footer(&ending);
         match result {
@@ -180,7 +183,7 @@ impl BlockWriter {
         &mut self,
         ending: &FooterFields,
     ) -> io::Result<(Millis, Millis, u64, u32, u32)> {
-        // An empty block may still be needed for what it says of other files.
+        // An empty block may still be needed for its references to other files.
         let (min, max) = self.span.unwrap_or((Millis::MIN, Millis::MIN));
         let index_at = self.written + self.buffer.len() as u64;
         let mut index = Vec::new();

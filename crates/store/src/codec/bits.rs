@@ -2,7 +2,7 @@
 
 use super::DecodeError;
 
-/// How many bits the largest of the numbers needs.
+/// Returns the number of bits that the largest number needs.
 pub(super) fn width_of(largest: u64) -> u32 {
     64 - largest.leading_zeros()
 }
@@ -11,7 +11,7 @@ pub(super) fn packed_len(width: u32, count: usize) -> usize {
     (width as usize * count).div_ceil(8)
 }
 
-/// Every number must fit in `width` bits.
+/// Packs numbers, each of which must fit in `width` bits.
 pub(super) fn pack(numbers: &[u64], width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
@@ -25,14 +25,14 @@ pub(super) fn pack(numbers: &[u64], width: u32, out: &mut Vec<u8>) {
         if filled >= 64 {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= 64;
-            // What did not fit. With nothing left over, the shift by the whole width must give 0.
+            // The bits that did not fit. With none left over, the shift by the whole width must give 0.
             word = number.checked_shr(width - filled).unwrap_or(0);
         }
     }
     out.extend_from_slice(&word.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
-/// Fills `out` with the numbers, each through `from`. They must fill `bytes` exactly.
+/// Fills `out` with the numbers, each converted by `from`. They must fill `bytes` exactly.
 pub(super) fn unpack<T>(
     bytes: &[u8],
     width: u32,
@@ -43,7 +43,7 @@ pub(super) fn unpack<T>(
         return Err(DecodeError("packed numbers are wider than 64 bits"));
     }
     if bytes.len() != packed_len(width, out.len()) {
-        return Err(DecodeError("packed numbers do not fill their place"));
+        return Err(DecodeError("wrong length of packed numbers"));
     }
     // Up to 56 bits, a number lies within the 8 bytes that begin where it begins.
     match width as usize {

@@ -2,8 +2,8 @@
 
 use super::DecodeError;
 
-/// Reads from the front of a slice. Every read is checked against what is left, so that a damaged
-/// length can neither panic nor make anyone allocate more than the bytes at hand.
+/// Reads from the front of a slice. Every read is checked against the remaining bytes, so that a damaged length can
+/// neither cause a panic nor an allocation larger than the input.
 #[derive(Debug, Clone)]
 pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -14,7 +14,7 @@ impl<'a> ByteReader<'a> {
         ByteReader { rest: bytes }
     }
 
-    /// What was not read yet.
+    /// Returns the bytes not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -54,7 +54,7 @@ impl<'a> ByteReader<'a> {
                 return Ok(value);
             }
         }
-        Err(DecodeError("a varint is longer than 64 bits"))
+        Err(DecodeError("varint exceeds 64 bits"))
     }
 
     pub(crate) fn zigzag(&mut self) -> Result<i64, DecodeError> {
@@ -62,10 +62,10 @@ impl<'a> ByteReader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A text with its length in front.
+    /// Reads a text preceded by its length.
     pub(crate) fn str(&mut self) -> Result<&'a str, DecodeError> {
         let length = usize::try_from(self.varint()?).map_err(|_| TRUNCATED)?;
-        std::str::from_utf8(self.take(length)?).map_err(|_| DecodeError("a text is not UTF-8"))
+        std::str::from_utf8(self.take(length)?).map_err(|_| DecodeError("invalid UTF-8 in a text"))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
@@ -75,7 +75,7 @@ impl<'a> ByteReader<'a> {
     }
 }
 
-const TRUNCATED: DecodeError = DecodeError("the data ends early");
+const TRUNCATED: DecodeError = DecodeError("truncated data");
 
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -85,7 +85,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Small numbers of either sign become short varints: 0, -1, 1, -2, … are 0, 1, 2, 3, …
+/// Appends a signed number as a varint; small numbers of either sign are short: 0, -1, 1, -2, … become 0, 1, 2, 3, …
 pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, (value << 1 ^ value >> 63) as u64);
 }
@@ -147,7 +147,7 @@ mod tests {
         let mut too_large = vec![0xff; 9];
         too_large.push(2);
         assert!(ByteReader::new(&too_large).varint().is_err());
-        // A length that no machine can hold, and one that is merely too long.
+        // One length beyond any memory, and one that merely exceeds the data.
         let mut text = Vec::new();
         put_varint(&mut text, u64::MAX);
         assert_eq!(ByteReader::new(&text).str(), Err(TRUNCATED));

@@ -1,15 +1,15 @@
 //! Floats as integers, bit for bit.
 //!
-//! Most of what a node measures is a decimal number with a fixed count of places: bytes, hundredths
+//! Most metrics of a node are decimal numbers with a fixed count of decimal places: bytes, hundredths
 //! of a second, microseconds. Times a power of ten it is an integer, and integers pack well.
 
-/// How a column of floats became integers.
+/// The conversion between the floats of a column and integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueScale {
     /// Each value is its integer divided by 10 to this power.
     Decimal(u8),
-    /// At least one value is not such a decimal. Each integer is the value's bits, in an order that
-    /// keeps neighbouring floats next to each other.
+    /// At least one value is not such a decimal. Each integer is the value's bits, in an order in which neighbouring
+    /// floats are adjacent.
     Bits,
 }
 
@@ -20,17 +20,16 @@ const POWERS: [f64; EXPONENT_MAX as usize + 1] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 
 const ROUNDER: f64 = 1.5 * (1_u64 << 52) as f64;
 const ROUNDED_MAX: i64 = 1 << 51;
 
-/// Values are checked in blocks without a branch for each, so that the compiler can use wide
-/// registers.
+/// Values are checked in blocks without a branch for each, so that the compiler can vectorise the loop.
 const BLOCK: usize = 64;
 
-/// Fills `integers` with the smallest decimal form that gives every value back bit for bit, or else
-/// with the ordered bits.
+/// Fills `integers` with the smallest decimal form that restores every value bit for bit, or else with the ordered
+/// bits.
 pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> ValueScale {
     integers.clear();
     integers.resize(values.len(), 0);
     let mut exponent = 0;
-    // A few values first: most columns tell their exponent at once, and need one pass.
+    // Try a few values first: most columns reveal their exponent at once and need only one pass.
     let step = (values.len() / 8).max(1);
     let mut suspects = values.iter().step_by(step).copied().collect::<Vec<f64>>();
     loop {
@@ -52,7 +51,7 @@ pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> ValueScale
     }
 }
 
-/// One value as an integer at an exponent, if that gives it back bit for bit.
+/// Returns a value as an integer at an exponent, if that restores it bit for bit.
 #[inline]
 pub(super) fn to_integer(value: f64, exponent: u8) -> Option<i64> {
     let (integer, fits) = match exponent {
@@ -67,12 +66,12 @@ pub(super) fn from_integer(integer: i64, exponent: u8) -> f64 {
     integer as f64 / divisor(exponent)
 }
 
-/// What an integer of a decimal column is divided by to be the value again.
+/// Returns the divisor that turns an integer of a decimal column into its value.
 pub(super) fn divisor(exponent: u8) -> f64 {
     POWERS[usize::from(exponent)]
 }
 
-/// The smallest exponent from `least` on that fits the value.
+/// Returns the smallest exponent from `least` on that fits the value.
 fn exponent_of(value: f64, least: u8) -> Option<u8> {
     (least..=EXPONENT_MAX).find(|&exponent| to_integer(value, exponent).is_some())
 }
@@ -113,8 +112,8 @@ fn scaled(value: f64, power: f64) -> (i64, bool) {
     (integer, in_range & (back.to_bits() == value.to_bits()))
 }
 
-/// Negative floats grow away from zero in their bits: turned around, the integers are in the order
-/// of the floats. The same function leads back.
+/// Maps the bits of floats to integers in the same order: negative floats grow away from zero in their bits. The
+/// function is its own inverse.
 #[inline(always)]
 fn flip_negative(bits: i64) -> i64 {
     bits ^ ((bits >> 63) & i64::MAX)

@@ -1,7 +1,7 @@
-//! Numbers as pco's bins and offsets: the smallest form, for sealed blocks.
+//! Entropy coding of numbers with pco: the smallest form, used for sealed blocks.
 //!
 //! The wrapped form of pco without its header: chunk metadata, then one page. For integers, frames
-//! have done what pco's modes and delta encodings do, so that only the plainest of each is used, on
+//! already do the work of pco's modes and delta encodings, so that only the simplest of each is used, on
 //! the narrowest type that holds the offsets, because pco writes the bounds of its bins at full
 //! width. Floats that are not decimals are left to pco's own search.
 
@@ -14,12 +14,12 @@ use super::{DecodeError, ROWS_MAX};
 /// Level 8 is 3 to 8 % smaller on node metrics, for 1.2 to 3.5 times the time.
 const LEVEL: usize = 4;
 
-/// pco's own format number, major and minor, which the store's format number stands for.
+/// pco's own format number, major and minor, which is implied by the store's format number.
 const PCO_FORMAT: [u8; 2] = [4, 1];
 
-const UNDECODABLE: DecodeError = DecodeError("entropy-coded numbers do not decode");
+const UNDECODABLE: DecodeError = DecodeError("cannot decode entropy-coded numbers");
 
-/// At least one offset; none needs more than `width` bits.
+/// Encodes at least one offset; none may need more than `width` bits.
 pub(super) fn encode(offsets: &[u64], width: u32, out: &mut Vec<u8>) {
     match width {
         0..=8 => encode_as(offsets, |offset| offset as u8, out),
@@ -29,9 +29,8 @@ pub(super) fn encode(offsets: &[u64], width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// At least one value. pco looks for a common factor, repeated values and smooth curves. All must be
-/// finite, because pco calculates with them, and the bits of a NaN that was calculated with are not
-/// the same everywhere.
+/// Encodes at least one value. pco searches for a common factor, repeated values and smooth curves. All values must be
+/// finite: pco calculates with them, and the bits of a NaN after a calculation differ between machines.
 pub(super) fn encode_floats(values: &[f64], out: &mut Vec<u8>) {
     compress(values, ModeSpec::Auto, DeltaSpec::Auto, out);
 }
@@ -59,7 +58,7 @@ fn compress<N: Number>(numbers: &[N], mode: ModeSpec, delta: DeltaSpec, out: &mu
         .expect("writing to memory does not fail");
 }
 
-/// Fills `out` with what [`encode`] was given, each through `from`. It must fill `bytes` exactly.
+/// Decodes the output of [`encode`] into `out`, each number converted by `from`. It must fill `bytes` exactly.
 pub(super) fn decode<T>(
     bytes: &[u8],
     width: u32,
@@ -75,7 +74,7 @@ pub(super) fn decode<T>(
     }
 }
 
-/// Fills `out` with what [`encode_floats`] was given. It must fill `bytes` exactly.
+/// Decodes the output of [`encode_floats`] into `out`. It must fill `bytes` exactly.
 pub(super) fn decode_floats(bytes: &[u8], out: &mut [f64]) -> Result<(), DecodeError> {
     check_float_metadata(bytes)?;
     decompress(bytes, out)
@@ -110,13 +109,12 @@ fn decompress<N: Number>(bytes: &[u8], numbers: &mut [N]) -> Result<(), DecodeEr
     }
 }
 
-// pco answers damage with errors, but believes the sizes in its metadata before it has seen the data:
-// a dictionary or a window may ask for hundreds of megabytes. The metadata begins with four bits of
-// mode, what belongs to that mode, and four bits of delta encoding, so that sizes that are never
-// written here can be refused before pco sees them.
+// pco returns errors for damaged data, but trusts the sizes in its metadata before it has seen the data: a dictionary
+// or a window may allocate hundreds of megabytes. The metadata begins with four bits of mode, the fields of that mode,
+// and four bits of delta encoding, so that sizes that the store never writes can be rejected before pco sees them.
 
-/// Mode and delta encoding 0, then four bits of table size, then fifteen for the count of bins: no
-/// more bins than numbers.
+/// Checks the metadata of integers: mode and delta encoding 0, then four bits of table size, then fifteen bits with the
+/// count of bins, which must not exceed the count of numbers.
 fn check_integer_metadata(bytes: &[u8], count: usize) -> Result<(), DecodeError> {
     let head = *bytes.first_chunk().ok_or(UNDECODABLE)?;
     let bins = ((u32::from_le_bytes(head) >> 12) & 0x7fff) as usize;
@@ -127,8 +125,8 @@ fn check_integer_metadata(bytes: &[u8], count: usize) -> Result<(), DecodeError>
     }
 }
 
-/// No dictionary; no delta encoding (0), differences (1), or looking back (2) within a window: five
-/// bits of its size (log, less one), then four of initial state, which is one value and written as 0.
+/// Checks the metadata of floats: no dictionary; no delta encoding (0), differences (1), or lookback (2) within a
+/// window: five bits of its size (log, less one), then four of initial state, which is one value and written as 0.
 fn check_float_metadata(bytes: &[u8]) -> Result<(), DecodeError> {
     const WINDOW_LOG_MAX: u16 = ROWS_MAX.ilog2() as u16;
     let delta_at = match bytes.first().ok_or(UNDECODABLE)? & 0x0f {
@@ -185,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_dictionary_or_a_large_window_is_refused_before_pco_sees_it() {
-        // Where the delta encoding stands depends on the mode.
+        // The position of the delta encoding depends on the mode.
         for (mode, delta_at) in [(0, 0), (2, 8), (3, 1)] {
             for window_log in 1..=32 {
                 let mut head = [0; 16];

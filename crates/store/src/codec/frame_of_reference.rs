@@ -4,16 +4,16 @@ use super::DecodeError;
 use super::bits::width_of;
 use super::byte_reader::{ByteReader, put_zigzag};
 
-/// What turns offsets back into integers. `delta`: offsets are of the differences between neighbours,
-/// one fewer than integers, and `first` is the integer they start from.
+/// The parameters that turn offsets back into integers. With `delta`, the offsets are those of the differences between
+/// neighbours, one fewer than integers, and `first` is the first integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameOfReference {
     pub(super) delta: bool,
     first: i64,
     base: i64,
-    /// Lower bits that are zero in every offset and left out: bytes come in pages and sectors.
+    /// Low bits that are zero in every offset and left out: sizes are often multiples of pages and sectors.
     shift: u32,
-    /// Bits of the largest offset.
+    /// The number of bits of the largest offset.
     pub(super) width: u32,
 }
 
@@ -42,15 +42,15 @@ impl IntegerRange {
 }
 
 impl FrameOfReference {
-    /// The frame with the narrower offsets, which replace what is in `offsets`. There must be at least
-    /// one integer.
+    /// Returns the frame with the narrower offsets and replaces the contents of `offsets` with them. There must be at
+    /// least one integer.
     pub(super) fn narrower(integers: &[i64], offsets: &mut Vec<u64>) -> FrameOfReference {
         let spans = value_and_delta_ranges(integers);
         let delta = spans[1].width() < spans[0].width();
         FrameOfReference::from_range(integers, spans[usize::from(delta)], delta, offsets)
     }
 
-    /// The frame of one kind or the other.
+    /// Returns the frame of the given kind.
     pub(super) fn of(integers: &[i64], delta: bool, offsets: &mut Vec<u64>) -> FrameOfReference {
         FrameOfReference::from_range(
             integers,
@@ -81,7 +81,7 @@ impl FrameOfReference {
                     .map(|integer| integer.wrapping_sub(base) as u64),
             );
         }
-        // All zero bits in common; an offset of zero has them all.
+        // The number of low zero bits common to all offsets; an offset of zero has only zero bits.
         let shift = offsets
             .iter()
             .fold(0, |bits, offset| bits | offset)
@@ -118,7 +118,7 @@ impl FrameOfReference {
         let shift = u32::from(reader.u8()?);
         let width = u32::from(reader.u8()?);
         if shift > 63 || shift + width > 64 {
-            return Err(DecodeError("a frame is wider than 64 bits"));
+            return Err(DecodeError("frame wider than 64 bits"));
         }
         Ok(FrameOfReference {
             delta,
@@ -129,13 +129,13 @@ impl FrameOfReference {
         })
     }
 
-    /// The places among the slots of a column where the offsets go.
+    /// Returns the slots of a column into which the offsets are decoded.
     pub(super) fn offsets<'a>(&self, slots: &'a mut [f64]) -> &'a mut [f64] {
         &mut slots[usize::from(self.delta)..]
     }
 
-    /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. Under
-    /// `delta`, the first slot is not an offset but the place of the first integer.
+    /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. With `delta`, the first
+    /// slot is not an offset but receives the first integer.
     #[inline(always)]
     pub(super) fn resolve(&self, slots: &mut [f64], value_of: impl Fn(i64) -> f64) {
         let integer_of = |slot: f64| {
@@ -157,7 +157,7 @@ impl FrameOfReference {
     }
 }
 
-/// Of the integers, and of the differences between neighbours.
+/// Returns the range of the integers, and the range of the differences between neighbours.
 fn value_and_delta_ranges(integers: &[i64]) -> [IntegerRange; 2] {
     let mut plain = IntegerRange::NONE;
     let mut delta = IntegerRange::NONE;

@@ -1,16 +1,16 @@
 //! The encodings of the store: columns of values, columns of times, rows of the log. Pure functions
-//! over bytes; what reads them must know how many rows there are, and has checked a checksum. Damaged
-//! bytes that slip through are errors or wrong numbers, never a panic, and never take more memory than
-//! [`ROWS_MAX`] rows do.
+//! over bytes: the reader must know the number of rows and has verified a checksum. Damaged bytes that
+//! pass the checksum give errors or wrong numbers, never a panic, and never use more memory than
+//! [`ROWS_MAX`] rows.
 //!
-//! All of this belongs to the format number of the store (`format` in its directory): what changes a
-//! byte here needs a new number. That includes the format of pco, which is 4.1.
+//! All of this belongs to the format number of the store (`format` in its directory): any change of the
+//! bytes requires a new number. That includes the format of pco, which is 4.1.
 //!
 //! Numbers are little-endian; *varint* is LEB128, *zigzag* a varint of a signed number.
 //!
 //! # Values
 //!
-//! f64, bit for bit: NaNs, infinities and -0.0 come back as they were. No rows are no bytes. Else the
+//! f64, bit for bit: NaNs, infinities and -0.0 are preserved. No rows are encoded as no bytes. Else the
 //! first byte holds the form in its lower four bits and the scale in its upper four.
 //!
 //! | form | after the first byte |
@@ -38,12 +38,12 @@
 //!
 //! # Times
 //!
-//! Milliseconds (i64), strictly increasing. No rows are no bytes; else the first time (zigzag), and
+//! Milliseconds (i64), strictly increasing. No rows are encoded as no bytes; else the first time (zigzag), and
 //! if there are more rows, one byte of form and the steps from row to row, all unsigned:
 //!
 //! | form | after the form |
 //! |---|---|
-//! | 0 runs | step and count (varints), until all rows are there |
+//! | 0 runs | step and count (varints), until all rows are covered |
 //! | 1 packed | least step (varint), width (u8), packed offsets from the least step |
 //! | 2 entropy | least step (varint), width (u8), these offsets by pco as above |
 //!
@@ -72,7 +72,7 @@ pub(crate) use values::{decode_values, encode_quick, encode_small};
 /// The most rows that one encoded column holds.
 pub(crate) const ROWS_MAX: usize = 8192;
 
-/// Bytes that no encoder writes: damaged on the way, or written by something else.
+/// An error for bytes that no encoder writes: damaged, or written by another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct DecodeError(pub(crate) &'static str);

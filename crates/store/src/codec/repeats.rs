@@ -5,7 +5,7 @@
 use super::DecodeError;
 use super::byte_reader::ByteReader;
 
-/// How many rows differ from the row before, bit for bit.
+/// Returns the number of rows that differ from the row before, bit for bit.
 pub(super) fn count_changes(values: &[f64]) -> usize {
     values
         .windows(2)
@@ -13,8 +13,7 @@ pub(super) fn count_changes(values: &[f64]) -> usize {
         .count()
 }
 
-/// Appends the bitmap to `out`, and returns the integers of the rows it marks. Equal integers are
-/// equal values.
+/// Appends the bitmap to `out` and returns the integers of the rows it marks. Equal integers are equal values.
 pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
     let mut kept = Vec::with_capacity(integers.len());
     for chunk in integers.chunks(8) {
@@ -30,7 +29,7 @@ pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
     kept
 }
 
-/// The bitmap of so many rows, and how many it marks: from one to all of them.
+/// Reads the bitmap of `rows` rows. Returns it with the number of rows it marks: from one to all of them.
 pub(super) fn read_bitmap<'a>(
     reader: &mut ByteReader<'a>,
     rows: usize,
@@ -40,7 +39,7 @@ pub(super) fn read_bitmap<'a>(
         .last()
         .is_some_and(|last| !rows.is_multiple_of(8) && last >> (rows % 8) != 0);
     if beyond || bitmap.first().is_none_or(|first| first & 1 == 0) {
-        return Err(DecodeError("a bitmap of changes marks wrong rows"));
+        return Err(DecodeError("invalid bitmap of changes"));
     }
     Ok((
         bitmap,
@@ -48,9 +47,9 @@ pub(super) fn read_bitmap<'a>(
     ))
 }
 
-/// Spreads the values at the front of `slots`, one for each row that the bitmap marks, over all rows.
+/// Distributes the values at the front of `slots`, one for each row that the bitmap marks, over all rows.
 pub(super) fn expand(slots: &mut [f64], bitmap: &[u8], kept: usize) {
-    // From the end, a value is read before its place is written: no row lies before its value.
+    // Going backwards, each value is read before its slot is overwritten: no row lies before its value.
     let mut next = kept;
     for row in (0..slots.len()).rev() {
         slots[row] = slots[next - 1];

@@ -1,11 +1,11 @@
 //! A row of the log: the values of one tick group against those of the tick before.
 //!
-//! A bitmap says which values changed (value i is bit i % 8 of byte i / 8). Then comes a control byte
+//! A bitmap marks the values that changed (value i is bit i % 8 of byte i / 8). Then comes a control byte
 //! for each changed value: its low half is a decimal exponent, its high half a count of bytes. The
 //! change is the difference of the two values as integers at that exponent (`decimal.rs`), zigzag, cut
 //! to that many bytes; with exponent 15 it is the XOR of their bits. Last come the bytes of all changes
 //! as planes: the lowest byte of every change, then the second byte of those that have one, and so on.
-//! Equal neighbours in planes and control bytes are what LZ4 is good at.
+//! LZ4 compresses equal neighbours in planes and control bytes well.
 
 use super::DecodeError;
 use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
@@ -13,11 +13,11 @@ use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
 /// The exponent of a change that is an XOR.
 const XOR: u8 = 15;
 
-/// The exponents that fitted last, one for each value: where the search begins. They only save time:
-/// the row says itself which exponent it uses.
+/// The exponents that fitted last, one per value: the start of the search. They only save time: each row stores the
+/// exponents it uses.
 pub(crate) type ExponentHints = Vec<u8>;
 
-/// All slices have the same length.
+/// Encodes a row. All slices must have the same length.
 pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], out: &mut Vec<u8>) {
     assert_eq!(
         previous.len(),
@@ -45,7 +45,7 @@ pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], ou
     }
 }
 
-/// The exponent and the change itself.
+/// Returns the exponent and the change.
 fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
     let (old, new) = (f64::from_bits(before), f64::from_bits(after));
     let at = |exponent: u8| {
@@ -54,7 +54,7 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
         Some((difference << 1 ^ difference >> 63) as u64)
     };
     if *hint <= EXPONENT_MAX {
-        // Mostly the last one fits again; a larger one is needed now and then, a smaller one rarely.
+        // Usually the last exponent fits again; a larger one is needed now and then, a smaller one rarely.
         let found = (*hint..=EXPONENT_MAX)
             .chain(0..*hint)
             .find_map(|exponent| Some((exponent, at(exponent)?)));
@@ -67,24 +67,24 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
     (XOR, before ^ after)
 }
 
-/// Turns the previous row into this one, and returns how many bytes the row took. On an error the
-/// previous row is worth nothing any more.
+/// Turns the previous row into this one and returns the number of bytes read. On an error the contents of `previous`
+/// are invalid.
 pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, DecodeError> {
     let (bitmap, rest) = bytes
         .split_at_checked(previous.len().div_ceil(8))
-        .ok_or(DecodeError("a row ends within its bitmap"))?;
+        .ok_or(DecodeError("truncated bitmap of a row"))?;
     if let Some(last) = bitmap.last()
         && !previous.len().is_multiple_of(8)
         && last >> (previous.len() % 8) != 0
     {
-        return Err(DecodeError("a row marks a value that does not exist"));
+        return Err(DecodeError("bitmap of a row marks a nonexistent value"));
     }
     let count: usize = bitmap.iter().map(|byte| byte.count_ones() as usize).sum();
     let (controls, mut planes) = rest
         .split_at_checked(count)
-        .ok_or(DecodeError("a row ends within its controls"))?;
+        .ok_or(DecodeError("truncated control bytes of a row"))?;
     if controls.iter().any(|control| control >> 4 > 8) {
-        return Err(DecodeError("a change of more than eight bytes"));
+        return Err(DecodeError("change longer than eight bytes"));
     }
     let mut changes = vec![0u64; count];
     for plane in 0..8 {
@@ -95,7 +95,7 @@ pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, De
         {
             let (byte, more) = planes
                 .split_first()
-                .ok_or(DecodeError("a row ends within its values"))?;
+                .ok_or(DecodeError("truncated values of a row"))?;
             *change |= u64::from(*byte) << (8 * plane);
             planes = more;
         }
@@ -112,14 +112,15 @@ fn apply(before: u64, change: u64, exponent: u8) -> Result<u64, DecodeError> {
         return Ok(before ^ change);
     }
     if exponent > EXPONENT_MAX {
-        return Err(DecodeError("an unknown exponent"));
+        return Err(DecodeError("unknown exponent"));
     }
-    let old = to_integer(f64::from_bits(before), exponent)
-        .ok_or(DecodeError("a change of what is not a decimal"))?;
+    let old = to_integer(f64::from_bits(before), exponent).ok_or(DecodeError(
+        "decimal change of a value that is not a decimal",
+    ))?;
     let difference = (change >> 1) as i64 ^ -((change & 1) as i64);
     let new = old
         .checked_add(difference)
-        .ok_or(DecodeError("a change that leaves the integers"))?;
+        .ok_or(DecodeError("integer overflow in a change"))?;
     Ok(from_integer(new, exponent).to_bits())
 }
 

@@ -12,7 +12,7 @@ const RUNS: u8 = 0;
 const PACKED: u8 = 1;
 const ENTROPY: u8 = 2;
 
-/// Shorter than this, packed steps are not worth the time that a smaller form takes.
+/// Packed steps shorter than this are kept: a smaller form is not worth the time.
 const PACKED_SMALL: usize = 64;
 
 pub(crate) fn encode_times(times: &[i64], out: &mut Vec<u8>) {
@@ -77,7 +77,7 @@ fn put_runs(steps: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends exactly `rows` strictly increasing times, or nothing and an error.
+/// Appends exactly `rows` strictly increasing times, or nothing on an error.
 pub(crate) fn decode_times(
     bytes: &[u8],
     rows: usize,
@@ -89,7 +89,7 @@ pub(crate) fn decode_times(
 
 fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), DecodeError> {
     if rows > ROWS_MAX {
-        return Err(DecodeError("a column has too many times"));
+        return Err(DecodeError("too many times in a column"));
     }
     let mut reader = ByteReader::new(bytes);
     if rows > 0 {
@@ -107,7 +107,7 @@ fn decode(bytes: &[u8], rows: usize, out: &mut Vec<i64>) -> Result<(), DecodeErr
     if reader.is_empty() {
         Ok(())
     } else {
-        Err(DecodeError("times are followed by something else"))
+        Err(DecodeError("trailing data after times"))
     }
 }
 
@@ -130,12 +130,12 @@ fn decode_steps(
                 .iter()
                 .for_each(|offset| times.step(least.wrapping_add(*offset), least));
         }
-        _ => return Err(DecodeError("times have an unknown form")),
+        _ => return Err(DecodeError("unknown form of times")),
     }
     if times.is_increasing {
         Ok(())
     } else {
-        Err(DecodeError("times do not rise"))
+        Err(DecodeError("times are not increasing"))
     }
 }
 
@@ -149,7 +149,7 @@ fn decode_runs(
         let step = reader.varint()?;
         let length = reader.varint()?;
         if length == 0 || length > left {
-            return Err(DecodeError("a run of times has a wrong length"));
+            return Err(DecodeError("wrong length of a run of times"));
         }
         left -= length;
         for _ in 0..length {
@@ -159,7 +159,7 @@ fn decode_runs(
     if reader.is_empty() {
         Ok(())
     } else {
-        Err(DecodeError("times are followed by something else"))
+        Err(DecodeError("trailing data after times"))
     }
 }
 
@@ -170,7 +170,7 @@ struct TimesDecoder<'a> {
 }
 
 impl TimesDecoder<'_> {
-    /// `least` is what the step must reach unless its computation overflowed.
+    /// Adds a step. A result below `least` means that its computation overflowed.
     fn step(&mut self, step: u64, least: u64) {
         let next = self.last.wrapping_add(step as i64);
         self.is_increasing &= next > self.last && step >= least;

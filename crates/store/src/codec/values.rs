@@ -1,5 +1,5 @@
-//! A column of values: picks the form, writes it and reads it back. The forms are described in the
-//! module above.
+//! Encodes and decodes a column of values: chooses the form, writes it and reads it back. The forms are described in
+//! `codec/mod.rs`.
 
 use super::bits::{pack, unpack};
 use super::byte_reader::ByteReader;
@@ -10,26 +10,26 @@ use super::{DecodeError, ROWS_MAX, entropy};
 
 const RAW: u8 = 0;
 const CONSTANT: u8 = 1;
-/// This and the next two are one more where the frame is of differences.
+/// This and the next two forms have a code one higher for a frame of differences.
 const PACKED: u8 = 2;
 const ENTROPY: u8 = 4;
 const PACKED_CHANGES: u8 = 6;
 const FLOATS: u8 = 8;
 
-/// In the place of an exponent: the integers are ordered bits.
+/// Stored instead of an exponent: the integers are ordered bits.
 const BITS: u8 = 15;
 
-/// Nothing smaller than this is worth the time of looking further.
+/// At this size the search for a smaller form stops.
 const SMALL_ENOUGH: usize = 16;
 
-/// Quick, and small where values are decimals or rarely change.
+/// Encodes quickly; the result is small where values are decimals or rarely change.
 pub(crate) fn encode_quick(values: &[f64], out: &mut Vec<u8>) {
     let start = out.len();
     put_packed(values, out);
     raw_if_smaller(values, start, out);
 }
 
-/// As small as it gets, at several times the cost.
+/// Encodes as small as possible, at several times the cost.
 pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
     let start = out.len();
     if let Some((scale, integers)) = put_packed(values, out)
@@ -42,7 +42,7 @@ pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
             });
         } else {
             keep_smaller(start, out, |out| put_entropy(scale, &integers, true, out));
-            // Of what only rises, the differences are always the better choice.
+            // For increasing values the differences are always smaller.
             if !integers.is_sorted() {
                 keep_smaller(start, out, |out| put_entropy(scale, &integers, false, out));
             }
@@ -51,7 +51,7 @@ pub(crate) fn encode_small(values: &[f64], out: &mut Vec<u8>) {
     raw_if_smaller(values, start, out);
 }
 
-/// Writes the quick form, and returns the values as integers unless nothing can be smaller.
+/// Writes the quick form. Returns the values as integers unless nothing can be smaller.
 fn put_packed(values: &[f64], out: &mut Vec<u8>) -> Option<(ValueScale, Vec<i64>)> {
     assert!(
         values.len() <= ROWS_MAX,
@@ -109,7 +109,7 @@ fn put_head(form: u8, scale: ValueScale, frame: &FrameOfReference, out: &mut Vec
     frame.put(out);
 }
 
-/// Keeps what `write` appends, instead of what is there from `start` on, if it is smaller.
+/// Replaces the bytes from `start` on with the output of `write` if that is smaller.
 fn keep_smaller(start: usize, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let middle = out.len();
     write(out);
@@ -128,14 +128,14 @@ fn raw_if_smaller(values: &[f64], start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends exactly `rows` values, or nothing and an error.
+/// Appends exactly `rows` values, or nothing on an error.
 pub(crate) fn decode_values(
     bytes: &[u8],
     rows: usize,
     out: &mut Vec<f64>,
 ) -> Result<(), DecodeError> {
     if rows > ROWS_MAX {
-        return Err(DecodeError("a column has too many values"));
+        return Err(DecodeError("too many values in a column"));
     }
     let start = out.len();
     out.resize(start + rows, 0.0);
@@ -147,7 +147,7 @@ fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
         return if bytes.is_empty() {
             Ok(())
         } else {
-            Err(DecodeError("a column without values is not empty"))
+            Err(DecodeError("data in a column without values"))
         };
     }
     let mut reader = ByteReader::new(bytes);
@@ -161,7 +161,7 @@ fn decode(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
             let frame = FrameOfReference::read(&mut reader, form & 1 != 0)?;
             decode_framed(form & !1, scale, frame, reader, slots)
         }
-        _ => Err(DecodeError("a column has an unknown form")),
+        _ => Err(DecodeError("unknown form of a column")),
     }
 }
 
@@ -169,13 +169,13 @@ fn scale_of(head: u8) -> Result<ValueScale, DecodeError> {
     match head >> 4 {
         exponent @ 0..=EXPONENT_MAX => Ok(ValueScale::Decimal(exponent)),
         BITS => Ok(ValueScale::Bits),
-        _ => Err(DecodeError("a column has an unknown exponent")),
+        _ => Err(DecodeError("unknown exponent of a column")),
     }
 }
 
 fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
     if bytes.len() != 8 * slots.len() {
-        return Err(DecodeError("raw values do not fill their place"));
+        return Err(DecodeError("wrong length of raw values"));
     }
     for (slot, bytes) in slots.iter_mut().zip(bytes.as_chunks().0) {
         *slot = f64::from_le_bytes(*bytes);
@@ -186,13 +186,13 @@ fn decode_raw(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
 fn decode_constant(bytes: &[u8], slots: &mut [f64]) -> Result<(), DecodeError> {
     let mut bits = [0; 8];
     bits.get_mut(..bytes.len())
-        .ok_or(DecodeError("a constant is too long"))?
+        .ok_or(DecodeError("constant too long"))?
         .copy_from_slice(bytes);
     slots.fill(f64::from_be_bytes(bits));
     Ok(())
 }
 
-/// Offsets are read into the places of the values, as bits, and turned into values there.
+/// Decodes offsets into the slots of the values, as bits, and turns them into values in place.
 fn decode_framed(
     form: u8,
     scale: ValueScale,

@@ -134,7 +134,7 @@ impl LogIo {
         if !self.is_idle() {
             return Err(self.stalled());
         }
-        let ended = || io::Error::other("the log's thread has ended");
+        let ended = || io::Error::other("internal error: the log's thread has ended");
         self.requests.send(job).map_err(|_| ended())?;
         self.is_busy = true;
         match self.results.recv_timeout(self.timeout) {

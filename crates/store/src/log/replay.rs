@@ -220,7 +220,7 @@ impl SegmentDefinitions {
             let count = reader.varint()?;
             let end = first
                 .checked_add(count)
-                .ok_or(DecodeError("ids of series without end"))?;
+                .ok_or(DecodeError("series id overflows"))?;
             for (id, series) in (first..end).zip(read_series(&mut reader, count)?) {
                 self.series.insert(id, series);
             }
@@ -260,9 +260,8 @@ impl SampleDecoder<'_> {
         let mut result = Ok(());
         for _ in 0..count {
             let len = reader.varint()?;
-            let bytes = reader.take(
-                usize::try_from(len).map_err(|_| DecodeError("a row of impossible length"))?,
-            )?;
+            let bytes = reader
+                .take(usize::try_from(len).map_err(|_| DecodeError("invalid length of a row"))?)?;
             // A row of an unknown group, or without its base row, costs only itself.
             result = result.and(self.row(time, bytes));
         }
@@ -277,7 +276,7 @@ impl SampleDecoder<'_> {
             .definitions
             .groups
             .get_mut(&id)
-            .ok_or(DecodeError("a row of an unknown group"))?;
+            .ok_or(DecodeError("row of an unknown group"))?;
         let width = group.previous.len();
         let mut present = vec![u64::MAX; width.div_ceil(64)];
         if flags & ROW_PARTLY_PRESENT != 0 {
@@ -296,7 +295,7 @@ impl SampleDecoder<'_> {
             group.has_base_row = true;
         }
         if !group.has_base_row {
-            return Err(DecodeError("a row whose predecessor is lost"));
+            return Err(DecodeError("row without its base row"));
         }
         if let Err(error) = codec::decode_row(reader.rest(), &mut group.previous) {
             group.has_base_row = false;
@@ -313,7 +312,7 @@ impl SampleDecoder<'_> {
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        let (_, body) = payload.split_first().ok_or(DecodeError("an empty push"))?;
+        let (_, body) = payload.split_first().ok_or(DecodeError("empty push"))?;
         let raw = unpack(body)?;
         let mut reader = ByteReader::new(&raw);
         let count = reader.varint()?;
@@ -329,7 +328,7 @@ impl SampleDecoder<'_> {
                     time,
                     value,
                 }),
-                None => result = Err(DecodeError("a point of an unknown series")),
+                None => result = Err(DecodeError("point of an unknown series")),
             }
         }
         result
