@@ -1,4 +1,5 @@
-//! Lanes of real processes, and an agent that is killed and started at every moment: totals are exact each time.
+//! Lanes of real processes, and an agent that is killed and restarted at any moment: totals are exact each
+//! time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,12 +24,12 @@ use pegel_testkit::{
 
 const START: Millis = 1_800_000_000_000;
 
-/// A node: its lanes, its store, its clock. The agent comes and goes.
+/// A node: its lanes, its store, its clock. Agents on it are started and killed.
 struct LaneTestNode {
     dir: TempDir,
     clock: Arc<FakeClock>,
     lanes_max: usize,
-    /// On which the journal is.
+    /// The disk of the journal.
     disk: HangingFiles,
 }
 
@@ -81,7 +82,7 @@ impl LaneTestNode {
     ) -> LaneTestAgent {
         let mut options = StoreOptions::new(store);
         options.clock = self.clock.clone();
-        // A child that was just made by another test has all descriptors for a moment, with their locks.
+        // A child just forked by another test briefly holds all descriptors, with their locks.
         let store = eventually("the store opens", || Store::open(options.clone()));
         let settings = AdmissionSettings {
             level: 3,
@@ -110,7 +111,7 @@ impl LaneTestNode {
         }
     }
 
-    /// How many lanes have their file.
+    /// Returns the number of lane files.
     fn files(&self) -> usize {
         self.lane_files().len()
     }
@@ -140,7 +141,7 @@ impl LaneTestAgent {
         });
     }
 
-    /// Does not wait for the journal.
+    /// Runs a pass without waiting for the journal.
     fn pass_at_once(&mut self) {
         let mut tick = Tick::new(Input::Programs);
         tick.reset(self.clock.utc());
@@ -149,7 +150,7 @@ impl LaneTestAgent {
         let _ = self.store.push(Input::Programs, Vec::new());
     }
 
-    /// Some time later.
+    /// Runs a pass after this time.
     fn pass_after(&mut self, time: Duration) {
         self.clock.advance(time);
         self.pass();
@@ -179,7 +180,7 @@ impl LaneTestAgent {
         );
     }
 
-    /// As by `kill -9`: nothing is said to anybody.
+    /// Ends the agent without an orderly shutdown, like `kill -9`.
     fn kill(self) {
         let LaneTestAgent { lanes, store, .. } = self;
         lanes.abort();
@@ -193,7 +194,7 @@ fn counter(home: &'static ProcessLanes, name: &str) -> Counter {
     Counter::create_in(home, &LaneSeriesSpec::new(LaneKind::Counter, name)).expect("made")
 }
 
-/// A child that counts `amount`, says so by a file, and waits to be killed.
+/// Starts a child that counts `amount`, creates a file to report it, and waits to be killed.
 fn counting_child(node: &LaneTestNode, amount: u64) -> ForkedChild {
     let home = node.home();
     let said = node.dir.join(format!("said-{amount}"));
@@ -317,7 +318,7 @@ fn calls_and_histograms_have_their_series() {
     agent.assert_value("mpi_time_total{call=\"MPI_Send\"}", 1.5);
 }
 
-/// The moments of an agent's life at which it can be killed, with a program that is killed at some moment too.
+/// Kills the agent at every stage of its life, and a program at some stage too.
 #[test]
 fn the_total_is_exact_whoever_is_killed_when() {
     for killed_at in 0..8 {
@@ -341,7 +342,7 @@ fn the_total_is_exact_whoever_is_killed_when() {
                     expected += 10;
                     agent = node.agent();
                 }
-                // Long enough that the file of the dead is removed on the way.
+                // Long enough that the file of the ended program is removed meanwhile.
                 agent.pass_after(Duration::from_secs(25));
                 let case =
                     format!("agent at {killed_at}, program at {program_killed_at}, step {step}");
@@ -400,7 +401,7 @@ fn lanes_that_are_gone_keep_what_was_last_known_of_them() {
     agent.pass_after(SECOND);
     agent.kill();
     child.kill();
-    // As when the machine was started anew.
+    // As after a reboot.
     for file in fs::read_dir(node.lanes()).expect("readable") {
         fs::remove_file(file.expect("a file").path()).expect("removed");
     }
@@ -628,7 +629,7 @@ fn what_is_no_lane_is_left_alone_and_said() {
     let status = agent.lanes.status().lock().expect("not poisoned").clone();
     assert_eq!(status.refused.values().sum::<u64>(), 5, "{status:?}");
     assert_eq!(status.alive, 1);
-    // Cut while it is read: only its own series suffer.
+    // Truncated while it is read: only its own series are affected.
     let bad = counting_child(&node, 77);
     agent.pass_after(SECOND);
     agent.assert_value("steps_total", 77.0);
@@ -684,7 +685,7 @@ fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
 
 #[test]
 fn files_without_number_hide_no_lane_and_are_said() {
-    // More than two looks read, and then some: where files are removed during a scan, it may skip some.
+    // More than two scans read, and some more: if files are removed during a scan, it may skip some.
     const JUNK: u128 = 40_000;
     let node = LaneTestNode::new();
     let mut agent = node.agent();
@@ -746,7 +747,7 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
         "{faults:?}"
     );
     first.kill();
-    // The second one takes over, and counts nothing that the first one counted. It is killed in between.
+    // The second agent takes over, and counts nothing that the first one counted. It is killed in between.
     second.pass_after(SECOND);
     second.assert_value("steps_total", 0.0);
     assert_eq!(second.status().counted_elsewhere, 1);
@@ -757,13 +758,13 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
     let mut second = other();
     second.pass_after(SECOND);
     second.assert_value("steps_total", 3.0);
-    // A program that no agent has read is counted whole.
+    // A program that no agent has read is counted completely.
     let late = counter(node.home(), "late_total");
     late.add(4);
     second.pass_after(SECOND);
     second.assert_value("late_total", 4.0);
     second.kill();
-    // The first one comes back to what its journal knows.
+    // The first agent continues from its journal.
     let mut first = node.agent();
     first.pass_after(SECOND);
     first.assert_value("steps_total", 13.0);
@@ -815,7 +816,7 @@ fn lanes_of_different_users_do_not_add_up() {
     let counted = |uid: u32, amount: u64| {
         let before: Vec<PathBuf> = node.lane_files();
         let home = ProcessLanes::in_directory(node.lanes());
-        // What a lane says about its user is not believed.
+        // The uid in the lane's header is not trusted.
         let labels: &[(&str, &str)] = match uid {
             0 => &[],
             _ => &[("user", "root")],
@@ -855,7 +856,7 @@ fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
     let child = counting_child(&node, 1000);
     agent.pass_after(SECOND);
     node.disk.hang();
-    // Ends after the last record that was written: only its file has what it counted.
+    // The child ends after the last record was written: only its file has its counts.
     child.kill();
     for step in 2..=100 {
         own.add(1);
@@ -871,7 +872,7 @@ fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
         agent.pass_at_once();
         agent.status().journal.ok_or("no fault")
     });
-    assert!(fault.contains("the disk has not answered for"), "{fault}");
+    assert!(fault.contains("the disk has not responded for"), "{fault}");
     // Killed here, nothing is lost and nothing is counted twice.
     node.disk.fail();
     agent.kill();
@@ -880,7 +881,7 @@ fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
     agent.pass_after(SECOND);
     agent.assert_value("own_total", 100.0);
     agent.assert_value("steps_total", 1000.0);
-    // A disk that works again: the agent recovers, and the file goes.
+    // The disk works again: the agent recovers, and the file is removed.
     node.disk.hang();
     agent.clock.advance(SECOND);
     own.add(1);
@@ -910,7 +911,7 @@ fn an_agent_ends_although_the_journal_hangs_and_writes_what_is_pending_otherwise
     node.clock.advance(Duration::from_millis(10));
     agent.pass_at_once();
     drop(agent);
-    // As when the machine was started anew: what the journal has is all there is, beside the store.
+    // As after a reboot: only the journal and the store are left.
     let read = || fs::read(node.dir.join("lanes.journal")).expect("readable");
     let (kept, whole) = pegel_ingest::lanes::journal::parse_journal(&read()).expect("our format");
     assert_eq!(whole, read().len());

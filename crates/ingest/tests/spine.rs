@@ -1,4 +1,4 @@
-//! Board, points and pulse over a real store.
+//! Tests of current values, points and the program sampler over a real store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl CountingSource {
                 input: Input::Statsd,
             };
             let admitted = gate.admit(&sender, &offer).expect("room");
-            // These series stay for the length of the test.
+            // These series are charged for the duration of the test.
             std::mem::forget(admitted.permit);
             let (place, before) = board.add(admitted.series);
             (place, before.unwrap_or(0.0))
@@ -113,7 +113,7 @@ fn pulse(
     names: usize,
 ) -> ProgramSampler {
     let source = CountingSource::new(gate.clone(), store, names);
-    // So slow that only the passes that the test asks for happen.
+    // So slow that only the passes requested by the test happen.
     let rate = Duration::from_secs(3600);
     let clock: Arc<dyn Clock> = scene.clock.clone();
     ProgramSampler::start(
@@ -148,7 +148,7 @@ fn counters_go_on_where_the_agent_before_left_them() {
         let store = scene.store();
         let gate = gate(&store, 10_000);
         drop(pulse(&scene, &store, &gate, 600));
-        // Behind the last tick in the store's queue.
+        // Queued behind the last tick of the store.
         let _ = store.push(Input::Programs, Vec::new());
         assert_eq!(current(&store, "c*").len(), 600);
         store.close();
@@ -157,7 +157,7 @@ fn counters_go_on_where_the_agent_before_left_them() {
     let store = scene.store();
     assert_eq!(current(&store, "c00001"), [("c00001".to_owned(), 4.0)]);
     let gate = gate(&store, 10_000);
-    // Fewer names than before: the groups that they leave empty are ended.
+    // Fewer names than before: groups that become empty are ended.
     let pulse = pulse(&scene, &store, &gate, 10);
     pulse.refresh().expect("in the log");
     let values = current(&store, "c*");

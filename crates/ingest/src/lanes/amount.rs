@@ -1,12 +1,12 @@
-//! How much something was counted: whole numbers exactly, others as floating point numbers.
+//! Amounts of counters: whole numbers exactly, others as floating point numbers.
 
-/// How a counter counts.
+/// The number type of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CounterKind {
     Whole = 0,
     Float = 1,
-    /// Whole numbers of one bucket of a histogram, which are shown cumulated.
+    /// Whole numbers of one bucket of a histogram; published cumulatively.
     Bucket = 2,
 }
 
@@ -35,7 +35,7 @@ impl CounterAmount {
         }
     }
 
-    /// What is not finite is taken for nothing: a lane may hold anything.
+    /// Decodes an amount. A value that is not finite counts as zero: a lane may contain anything.
     pub fn from_bits(kind: CounterKind, bits: u64) -> CounterAmount {
         match kind {
             CounterKind::Whole | CounterKind::Bucket => CounterAmount::Whole(bits),
@@ -65,12 +65,12 @@ impl CounterAmount {
             (CounterAmount::Whole(a), CounterAmount::Whole(b)) => {
                 CounterAmount::Whole(a.saturating_add(b))
             }
-            // What is not finite could never be shown again.
+            // Keep the sum finite: an infinite total could never be published again.
             (a, b) => CounterAmount::Float((a.value() + b.value()).clamp(f64::MIN, f64::MAX)),
         }
     }
 
-    /// How much more this is; nothing when it is less.
+    /// Returns the difference; zero if it would be negative.
     pub fn minus(self, other: CounterAmount) -> CounterAmount {
         match (self, other) {
             (CounterAmount::Whole(a), CounterAmount::Whole(b)) => {

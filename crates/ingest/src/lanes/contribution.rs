@@ -1,4 +1,7 @@
-//! What one series of a lane contributes to: one counter, or the several of a call or a histogram.
+//! The contribution of one series of a lane to the totals: one counter, or several for calls and histograms.
+//!
+//! [`super::open_lane`] calls it at each pass with the values of a fresh copy. Only increases are added; a
+//! counter that decreases is ignored, because a lane may contain anything.
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use super::totals::{LaneTotals, TotalId, TotalKind, TotalSeriesSpec};
 use crate::admission::AdmissionError;
 use crate::senders::Sender;
 
-/// What one series of a lane contributes to.
+/// The totals to which one series of a lane contributes.
 #[derive(Debug)]
 pub(super) enum LaneContribution {
     Counter(Contribution),
@@ -36,7 +39,7 @@ pub(super) struct Contribution {
 pub(super) struct HistogramContribution {
     count: Contribution,
     sum: Contribution,
-    /// A bucket's series appears with its first value.
+    /// The series of a bucket is created with its first value.
     buckets: Vec<Option<Contribution>>,
     name: String,
     labels: Vec<(String, String)>,
@@ -53,7 +56,7 @@ pub(super) struct LanePointSeries {
     pub level: u8,
 }
 
-/// Said of each series that was not admitted.
+/// Called for each series that was not admitted.
 pub(super) type OnRefused<'a> = dyn FnMut(&Arc<Sender>, AdmissionError) + 'a;
 
 impl LaneContribution {
@@ -90,8 +93,8 @@ impl LaneContribution {
 }
 
 impl LaneContribution {
-    /// Adds what the lane counted since the last time. Whether that was anything.
-    #[allow(clippy::too_many_arguments)] // One step of `update`, with all that it holds.
+    /// Adds the increase since the last pass. Returns whether there was any.
+    #[allow(clippy::too_many_arguments)] // One step of `update`, with all of its state.
     pub fn update(
         &mut self,
         totals: &mut LaneTotals,
@@ -163,7 +166,7 @@ impl Contribution {
         self.amount.minus(self.counted_elsewhere)
     }
 
-    /// Counters only grow: a lane that says less than before is not believed.
+    /// Counters only grow: a decrease is ignored.
     fn raise_to(&mut self, amount: CounterAmount, totals: &mut LaneTotals, now: Millis) -> bool {
         let is_more = amount.is_more_than(self.amount);
         if is_more {
@@ -184,7 +187,7 @@ impl HistogramContribution {
         refuse: &mut OnRefused<'_>,
     ) {
         for (bucket, count) in counts.enumerate().take(BUCKETS) {
-            // The last bucket is always there: its bound is infinity, and readers of histograms want it.
+            // The last bucket always exists: its bound is infinity, which readers of histograms require.
             if count == 0 && bucket != BUCKETS - 1 {
                 continue;
             }

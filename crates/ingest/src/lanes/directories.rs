@@ -1,4 +1,5 @@
-//! Where lanes are found: directories that are looked through when something changed in them, and now and then.
+//! The directories in which lanes are found. They are scanned when inotify reports a change, and
+//! periodically.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,7 @@ impl LaneDirectories {
                 .iter()
                 .map(WatchedDirectory::new)
                 .collect(),
-            // Without it, new lanes are found a second later.
+            // Without inotify, new lanes are found up to a second later.
             inotify: inotify::init(flags).ok(),
             quota: LaneQuota::new(settings.lanes_max),
             journal: journal.unwrap_or_else(|_| settings.journal.clone()),
@@ -66,7 +67,7 @@ impl LaneDirectories {
         }
     }
 
-    /// Whether something appeared since the last time.
+    /// Returns whether a file appeared since the last call.
     pub fn has_changes(&self) -> bool {
         let Some(inotify) = &self.inotify else {
             return false;
@@ -74,7 +75,7 @@ impl LaneDirectories {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
         let mut has_news = false;
-        // Bounded: a program that renames without end must not hold up the pass.
+        // Bounded: a program that renames files without end must not delay the pass.
         for _ in 0..1000 {
             match reader.next() {
                 Ok(_) => has_news = true,
@@ -84,7 +85,7 @@ impl LaneDirectories {
         has_news
     }
 
-    /// Opens the lane with this id, in whichever directory it is.
+    /// Opens the lane with this id, whichever directory it is in.
     pub fn open_by_id(&mut self, id: &LaneId) -> Option<OpenedLane> {
         let quota = &mut self.quota;
         let watched = self.watched.iter_mut().enumerate();
@@ -94,7 +95,7 @@ impl LaneDirectories {
         })
     }
 
-    /// Opens the lanes that `is_known` does not know.
+    /// Opens the lanes for which `is_known` returns false.
     pub fn open_new_lanes(
         &mut self,
         is_known: impl Fn(&LaneId) -> bool,
@@ -114,12 +115,12 @@ impl LaneDirectories {
         self.watched[directory].claim(id)
     }
 
-    /// The lane is not read any more.
+    /// Releases a lane that is no longer read.
     pub fn release(&mut self, file: &LaneFile) {
         self.quota.release(file);
     }
 
-    /// A lane that lies is not opened again.
+    /// Marks a lane with invalid contents, so that it is not opened again.
     pub fn refuse(&mut self, directory: usize, file: &LaneFile, reason: String) {
         self.watched[directory].refuse(file, reason);
     }
@@ -136,7 +137,7 @@ impl LaneDirectories {
         self.watched.iter().flat_map(WatchedDirectory::faults)
     }
 
-    /// How many files are not read, by the reason.
+    /// Returns the number of files that are not read, by reason.
     pub fn refused(&self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();
         for watched in &self.watched {
@@ -169,10 +170,8 @@ fn create_or_check(path: &Path, mode: u32) -> Result<(), String> {
         return Err(format!("it is not a directory of user {uid}"));
     }
     if found.mode() & 0o7777 & !mode != 0 {
-        return Err(format!(
-            "it is open to more users than it should be; set its mode to {mode:o}"
-        ));
+        return Err(format!("its mode is too permissive; set it to {mode:o}"));
     }
-    // It is ours, so that nobody else can have put a link in its place meanwhile: the directory above is sticky.
+    // The directory is ours and its parent is sticky, so no other user can have replaced it with a link.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())
 }

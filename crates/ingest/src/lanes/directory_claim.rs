@@ -238,7 +238,7 @@ mod tests {
         assert!(!again.is_counted_elsewhere(&ONE), "by itself");
         drop(again);
         let emptied = take("/a/lanes.journal", true).expect("free");
-        assert!(emptied.is_counted_elsewhere(&ONE), "by the one before");
+        assert!(emptied.is_counted_elsewhere(&ONE), "by the previous agent");
         drop(emptied);
         let second = take("/b/lanes.journal", true).expect("free");
         assert!(second.is_counted_elsewhere(&ONE) && !second.is_counted_elsewhere(&TWO));

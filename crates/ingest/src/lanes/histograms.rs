@@ -1,4 +1,4 @@
-//! Which buckets belong together. Each lane counts buckets by themselves; they are shown cumulated.
+//! The buckets of each histogram. Lanes count buckets separately; they are published cumulatively.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ pub type HistogramId = u32;
 pub struct Histograms {
     /// By name and labels without `le`.
     ids: HashMap<Box<str>, HistogramId>,
-    /// By the bits of the bound, which are in the order of positive numbers.
+    /// By the bits of the bound, which sort like positive numbers.
     buckets: HashMap<HistogramId, BTreeMap<u64, TotalId>>,
     next: HistogramId,
     changed: BTreeSet<HistogramId>,
@@ -36,7 +36,7 @@ impl Histograms {
             return;
         };
         buckets.remove(&bound);
-        // The buckets above it hold less from now on.
+        // The cumulative buckets above it are smaller from now on.
         self.changed.insert(id);
         if buckets.is_empty() {
             self.buckets.remove(&id);
@@ -44,12 +44,12 @@ impl Histograms {
         }
     }
 
-    /// A bucket of it counted more.
+    /// Marks a histogram as changed: one of its buckets increased.
     pub fn touch(&mut self, id: HistogramId) {
         self.changed.insert(id);
     }
 
-    /// The buckets of all that changed since this was last asked, in the order of their bounds.
+    /// Returns the buckets of all histograms that changed since the last call, ordered by bound.
     pub fn take_changed(
         &mut self,
     ) -> impl Iterator<Item = impl Iterator<Item = TotalId> + '_> + '_ {
@@ -60,7 +60,7 @@ impl Histograms {
     }
 }
 
-/// The histogram that a bucket belongs to, and its bound.
+/// Returns the key of the histogram that a bucket belongs to, and the bucket's bound.
 fn key_and_bound(series: &Series) -> (Box<str>, u64) {
     let mut key = series.name().to_owned();
     let mut bound = f64::INFINITY;

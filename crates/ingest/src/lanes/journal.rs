@@ -1,19 +1,20 @@
-//! What lanes contributed, on disk: so that an agent that comes back knows what it counted before.
+//! The format of the lane journal: what each lane contributed, on disk, so that a restarted agent counts
+//! nothing twice.
 //!
 //! The file is a sequence of records, each `length u32 · crc32 u32 · body`, numbers little-endian:
 //!
 //! ```text
 //! 0 begin   format u32
 //! 1 series  number u32 · kind u8 · level u8 · text length u16 · text · help
-//! 2 base    number u32 · amount u64                     what lanes that are gone left, in all
+//! 2 base    number u32 · amount u64                     the sum of removed lanes
 //! 3 lane    id 16 bytes · flags u8 · ring position u64 · (number u32 · amount u64)…
-//! 4 gone    id 16 bytes                                 its file is removed: its amounts go to the base
-//! 5 before  id 16 bytes · (number u32 · amount u64)…    the part of its amounts that another journal has
+//! 4 removed id 16 bytes                                 its file is removed: its amounts move to the base
+//! 5 counted id 16 bytes · (number u32 · amount u64)…    the part of its amounts that another journal has
 //! ```
 //!
 //! A lane's record holds absolute amounts and replaces the one before. So a record that is written twice, or
 //! not at all because the agent was killed, never counts anything twice. When the file has grown it is
-//! written anew from what is in memory. A torn tail is cut, as in the store's log. [`super::journal_writer`] writes it.
+//! rewritten from memory. A torn tail is cut, as in the store's log. [`super::journal_writer`] writes it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, OpenOptions};
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use super::amount::{CounterAmount, CounterKind};
 
 const FORMAT: u32 = 1;
-/// Totals are the agent's user's alone, whatever the umask.
+/// Totals are readable only by the agent's user, whatever the umask.
 const FILE_MODE: u32 = 0o600;
 const BEGIN: u8 = 0;
 const SERIES: u8 = 1;
@@ -33,13 +34,13 @@ const LANE: u8 = 3;
 const REMOVED: u8 = 4;
 const COUNTED_ELSEWHERE: u8 = 5;
 const HEAD_BYTES: usize = 8;
-/// No record is larger: a lane has at most some ten thousand series.
+/// The largest record: a lane has at most some ten thousand series.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// 128 random bits: the identity of a lane.
+/// The identity of a lane: 128 random bits.
 pub type LaneId = [u8; 16];
 
-/// A series as the journal knows it.
+/// A series as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalSeries {
     /// `name{k="v"}`
@@ -49,11 +50,11 @@ pub struct JournalSeries {
     pub level: u8,
 }
 
-/// What one lane contributed, as last written.
+/// The contribution of one lane, as last written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JournalLane {
     pub has_ended: bool,
-    /// How far its ring was read.
+    /// The position up to which its ring was read.
     pub position: u64,
     /// By the number of the series.
     pub amounts: Vec<(u32, CounterAmount)>,
@@ -62,7 +63,7 @@ pub struct JournalLane {
 }
 
 impl JournalLane {
-    /// What this journal's agent counted, by the number of the series.
+    /// Returns what the agent of this journal counted, by the number of the series.
     pub fn counted(self) -> impl Iterator<Item = (u32, CounterAmount)> {
         let mut before = self.counted_elsewhere;
         self.amounts.into_iter().map(move |(number, amount)| {
@@ -76,13 +77,13 @@ impl JournalLane {
     }
 }
 
-/// Everything that a journal says.
+/// The contents of a journal.
 #[derive(Debug, Default, PartialEq)]
 pub struct JournalContents {
     pub series: BTreeMap<u32, JournalSeries>,
     pub base: BTreeMap<u32, CounterAmount>,
     pub lanes: HashMap<LaneId, JournalLane>,
-    /// Bytes at the end that were no record.
+    /// The number of bytes at the end that are not a valid record.
     pub torn_bytes: u64,
 }
 
@@ -94,12 +95,12 @@ pub enum JournalError {
         #[source]
         source: io::Error,
     },
-    #[error("{path} has format {format}; this version knows {FORMAT}")]
+    #[error("{path} has format {format}; this version supports format {FORMAT}")]
     Format { path: PathBuf, format: u32 },
 }
 
-/// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A disk that cannot be
-/// written now is no reason not to count: the journal is written as soon as it can be.
+/// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A disk that
+/// cannot be written now is not an error: the journal is written as soon as possible.
 pub fn load(path: &Path) -> Result<JournalContents, JournalError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -119,7 +120,7 @@ pub fn load(path: &Path) -> Result<JournalContents, JournalError> {
     Ok(kept)
 }
 
-/// Encoded records that are not handed to the writer yet.
+/// Encoded records that were not submitted to the writer yet.
 #[derive(Debug, Default)]
 pub struct JournalRecords(Vec<u8>);
 
@@ -147,7 +148,7 @@ impl JournalRecords {
         self.0.clear();
     }
 
-    /// Returns the bytes and starts over.
+    /// Returns the bytes and clears the records.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
@@ -174,13 +175,13 @@ fn put_series(body: &mut Vec<u8>, number: u32, series: &JournalSeries) {
     body.extend(number.to_le_bytes());
     body.push(series.kind as u8);
     body.push(series.level);
-    // Texts are shorter than that by far; see `pegel_metric::TEXT_BYTES_MAX`.
+    // Texts are far shorter than 64 KiB; see `pegel_metric::TEXT_BYTES_MAX`.
     body.extend((series.text.len() as u16).to_le_bytes());
     body.extend(series.text.as_bytes());
     body.extend(series.help.as_bytes());
 }
 
-/// What was counted before stands first: without it, the lane's amounts would be counted whole.
+/// Writes the part counted elsewhere first: without it, all of the lane's amounts would be counted.
 fn put_lane(out: &mut Vec<u8>, id: &LaneId, lane: &JournalLane) {
     if !lane.counted_elsewhere.is_empty() {
         put_record(out, |body| {
@@ -205,7 +206,7 @@ fn put_amounts(body: &mut Vec<u8>, amounts: &[(u32, CounterAmount)]) {
     }
 }
 
-/// What the bytes say, and how many of them are whole records. The error is an unknown format.
+/// Returns the contents and the length of the valid records. The error is an unknown format.
 pub fn parse_journal(bytes: &[u8]) -> Result<(JournalContents, usize), u32> {
     let mut kept = JournalContents::default();
     let mut at = 0;
@@ -230,7 +231,7 @@ fn parse_record(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl JournalContents {
-    /// A journal that says this and no more.
+    /// Encodes a journal with exactly these contents.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_record(&mut bytes, |body| body.extend(begin_record()));
@@ -250,7 +251,7 @@ impl JournalContents {
         bytes
     }
 
-    /// Nothing when the body makes no sense, the format when it is not ours.
+    /// Returns `None` if the body is malformed, and the format if it is not supported.
     fn apply_record(&mut self, body: &[u8]) -> Option<Result<(), u32>> {
         let (&kind, mut rest) = body.split_first()?;
         match kind {
@@ -298,7 +299,7 @@ impl JournalContents {
             kind: CounterKind::from_byte(kind)?,
             level,
         };
-        // Amounts are read by the kind of their series, which therefore stays.
+        // Amounts are decoded by the kind of their series, which therefore must not change.
         let known = self.series.insert(number, series.clone());
         known
             .is_none_or(|known| known.kind == series.kind)
@@ -321,7 +322,7 @@ impl JournalContents {
         ))
     }
 
-    /// Moves what a lane contributed to the base: it will not be heard of again.
+    /// Moves the contribution of a lane to the base: the lane will not be read again.
     pub fn fold_into_base(&mut self, id: &LaneId) {
         let Some(lane) = self.lanes.remove(id) else {
             return;

@@ -1,4 +1,4 @@
-//! The file of the lane journal, as its writer's thread has it.
+//! The file of the lane journal; used only by the writer's thread.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::journal_writer::JournalTask;
 pub(super) struct JournalFile {
     files: Arc<dyn Files>,
     path: PathBuf,
-    /// None until it is written for the first time: the file of an earlier agent is replaced, not continued.
+    /// `None` until the first write: the file of an earlier agent is replaced, not continued.
     file: Option<Arc<dyn FileHandle>>,
     bytes: u64,
 }
@@ -27,8 +27,8 @@ impl JournalFile {
         }
     }
 
-    /// Writes a task. One that failed must be repeated, with the same bytes and perhaps more: they overwrite what a
-    /// failed write left.
+    /// Writes a task. A failed task must be retried with the same bytes, possibly followed by more: they
+    /// overwrite what the failed write left.
     pub fn write(&mut self, task: &JournalTask) -> io::Result<()> {
         match &self.file {
             Some(file) if !task.replaces_file => write_all_at(&**file, &task.bytes, self.bytes)?,
@@ -50,7 +50,7 @@ impl JournalFile {
         let file = self.files.create(&new)?;
         let written = write_all_at(&*file, bytes, 0).and_then(|()| file.sync());
         if let Err(error) = written {
-            // Best effort: on a full disk it would take room.
+            // Best effort: on a full disk the file would take space.
             let _ = self.files.remove(&new);
             return Err(error);
         }

@@ -1,18 +1,18 @@
-//! Hands what lanes counted to the journal's writer, once a second.
+//! Submits what lanes counted to the journal's writer, once a second.
 
 use pegel_metric::Millis;
 
 use super::Lanes;
 use super::journal::JournalContents;
 
-/// How often what went to the journal is forced to disk. What is lost by a power cut before that is made
-/// up from what the store has.
+/// The interval between syncs of the journal. Counts that a power failure loses before that are restored from
+/// the store.
 const SYNC_MS: Millis = 10_000;
-/// The most that gathers for a journal that cannot be written; beyond it the journal is rewritten.
+/// The most bytes collected for a journal that cannot be written; beyond it the journal is rewritten.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
 impl Lanes {
-    /// Hands what changed to the journal's writer, unless that is busy: then the next call covers it.
+    /// Submits what changed to the journal's writer, unless it is busy: then the next call covers it.
     pub(super) fn update_journal(&mut self, now: Millis) {
         self.last_journaled = now;
         self.report_journal_error(self.journal.error_message());
@@ -24,7 +24,7 @@ impl Lanes {
         }
     }
 
-    /// Hands over what changed. At the end also while the last task fails: both are tried once more.
+    /// Submits what changed. At shutdown also while the last task fails: both are tried once more.
     pub(super) fn submit_changes(&mut self, now: Millis) {
         let is_time_to_sync = (now - self.last_synced).abs() >= SYNC_MS;
         if is_time_to_sync {
@@ -73,9 +73,9 @@ impl Lanes {
 
     fn report_journal_error(&self, fault: Option<String>) {
         let mut status = self.status_mut();
-        // Logged when it begins, not every second.
+        // Logged on the first failure, not every second.
         if let (Some(error), None) = (&fault, &status.journal) {
-            tracing::warn!(error, "the journal of lanes cannot be written");
+            tracing::warn!(error, "cannot write the lane journal");
         }
         status.journal = fault;
     }

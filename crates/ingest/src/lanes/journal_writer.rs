@@ -1,8 +1,9 @@
-//! Writes the lane journal on a thread of its own: a pass over the lanes never waits for the disk.
+//! Writes the lane journal on its own thread: a pass over the lanes never waits for the disk.
 //!
-//! The thread has one task at a time: records to append, or a whole file that replaces the old one. [`super::Lanes`] hands
-//! over nothing while a task is pending; amounts are absolute, so a lane's next record covers those that were left out. A
-//! task that fails is repeated until it succeeds. A failure, or a task that takes longer than [`STALL`], degrades the agent.
+//! The thread has one task at a time: records to append, or a whole file that replaces the old one.
+//! [`super::Lanes`] submits nothing while a task is pending; amounts are absolute, so a lane's next record
+//! covers those that were left out. A task that fails is retried until it succeeds. A failure, or a task that
+//! takes longer than [`STALL_TIMEOUT`], degrades the agent.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,24 +15,24 @@ use super::journal::{JournalContents, JournalRecords};
 use super::journal_file::JournalFile;
 use super::settings::LanesSettings;
 
-/// A disk that has not answered for this long is reported.
+/// A disk that has not responded for this long is reported.
 const STALL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the end of the agent waits for the disk.
+/// How long shutdown waits for the disk.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause before a failed task is repeated; doubled each time up to the maximum.
+/// The pause before a failed task is retried; doubled each time up to the maximum.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(8);
-/// The file is written anew when it is this much larger than after the last time.
+/// The file is rewritten when it has grown by this much since the last rewrite.
 const GROWTH_MAX: usize = 4 << 20;
 
-/// The handle of the thread. Dropped, it waits for the pending task, for [`STOP_WAIT`] at most.
+/// The handle of the thread. On drop, waits for the pending task, for at most [`STOP_TIMEOUT`].
 #[derive(Debug)]
 pub(super) struct JournalWriter {
-    /// Records for the next hand-over.
+    /// Records for the next submission.
     pub records: JournalRecords,
-    /// The number of the next hand-over.
+    /// The number of the next submission.
     number: u64,
-    /// The size of the file when all that was handed over is written.
+    /// The size of the file once everything submitted is written.
     bytes: usize,
     /// Its size after the last rewrite.
     rewritten_bytes: usize,
@@ -40,14 +41,14 @@ pub(super) struct JournalWriter {
     thread: Option<CriticalThread>,
 }
 
-/// Something to be written.
+/// A write to the journal.
 #[derive(Debug)]
 pub(super) struct JournalTask {
     number: u64,
     pub bytes: Vec<u8>,
-    /// The bytes are the whole file, not an addition.
+    /// Whether the bytes are the whole file rather than an addition.
     pub replaces_file: bool,
-    /// What was written so far is forced to disk.
+    /// Whether to sync everything written so far.
     pub sync: bool,
 }
 
@@ -59,11 +60,11 @@ struct JournalWriterContext {
 
 #[derive(Debug, Default)]
 struct JournalWriterState {
-    /// The next task, or one that failed and is repeated.
+    /// The next task, or one that failed and is retried.
     task: Option<JournalTask>,
     /// When the task in progress began.
     started: Option<Instant>,
-    /// The last hand-over that is in the file.
+    /// The last submission that is in the file.
     written: u64,
     write_error: Option<String>,
     /// Kept until the file is rewritten: the kernel may have dropped what it did not sync.
@@ -90,33 +91,33 @@ impl JournalWriter {
         })
     }
 
-    /// Returns the number of the next hand-over.
+    /// Returns the number of the next submission.
     pub fn next_number(&self) -> u64 {
         self.number
     }
 
-    /// Whether this hand-over is in the file.
+    /// Returns whether this submission is in the file.
     pub fn is_written(&self, number: u64) -> bool {
         self.shared.state().written >= number
     }
 
-    /// Whether a task is pending. Nothing should be handed over until it is done.
+    /// Returns whether a task is pending. Nothing should be submitted until it is done.
     pub fn is_busy(&self) -> bool {
         let state = self.shared.state();
         state.task.is_some() || state.started.is_some()
     }
 
-    /// Whether the file is much larger than what it says.
+    /// Returns whether the file is much larger than its contents.
     pub fn needs_compaction(&self) -> bool {
         self.bytes > 2 * self.rewritten_bytes + GROWTH_MAX
     }
 
-    /// Whether a sync failed since the file was last rewritten.
+    /// Returns whether a sync failed since the file was last rewritten.
     pub fn has_sync_failed(&self) -> bool {
         self.shared.state().sync_error.is_some()
     }
 
-    /// Hands over the records, to be appended.
+    /// Submits the records, to be appended.
     pub fn append(&mut self, sync: bool) {
         let bytes = self.records.take();
         if bytes.is_empty() && !sync {
@@ -126,7 +127,7 @@ impl JournalWriter {
         self.submit(bytes, false, sync);
     }
 
-    /// Hands over a new file that says only this, in place of the old one and of the records.
+    /// Submits a new file with exactly these contents, which replaces the old one and the records.
     pub fn replace(&mut self, kept: &JournalContents) {
         self.records.clear();
         let bytes = kept.to_bytes();
@@ -140,7 +141,7 @@ impl JournalWriter {
         self.number += 1;
         let mut state = self.shared.state();
         match &mut state.task {
-            // It failed so far: both are written together.
+            // The pending task has failed so far: both are written together.
             Some(task) if !is_whole => {
                 task.bytes.extend(bytes);
                 task.number = number;
@@ -159,7 +160,7 @@ impl JournalWriter {
         self.shared.changed.notify_all();
     }
 
-    /// Returns why what was handed over is not in the file or may not be on disk.
+    /// Returns why submitted records are not in the file, or may not be on disk.
     pub fn error_message(&self) -> Option<String> {
         let state = self.shared.state();
         if let Some(error) = &state.write_error {
@@ -171,10 +172,10 @@ impl JournalWriter {
         let time = state.started?.elapsed();
         let seconds = time.as_secs();
         (time >= STALL_TIMEOUT)
-            .then(|| format!("the lane journal: the disk has not answered for {seconds} s"))
+            .then(|| format!("the lane journal: the disk has not responded for {seconds} s"))
     }
 
-    /// At the end: waits until no task is in progress. False if the disk hangs.
+    /// At shutdown: waits until no task is in progress. Returns false if the disk hangs.
     pub fn wait_until_idle(&mut self) -> bool {
         self.wait_to_stop(|state| state.started.is_none() && !state.is_untried())
     }
@@ -201,9 +202,9 @@ impl Drop for JournalWriter {
         self.thread.iter().for_each(CriticalThread::expect_end);
         self.shared.state().is_stopping = true;
         self.shared.changed.notify_all();
-        // A disk that hangs must not keep the agent from ending.
+        // A disk that hangs must not prevent the agent from exiting.
         if !self.wait_to_stop(|state| state.has_ended) {
-            tracing::warn!("the lane journal is not complete: the disk does not answer");
+            tracing::warn!("the lane journal is incomplete: the disk does not respond");
         } else if let Some(thread) = self.thread.take() {
             thread.join();
         }
@@ -211,7 +212,7 @@ impl Drop for JournalWriter {
 }
 
 impl JournalWriterState {
-    /// Whether the pending task has not been tried yet.
+    /// Returns whether the pending task has not been tried yet.
     fn is_untried(&self) -> bool {
         self.task.is_some() && self.write_error.is_none()
     }

@@ -1,4 +1,4 @@
-//! Points out of a lane's ring, on their way to the store.
+//! Moves points from a lane's ring to the store. Each point is stored or counted as dropped.
 
 use pegel_lane::reader::RingPoint;
 use pegel_metric::{DropReason, Millis};
@@ -19,7 +19,7 @@ pub(super) fn store_points(
         .iter()
         .map(|point| (point, lane.point_series(point.series)));
     let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
-    // Their series was not admitted, which was counted once for the series.
+    // The series was not admitted, which was counted once for the series.
     gate.count_received(&lane.sender, unknown.len() as u64);
     gate.count_dropped(&lane.sender, DropReason::BadName, unknown.len() as u64);
     if known.is_empty() {
@@ -44,8 +44,8 @@ pub(super) fn store_points(
             })
         })
         .collect();
-    // Counted by the store and by the gate; a full queue is a drop under its reason.
+    // Counted by the store and by admission; a full queue is a drop with its reason.
     if let Err(error) = store.write(&lane.sender, &offered, now) {
-        tracing::warn!(%error, "points of a lane could not be stored");
+        tracing::warn!(%error, "cannot store points of a lane");
     }
 }

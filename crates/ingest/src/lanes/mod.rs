@@ -1,8 +1,10 @@
-//! Lanes, the agent's side: finds them, adds up what they counted, and remembers that across restarts.
+//! Lanes, the agent's side: finds lanes, sums what they counted, and keeps the sums across restarts.
 //!
-//! A lane is read at each pass. It ends when its program let go of it; its counters stay in the totals, its gauges go.
-//! The file is removed a while after its process is gone, when the journal has what was in it.
-//! See `pegel_lane` for the file, [`journal`] for what is remembered, [`totals`] for the sums.
+//! The program sampler calls [`Lanes`] at each pass, which reads every lane. A lane ends when its program
+//! exits; its counters stay in the totals, its gauges are removed. The file is removed some time after the
+//! process ended, and never before the journal contains its counts, so that no restart loses or repeats a
+//! count. Contents of lanes are untrusted: an invalid lane is refused and affects only its own series. See
+//! `pegel_lane` for the file, [`journal`] for what is kept on disk, [`totals`] for the sums.
 
 pub mod amount;
 mod contribution;
@@ -46,13 +48,13 @@ pub use quota::LANES_MAX;
 pub use settings::{LaneDirectory, LanesSettings};
 pub use status::LanesStatus;
 
-/// Counters of programs that ended leave the board when nobody added to them for this long.
+/// Counters of ended programs are removed from the current values if they did not increase for this long.
 const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
-/// How often to look for new and for ended lanes.
+/// The interval between searches for new and ended lanes.
 const SCAN_INTERVAL_MS: Millis = 1_000;
-/// How many names of users are remembered.
+/// The most cached user names.
 const USERS_MAX: usize = 1024;
-/// How often what lanes counted goes to the journal.
+/// The interval between submissions to the journal.
 const JOURNAL_INTERVAL_MS: Millis = 1_000;
 
 /// All lanes of the node.
@@ -63,16 +65,17 @@ pub struct Lanes {
     clock: Arc<dyn Clock>,
     directories: LaneDirectories,
     lanes: HashMap<LaneId, OpenLane>,
-    /// Names of users whose lanes were seen, by their numbers.
+    /// Names of users whose lanes were seen, by uid.
     users: HashMap<u32, Option<Arc<str>>>,
     totals: LaneTotals,
     journal: JournalWriter,
-    /// Lanes of the journal whose files could not be read at the start: what they had counted is in the base.
+    /// Lanes of the journal whose files could not be read at the start: their counts are in the base.
     folded_into_base: HashSet<LaneId>,
-    /// Lanes that another agent counted before this one took over.
+    /// The number of lanes that another agent counted before this one took over.
     counted_elsewhere: u64,
     is_aborted: bool,
-    /// The journal has other numbers of series: those of before the start, or of series that are forgotten.
+    /// Whether the numbers of series in the journal are outdated: those of before the start, or of removed
+    /// series.
     needs_rewrite: bool,
     last_scan: Millis,
     last_journaled: Millis,
@@ -83,7 +86,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Reads the journal and gets ready; the first pass reads the lanes.
+    /// Reads the journal; the first pass reads the lanes.
     pub fn open(
         settings: &LanesSettings,
         gate: Arc<Admission>,
@@ -102,7 +105,7 @@ impl Lanes {
         if kept.torn_bytes > 0 {
             tracing::warn!(
                 bytes = kept.torn_bytes,
-                "the journal of lanes had a torn end, which was cut"
+                "cut a torn record at the end of the lane journal"
             );
         }
         let totals = LaneTotals::new(gate.clone(), CurrentValues::new("lanes", store, now));
@@ -136,7 +139,7 @@ impl Lanes {
         self.is_aborted = true;
     }
 
-    /// Whether all that was handed to the journal is written: for tests.
+    /// Returns whether everything submitted to the journal is written: for tests.
     #[doc(hidden)]
     pub fn is_journal_written(&self) -> bool {
         !self.journal.is_busy()
@@ -146,7 +149,7 @@ impl Lanes {
         self.status.clone()
     }
 
-    /// Goes on where the agent before this one ended.
+    /// Continues where the previous agent ended.
     fn resume(&mut self, kept: JournalContents, now: Millis) {
         let own = format!("uid {}", rustix::process::geteuid().as_raw());
         let own = self.gate.sender(Input::Lane, &own);
@@ -173,7 +176,7 @@ impl Lanes {
                 new.is_some()
             });
         }
-        // By their names: the listing of a directory may be very long, and others must not hide these lanes.
+        // By their ids: the directory listing may be very long, and other files must not hide these lanes.
         let ids: Vec<LaneId> = known.keys().copied().collect();
         for id in ids {
             if let Some(opened) = self.directories.open_by_id(&id) {
@@ -181,7 +184,7 @@ impl Lanes {
                 self.add(opened, resumed, now);
             }
         }
-        // Their files are gone: the machine was rebooted, or they were removed. Or another agent reads them.
+        // Their files are gone after a reboot or a removal, or another agent reads them.
         for (id, lane) in known {
             self.folded_into_base.insert(id);
             for (number, amount) in lane.counted() {
@@ -193,7 +196,7 @@ impl Lanes {
     }
 
     fn add(&mut self, opened: OpenedLane, resumed: Option<journal::JournalLane>, now: Millis) {
-        // The user, whom the kernel vouches for; what the lane says of itself would be a way around limits.
+        // The user as reported by the kernel; the lane's own claim could be used to evade limits.
         let who = format!("uid {}", opened.file.owner());
         let sender = self.gate.sender(Input::Lane, &who);
         let id = opened.file.header().id;
@@ -213,8 +216,8 @@ impl Lanes {
         self.lanes.insert(id, lane);
     }
 
-    /// The value of the label `user` for lanes of this user: series of different users never add up. The agent's own
-    /// has none.
+    /// Returns the value of the label `user` for lanes of this user: series of different users are never
+    /// summed. The agent's own user has none.
     fn user(&mut self, uid: u32) -> Option<Arc<str>> {
         if self.users.len() >= USERS_MAX {
             self.users.clear();
@@ -266,7 +269,7 @@ impl Lanes {
         }
     }
 
-    /// Looks which lanes ended, and lets go of those that are long gone.
+    /// Detects lanes that ended, and removes those that ended long ago.
     fn update_ended_lanes(&mut self, now: Millis) {
         let mut gone = Vec::new();
         for (id, lane) in &mut self.lanes {
@@ -283,7 +286,7 @@ impl Lanes {
         self.update_status();
         if now - self.last_expired > 3_600_000 {
             self.last_expired = now;
-            // Their numbers are free for other series, to which the journal would give what these had counted.
+            // Their numbers are reused for other series, to which the journal would assign the old counts.
             self.needs_rewrite |= self.totals.expire(now - FORGET_AFTER_MS) > 0;
         }
     }
@@ -293,14 +296,10 @@ impl Lanes {
             return;
         };
         if let Some(fault) = lane.error.take() {
-            tracing::warn!(
-                lane = lane.file.name(),
-                fault,
-                "a lane is not read any more"
-            );
+            tracing::warn!(lane = lane.file.name(), fault, "a lane is no longer read");
             self.directories.refuse(lane.directory, &lane.file, fault);
         } else {
-            // The journal first: a file that is gone cannot be read again.
+            // The journal first: a removed file cannot be read again.
             let is_written = |number| self.journal.is_written(number);
             if !lane.journaled_in.is_some_and(is_written) {
                 self.lanes.insert(*id, lane);
@@ -351,7 +350,7 @@ impl ValueSource for Lanes {
             self.last_scan = now;
             self.update_status();
         }
-        // Before reading: what is read after the end is all there is.
+        // Before reading: what is read after the end is complete.
         if is_time_to_look {
             self.update_ended_lanes(now);
         }

@@ -1,4 +1,4 @@
-//! One lane as the agent knows it: what it declared, and what it has contributed so far.
+//! One open lane: its declared series, and what it has contributed so far.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use super::journal::JournalLane;
 use super::totals::LaneTotals;
 use crate::senders::Sender;
 
-/// The file goes this long after its process.
+/// The file is removed this long after its process ended.
 const REMOVE_AFTER_MS: Millis = 60_000;
-/// Where the process cannot be seen: after this long without change.
+/// If the process is not visible: after this long without a change.
 const REMOVE_UNSEEN_AFTER_MS: Millis = 24 * 3_600_000;
 
 /// A lane whose file was opened.
 #[derive(Debug)]
 pub(super) struct OpenLane {
     pub file: LaneFile,
-    /// Which of the directories it is in.
+    /// The index of its directory.
     pub directory: usize,
     pub sender: Arc<Sender>,
     /// The name of the user who owns the file; `None` for the agent's user.
     user: Option<Arc<str>>,
     /// By the index of the series in the lane.
     contributions: Vec<LaneContribution>,
-    /// What the journal said of it, until it was read.
+    /// Its journal record, until the lane was read.
     journaled: Option<JournalLane>,
     /// Whether an agent with another journal has counted it so far: this agent counts from its first reading on.
     is_counted_elsewhere: bool,
     pub has_ended: bool,
     /// Whether it was read to its end after its program ended.
     pub is_drained: bool,
-    /// Since when its process has been gone, or nothing has changed.
+    /// The time since when its process is gone, or nothing changed.
     pub quiet_since: Millis,
-    /// The hand-over to the journal's writer that covers what is here; none while there is something new.
+    /// The submission to the journal's writer that covers the current counts; `None` if there are newer ones.
     pub journaled_in: Option<u64>,
-    /// Why it is not read any more.
+    /// Why it is no longer read.
     pub error: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl OpenLane {
         }
     }
 
-    /// Reads the lane and adds what is new to the totals. Whether anything was.
+    /// Reads the lane and adds the increase to the totals. Returns whether there was any.
     pub fn update(
         &mut self,
         totals: &mut LaneTotals,
@@ -173,7 +173,7 @@ impl OpenLane {
         })
     }
 
-    /// The lane is gone for good: its counters stay in the totals, its gauges go.
+    /// Removes the lane permanently: its counters stay in the totals, its gauges are removed.
     pub fn remove_from_totals(&mut self, totals: &mut LaneTotals) {
         for (number, amount) in self.journaled.take().unwrap_or_default().counted() {
             totals.add_amount(number, amount, self.quiet_since);
@@ -190,7 +190,7 @@ impl OpenLane {
         }
     }
 
-    /// The program let go of it. Its gauges mean nothing any more.
+    /// Ends the lane: its program released it, so its gauges are no longer valid.
     pub fn end(&mut self, totals: &mut LaneTotals) {
         self.has_ended = true;
         self.journaled_in = None;
@@ -202,7 +202,7 @@ impl OpenLane {
         }
     }
 
-    /// Whether its file has no use any more.
+    /// Returns whether its file is no longer needed.
     pub fn is_removable(&self, now: Millis) -> bool {
         if !self.has_ended {
             return false;

@@ -1,5 +1,5 @@
-//! Log lines about files in a directory of lanes that are not read: one a minute at most, with a count. `/status` counts
-//! all of them.
+//! Logs files in a directory of lanes that are not read: at most one line a minute, with a count. `/status`
+//! counts all of them.
 
 use pegel_metric::Millis;
 
@@ -24,12 +24,17 @@ impl SkipLog {
     /// Logs what was added, unless the last line is less than a minute old.
     pub fn flush(&mut self, now: Millis) {
         if let Some((count, lane, reason)) = self.take_due(now) {
-            tracing::warn!(count, lane, reason, "lanes are not read; the first of them");
+            tracing::warn!(
+                count,
+                lane,
+                reason,
+                "files skipped in a lane directory; the first of them is named"
+            );
         }
     }
 
     fn take_due(&mut self, now: Millis) -> Option<(u64, String, String)> {
-        // A clock that was set back is no reason to wait.
+        // A clock that was set back must not delay the line.
         let is_due = |logged: Millis| (now - logged).abs() >= PAUSE_MS;
         if !self.logged.is_none_or(is_due) {
             return None;

@@ -1,21 +1,23 @@
+//! The state of the lanes, as shown in `/status`.
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What `/status` says about lanes.
+/// The state of the lanes in `/status`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LanesStatus {
-    /// Where they are looked for.
+    /// The directories of lanes.
     pub directories: Vec<String>,
     /// Directories that cannot be used, or whose lanes are not all read, and why.
     pub faults: Vec<String>,
-    /// Lanes of programs that run.
+    /// The number of lanes of running programs.
     pub alive: u64,
-    /// Lanes of programs that ended, whose files are still there.
+    /// The number of lanes of ended programs whose files still exist.
     pub ended: u64,
-    /// Lanes that another agent counted before: this one counts from its first reading on.
+    /// The number of lanes that another agent counted before: this one counts from its first reading on.
     pub counted_elsewhere: u64,
-    /// Files that are not read, by the reason.
+    /// The number of files that are not read, by reason.
     pub refused: BTreeMap<String, u64>,
     /// Why the lane journal cannot be written, if so. The agent is degraded then.
     pub journal: Option<String>,

@@ -1,4 +1,4 @@
-//! What a lane asks for.
+//! The series that a lane requests from the totals.
 
 use pegel_metric::{Input, Level, MetricKind};
 
@@ -7,7 +7,7 @@ use crate::admission::SeriesSpec;
 
 pub use pegel_lane::Aggregation;
 
-/// What a series is made of.
+/// The kind of a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TotalKind {
     Counter(CounterKind),
@@ -31,7 +31,7 @@ impl TotalKind {
         }
     }
 
-    /// Whether both can stand under one name. How a gauge is summed up is as the first lane said.
+    /// Returns whether both can share one name. The aggregation of a gauge is that of the first lane.
     pub fn is_compatible(self, other: TotalKind) -> bool {
         match (self, other) {
             (TotalKind::Gauge(_), TotalKind::Gauge(_)) => true,

@@ -1,7 +1,9 @@
-//! What all lanes amount to, series by series.
+//! The sums over all lanes, by series.
 //!
-//! A counter's total is what lanes that are gone left (its base) plus the last amount of every lane that is
-//! known. A gauge is made anew at each pass from the lanes that are alive.
+//! A counter's total is its base (the sum of removed lanes) plus the last amount of every known lane. A gauge
+//! is computed anew at each pass from the running lanes. [`super::Lanes`] adds contributions during a pass;
+//! [`LaneTotals::emit`] then writes the changed values to the current values and the tick. A counter never
+//! decreases, also across restarts.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +21,7 @@ use crate::senders::{SAMPLE_BYTES, Sender};
 
 pub use super::total_spec::{Aggregation, TotalKind, TotalSeriesSpec};
 
-/// The place of a series in [`Totals`], and its number in the journal.
+/// The index of a series in [`LaneTotals`], and its number in the journal.
 pub type TotalId = u32;
 
 #[derive(Debug)]
@@ -27,21 +29,20 @@ struct TotalSeries {
     series: Arc<Series>,
     slot: ValueSlot,
     pass: SeriesPermit,
-    /// The sender whose lanes contribute: lanes of different users do not add up. `None` until a lane joins.
+    /// The sender whose lanes contribute: lanes of different users are not summed. `None` until a lane joins.
     user: Option<Arc<Sender>>,
     role: TotalKind,
     /// For a bucket.
     histogram: Option<HistogramId>,
     is_touched: bool,
-    /// What lanes that are gone left.
+    /// The sum of removed lanes.
     base: CounterAmount,
     total: CounterAmount,
-    /// Published by the agent before this one: what was published was counted, even if the journal of it
-    /// was lost.
+    /// The total published by the previous agent: it was counted, even if its journal was lost.
     restored: Option<f64>,
     /// For a gauge: the value of this pass so far, and when it was set.
     gauge: Option<(f64, i64)>,
-    /// How many known lanes contribute.
+    /// The number of known lanes that contribute.
     lanes: u32,
     changed: Millis,
     is_in_journal: bool,
@@ -54,9 +55,9 @@ pub struct LaneTotals {
     series: Vec<Option<TotalSeries>>,
     free: Vec<TotalId>,
     by_text: HashMap<Box<str>, TotalId>,
-    /// Counters that may have changed since the last pass: only those are looked at.
+    /// Counters that may have changed since the last pass: only these are checked.
     touched: Vec<TotalId>,
-    /// Every pass makes them anew.
+    /// Computed anew at every pass.
     gauges: BTreeSet<TotalId>,
     histograms: Histograms,
     is_first_pass: bool,
@@ -130,9 +131,10 @@ impl LaneTotals {
         };
         let series = Series::parse(&kept.text, |_| Arc::new(family))?;
         self.gate.check_reserved(series.name())?;
-        let sender = match series.labels().any(|(key, _)| key == USER_LABEL) {
-            true => others,
-            false => own,
+        let sender = if series.labels().any(|(key, _)| key == USER_LABEL) {
+            others
+        } else {
+            own
         };
         let pass = self.gate.permit(sender, &series)?;
         Ok(self.add((Arc::new(series), pass), TotalKind::Counter(kept.kind), now))
@@ -179,8 +181,8 @@ impl LaneTotals {
             is_in_journal: false,
         };
         if !self.is_first_pass {
-            // Every lane that was there before has been read: what was published and is not known is
-            // what lanes left that are gone.
+            // Every lane that existed before has been read: the rest of the published total comes from
+            // removed lanes.
             entry.apply_restored();
         }
         self.series[number as usize] = Some(entry);
@@ -188,7 +190,7 @@ impl LaneTotals {
         number
     }
 
-    /// One known lane less.
+    /// Counts one known lane less.
     pub fn remove_lane(&mut self, number: TotalId) {
         let entry = self.get_mut(number);
         entry.lanes = entry.lanes.saturating_sub(1);
@@ -197,7 +199,7 @@ impl LaneTotals {
         }
     }
 
-    /// A lane counted this much more.
+    /// Adds the increase of a lane.
     pub fn add_amount(&mut self, number: TotalId, by: CounterAmount, now: Millis) {
         let entry = self.get_mut(number);
         entry.total = entry.total.plus(by);
@@ -211,7 +213,7 @@ impl LaneTotals {
         entry.total = entry.total.minus(by);
     }
 
-    /// The next pass looks at it.
+    /// Marks a counter for the next pass.
     fn touch(&mut self, number: TotalId) {
         let entry = self.get_mut(number);
         if let Some(id) = entry.histogram {
@@ -221,13 +223,13 @@ impl LaneTotals {
         }
     }
 
-    /// What a lane that is gone had contributed is kept without it.
+    /// Keeps the contribution of a removed lane.
     pub fn add_to_base(&mut self, number: TotalId, amount: CounterAmount) {
         let entry = self.get_mut(number);
         entry.base = entry.base.plus(amount);
     }
 
-    /// A base out of the journal.
+    /// Sets a base from the journal.
     pub fn set_base(&mut self, number: TotalId, base: CounterAmount) {
         let entry = self.get_mut(number);
         entry.base = base;
@@ -235,7 +237,7 @@ impl LaneTotals {
         self.touch(number);
     }
 
-    /// The value of a gauge in one lane that is alive.
+    /// Adds the value of a gauge in one running lane.
     pub fn update_gauge(&mut self, number: TotalId, value: f64, set_ms: i64) {
         let entry = self.get_mut(number);
         let TotalKind::Gauge(aggregation) = entry.role else {
@@ -251,8 +253,8 @@ impl LaneTotals {
         });
     }
 
-    /// Ends a pass: writes changed values to the board, and changed rows to the tick. Values that exceed what a sender may
-    /// write are retried in the next pass.
+    /// Ends a pass: writes changed values to the current values, and changed rows to the tick. Values beyond
+    /// the sender's write allowance are retried in the next pass.
     pub fn emit(&mut self, tick: &mut Tick) {
         self.emit_counters();
         self.emit_gauges();
@@ -262,7 +264,7 @@ impl LaneTotals {
 
     fn emit_counters(&mut self) {
         for number in std::mem::take(&mut self.touched) {
-            // It may be gone since.
+            // It may have been removed since.
             let Some(entry) = &mut self.series[number as usize] else {
                 continue;
             };
@@ -322,7 +324,7 @@ impl LaneTotals {
         }
     }
 
-    /// Forgets counters to which no lane contributes and that did not change since `before`.
+    /// Removes counters to which no lane contributes and that did not change since `before`.
     pub fn expire(&mut self, before: Millis) -> usize {
         let is_old = |entry: &TotalSeries| entry.lanes == 0 && entry.changed < before;
         let old: Vec<TotalId> = (0..self.series.len())
@@ -348,7 +350,7 @@ impl LaneTotals {
         }
     }
 
-    /// A counter that the journal does not know yet; it is taken to know it from now on.
+    /// Returns a counter that is not in the journal yet, and marks it as recorded.
     pub fn take_unjournaled(&mut self, number: TotalId) -> Option<JournalSeries> {
         let entry = self.get_mut(number);
         let TotalKind::Counter(_) = entry.role else {
@@ -358,7 +360,7 @@ impl LaneTotals {
         is_new.then(|| entry.journal_series())?
     }
 
-    /// All counters with their bases, for a journal that is written anew.
+    /// Returns all counters with their bases, for a rewrite of the journal.
     pub fn counters(
         &mut self,
     ) -> impl Iterator<Item = (TotalId, JournalSeries, CounterAmount)> + '_ {
@@ -412,7 +414,7 @@ impl TotalSeries {
             return;
         }
         let before = match kind {
-            // Shown cumulated: a bucket's own number is not known any more.
+            // Published cumulatively: the bucket's own count is not known.
             CounterKind::Bucket => return,
             CounterKind::Whole => CounterAmount::Whole(before as u64),
             CounterKind::Float => CounterAmount::Float(before),
@@ -536,7 +538,11 @@ mod tests {
         totals.add_amount(steps, CounterAmount::Whole(3), 1000);
         assert_eq!(totals.touched, [steps]);
         totals.add_amount(low, CounterAmount::Whole(4), 1000);
-        assert_eq!(totals.touched, [steps], "a bucket goes with its histogram");
+        assert_eq!(
+            totals.touched,
+            [steps],
+            "a bucket is emitted with its histogram"
+        );
         let all = values(&mut totals, 2000);
         let expected = [
             "idle_total 0",

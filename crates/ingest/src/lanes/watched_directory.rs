@@ -1,5 +1,5 @@
-//! One directory of lanes. It is listed in portions, and files are counted per user, so that a user with very many files
-//! cannot hide the lanes of others.
+//! One directory of lanes. It is listed in portions, and files are counted per user, so that a user with very
+//! many files cannot hide the lanes of others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -120,7 +120,7 @@ impl WatchedDirectory {
         }
         if self.scan.is_some() {
             faults.push(format!(
-                "more than {ENTRIES_PER_SCAN} files; new lanes are found with delay"
+                "more than {ENTRIES_PER_SCAN} files; finding new lanes takes longer"
             ));
         }
         for (uid, count) in &self.removed {
@@ -179,7 +179,7 @@ impl WatchedDirectory {
             match self.try_open(&found, quota, now) {
                 Ok(file) => opened.push(file),
                 Err(None) => {}
-                // No descriptors left: the lane waits until some are free.
+                // No descriptors left: the lane is retried when some are free.
                 Err(Some(SkipReason::OverLimit(NO_DESCRIPTORS))) => break,
                 Err(Some(why)) => {
                     if let Some(reason) = why.reason() {
@@ -200,7 +200,7 @@ impl WatchedDirectory {
         let Ok(open) = &self.state else {
             return Ok((Vec::new(), false));
         };
-        // Again each time: a program may have been sweeping.
+        // Repeated each time: a program may have been removing stale lanes.
         open.directory.lock_for_reading();
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
@@ -322,7 +322,7 @@ impl WatchedDirectory {
     }
 }
 
-const NO_DESCRIPTORS: &str = "no descriptors left";
+const NO_DESCRIPTORS: &str = "no file descriptors left";
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     let shortages = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
