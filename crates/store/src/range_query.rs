@@ -159,14 +159,14 @@ pub struct LatestValue {
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error(
-        "the answer needs more than {0} bytes; ask for fewer series, less time or a larger step"
+        "the response exceeds {0} bytes; request fewer series, a shorter time range or a larger step"
     )]
     TooLarge(usize),
-    #[error("the answer took too long; ask for fewer series, less time or a larger step")]
+    #[error("the query timed out; request fewer series, a shorter time range or a larger step")]
     TooLong,
     #[error("the step must be at least 1 ms")]
     Step,
-    #[error("the start lies after the end")]
+    #[error("the start is after the end")]
     Reversed,
     #[error("cannot read block {path}")]
     Read {

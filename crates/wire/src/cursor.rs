@@ -1,11 +1,11 @@
-//! The pieces that lines of both text formats are made of.
+//! The cursor over a line, and the tokens that both text formats share: names, numbers, times and quoted values.
 
 use pegel_metric::Millis;
 
 use crate::exposition::ExpositionParseError;
 use crate::exposition_parser::ExpositionDialect;
 
-/// What is wrong with a line, and at which byte of it.
+/// An error in a line, and its byte position.
 pub(crate) struct LineParseError<'a> {
     pub line: &'a str,
     pub at: usize,
@@ -32,7 +32,7 @@ impl<'a> LineParseError<'a> {
     }
 }
 
-/// A place in a line.
+/// A position in a line.
 pub(crate) struct Cursor<'a> {
     pub line: &'a str,
     pub at: usize,
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         self.at = self.line.len() - self.rest().trim_start_matches([' ', '\t']).len();
     }
 
-    /// Up to the next blank.
+    /// Reads up to the next blank.
     pub fn next_word(&mut self) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// A metric name or a label key; `also` is accepted beside letters, digits and `_`.
+    /// Reads a metric name or a label key; `also` is accepted in addition to letters, digits and `_`.
     pub fn name(&mut self, also: char) -> Result<&'a str, LineParseError<'a>> {
         let rest = self.rest();
         let accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == also;
@@ -114,7 +114,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A value in double quotes with the escapes `\\`, `\"` and `\n`.
+    /// Reads a value in double quotes with the escapes `\\`, `\"` and `\n`.
     pub fn quoted(&mut self) -> Result<String, LineParseError<'a>> {
         if !self.take('"') {
             return Err(self.error_at("a label value in double quotes"));

@@ -1,4 +1,4 @@
-//! What Dragon's telemetry posts to a node's store.
+//! Parses the requests that Dragon's telemetry posts to a node's store.
 //!
 //! ```text
 //! POST /api/metrics       {"timestamp": 1713379493, "dps": [{"metric": "m", "value": 1.5, "tags": {"gpu": 0}}]}
@@ -18,20 +18,20 @@ const DIALECT: PointDialect = PointDialect {
     quoted_values: false,
 };
 
-/// Why a body cannot be used at all.
+/// The error for a body that is malformed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DragonBodyError {
     #[error(transparent)]
     Syntax(#[from] JsonSyntaxError),
-    #[error("there is no list \"dps\" of points")]
+    #[error("missing list \"dps\" of points")]
     NoPoints,
     #[error("start_time: {0}")]
     StartTime(PointFault),
-    #[error("there is no text \"auth_key\"")]
+    #[error("missing string \"auth_key\"")]
     NoKey,
 }
 
-/// The points of `POST /api/metrics`, all with the body's time; without one where the body has none.
+/// Parses the points of `POST /api/metrics`. All have the body's time, or none if the body has none.
 pub fn metrics(body: &[u8]) -> Result<PointBatch<'_>, DragonBodyError> {
     let mut reader = JsonReader::new(body);
     let mut batch = PointBatch::default();
@@ -67,14 +67,14 @@ pub fn metrics(body: &[u8]) -> Result<PointBatch<'_>, DragonBodyError> {
     Ok(batch)
 }
 
-/// The time before which `POST /api/tsdb_cleanup` removes.
+/// Parses the time before which `POST /api/tsdb_cleanup` removes samples.
 pub fn cleanup_time(body: &[u8]) -> Result<Millis, DragonBodyError> {
     let mut start = Err(PointFault::TimeMissing);
     read_field(body, "start_time", |value| start = point::time(&value))?;
     start.map_err(DragonBodyError::StartTime)
 }
 
-/// The key that `POST /api/token` shows.
+/// Parses the key in `POST /api/token`.
 pub fn auth_key(body: &[u8]) -> Result<Cow<'_, str>, DragonBodyError> {
     let mut key = Err(DragonBodyError::NoKey);
     read_field(body, "auth_key", |value| {

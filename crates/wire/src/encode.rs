@@ -1,4 +1,5 @@
-//! What both text formats share when they are written: grouping, order, names and escapes.
+//! The common part of writing both text formats: grouping, order, names and escapes. Called for every scrape of
+//! `/metrics`. A series that would collide with another one in the format is left out and counted, never written twice.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,32 +13,32 @@ use crate::naming::{label_key, metric_name};
 /// One series and its current value.
 pub(crate) type SeriesReading = (Arc<Series>, f64);
 
-/// What became of the series that were to be written.
+/// The result of writing series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EncodeResult {
     pub written: usize,
-    /// Series left out: under the names of this format they cannot be told from one that was
-    /// written, or their name was already taken by a metric of another kind.
+    /// Series left out: under the names of this format they are indistinguishable from one already written, or their
+    /// name is already used by a metric of another kind.
     pub collisions: usize,
 }
 
 /// All readings whose metric name is the same in this format.
 pub(crate) struct FamilyBlock<'a> {
     pub name: Cow<'a, str>,
-    /// Of the series whose input comes first; series of another kind are left out.
+    /// The family of the series whose input ranks first; series of another kind are left out.
     pub family: &'a Family,
     readings: Vec<&'a [&'a SeriesReading]>,
 }
 
-/// Families by name, series by text.
+/// Sorts families by name and series by text.
 pub(crate) fn sort_readings(readings: &[SeriesReading]) -> Vec<&SeriesReading> {
     let mut sorted: Vec<&SeriesReading> = readings.iter().collect();
     sorted.sort_unstable_by(|(a, _), (b, _)| by_name(a, b).then_with(|| a.text().cmp(b.text())));
     sorted
 }
 
-/// Series of one family mostly share its pointer, which spares comparing the names; unless it has none, and is
-/// that of many names.
+/// Compares names. Series of one family usually share its pointer, which saves comparing the names, unless the family
+/// has no name and is shared by many names.
 fn by_name(a: &Series, b: &Series) -> Ordering {
     if Arc::ptr_eq(a.family(), b.family()) && !a.family().name.is_empty() {
         Ordering::Equal
@@ -46,8 +47,8 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
     }
 }
 
-/// Ranks inputs: where two series cannot both be written, the one with the lower rank is. What any local user may send
-/// must not replace what the node or a program counted.
+/// Ranks inputs: of two series that collide, the one with the lower rank is written. Points that any local user may
+/// send must not replace values of the node or of a program.
 fn input_rank(series: &Series) -> u8 {
     match series.family().input {
         Input::Collect => 0,
@@ -57,8 +58,8 @@ fn input_rank(series: &Series) -> u8 {
     }
 }
 
-/// The blocks in the order of their names. Where several names become one, the series whose name
-/// needed no change come first, so that of equal rank they are the ones that stay.
+/// Groups readings into blocks, sorted by name. Where several names become one, the series whose name needed no change
+/// come first, so that they win at equal rank.
 pub(crate) fn family_blocks<'a>(sorted: &'a [&'a SeriesReading]) -> Vec<FamilyBlock<'a>> {
     let mut families: Vec<(Cow<'a, str>, &'a [&'a SeriesReading])> = sorted
         .chunk_by(|(a, _), (b, _)| by_name(a, b).is_eq())
@@ -94,9 +95,9 @@ pub(crate) fn family_blocks<'a>(sorted: &'a [&'a SeriesReading]) -> Vec<FamilyBl
     blocks
 }
 
-/// Writes one line per series that can be told from the others.
+/// Writes one line per distinguishable series.
 pub(crate) fn write_samples(out: &mut String, block: &FamilyBlock<'_>, encoded: &mut EncodeResult) {
-    // Labels can only meet when names or keys were changed; else equal neighbours are enough.
+    // Labels can only collide when names or keys were changed; otherwise comparing neighbours is enough.
     let mut written: HashSet<String> = HashSet::new();
     let merged = block.readings.len() > 1;
     let changed = |series: &Series| {
@@ -140,7 +141,7 @@ fn needs_change(key: &str, value: &str) -> bool {
     value.contains('\0') || matches!(label_key(key), Cow::Owned(_)) || key == "__name__"
 }
 
-/// Writes the labels under the keys of this format; `false` when two keys become the same.
+/// Writes the labels under the keys of this format; returns `false` if two keys become the same.
 fn write_changed_labels(out: &mut String, series: &Series) -> bool {
     let mut labels: Vec<(Cow<'_, str>, Cow<'_, str>)> = series
         .labels()
@@ -163,7 +164,7 @@ fn write_changed_labels(out: &mut String, series: &Series) -> bool {
     true
 }
 
-/// Prometheus takes a NUL for the end of the text, so that it must not appear in it.
+/// Appends text with escapes. A NUL is replaced, because Prometheus treats it as the end of the text.
 pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
     for c in text.chars() {
         match c {

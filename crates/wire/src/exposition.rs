@@ -1,11 +1,11 @@
-//! What a parsed exposition holds, and what can be wrong with one.
+//! The contents of a parsed exposition, and the parse error.
 
 use pegel_metric::Millis;
 
-/// The longest line that is read.
+/// The longest line accepted.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Everything that an exporter said, in its order.
+/// The samples and metadata of an exporter, in their order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exposition {
     pub samples: Vec<ExpositionSample>,
@@ -13,7 +13,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// What was said about a family. In OpenMetrics a counter's family lacks the `_total`.
+    /// Returns the metadata of a family. In OpenMetrics the name of a counter's family lacks the `_total`.
     pub fn family(&self, name: &str) -> Option<&FamilyMetadata> {
         self.families.iter().find(|family| family.name == name)
     }
@@ -22,7 +22,7 @@ impl Exposition {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpositionSample {
     pub name: String,
-    /// In the order in which they came; no key appears twice.
+    /// In the order of the line; keys are unique.
     pub labels: Vec<(String, String)>,
     pub value: f64,
     pub time: Option<Millis>,
@@ -37,7 +37,7 @@ pub struct FamilyMetadata {
     pub unit: Option<String>,
 }
 
-/// The types that either format knows. Pegel itself writes the first three.
+/// The metric types of both formats. Pegel itself writes the first three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricType {
     Counter,
@@ -67,8 +67,7 @@ impl MetricType {
     }
 }
 
-/// The first place where an exposition cannot be understood. Lines and columns count from 1,
-/// columns in characters.
+/// The first error in an exposition. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
 pub struct ExpositionParseError {

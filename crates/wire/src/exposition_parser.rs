@@ -1,4 +1,4 @@
-//! The line parser of both text formats.
+//! The line parser of both text formats. The first malformed line fails the whole exposition, with its line and column.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ fn checked_line(line: &[u8]) -> Result<&str, LineParseError<'_>> {
 
 struct ExpositionParser {
     dialect: ExpositionDialect,
-    /// Where in the result the metadata of a name is.
+    /// The index of a name's metadata in the result.
     families: HashMap<String, usize>,
     result: Exposition,
 }
@@ -94,7 +94,7 @@ impl ExpositionParser {
         }
     }
 
-    /// Keywords are metadata; any other comment is skipped.
+    /// Parses a comment: lines with a keyword are metadata, all others are skipped.
     fn comment<'a>(&mut self, mut cursor: Cursor<'a>) -> Result<(), LineParseError<'a>> {
         cursor.at += 1;
         cursor.skip_blanks();
@@ -150,7 +150,7 @@ impl ExpositionParser {
     }
 }
 
-/// `name{key="value",…} value [time]`
+/// Parses `name{key="value",…} value [time]`.
 fn parse_sample<'a>(
     cursor: &mut Cursor<'a>,
     dialect: ExpositionDialect,
@@ -184,7 +184,7 @@ fn parse_sample<'a>(
     })
 }
 
-/// What follows the opening brace, up to and with the closing one. A comma may end the list.
+/// Parses the labels after the opening brace, including the closing one. A trailing comma is accepted.
 fn parse_labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(String, String)>, LineParseError<'a>> {
     let mut labels: Vec<(String, String)> = Vec::new();
     loop {
@@ -197,7 +197,7 @@ fn parse_labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(String, String)>, Li
             expected: "a label key or '}'",
             ..fault
         })?;
-        // Beyond this no series can be made of it, and looking for twins would take too long.
+        // No series may have more labels, and searching for duplicates would take too long.
         if labels.len() == LABELS_MAX {
             return Err(LineParseError::new(
                 cursor.line,
@@ -226,7 +226,7 @@ fn parse_labels<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<(String, String)>, Li
     }
 }
 
-/// Unknown escapes stay as they are: help is for people, and nothing depends on it.
+/// Unescapes help text. Unknown escapes are kept: help is only for display.
 fn unescaped_help(text: &str, quotes: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

@@ -1,15 +1,15 @@
-//! Reads JSON in one pass, and copies only strings that have escapes.
+//! A JSON parser for points: one pass, and only strings with escapes are copied.
 //!
-//! A number that no f64 holds, the words `NaN` and `Infinity` that some writers use, and a string that is not
-//! UTF-8 are left to the caller: they spoil one point of a batch, not the thousand beside it. What breaks the
-//! structure ends the reading, with its place.
+//! Numbers outside the range of f64, the words `NaN` and `Infinity` that some writers use, and strings that are not
+//! UTF-8 are left to the caller: they invalidate one point of a batch, not the thousand beside it. A syntax error ends
+//! parsing and is reported with its position.
 
 use std::borrow::Cow;
 
-/// Lists and objects in each other beyond this are refused: nothing that is read here needs more.
+/// The deepest nesting accepted; no supported request needs more.
 const DEPTH_MAX: usize = 32;
 
-/// The structure is broken.
+/// A syntax error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: byte {at}: expected {expected}")]
 pub struct JsonSyntaxError {
@@ -17,14 +17,14 @@ pub struct JsonSyntaxError {
     pub expected: &'static str,
 }
 
-/// A string; `None` when it is not UTF-8, or has half a surrogate pair.
+/// A string; `None` if it is not UTF-8 or has an unpaired surrogate.
 pub(crate) type JsonText<'a> = Option<Cow<'a, str>>;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum JsonValue<'a> {
     Null,
     Bool(bool),
-    /// As it was written; not looked at yet.
+    /// The text of the number, not parsed yet.
     Number(&'a str),
     Text(JsonText<'a>),
     /// Skipped.
@@ -42,7 +42,7 @@ pub(crate) struct JsonReader<'a> {
 
 impl<'a> JsonReader<'a> {
     pub fn new(bytes: &'a [u8]) -> JsonReader<'a> {
-        // Some writers put a byte order mark in front.
+        // Some writers begin with a byte order mark.
         let at = if bytes.starts_with(b"\xef\xbb\xbf") {
             3
         } else {
@@ -55,7 +55,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The first byte of what comes next.
+    /// Returns the first byte of the next token.
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.bytes.get(self.at) {
             self.at += 1;
@@ -63,13 +63,13 @@ impl<'a> JsonReader<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Where that is.
+    /// Returns the position of the next token.
     pub fn at(&mut self) -> usize {
         self.peek();
         self.at
     }
 
-    /// Where the last value ended.
+    /// Returns the end of the last value.
     pub fn end_of_last(&self) -> usize {
         self.at
     }
@@ -94,7 +94,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Goes through a list; `each` reads one value.
+    /// Walks a list; `each` reads one value.
     pub fn list(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<(), JsonSyntaxError>,
@@ -112,7 +112,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Goes through an object; `each` reads the value of the key that it is given.
+    /// Walks an object; `each` reads the value of the key it receives.
     pub fn map(
         &mut self,
         mut each: impl FnMut(&mut Self, JsonText<'a>) -> Result<(), JsonSyntaxError>,
@@ -139,13 +139,14 @@ impl<'a> JsonReader<'a> {
 
     fn descend(&mut self) -> Result<(), JsonSyntaxError> {
         self.depth += 1;
-        match self.depth > DEPTH_MAX {
-            true => self.expected("fewer lists and objects in each other"),
-            false => Ok(()),
+        if self.depth > DEPTH_MAX {
+            self.expected("fewer nested lists and objects")
+        } else {
+            Ok(())
         }
     }
 
-    /// Whether this was the last one.
+    /// Reads a comma or the end; returns whether it was the end.
     fn ends_or_continues(
         &mut self,
         end: u8,
@@ -154,9 +155,10 @@ impl<'a> JsonReader<'a> {
         if self.take(b',') {
             return Ok(false);
         }
-        match self.take(end) {
-            true => Ok(true),
-            false => self.expected(expected),
+        if self.take(end) {
+            Ok(true)
+        } else {
+            self.expected(expected)
         }
     }
 
@@ -175,12 +177,12 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Numbers, right or wrong, and the few words that there are.
+    /// Reads a number, valid or not, or one of the literals.
     fn word(&mut self) -> Result<JsonValue<'a>, JsonSyntaxError> {
         let rest = &self.bytes[self.at..];
         let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_');
         let end = rest.iter().position(|b| !is_part(b)).unwrap_or(rest.len());
-        // Only ASCII.
+        // The bytes are ASCII.
         let word = std::str::from_utf8(&rest[..end]).unwrap_or_default();
         let value = match word {
             "null" => JsonValue::Null,
@@ -211,7 +213,7 @@ impl<'a> JsonReader<'a> {
         self.escaped()
     }
 
-    /// A string with escapes, from after its opening quote.
+    /// Reads a string with escapes, after its opening quote.
     fn escaped(&mut self) -> Result<JsonText<'a>, JsonSyntaxError> {
         let mut bytes = Vec::new();
         let mut is_text = true;
@@ -234,7 +236,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// What stands after a backslash; `None` for half a surrogate pair.
+    /// Reads the escape after a backslash; `None` for an unpaired surrogate.
     fn escape(&mut self) -> Result<Option<char>, JsonSyntaxError> {
         let Some(&letter) = self.bytes.get(self.at) else {
             return self.expected("an escape");

@@ -1,8 +1,9 @@
-//! Wire formats: bytes in, meaning out, and back. Pure functions, no I/O.
+//! Parsers and encoders of the wire formats: pure functions over bytes, without I/O. Input is untrusted: malformed
+//! bytes give an error, never a panic, and memory is bounded by the size of the input.
 //!
-//! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write what
-//! an agent holds and read what another exporter says. [`statsd`], [`opentsdb`] and [`dragon`] read what
-//! programs send.
+//! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write the
+//! current values of an agent and read the output of other exporters. [`statsd`], [`opentsdb`] and [`dragon`] read the
+//! input of programs.
 
 mod cursor;
 pub mod dragon;

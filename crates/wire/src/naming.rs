@@ -1,24 +1,25 @@
-//! Names as Prometheus wants them. Everywhere else a name keeps the form in which it came.
+//! Conversion of names to the characters that Prometheus accepts. Everywhere else a name keeps its original form.
 
 use std::borrow::Cow;
 
-/// A metric name: `[a-zA-Z_:][a-zA-Z0-9_:]*`, every other character becomes `_`.
+/// Returns a valid metric name, `[a-zA-Z_:][a-zA-Z0-9_:]*`: every other character becomes `_`.
 pub fn metric_name(name: &str) -> Cow<'_, str> {
     replace_invalid(name, |c| {
         c.is_ascii_alphanumeric() || matches!(c, '_' | ':')
     })
 }
 
-/// A label key: `[a-zA-Z_][a-zA-Z0-9_]*`, every other character becomes `_`.
+/// Returns a valid label key, `[a-zA-Z_][a-zA-Z0-9_]*`: every other character becomes `_`.
 pub fn label_key(key: &str) -> Cow<'_, str> {
     match key {
-        // Prometheus keeps the metric name under this key and refuses a scrape that sets it again.
+        // Prometheus stores the metric name under this key and rejects a scrape that sets it.
         "__name__" => Cow::Borrowed("_name"),
         _ => replace_invalid(key, |c| c.is_ascii_alphanumeric() || c == '_'),
     }
 }
 
-/// A leading digit gets a `_` before it rather than in its place, so that `1st` and `2nd` differ.
+/// Replaces invalid characters. A leading digit gets a `_` before it rather than being replaced, so that `1st` and
+/// `2nd` differ.
 fn replace_invalid(text: &str, accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
     let leading_digit = text.starts_with(|c: char| c.is_ascii_digit());
     if !leading_digit && text.chars().all(&accepted) {

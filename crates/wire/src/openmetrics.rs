@@ -1,6 +1,6 @@
 //! OpenMetrics 1.0.0, the text form.
 //!
-//! Here a counter's family is named without `_total` and its samples with it. A counter whose name
+//! A counter's family is named without `_total`, its samples with it. A counter whose name
 //! lacks `_total` is typed `unknown`, so that its name never depends on the format.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::encode::{
 use crate::exposition::{Exposition, ExpositionParseError};
 use crate::exposition_parser::{ExpositionDialect, parse_lines};
 
-/// What an answer in this format declares itself to be.
+/// The content type of this format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Appends all readings, families sorted by name and series by text, and the end mark.
@@ -37,10 +37,10 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
     encoded
 }
 
-/// The name under which a counter is declared; `None` for what cannot be declared as one.
+/// Returns the name under which a counter is declared; `None` if it cannot be declared as one.
 ///
-/// A counter family `x` also owns the names `x` and `x_created`. Where another metric has one of
-/// those, the counter gives up its type rather than its samples.
+/// A counter family `x` also owns the names `x` and `x_created`. If another metric has one of those, the counter is
+/// typed `unknown`; its samples are kept.
 fn counter_family<'a>(block: &'a FamilyBlock<'_>, names: &HashSet<&str>) -> Option<&'a str> {
     let counter = block.family.kind == MetricKind::Counter;
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;
@@ -60,7 +60,7 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind:
     };
     line("TYPE", kind);
     let unit = &*block.family.unit;
-    // A unit that does not end the name makes the whole exposition invalid.
+    // A unit that is not a suffix of the name makes the whole exposition invalid.
     if !unit.is_empty()
         && family
             .strip_suffix(unit)
@@ -73,7 +73,7 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind:
     }
 }
 
-/// Reads a whole exposition, which must end with `# EOF`. Times are seconds; exemplars are skipped.
+/// Parses a whole exposition, which must end with `# EOF`. Times are seconds; exemplars are skipped.
 pub fn parse(bytes: &[u8]) -> Result<Exposition, ExpositionParseError> {
     parse_lines(bytes, ExpositionDialect::OpenMetrics)
 }

@@ -1,11 +1,11 @@
-//! OpenTSDB's two ways to write: the body of `POST /api/put`, and `put` lines as its telnet port takes them.
+//! Parses OpenTSDB's two write formats: the body of `POST /api/put`, and the `put` lines of its telnet port.
 //!
 //! ```text
-//! {"metric": "sys.cpu", "timestamp": 1713379493, "value": 18, "tags": {"host": "a"}}    or a list of such
+//! {"metric": "sys.cpu", "timestamp": 1713379493, "value": 18, "tags": {"host": "a"}}    or a list of these
 //! put sys.cpu 1713379493 18 host=a
 //! ```
 //!
-//! Values and times may be quoted. OpenTSDB wants at least one tag; here a point may do without.
+//! Values and times may be quoted. OpenTSDB requires at least one tag; Pegel accepts points without tags.
 
 use crate::json::{JsonReader, JsonSyntaxError};
 use crate::point::{self, PointBatch, PointDialect, PointFault};
@@ -16,7 +16,7 @@ const DIALECT: PointDialect = PointDialect {
     quoted_values: true,
 };
 
-/// Reads a body: one point or a list of them.
+/// Parses a body: one point or a list of points.
 pub fn put(body: &[u8]) -> Result<PointBatch<'_>, JsonSyntaxError> {
     let mut reader = JsonReader::new(body);
     let mut batch = PointBatch::default();
@@ -34,7 +34,7 @@ pub fn put(body: &[u8]) -> Result<PointBatch<'_>, JsonSyntaxError> {
     Ok(batch)
 }
 
-/// Reads `put METRIC TIME VALUE KEY=VALUE…` into a batch, without the end of the line.
+/// Parses `put METRIC TIME VALUE KEY=VALUE…`, without the line ending, into a batch.
 pub fn put_line<'a>(line: &'a [u8], batch: &mut PointBatch<'a>) -> Result<(), PointFault> {
     let line = std::str::from_utf8(line).map_err(|_| PointFault::Utf8)?;
     let mut words = line.split_ascii_whitespace();

@@ -1,4 +1,5 @@
-//! Points with their own times, as bodies and lines carry them, and what may be wrong with one.
+//! Points with their own times, parsed from bodies and lines, and the faults of malformed points. A malformed point
+//! never affects its neighbours in a batch.
 
 use std::borrow::Cow;
 
@@ -7,17 +8,17 @@ use pegel_metric::{Level, Millis};
 use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
 use crate::statsd::{DecimalNumber, NumberFault};
 
-/// More points in one body are refused. A body of a mebibyte holds fewer, if they are any good.
+/// The most points in one body. A body of one mebibyte holds fewer well-formed points.
 pub const POINTS_MAX: usize = 50_000;
 
-/// Why a point was not understood.
+/// The reason why a point is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PointFault {
     #[error("a point must be an object with a metric and a value")]
     NotAPoint,
     #[error("the metric name is missing")]
     NameMissing,
-    #[error("the metric name is not a text")]
+    #[error("the metric name is not a string")]
     NameNotText,
     #[error("the timestamp is missing")]
     TimeMissing,
@@ -29,7 +30,7 @@ pub enum PointFault {
     ValueMissing,
     #[error("{0}")]
     Value(#[from] NumberFault),
-    #[error("the tags must be an object of texts or numbers")]
+    #[error("the tags must be an object of strings or numbers")]
     Tags,
     #[error("a tag must be written KEY=VALUE")]
     Tag,
@@ -37,32 +38,32 @@ pub enum PointFault {
     TooManyTags,
     #[error("a name or a tag is not UTF-8")]
     Utf8,
-    #[error("a name or a tag has a control character")]
+    #[error("a name or a tag contains a control character")]
     Control,
     #[error("the level is not a whole number from 0 to 255")]
     Level,
 }
 
-/// A point that was understood. Whether its name is accepted is for the gate to say.
+/// A well-formed point. Admission decides later whether its name is accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedPoint<'a> {
     pub name: Cow<'a, str>,
-    /// Nothing where the sender leaves it to the agent.
+    /// `None` if the agent sets the time.
     pub time: Option<Millis>,
-    /// Finite.
+    /// Always finite.
     pub value: f64,
     pub level: Option<Level>,
-    /// First and behind the last of its labels in the batch.
+    /// The range of its labels in the batch: first and one past the last.
     labels: (usize, usize),
 }
 
 type PointLabel<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// The points of one body, right and wrong, in their order.
+/// The points of one body, well-formed or not, in their order.
 #[derive(Debug, Default)]
 pub struct PointBatch<'a> {
     pub points: Vec<Result<ParsedPoint<'a>, PointFault>>,
-    /// Where each point stands in the body, for an answer that shows it.
+    /// The position of each point in the body, for error messages that quote it.
     pub spans: Vec<(usize, usize)>,
     labels: Vec<PointLabel<'a>>,
 }
@@ -89,16 +90,16 @@ impl<'a> PointBatch<'a> {
     }
 }
 
-/// Which keys and forms a protocol has.
+/// The keys and forms of a protocol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PointDialect {
-    /// Each point has its own time, and must.
+    /// Each point must have its own time.
     pub has_time: bool,
-    /// A number may be written as a text.
+    /// Numbers may be written as strings.
     pub quoted_values: bool,
 }
 
-/// What was found of a point while its object is read.
+/// The fields of a point found so far while its object is read.
 struct PointDraft<'a> {
     name: Result<Cow<'a, str>, PointFault>,
     time: Result<Option<Millis>, PointFault>,
@@ -107,7 +108,7 @@ struct PointDraft<'a> {
     tags: Result<(), PointFault>,
 }
 
-/// Reads one point into the batch, whatever stands there.
+/// Reads one point, well-formed or not, into the batch.
 pub(crate) fn read_point<'a>(
     reader: &mut JsonReader<'a>,
     dialect: PointDialect,
@@ -128,9 +129,10 @@ pub(crate) fn read_point<'a>(
     let point = point.and_then(|mut point| {
         point.labels = (first_label, batch.labels.len());
         let count = point.labels.1 - point.labels.0;
-        match count > pegel_metric::LABELS_MAX {
-            true => Err(PointFault::TooManyTags),
-            false => Ok(point),
+        if count > pegel_metric::LABELS_MAX {
+            Err(PointFault::TooManyTags)
+        } else {
+            Ok(point)
         }
     });
     if point.is_err() {
@@ -149,9 +151,10 @@ fn read_draft<'a>(
     let first_label = labels.len();
     let mut draft = PointDraft {
         name: Err(PointFault::NameMissing),
-        time: match dialect.has_time {
-            true => Err(PointFault::TimeMissing),
-            false => Ok(None),
+        time: if dialect.has_time {
+            Err(PointFault::TimeMissing)
+        } else {
+            Ok(None)
         },
         value: Err(PointFault::ValueMissing),
         level: Ok(None),
@@ -196,7 +199,7 @@ fn name(value: JsonValue<'_>) -> Result<Cow<'_, str>, PointFault> {
     }
 }
 
-/// A time in JSON; quoted ones are common.
+/// Reads a time in JSON; quoted times are common.
 pub(crate) fn time(value: &JsonValue<'_>) -> Result<Millis, PointFault> {
     match value {
         JsonValue::Number(text) => parse_time(text),
@@ -206,7 +209,7 @@ pub(crate) fn time(value: &JsonValue<'_>) -> Result<Millis, PointFault> {
     }
 }
 
-/// Up to ten digits are seconds, more are milliseconds; both may have a fraction.
+/// Parses a time: up to ten digits are seconds, more are milliseconds; both may have a fraction.
 pub(crate) fn parse_time(text: &str) -> Result<Millis, PointFault> {
     const SECONDS_END: f64 = 1e10;
     if text.len() <= 15 && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -246,7 +249,7 @@ fn level(value: &JsonValue<'_>) -> Result<Option<Level>, PointFault> {
     }
 }
 
-/// Tags that are null say nothing; those of other kinds than text are taken as they are written.
+/// Reads the tags. Null tags are ignored; values other than strings are kept as written.
 fn tags<'a>(
     reader: &mut JsonReader<'a>,
     labels: &mut Vec<PointLabel<'a>>,
@@ -283,13 +286,14 @@ fn check_label((key, value): PointLabel<'_>) -> Result<PointLabel<'_>, PointFaul
 }
 
 fn reject_control_characters(text: Cow<'_, str>) -> Result<Cow<'_, str>, PointFault> {
-    match text.chars().any(char::is_control) {
-        true => Err(PointFault::Control),
-        false => Ok(text),
+    if text.chars().any(char::is_control) {
+        Err(PointFault::Control)
+    } else {
+        Ok(text)
     }
 }
 
-/// Puts a point from a line into the batch.
+/// Adds a point from a line to the batch.
 pub(crate) fn add_point<'a>(
     batch: &mut PointBatch<'a>,
     name: &'a str,

@@ -10,7 +10,7 @@ use crate::encode::{
 use crate::exposition::{Exposition, ExpositionParseError};
 use crate::exposition_parser::{ExpositionDialect, parse_lines};
 
-/// What an answer in this format declares itself to be.
+/// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Appends all readings, families sorted by name and series by text.
@@ -40,7 +40,7 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>) {
     });
 }
 
-/// Reads a whole exposition. Comments and blank lines are skipped; times are milliseconds.
+/// Parses a whole exposition. Comments and blank lines are skipped; times are milliseconds.
 pub fn parse(bytes: &[u8]) -> Result<Exposition, ExpositionParseError> {
     parse_lines(bytes, ExpositionDialect::Text)
 }

@@ -6,10 +6,10 @@
 //! _sc|NAME|STATUS[|…]                 a service check
 //! ```
 //!
-//! [`Lines`] walks a datagram without copying or allocating. Each line is taken or refused by itself:
-//! a malformed one never spoils the next. Most lines are `NAME:NUMBER|TYPE` in plain ASCII, and
-//! [`Lines`] reads those in one pass; whatever else a line holds goes through `line`, which knows
-//! every rule and every fault.
+//! [`StatsdLines`] walks a datagram without copying or allocating. Each line is accepted or rejected on its own:
+//! a malformed one never affects the next. Most lines are `NAME:NUMBER|TYPE` in plain ASCII, and
+//! [`StatsdLines`] parses those in one pass; all others go through `line_parser.rs`, which implements
+//! every rule and reports every fault.
 
 mod events;
 mod line_parser;
@@ -23,25 +23,25 @@ pub use tags::{StatsdTag, StatsdTags, TAGS_MAX, UnorderedTags};
 /// The longest line; also the longest datagram that UDP can carry.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What a value means.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum StatsdType {
-    /// `c`: adds to a total.
+    /// `c`: increments a total.
     Counter,
     /// `C`: the sender's own running total, as Flux and brubeck use it.
     Cumulative,
-    /// `g`: sets a value, or moves it where a sign is written.
+    /// `g`: sets a value, or changes it by a signed amount.
     Gauge,
     /// `ms`: a duration in milliseconds.
     Timer,
-    /// `h`: a value whose distribution is of interest.
+    /// `h`: a value of a distribution.
     Histogram,
-    /// `d`: the same under DogStatsD's other name.
+    /// `d`: the same, under DogStatsD's other name.
     Distribution,
     /// `s`: a member of a set, any text.
     Set,
-    /// `m`: adds to a total, under another name.
+    /// `m`: increments a total, under another name.
     Meter,
 }
 
@@ -57,7 +57,7 @@ impl StatsdType {
         StatsdType::Meter,
     ];
 
-    /// As it is written in a line.
+    /// Returns the type as written in a line.
     pub fn as_str(self) -> &'static str {
         match self {
             StatsdType::Counter => "c",
@@ -86,7 +86,7 @@ impl StatsdType {
     }
 }
 
-/// One line that was understood.
+/// A well-formed line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StatsdMessage<'a> {
     Metric(StatsdMetric<'a>),
@@ -99,21 +99,21 @@ pub enum StatsdMessage<'a> {
 pub struct StatsdMetric<'a> {
     pub name: &'a [u8],
     pub kind: StatsdType,
-    /// How many samples one value stands for: the inverse of the sample rate.
+    /// The number of samples that one value represents: the inverse of the sample rate.
     pub weight: f64,
-    /// Seconds since 1970, where the sender said when.
+    /// Seconds since 1970, if the sender set a time.
     pub time: Option<i64>,
-    /// The tags as they came, without the `#`.
+    /// The tags as received, without the `#`.
     tags: &'a [u8],
-    /// The values as they came; a set's member is the whole of it.
+    /// The values as received; for a set, the whole text is the member.
     text: &'a [u8],
-    /// The first value. Without meaning for sets.
+    /// The first value. Meaningless for sets.
     first: DecimalNumber,
     is_packed: bool,
 }
 
 impl<'a> StatsdMetric<'a> {
-    /// The member of a set, as bytes of valid UTF-8. It may hold colons.
+    /// Returns the member of a set, as bytes of valid UTF-8. It may contain colons.
     pub fn member(&self) -> &'a [u8] {
         self.text
     }
@@ -122,19 +122,19 @@ impl<'a> StatsdMetric<'a> {
         self.first
     }
 
-    /// Has more values than one.
+    /// Returns whether there is more than one value.
     pub fn is_packed(&self) -> bool {
         self.is_packed
     }
 
-    /// All values, in order. A set has none: see [`Metric::member`].
+    /// Returns all values, in order. A set has none: see [`StatsdMetric::member`].
     pub fn values(&self) -> impl Iterator<Item = DecimalNumber> + use<'a> {
         let text = match self.kind {
             StatsdType::Set => None,
             _ => Some(self.text),
         };
         let parts = text.into_iter().flat_map(|text| text.split(|b| *b == b':'));
-        // Every value was looked at when the line was taken.
+        // Every value was validated when the line was parsed.
         parts.filter_map(|part| DecimalNumber::parse(part).ok())
     }
 
@@ -143,7 +143,7 @@ impl<'a> StatsdMetric<'a> {
     }
 }
 
-/// Why a line was refused, and where in the datagram it begins.
+/// The fault of a rejected line, and the line's position in the datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {fault}")]
 pub struct StatsdLineError {
@@ -153,11 +153,11 @@ pub struct StatsdLineError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StatsdLineFault {
-    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    #[error("the line exceeds {LINE_BYTES_MAX} bytes")]
     LineTooLong,
     #[error("the line is not UTF-8")]
     Utf8,
-    #[error("the line has a control character")]
+    #[error("the line contains a control character")]
     Control,
     #[error("no ':' between name and value")]
     NoColon,
@@ -165,7 +165,7 @@ pub enum StatsdLineFault {
     NameEmpty,
     #[error("the name is longer than {} bytes", pegel_metric::NAME_BYTES_MAX)]
     NameTooLong,
-    #[error("the name has one of the characters {{ }} \" |")]
+    #[error("the name contains one of the characters {{ }} \" |")]
     NameCharacter,
     #[error("{0}")]
     Value(#[from] NumberFault),
@@ -173,30 +173,30 @@ pub enum StatsdLineFault {
     MemberEmpty,
     #[error("no '|' and type after the value")]
     NoType,
-    #[error("the type is none of c, C, g, ms, h, d, s, m")]
+    #[error("unknown type; expected c, C, g, ms, h, d, s or m")]
     UnknownType,
-    #[error("the sample rate is not from 0.000001 to 1")]
+    #[error("the sample rate is not between 0.000001 and 1")]
     Rate,
-    #[error("a tag has no name, or its name has one of the characters {{ }} \" = ! ~")]
+    #[error("a tag has no name, or its name contains one of the characters {{ }} \" = ! ~")]
     Tag,
     #[error("more than {TAGS_MAX} tags")]
     TooManyTags,
     #[error("the timestamp is not a whole number of seconds since 1970")]
     Time,
-    #[error("a field after the type is none of @, #, T or WORD:")]
+    #[error("unknown field after the type; expected @, #, T or WORD:")]
     Field,
-    #[error("the event does not fit the lengths that it gives")]
+    #[error("the event contradicts its length fields")]
     Event,
     #[error("the service check has no name or no status from 0 to 3")]
     Check,
 }
 
-/// Walks the lines of a datagram, or of a piece of a stream that ends at the end of a line.
+/// Iterates over the lines of a datagram, or of a part of a stream that ends with a complete line.
 #[derive(Debug, Clone)]
 pub struct StatsdLines<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Only printable ASCII and newlines, and nothing that a name may not have.
+    /// Whether the bytes are only printable ASCII and newlines, without characters that names must not contain.
     is_plain: bool,
 }
 
@@ -209,7 +209,7 @@ impl<'a> StatsdLines<'a> {
         }
     }
 
-    /// `NAME:NUMBER|TYPE` and nothing else; `None` sends the line through every rule.
+    /// Parses exactly `NAME:NUMBER|TYPE`; `None` leaves the line to the full parser.
     #[inline]
     fn parse_short_line(&mut self, rest: &'a [u8]) -> Option<StatsdMetric<'a>> {
         let colon = memchr::memchr3(b':', b'|', b'\n', rest)?;
@@ -287,7 +287,7 @@ impl<'a> Iterator for StatsdLines<'a> {
     }
 }
 
-/// Without a branch per byte, so that the compiler looks at many at once.
+/// Has no branch per byte, so that the compiler can vectorise it.
 fn is_plain(bytes: &[u8]) -> bool {
     bytes.iter().fold(true, |is_plain, &b| {
         is_plain

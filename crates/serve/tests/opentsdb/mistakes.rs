@@ -65,7 +65,7 @@ fn bad_bodies() {
         (
             &one(r#","downsample":"1ms-avg-zero""#).replace("1h-ago", "100000h-ago"),
             413,
-            "the answer needs more than 33554432 bytes; ask for fewer series, less time or a larger step",
+            "the response exceeds 33554432 bytes; request fewer series, a shorter time range or a larger step",
         ),
         (&many, 413, "10000 sub-queries; at most 128 are answered"),
         (&regexp("((a{100}){100}){100}"), 400, ""),

@@ -241,7 +241,7 @@ fn mistakes_get_an_error_that_says_what_and_why() {
         (
             "/api/v1/range?start=now&end=-5m",
             400,
-            "the start lies after the end",
+            "the start is after the end",
         ),
         ("/api/v1/values?name=a", 400, "unknown parameter \"name\""),
         ("/api/v1/stream?rate=5000", 400, "rate=5000: not a rate"),

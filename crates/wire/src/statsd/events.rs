@@ -1,22 +1,22 @@
-//! DogStatsD's messages that are no metrics: events and service checks.
+//! Parses DogStatsD's messages other than metrics: events and service checks.
 
 use super::{DecimalNumber, StatsdLineFault};
 
-/// Something happened. Its fields are UTF-8.
+/// An event. Its fields are UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatsdEvent<'a> {
     pub title: &'a [u8],
     /// Newlines are written as `\n`.
     pub text: &'a [u8],
-    /// Time, host, priority, kind, tags and what else follows.
+    /// Time, host, priority, kind, tags and any further fields.
     pub fields: &'a [u8],
 }
 
-/// A service is well, or not.
+/// The status of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceCheck<'a> {
     pub name: &'a [u8],
-    /// 0 well, 1 warning, 2 critical, 3 unknown.
+    /// 0 ok, 1 warning, 2 critical, 3 unknown.
     pub status: u8,
     pub fields: &'a [u8],
 }
@@ -24,7 +24,7 @@ pub struct ServiceCheck<'a> {
 pub(super) const EVENT_PREFIX: &[u8] = b"_e{";
 pub(super) const SERVICE_CHECK_PREFIX: &[u8] = b"_sc|";
 
-/// `after` is what follows `_e{`.
+/// Parses an event; `after` is the line after `_e{`.
 pub(super) fn parse_event(after: &[u8]) -> Result<StatsdEvent<'_>, StatsdLineFault> {
     let head = memchr::memchr(b'}', after).ok_or(StatsdLineFault::Event)?;
     let (lengths, body) = (&after[..head], &after[head + 1..]);
@@ -56,7 +56,7 @@ fn parse_length(digits: &[u8]) -> Result<usize, StatsdLineFault> {
     }
 }
 
-/// `after` is what follows `_sc|`.
+/// Parses a service check; `after` is the line after `_sc|`.
 pub(super) fn parse_service_check(after: &[u8]) -> Result<ServiceCheck<'_>, StatsdLineFault> {
     let mut parts = after.splitn(3, |b| *b == b'|');
     let name = parts.next().filter(|name| !name.is_empty());

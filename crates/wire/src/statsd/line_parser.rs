@@ -1,4 +1,4 @@
-//! One line, by every rule.
+//! The full parser of one line: implements every rule. Lines in the common short form never get here.
 
 use pegel_metric::NAME_BYTES_MAX;
 
@@ -7,11 +7,11 @@ use super::{
     StatsdType, events,
 };
 
-/// The lowest sample rate. No client samples that rarely, and at far lower rates one line is larger than all that a total
-/// had, and takes its digits.
+/// The lowest sample rate. No client samples more rarely, and at far lower rates one line would exceed the whole total
+/// and cost it its low digits.
 const RATE_MIN: f64 = 1e-6;
 
-/// `text` is a line without its end, and not empty.
+/// Parses a line without its line ending; `text` is not empty.
 pub(super) fn parse(text: &[u8]) -> Result<StatsdMessage<'_>, StatsdLineFault> {
     if text.len() > LINE_BYTES_MAX {
         return Err(StatsdLineFault::LineTooLong);
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &[u8]) -> Result<StatsdMessage<'_>, StatsdLineFault> {
     parse_metric(text).map(StatsdMessage::Metric)
 }
 
-/// Also those of two bytes, U+0080 to U+009F.
+/// Returns whether the text contains control characters, including the two-byte ones, U+0080 to U+009F.
 fn has_control(text: &[u8]) -> bool {
     text.iter().any(u8::is_ascii_control)
         || text
@@ -71,18 +71,20 @@ fn check_name(name: &[u8]) -> Result<(), StatsdLineFault> {
     if name.len() > NAME_BYTES_MAX {
         return Err(StatsdLineFault::NameTooLong);
     }
-    match name.iter().any(|b| matches!(b, b'{' | b'}' | b'"' | b'|')) {
-        true => Err(StatsdLineFault::NameCharacter),
-        false => Ok(()),
+    if name.iter().any(|b| matches!(b, b'{' | b'}' | b'"' | b'|')) {
+        Err(StatsdLineFault::NameCharacter)
+    } else {
+        Ok(())
     }
 }
 
-/// The first value, after a look at all of them: a line is taken or refused as a whole.
+/// Returns the first value after validating all of them: a line is accepted or rejected as a whole.
 fn parse_first_value(kind: StatsdType, values: &[u8]) -> Result<DecimalNumber, StatsdLineFault> {
     if kind == StatsdType::Set {
-        return match values.is_empty() {
-            true => Err(StatsdLineFault::MemberEmpty),
-            false => Ok(DecimalNumber::ABSENT),
+        return if values.is_empty() {
+            Err(StatsdLineFault::MemberEmpty)
+        } else {
+            Ok(DecimalNumber::ABSENT)
         };
     }
     let mut parts = values.split(|b| *b == b':');
@@ -109,7 +111,7 @@ fn read_field<'a>(metric: &mut StatsdMetric<'a>, field: &'a [u8]) -> Result<(), 
             metric.tags = tags;
         }
         [b'T', digits @ ..] => metric.time = Some(parse_seconds(digits)?),
-        // The container, external data, the cardinality of tags: looked at by nobody here.
+        // The container, external data and tag cardinality are ignored.
         [b'a'..=b'z', ..] if is_word_field(field) => {}
         _ => return Err(StatsdLineFault::Field),
     }

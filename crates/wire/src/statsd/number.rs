@@ -1,6 +1,6 @@
-//! Numbers in lines: exact, and quick where they are short.
+//! Parses numbers in lines: exactly, and quickly if they are short.
 
-/// Whether a sign was written: a gauge with a sign moves, one without is set.
+/// The sign as written: a gauge with a sign is changed by the value, one without is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberSign {
     None,
@@ -19,7 +19,7 @@ pub struct DecimalNumber {
 pub enum NumberFault {
     #[error("the value is not a number")]
     NotANumber,
-    #[error("the value is not finite, or too large for a number of 64 bits")]
+    #[error("the value is not finite, or exceeds the range of a 64-bit float")]
     NotFinite,
 }
 
@@ -31,16 +31,16 @@ const POWERS_OF_TEN: [f64; DIGITS_MAX + 1] = [
 ];
 
 impl DecimalNumber {
-    /// What stands where a line has no number.
+    /// Placeholder for a line without a number.
     pub(super) const ABSENT: DecimalNumber = DecimalNumber {
         value: 0.0,
         sign: NumberSign::None,
     };
 
-    /// Reads a short decimal off the front of `bytes`, and says how many bytes it took.
+    /// Parses a short decimal at the front of `bytes`. Returns the number and its length in bytes.
     ///
-    /// The digits and the power of ten are both exact, so that the one division rounds as
-    /// `str::parse` does. What this leaves out, [`Number::parse`] knows.
+    /// The digits and the power of ten are both exact, so that the single division rounds as `str::parse` does. All
+    /// other forms are left to [`DecimalNumber::parse`].
     #[inline]
     pub(super) fn parse_short(bytes: &[u8]) -> Option<(DecimalNumber, usize)> {
         let sign = sign(bytes);
@@ -49,7 +49,7 @@ impl DecimalNumber {
         while let Some(&byte) = bytes.get(at) {
             let digit = byte.wrapping_sub(b'0');
             if digit <= 9 {
-                // Wraps only beyond the digits that are accepted below.
+                // Wraps only beyond the number of digits accepted below.
                 digits = digits.wrapping_mul(10).wrapping_add(u64::from(digit));
             } else if byte == b'.' && whole.is_none() {
                 whole = Some(at);
@@ -72,7 +72,7 @@ impl DecimalNumber {
         Some((DecimalNumber { value, sign }, at))
     }
 
-    /// Any decimal number that is finite, and nothing else: no words, no hexadecimal, no blanks.
+    /// Parses any finite decimal number, and nothing else: no words, no hexadecimal, no blanks.
     pub fn parse(bytes: &[u8]) -> Result<DecimalNumber, NumberFault> {
         if let Some((number, used)) = DecimalNumber::parse_short(bytes)
             && used == bytes.len()
@@ -91,9 +91,10 @@ impl DecimalNumber {
             .ok()
             .and_then(|text| text.parse().ok())
             .ok_or(NumberFault::NotANumber)?;
-        match value.is_finite() {
-            true => Ok(DecimalNumber { value, sign }),
-            false => Err(NumberFault::NotFinite),
+        if value.is_finite() {
+            Ok(DecimalNumber { value, sign })
+        } else {
+            Err(NumberFault::NotFinite)
         }
     }
 }

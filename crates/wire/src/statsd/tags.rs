@@ -1,20 +1,20 @@
-//! DogStatsD's tags: `key:value,key,…`.
+//! Parses DogStatsD's tags: `key:value,key,…`.
 
 use super::StatsdLineFault;
 
-/// The most tags that a line may carry.
+/// The most tags of one line.
 pub const TAGS_MAX: usize = pegel_metric::LABELS_MAX;
 
 /// One tag. A tag without a value has the value `true`.
 pub type StatsdTag<'a> = (&'a [u8], &'a [u8]);
 
-/// The tags of one line, as they came.
+/// The tags of one line, as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatsdTags<'a> {
     text: &'a [u8],
 }
 
-/// Tags that are not in the order of their keys, or not in the shortest form.
+/// The error for tags that are not sorted by key, or not in the shortest form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnorderedTags;
 
@@ -27,7 +27,7 @@ impl<'a> StatsdTags<'a> {
         self.text.is_empty()
     }
 
-    /// The tags, in the order in which they came.
+    /// Returns the tags in the order of the line.
     pub fn iter(&self) -> impl Iterator<Item = StatsdTag<'a>> + use<'a> {
         self.text
             .split(|b| *b == b',')
@@ -38,8 +38,8 @@ impl<'a> StatsdTags<'a> {
             })
     }
 
-    /// The text itself, where two lines with the same tags are sure to have the same text: every tag
-    /// with its value, sorted by keys, no key twice.
+    /// Returns the text itself if it is canonical, so that two lines with the same tags have the same text: every tag
+    /// with its value, sorted by keys, no duplicate keys.
     pub fn ordered(&self) -> Result<&'a [u8], UnorderedTags> {
         let mut before: &[u8] = &[];
         for tag in self.text.split(|b| *b == b',') {
@@ -55,8 +55,8 @@ impl<'a> StatsdTags<'a> {
         Ok(self.text)
     }
 
-    /// Appends the same tags in the form of [`Tags::ordered`]. Values of a key that comes more than
-    /// once are joined by semicolons, in the order in which they came.
+    /// Appends the same tags in the form of [`StatsdTags::ordered`]. Values of a duplicate key are joined by
+    /// semicolons, in the order of the line.
     pub fn append_ordered(&self, out: &mut Vec<u8>) {
         let mut sorted: [StatsdTag<'_>; TAGS_MAX] = [(&[], &[]); TAGS_MAX];
         let mut count = 0;
@@ -89,9 +89,10 @@ impl<'a> StatsdTags<'a> {
                 return Err(StatsdLineFault::Tag);
             }
         }
-        match count > TAGS_MAX {
-            true => Err(StatsdLineFault::TooManyTags),
-            false => Ok(()),
+        if count > TAGS_MAX {
+            Err(StatsdLineFault::TooManyTags)
+        } else {
+            Ok(())
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Lines of the statsd protocol: accepted forms, faults, and agreement of the quick and the full parser.
+
 use super::*;
 
 fn all(datagram: &[u8]) -> Vec<Result<StatsdMessage<'_>, StatsdLineError>> {
@@ -222,7 +224,7 @@ fn events_and_checks_are_told_apart() {
     }
 }
 
-/// The quick way and the long way must not differ in what they take, nor in what they make of it.
+/// The quick and the full parser must accept the same lines with the same results.
 #[test]
 fn short_lines_mean_the_same_either_way() {
     let pieces: &[&str] = &[
@@ -265,7 +267,7 @@ fn short_lines_mean_the_same_either_way() {
     }
 }
 
-/// Whatever comes, lines are counted once each, and nothing panics.
+/// Whatever the input, each line is counted once, and nothing panics.
 #[test]
 fn any_bytes_are_walked_to_their_end() {
     let mut state = 88_172_645_463_325_252_u64;
