@@ -1,8 +1,9 @@
-//! Changed values in columns: `{"at","new":[name,…],"ids":[…],"ago":[…],"values":[…]}`.
+//! Changed values in column form: `{"at","new":[name,…],"ids":[…],"ago":[…],"values":[…]}`.
 //!
-//! A series is named once, in `new`, and has the next free number from then on; `ids` holds such numbers. `at`
-//! is the time of the latest change in the event, in milliseconds, and `ago` says how much earlier each value
-//! came: mostly 0, because a tick's values come together.
+//! A series is named once, in `new`, and is identified by the next free number from then on; `ids`
+//! holds such numbers. `at` is the time of the latest change in the event, in milliseconds, and
+//! `ago` is how much earlier each value changed: mostly 0, because the values of a tick change
+//! together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::values::{WrittenChanges, changed_after};
 use crate::api_error::ApiError;
 use crate::request_executor::ResponseBuffer;
 
-/// How many series one client may follow in this form: their numbers are kept as long as it is there.
+/// How many series one client may follow in this form: their numbers are kept until it disconnects.
 const SERIES_MAX: usize = 20_000;
 
-/// The numbers that one client knows.
+/// The series numbers that one client knows.
 #[derive(Debug, Default)]
 pub(super) struct ColumnEncoder {
     ids: HashMap<Arc<Series>, u32>,
@@ -31,7 +32,7 @@ struct ColumnEvent<'a> {
     new: Vec<&'a str>,
     ids: Vec<u32>,
     ago: Vec<Millis>,
-    /// What is not finite becomes null.
+    /// Values that are not finite become null.
     values: Vec<f64>,
 }
 
@@ -81,9 +82,9 @@ impl ColumnEncoder {
     fn assign_id(&mut self, series: &Arc<Series>) -> Result<u32, ApiError> {
         let id = self.ids.len();
         if id >= SERIES_MAX {
-            let message = format!("more than {SERIES_MAX} series cannot be followed as columns");
+            let message = format!("a stream of columns is limited to {SERIES_MAX} series");
             let failure = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message);
-            return Err(failure.hint("ask for fewer series, or leave out form="));
+            return Err(failure.hint("select fewer series, or omit form="));
         }
         self.ids.insert(series.clone(), id as u32);
         Ok(id as u32)

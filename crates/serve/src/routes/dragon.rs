@@ -1,4 +1,4 @@
-//! The calls of Dragon's telemetry to a node's store, with its answers.
+//! The calls that Dragon's telemetry makes to a node's store, with the same responses.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::point_defaults::DRAGON_DEFAULTS;
 /// How many errors are listed; all are counted.
 const ERRORS_SHOWN_MAX: usize = 1000;
 
-/// What Dragon answers to whatever changes something.
+/// Dragon's response to calls that change something.
 #[derive(Serialize)]
 struct DragonReply {
     success: u64,
@@ -44,8 +44,8 @@ pub(super) async fn metrics(
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult {
-    let answers = site.clone();
-    let text = answers
+    let app = site.clone();
+    let text = app
         .executor
         .write(move || store_metrics(&site, &caller, &headers, body));
     Ok(json_response(StatusCode::CREATED, text.await?))
@@ -76,22 +76,22 @@ fn store_metrics(
         success: verdict.kept,
         failed: verdict.refused.len(),
         errors: shown
-            .map(|(place, refused)| match &batch.points[*place] {
+            .map(|(index, refused)| match &batch.points[*index] {
                 Ok(point) => format!("{}: {refused}", point.name),
-                Err(_) => format!("point {place}: {refused}"),
+                Err(_) => format!("point {index}: {refused}"),
             })
             .collect(),
     })?;
     Ok(room.into_bytes())
 }
 
-/// Hides what is older than the given time, of series that were written by `/api/metrics`.
+/// Hides samples older than the given time, of series that were written by `/api/metrics`.
 pub(super) async fn cleanup(
     State(site): SharedState,
     headers: HeaderMap,
     body: Bytes,
 ) -> HandlerResult {
-    let answers = site.clone();
+    let app = site.clone();
     let work = move || {
         let plain = site.body_memory.decompress(&headers, body);
         let body = plain.map_err(|(failure, _)| failure)?;
@@ -99,15 +99,15 @@ pub(super) async fn cleanup(
             ApiError::bad_request(error.to_string()).hint("send {\"start_time\": SECONDS}")
         })?;
         let now = site.agent.clock.utc();
-        // A time to come would refuse what programs send from now on.
+        // A time in the future would refuse what programs send from now on.
         let start = start.min(now - now.rem_euclid(1000));
         let hidden = site.agent.store.hide_before(Input::Http, start);
         hidden.map_err(|error| {
-            let message = format!("the clean-up cannot be written down: {error}");
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("try again later")
+            let message = format!("cannot record the clean-up: {error}");
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("retry later")
         })
     };
-    answers.executor.write(work).await?;
+    app.executor.write(work).await?;
     Ok(json_response(StatusCode::CREATED, success_reply(0)))
 }
 
@@ -120,14 +120,14 @@ fn success_reply(success: u64) -> String {
     .to_string()
 }
 
-/// Says that the end is near. Nobody here waits for it.
+/// Announces a shutdown. Nothing here depends on it.
 pub(super) async fn set_shutdown(State(site): SharedState, method: Method) -> HandlerResult {
     check_may_stop(&site, &method)?;
     Ok(json_response(StatusCode::OK, success_reply(1)))
 }
 
-/// Ends an agent that a job started. The node's store and the aggregator answer with a word of their own each;
-/// this is both.
+/// Stops an agent that a job started. The responses of Dragon's node store and of its aggregator
+/// differ; this one contains both.
 pub(super) async fn shutdown(State(site): SharedState, method: Method) -> HandlerResult {
     let finish = check_may_stop(&site, &method)?;
     finish();
@@ -140,19 +140,19 @@ fn check_may_stop<'a>(
     method: &Method,
 ) -> Result<&'a Arc<dyn Fn() + Send + Sync>, ApiError> {
     if *method == Method::HEAD {
-        let message = "HEAD asks, and does not end anything";
+        let message = "HEAD does not stop the agent";
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET"));
     }
     site.agent.request_stop.as_ref().ok_or_else(|| {
-        let message = "this agent was not started by a job, and no job may end it";
+        let message = "this agent was not started by a job and cannot be stopped by one";
         ApiError::new(StatusCode::FORBIDDEN, message).hint(
-            "stop it where it was started; one with --until-pid, $DRAGON_TELEMETRY_LEVEL or a key of Dragon's \
-             in its configuration can be ended like this",
+            "stop it the way it was started; only an agent with --until-pid, $DRAGON_TELEMETRY_LEVEL or a key of Dragon's \
+             in its configuration can be stopped like this",
         )
     })
 }
 
-/// Exchanges the key of the configuration for a token.
+/// Exchanges the configured key for a token.
 pub(super) async fn token(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,

@@ -1,3 +1,4 @@
+//! `GET /api/v1/list`.
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
@@ -18,7 +19,7 @@ struct ListedSeries<'a> {
     unit: &'a str,
 }
 
-/// The live series and what they mean, sorted.
+/// The live series with their descriptions, sorted by name.
 pub(super) async fn list(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,

@@ -1,3 +1,4 @@
+//! `GET /metrics`, for Prometheus.
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,7 @@ use super::{HandlerResult, SharedState};
 use crate::content_negotiation::{self, MetricsFormat};
 use crate::guard::Caller;
 
-/// All current values, for Prometheus. Parameters are ignored: a scraper may add its own.
+/// All current values. Query parameters are ignored: a scraper may add its own.
 pub(super) async fn metrics(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,
@@ -48,7 +49,7 @@ pub(super) async fn metrics(
     if site.name_collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
         tracing::warn!(
             series = collisions,
-            "series were left out of /metrics: the name has another kind there, or differs from another only in characters that become '_'"
+            "series omitted from /metrics: the name has another type there, or differs from another name only in characters that become '_'"
         );
     }
     Ok(finished.into_response())

@@ -1,4 +1,5 @@
-//! The routes. One file each; this one holds what they share.
+//! The routes, one file each, and what they share: the table of routes with the access that each
+//! requires, and the state of all handlers. The guard checks every request before its handler runs.
 
 mod columns;
 mod dragon;
@@ -43,50 +44,50 @@ use crate::request_executor::RequestExecutor;
 use crate::sender_refusals::SenderRefusals;
 use crate::server::ConnectionLimits;
 
-/// What handlers work with.
+/// State shared by all handlers.
 #[derive(Debug)]
 pub(crate) struct AppState {
     pub agent: AgentHandles,
-    /// Answers what OpenTSDB's clients ask.
+    /// Executes the queries of OpenTSDB clients.
     pub engine: QueryEngine,
-    /// Counts system calls for wrappers that have no right to do so themselves.
+    /// Counts system calls for wrappers that lack the privilege to do so themselves.
     pub counting_service: Arc<CountingService>,
     pub executor: RequestExecutor,
     pub body_memory: BodyMemory,
     pub refusals: Arc<RefusalCounters>,
-    /// Who ran into limits.
+    /// Limits that senders exceeded.
     pub sender_refusals: SenderRefusals,
     pub guard: Arc<Guard>,
     pub connection_limits: ConnectionLimits,
     pub stage: watch::Receiver<ShutdownStage>,
-    /// Series that the last `/metrics` had to leave out.
+    /// Number of series that the last `/metrics` response had to omit.
     pub name_collisions: AtomicUsize,
 }
 
 type SharedState = State<Arc<AppState>>;
 type HandlerResult = Result<Response, ApiError>;
 
-const INDEX_TEXT: &str = "pegel: what this node and its programs do\n
+const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /metrics                 current values, Prometheus text or OpenMetrics
 /status                  the agent itself, as JSON
-/healthz                 200 while all is well
+/healthz                 200 while the agent is healthy
 /api/v1/list             series:         ?match=
 /api/v1/values           current values: ?match=&names=
-/api/v1/range            the past:       ?match=&start=-5m&end=now&step=10s&agg=avg
+/api/v1/range            stored samples: ?match=&start=-5m&end=now&step=10s&agg=avg
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
-/api/v1/snapshot         what this machine is
-/api/query               lines of a chart, as OpenTSDB: ?start=1h-ago&m=sum:10s-avg:node_load1
-/api/suggest             names, as OpenTSDB: ?type=metrics&q=node_
-POST /api/put            points, as OpenTSDB takes them: ?summary&details
-POST /api/metrics        points, as Dragon's telemetry takes them
-POST /api/tsdb_cleanup   forget older points of /api/metrics
-/                        with a browser: the page
+/api/v1/snapshot         a description of this machine
+/api/query               OpenTSDB queries: ?start=1h-ago&m=sum:10s-avg:node_load1
+/api/suggest             OpenTSDB name suggestions: ?type=metrics&q=node_
+POST /api/put            write points in OpenTSDB's format: ?summary&details
+POST /api/metrics        write points in the format of Dragon's telemetry
+POST /api/tsdb_cleanup   hide older points of /api/metrics
+/                        the page, in a browser
 ";
 
 type Route = (&'static str, Access, fn() -> MethodRouter<Arc<AppState>>);
 
-/// Every route, with what it lets its caller do.
+/// Every route, with the access that it requires.
 const ROUTES: &[Route] = &[
     ("/", Access::Read, || get(page::index)),
     ("/page/{file}", Access::Read, || get(page::file)),
@@ -122,15 +123,15 @@ pub(crate) fn router(site: Arc<AppState>) -> Router {
         router = router.route(path, guarded(&site.guard, *access, route()));
     }
     router
-        // Bodies are limited before they get here.
+        // Bodies are limited before they reach the router.
         .layer(DefaultBodyLimit::disable())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site)
 }
 
-/// What a request needs before its route is known. Only what is open by name is open: a path that
-/// the router would take for another one's is not.
+/// The access that a request requires before its route is known. Only exact paths are open: one
+/// that the router would merely normalise to an open route is not.
 pub(crate) fn access_before_routing(path: &str) -> Access {
     let open = ROUTES
         .iter()
@@ -138,7 +139,7 @@ pub(crate) fn access_before_routing(path: &str) -> Access {
     if open { Access::Open } else { Access::Read }
 }
 
-/// Under which input it is counted when the body of a request to this path is not read.
+/// The input under which a request to this path is counted if its body is not read.
 pub(crate) fn input_for_path(path: &str) -> Option<Input> {
     match path {
         "/api/put" => Some(Input::Put),
@@ -148,7 +149,7 @@ pub(crate) fn input_for_path(path: &str) -> Option<Input> {
 }
 
 impl AppState {
-    /// A body that brings points, as it was before it was compressed. What cannot be used is in the books.
+    /// Decompresses a body with points. A body that cannot be used is counted.
     fn decompress_body(
         &self,
         sender: &Arc<Sender>,
@@ -164,7 +165,7 @@ impl AppState {
     }
 }
 
-/// The route behind its guard.
+/// Wraps a route in the guard.
 fn guarded<S: Clone + Send + Sync + 'static>(
     guard: &Arc<Guard>,
     access: Access,
@@ -181,7 +182,7 @@ async fn require_access(
 ) -> Response {
     let (head, body) = request.into_parts();
     let Some(caller) = head.extensions.get::<Caller>() else {
-        // Nobody gets here without having been admitted.
+        // Unreachable: every request is admitted by the guard first.
         return ApiError::internal().into_response();
     };
     match guard.require(caller, &head, access) {
@@ -191,13 +192,13 @@ async fn require_access(
 }
 
 async fn unknown_path(uri: Uri) -> ApiError {
-    let message = format!("there is nothing at {}", uri.path());
-    ApiError::new(StatusCode::NOT_FOUND, message).hint("GET / lists what there is")
+    let message = format!("no such path: {}", uri.path());
+    ApiError::new(StatusCode::NOT_FOUND, message).hint("GET / lists the routes")
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {
-    let message = format!("{} cannot be used with {method}", uri.path());
-    // Whatever is not read is written to by POST.
+    let message = format!("{} does not support {method}", uri.path());
+    // Every route that does not support GET supports POST.
     let (allow, hint) = match method {
         Method::GET | Method::HEAD => ("POST", "use POST"),
         _ => ("GET, HEAD", "use GET"),
@@ -216,7 +217,7 @@ mod tests {
     use crate::guard::{AccessRights, PeerIdentity};
     use crate::settings::ServeSettings;
 
-    /// What a caller gets from a route that needs this access.
+    /// The status that a caller gets from a route that requires this access.
     async fn status(access: Access, rights: AccessRights, change: fn(&mut Parts)) -> u16 {
         let guard =
             Guard::new(&ServeSettings::default(), "nid0001", Arc::default()).expect("a guard");
@@ -260,7 +261,7 @@ mod tests {
             assert_eq!(
                 status(Access::Open, AccessRights::Owner, unseen).await,
                 500,
-                "nobody gets to a route around the guard"
+                "no route is reachable without the guard"
             );
         });
     }

@@ -1,7 +1,8 @@
-//! The page: files of `web/`, part of the binary, so that nothing is fetched from anywhere else.
+//! The web page: the files of `web/`, embedded in the binary, so that nothing is fetched from
+//! elsewhere.
 //!
-//! What is in `web/` is what is served; there is no build step between the two. Every address that the
-//! page uses is relative, so that it also works behind a proxy that adds a prefix.
+//! The files are served as they are; there is no build step. Every URL that the page uses is
+//! relative, so that it also works behind a proxy that adds a prefix.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,7 @@ use super::{HandlerResult, INDEX_TEXT};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 
-/// The page may load and ask only its own agent, and run no script but its own files.
+/// The page may connect only to its own agent, and runs no script except its own files.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -24,7 +25,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// A file of the page: its name, its type and its bytes.
+/// A file of the page: its name, content type and bytes.
 type EmbeddedFile = (&'static str, &'static str, &'static [u8]);
 
 macro_rules! files {
@@ -83,7 +84,7 @@ struct Asset {
     etag: String,
 }
 
-/// Compressed once, at the first request for any of them.
+/// All files, compressed at the first request for any of them.
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(compress_asset).collect());
 
 fn compress_asset(&(name, content_type, plain): &EmbeddedFile) -> Asset {
@@ -105,7 +106,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     written.expect("memory takes all that is written")
 }
 
-/// The page for a browser; for everyone else the list of routes.
+/// The page for a browser; the list of routes for other clients.
 pub(super) async fn index(headers: HeaderMap) -> HandlerResult {
     if !content_negotiation::prefers_html(&headers) {
         return Ok(([(header::VARY, "accept")], INDEX_TEXT).into_response());
@@ -118,7 +119,7 @@ pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Handle
         .iter()
         .find(|asset| asset.name == name)
         .ok_or_else(|| {
-            let message = format!("the page has no file {name:?}");
+            let message = format!("the page has no file named {name:?}");
             ApiError::new(StatusCode::NOT_FOUND, message).hint("reload the page")
         })?;
     Ok(asset_response(asset, &headers))
@@ -127,7 +128,7 @@ pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Handle
 fn asset_response(asset: &Asset, headers: &HeaderMap) -> Response {
     let common: [(HeaderName, &str); 6] = [
         (header::ETAG, &asset.etag),
-        // Asked for every time, and answered with 304 while it is the same.
+        // Revalidated on every request; the response is 304 while the file is unchanged.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "accept, accept-encoding"),
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),

@@ -1,4 +1,4 @@
-//! `POST /api/put`, as OpenTSDB has it.
+//! `POST /api/put`, compatible with OpenTSDB.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::api_error::ApiError;
 use crate::guard::Caller;
 use crate::point_defaults::PUT_DEFAULTS;
 
-/// How many wrong points are shown; all are counted.
+/// How many refused points are listed; all are counted.
 const ERRORS_SHOWN_MAX: usize = 1000;
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ struct PutSummary {
 
 #[derive(Serialize)]
 struct PutPointError {
-    /// As it was sent; as text where it is not JSON.
+    /// As it was sent; a string if it is not JSON.
     datapoint: Value,
     error: String,
 }
@@ -50,8 +50,8 @@ pub(super) async fn put(
     body: Bytes,
 ) -> HandlerResult {
     let flags = parse_flags(&uri);
-    let answers = site.clone();
-    let (status, text) = answers
+    let app = site.clone();
+    let (status, text) = app
         .executor
         .write(move || store_points(&site, &caller, &headers, body, flags))
         .await?;
@@ -61,7 +61,8 @@ pub(super) async fn put(
     })
 }
 
-/// Others, such as `sync`, are known to OpenTSDB and say nothing here: every answer waits for the log.
+/// Parses the flags. Others that OpenTSDB knows, such as `sync`, have no effect: every response
+/// waits for the log.
 fn parse_flags(uri: &Uri) -> PutFlags {
     let query = uri.query().unwrap_or_default();
     let has = |flag: &str| {
@@ -107,19 +108,19 @@ fn put_response(
         (0, true) => StatusCode::OK,
         (_, true) => StatusCode::BAD_REQUEST,
         (_, false) => {
-            let (place, first) = &verdict.refused[0];
+            let (index, first) = &verdict.refused[0];
             let message = format!(
-                "{failed} of {} points were refused; the first, number {place}: {first}",
+                "{failed} of {} points were refused; the first, number {index}: {first}",
                 batch.len()
             );
-            return Err(ApiError::bad_request(message).hint("add ?details to see each of them"));
+            return Err(ApiError::bad_request(message).hint("add ?details to list each of them"));
         }
     };
     let errors = flags.details.then(|| {
         let wrong = verdict.refused.iter().take(ERRORS_SHOWN_MAX);
         wrong
-            .map(|(place, refused)| {
-                let (start, end) = batch.spans[*place];
+            .map(|(index, refused)| {
+                let (start, end) = batch.spans[*index];
                 PutPointError {
                     datapoint: point_as_json(&body[start..end]),
                     error: refused.to_string(),

@@ -1,3 +1,4 @@
+//! `GET /api/v1/range`.
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
@@ -14,7 +15,7 @@ use crate::query_parameters::QueryParameters;
 use crate::request_executor::ResponseBuffer;
 use crate::time_parameters::{parse_duration, parse_time};
 
-/// Samples of the past, per series: `[{"name","labels","points":[[ms,value],…]}]`.
+/// Stored samples per series: `[{"name","labels","points":[[ms,value],…]}]`.
 pub(super) async fn range(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,
@@ -54,7 +55,8 @@ pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, Ap
         }),
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(ApiError::bad_request("agg needs a step").hint("add for example step=10s"));
+            return Err(ApiError::bad_request("agg requires a step")
+                .hint("add a step, for example step=10s"));
         }
     };
     Ok(RangeQuery::new(parameters.selector()?, start, end, step))
@@ -66,7 +68,7 @@ fn parse_aggregation(text: &str) -> Result<StepAggregation, ApiError> {
             .iter()
             .map(|fold| fold.as_str())
             .collect();
-        ApiError::bad_request(format!("agg={text} is not known"))
+        ApiError::bad_request(format!("unknown aggregation agg={text}"))
             .hint(format!("one of {}", known.join(", ")))
     })
 }
@@ -76,7 +78,7 @@ struct SeriesPoints<'a> {
     name: &'a str,
     #[serde(serialize_with = "write_labels")]
     labels: Labels<'a>,
-    /// What is not finite becomes null.
+    /// Values that are not finite become null.
     points: &'a [(Millis, f64)],
 }
 
@@ -97,7 +99,7 @@ fn write_range(
     let mut first = true;
     let mut written = Ok(());
     store.query_range(question, &mut |series, points| {
-        // The store cannot be told to stop; after the first failure the rest is passed over.
+        // The store's scan cannot be stopped; after the first error the rest is skipped.
         if written.is_ok() {
             written = write_series(room, series, points, std::mem::take(&mut first));
         }
@@ -161,8 +163,8 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (query, expected) in [
-            ("agg=max", "agg needs a step"),
-            ("agg=median&step=1", "agg=median is not known"),
+            ("agg=max", "agg requires a step"),
+            ("agg=median&step=1", "unknown aggregation agg=median"),
             ("start=yesterday", "start=yesterday: not a time"),
             ("step=0", "step: \"0\" is not greater than 0"),
             ("from=1", "unknown parameter \"from\""),

@@ -1,3 +1,4 @@
+//! `GET /api/v1/snapshot`.
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
@@ -7,16 +8,16 @@ use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::guard::Caller;
 
-/// What this machine is, as the agent saw it last.
+/// The latest snapshot of this machine.
 pub(super) async fn snapshot(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> HandlerResult {
     let Some(snapshot) = site.agent.status_source.snapshot() else {
-        let message = "the snapshot of this machine is not taken yet";
+        let message = "the snapshot of this machine is not ready yet";
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message)
-            .hint("ask again in a second, or use `pegel snapshot`"));
+            .hint("retry in a second, or use `pegel snapshot`"));
     };
     let gzip = content_negotiation::accepts_gzip(&headers);
     let mut room = site.executor.response_buffer();

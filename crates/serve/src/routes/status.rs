@@ -1,3 +1,4 @@
+//! `GET /status`, `GET /api/v1/config` and `GET /healthz`.
 use std::sync::atomic::Ordering;
 
 use axum::Extension;
@@ -11,7 +12,7 @@ use super::SharedState;
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
 
-/// The agent itself. Times are milliseconds, `rate` is in seconds.
+/// The state of the agent. Times are milliseconds, `rate` is in seconds.
 pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
     let app = &site.agent;
     let store = app.store.status();
@@ -85,7 +86,8 @@ fn account_json(account: &InputTotals) -> Value {
     })
 }
 
-/// Open to everyone, so that a health check needs no token. Strangers learn only whether all is well.
+/// Open to every client, so that a health check needs no token. Clients without rights learn only
+/// whether the agent is healthy.
 pub(super) async fn healthz(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,

@@ -1,11 +1,11 @@
 //! Changes as they happen, as server-sent events.
 //!
-//! Nothing is made in advance: the next event is looked up when the connection can take it, so that
-//! a slow reader gets fewer, later events and costs no memory. What changed several times in
-//! between is sent once, with its current value.
+//! Nothing is prepared in advance: the next event is built when the connection can take it, so that
+//! a slow reader gets fewer, later events and costs no memory. A series that changed several times
+//! in between is sent once, with its current value.
 //!
-//! There are two forms: values with their whole names, and columns, where a name is sent once and is a
-//! number from then on. The page reads columns.
+//! There are two forms: values with full names, and columns, where a name is sent once and is a
+//! number from then on. The page uses columns.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,7 +33,7 @@ use crate::query_parameters::QueryParameters;
 
 const RATE_DEFAULT: f64 = 2.0;
 const RATE_MAX: f64 = 1000.0;
-/// How often something is sent at least, so that both ends notice when the other is gone.
+/// Maximum interval between two messages, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) async fn stream(
@@ -54,7 +54,7 @@ pub(super) async fn stream(
         next: Instant::now(),
         last_sent: Instant::now(),
     };
-    // The first event belongs to the answer: when it cannot be made, the client gets an error.
+    // The first event is part of the response: if it cannot be built, the client gets an error.
     let first = follower.make_event(true).await?.unwrap_or_default();
     let body = Body::new(EventBody::new(first, follower));
     let headers = [
@@ -69,31 +69,30 @@ fn parse_form(text: &str) -> Result<Option<ColumnEncoder>, ApiError> {
         "values" => Ok(None),
         "columns" => Ok(Some(ColumnEncoder::default())),
         _ => {
-            Err(ApiError::bad_request(format!("form={text} is not known"))
-                .hint("values or columns"))
+            Err(ApiError::bad_request(format!("unknown form={text}")).hint("use values or columns"))
         }
     }
 }
 
-/// Seconds between two events.
+/// Parses a rate into the seconds between two events.
 fn parse_period(rate: &str) -> Result<f64, ApiError> {
     match rate.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(f64::max(1.0 / rate, 1.0 / RATE_MAX)),
         _ => Err(
-            ApiError::bad_request(format!("rate={rate}: not a rate")).hint(format!(
-                "events per second, more than 0 and at most {RATE_MAX}"
+            ApiError::bad_request(format!("rate={rate}: not a valid rate")).hint(format!(
+                "use events per second, greater than 0 and at most {RATE_MAX}"
             )),
         ),
     }
 }
 
-/// One client's place in the sequence of changes.
+/// One client's position in the sequence of changes.
 struct ChangeFollower {
     site: Arc<AppState>,
     rights: AccessRights,
     selector: Arc<Selector>,
     period: f64,
-    /// What this client was told, when it wants columns.
+    /// The series numbers that this client knows, if it uses columns.
     columns: Option<ColumnEncoder>,
     after: u64,
     /// When the next event is due.
@@ -103,11 +102,11 @@ struct ChangeFollower {
 }
 
 impl ChangeFollower {
-    /// The next thing to send; `None` when the stream is over.
+    /// Returns the next message to send; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // Deadlines are absolute, so that the rate holds although timers are late; what was
-            // missed is not made up for.
+            // Deadlines are absolute, so that the rate holds even if timers fire late; missed
+            // events are not made up for.
             let now = Instant::now();
             let period = Duration::from_secs_f64(self.period.min(86_400.0));
             self.next = (self.next + period).max(now.checked_sub(period).unwrap_or(now));
@@ -131,7 +130,7 @@ impl ChangeFollower {
                 }
                 Ok(None) => {}
                 Err(failure) => {
-                    tracing::debug!(reason = failure.message(), "a stream ends");
+                    tracing::debug!(reason = failure.message(), "stream ended");
                     return None;
                 }
             }
@@ -143,7 +142,7 @@ impl ChangeFollower {
         Bytes::from_static(b": nothing new\n\n")
     }
 
-    /// An event with what changed; `None` when nothing did, unless it must be sent anyway.
+    /// Builds an event with the changes; `None` if there are none, unless `always`.
     async fn make_event(&mut self, always: bool) -> Result<Option<Bytes>, ApiError> {
         let (store, selector, after) = (
             self.site.agent.store.clone(),
@@ -152,7 +151,7 @@ impl ChangeFollower {
         );
         let mut room = self.site.executor.response_buffer();
         let mut columns = self.columns.take();
-        let looked = self.site.executor.read_latest(self.rights, move || {
+        let read = self.site.executor.read_latest(self.rights, move || {
             room.text("data: ")?;
             let seen = match &mut columns {
                 None => write_current(&mut room, &store, &selector, after)?,
@@ -161,7 +160,7 @@ impl ChangeFollower {
             room.text("\n\n")?;
             Ok((seen, room.into_bytes(), columns))
         });
-        let (seen, event, columns) = looked.await?;
+        let (seen, event, columns) = read.await?;
         self.columns = columns;
         self.after = seen.change;
         if seen.count == 0 && !always {
@@ -174,7 +173,7 @@ impl ChangeFollower {
 
 type PendingEvent = Pin<Box<dyn Future<Output = Option<(Bytes, ChangeFollower)>> + Send>>;
 
-/// A body that makes its next frame when it is asked for it.
+/// A body that builds its next frame on demand.
 struct EventBody {
     first: Option<Bytes>,
     pending: PendingEvent,
@@ -221,7 +220,7 @@ mod tests {
         assert!(parse_form("values").expect("known").is_none());
         assert!(parse_form("columns").expect("known").is_some());
         let failure = parse_form("rows").expect_err("not known");
-        assert_eq!(failure.message(), "form=rows is not known");
+        assert_eq!(failure.message(), "unknown form=rows");
     }
 
     #[test]

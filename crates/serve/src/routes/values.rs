@@ -1,3 +1,4 @@
+//! `GET /api/v1/values`, and the current values that other routes share.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,19 +16,19 @@ use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 use crate::request_executor::ResponseBuffer;
 
-/// How long matching may take, as for a question about the past. Patterns come from the client.
+/// Time limit for matching, as for range queries: patterns come from the client.
 const MATCH_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
 struct CurrentValue<'a> {
     name: &'a str,
-    /// Seconds.
+    /// In seconds.
     ts: f64,
-    /// Null when it is not finite.
+    /// Null if it is not finite.
     value: f64,
 }
 
-/// Current values, sorted by name; `ts` is when they last changed.
+/// Current values, sorted by name; `ts` is the time of the last change.
 pub(super) async fn values(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,
@@ -46,7 +47,7 @@ pub(super) async fn values(
     Ok(made.await?.into_response())
 }
 
-/// How many values a look at the store found, and the number of the latest change.
+/// How many values were written, and the number of the latest change.
 pub(super) struct WrittenChanges {
     pub count: usize,
     pub change: u64,

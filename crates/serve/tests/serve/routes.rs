@@ -236,7 +236,7 @@ fn every_listener_and_the_socket_have_the_same_routes() {
 fn mistakes_get_an_error_that_says_what_and_why() {
     let site = TestServer::new();
     for (path, code, message) in [
-        ("/nothing", 404, "there is nothing at /nothing"),
+        ("/nothing", 404, "no such path: /nothing"),
         ("/api/v1/range?start=x", 400, "start=x: not a time"),
         (
             "/api/v1/range?start=now&end=-5m",
@@ -244,7 +244,11 @@ fn mistakes_get_an_error_that_says_what_and_why() {
             "the start is after the end",
         ),
         ("/api/v1/values?name=a", 400, "unknown parameter \"name\""),
-        ("/api/v1/stream?rate=5000", 400, "rate=5000: not a rate"),
+        (
+            "/api/v1/stream?rate=5000",
+            400,
+            "rate=5000: not a valid rate",
+        ),
         (
             "/api/v1/list?match=m%7Ba=~%22(%22%7D",
             400,
@@ -272,7 +276,7 @@ fn mistakes_get_an_error_that_says_what_and_why() {
         "{answer}"
     );
     assert!(
-        answer.contains("/metrics cannot be used with POST"),
+        answer.contains("/metrics does not support POST"),
         "{answer}"
     );
     assert!(site.get("/").text().contains("/api/v1/range"));

@@ -1,3 +1,4 @@
+//! `/api/annotation` and `/api/annotations`.
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -9,7 +10,7 @@ use super::super::{HandlerResult, SharedState};
 use super::{OpentsdbRequest, opentsdb_error_response, parse_pairs};
 use crate::api_error::ApiError;
 
-/// The one at a time, of a series or of all.
+/// Returns the annotation of a series, or of all series, at a given time.
 pub(super) async fn read(State(site): SharedState, uri: Uri) -> Response {
     let found = parse_pairs(&uri).and_then(|pairs| {
         let (tsuid, start) = AnnotationUpdate::from_uri(&pairs)?.key()?;
@@ -25,7 +26,7 @@ pub(super) async fn read(State(site): SharedState, uri: Uri) -> Response {
     }
 }
 
-/// POST changes what it says, PUT replaces all.
+/// Stores an annotation: POST changes the given fields, PUT replaces all.
 pub(super) async fn store(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let change = requested_change(asked, &body)?;
@@ -46,12 +47,13 @@ pub(super) async fn delete(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let change = requested_change(asked, &body)?;
         let (tsuid, start) = change.key()?;
-        match asked.site.engine.annotations.delete(&tsuid, start)? {
-            true => Ok(StatusCode::NO_CONTENT.into_response()),
-            false => Err(OpentsdbError::new(
+        if asked.site.engine.annotations.delete(&tsuid, start)? {
+            Ok(StatusCode::NO_CONTENT.into_response())
+        } else {
+            Err(OpentsdbError::new(
                 404,
                 "Unable to locate annotation in storage",
-            )),
+            ))
         }
     })
     .await
@@ -74,9 +76,10 @@ pub(super) async fn store_many(asked: OpentsdbRequest) -> HandlerResult {
 pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let now = asked.site.agent.clock.utc();
-        let bulk = match body.is_empty() {
-            true => AnnotationBulkDelete::from_uri(&parse_pairs(&asked.uri)?, now)?,
-            false => AnnotationBulkDelete::from_json(&body, now)?,
+        let bulk = if body.is_empty() {
+            AnnotationBulkDelete::from_uri(&parse_pairs(&asked.uri)?, now)?
+        } else {
+            AnnotationBulkDelete::from_json(&body, now)?
         };
         let deleted = asked.site.engine.annotations.delete_range(&bulk)?;
         Ok(json_response(&json!({
@@ -90,18 +93,19 @@ pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
     .await
 }
 
-/// What is to change: said in the body, or else in the query.
+/// Parses the requested change from the body or, if that is empty, from the query string.
 fn requested_change(
     asked: &OpentsdbRequest,
     body: &[u8],
 ) -> Result<AnnotationUpdate, OpentsdbError> {
-    match body.is_empty() {
-        true => AnnotationUpdate::from_uri(&parse_pairs(&asked.uri)?),
-        false => AnnotationUpdate::from_json(body),
+    if body.is_empty() {
+        AnnotationUpdate::from_uri(&parse_pairs(&asked.uri)?)
+    } else {
+        AnnotationUpdate::from_json(body)
     }
 }
 
-/// Works off the async workers: a change waits for the disk.
+/// Runs off the async workers: a change waits for the disk.
 async fn run(
     mut asked: OpentsdbRequest,
     work: impl FnOnce(&OpentsdbRequest, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,

@@ -1,4 +1,5 @@
-//! OpenTSDB's HTTP API: what its clients, Grafana above all, ask. Thin: a request is read, the engine answers.
+//! OpenTSDB's HTTP API, mainly for Grafana. Handlers only parse the request; the query engine
+//! produces the response.
 
 mod annotation;
 mod name_lookup;
@@ -60,7 +61,7 @@ pub(super) const ROUTES: &[Route] = &[
     ("/api/serializers", Access::Read, || {
         get_and_post(server_info::serializers)
     }),
-    // Whatever is not GET changes something, and needs the rights for that.
+    // Methods other than GET change something, and require the rights for that.
     ("/api/annotation", Access::Read, || {
         get(annotation::read)
             .post(annotation::store)
@@ -77,7 +78,7 @@ fn bulk_annotations() -> MethodRouter<Arc<AppState>> {
         .delete(annotation::delete_many)
 }
 
-/// OpenTSDB answers most questions by GET and by POST.
+/// OpenTSDB answers most requests by both GET and POST.
 fn get_and_post<H, T>(handler: H) -> MethodRouter<Arc<AppState>>
 where
     H: axum::handler::Handler<T, Arc<AppState>> + Clone,
@@ -86,15 +87,14 @@ where
     get(handler.clone()).post(handler)
 }
 
-/// What follows the `?`. OpenTSDB passes over what it does not know, and so does this.
+/// Parses the query string. Unknown parameters are ignored, as in OpenTSDB.
 fn parse_pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|error| {
-        OpentsdbError::bad_request(format!("the query cannot be read: {error}"))
-    })?;
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|error| OpentsdbError::bad_request(format!("malformed query string: {error}")))?;
     Ok(QueryParams::new(pairs))
 }
 
-/// What a handler works on, off the async workers.
+/// A request, ready to be handled off the async workers.
 struct OpentsdbRequest {
     site: Arc<AppState>,
     rights: AccessRights,
@@ -124,12 +124,12 @@ impl FromRequest<Arc<AppState>> for OpentsdbRequest {
 }
 
 impl OpentsdbRequest {
-    /// Whether the question is in the body.
+    /// Whether the query is in the body.
     fn has_body(&self) -> bool {
         self.method != Method::GET && self.method != Method::HEAD
     }
 
-    /// The body as it was before it was compressed.
+    /// The decompressed body.
     fn plain_body(&mut self) -> Result<Bytes, ApiError> {
         let body = std::mem::take(&mut self.body);
         let plain = self.site.body_memory.decompress(&self.headers, body);
@@ -137,7 +137,7 @@ impl OpentsdbRequest {
     }
 }
 
-/// Answers with what `write` writes, or with why it could not.
+/// Responds with what `write` writes, or with its error.
 async fn respond(
     asked: OpentsdbRequest,
     write: impl FnOnce(&mut OpentsdbRequest, &mut ResponseBuffer) -> Result<(), OpentsdbHandlerError>
@@ -167,7 +167,7 @@ async fn respond(
     })
 }
 
-/// Why there is no answer: in OpenTSDB's form, or in that of all routes.
+/// Why a request failed: in OpenTSDB's form, or in that of the other routes.
 enum OpentsdbHandlerError {
     Opentsdb(OpentsdbError),
     Api(ApiError),
@@ -196,10 +196,7 @@ fn opentsdb_error_response(problem: &OpentsdbError) -> Response {
     let status =
         StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
-        tracing::error!(
-            error = problem as &dyn std::error::Error,
-            "a question failed"
-        );
+        tracing::error!(error = problem as &dyn std::error::Error, "query failed");
     }
     let mut error = json!({"code": status.as_u16(), "message": problem.to_string()});
     if let Some(details) = problem.details() {

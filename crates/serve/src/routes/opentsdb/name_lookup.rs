@@ -1,26 +1,29 @@
+//! `/api/suggest` and `/api/search/lookup`.
 use pegel_query::{LookupQuery, SuggestQuery};
 
 use super::super::HandlerResult;
 use super::{OpentsdbRequest, parse_pairs, respond};
 
-/// Names that begin with what someone types.
+/// Names that begin with the given text.
 pub(super) async fn suggest(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, room| {
-        let suggest = match asked.has_body() {
-            true => SuggestQuery::from_json(&asked.plain_body()?)?,
-            false => SuggestQuery::from_uri(&parse_pairs(&asked.uri)?)?,
+        let suggest = if asked.has_body() {
+            SuggestQuery::from_json(&asked.plain_body()?)?
+        } else {
+            SuggestQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
         Ok(room.json(&asked.site.engine.suggest(&suggest)?)?)
     })
     .await
 }
 
-/// Series by their names and tags.
+/// Series by name and tags.
 pub(super) async fn lookup(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, room| {
-        let lookup = match asked.has_body() {
-            true => LookupQuery::from_json(&asked.plain_body()?)?,
-            false => LookupQuery::from_uri(&parse_pairs(&asked.uri)?)?,
+        let lookup = if asked.has_body() {
+            LookupQuery::from_json(&asked.plain_body()?)?
+        } else {
+            LookupQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
         Ok(room.json(&asked.site.engine.lookup(&lookup)?)?)
     })

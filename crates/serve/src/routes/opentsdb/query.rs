@@ -1,3 +1,4 @@
+//! `/api/query` and its variants.
 use axum::response::Response;
 use pegel_query::{ExpressionRequest, GexpRequest, LastQuery, OpentsdbError, QueryRequest};
 
@@ -14,7 +15,7 @@ pub(super) async fn by_uri(asked: OpentsdbRequest) -> HandlerResult {
     .await
 }
 
-/// `POST /api/query`, what Grafana sends.
+/// `POST /api/query`, as Grafana sends it.
 pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, room| {
         let now = asked.site.agent.clock.utc();
@@ -25,7 +26,7 @@ pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
     .await
 }
 
-/// Samples are not deleted by questions.
+/// Queries cannot delete samples.
 pub(super) async fn delete() -> Response {
     opentsdb_error_response(
         &OpentsdbError::bad_request("Deleting data is not enabled")
@@ -35,9 +36,10 @@ pub(super) async fn delete() -> Response {
 
 pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, room| {
-        let query = match asked.has_body() {
-            true => LastQuery::from_json(&asked.plain_body()?)?,
-            false => LastQuery::from_uri(&parse_pairs(&asked.uri)?)?,
+        let query = if asked.has_body() {
+            LastQuery::from_json(&asked.plain_body()?)?
+        } else {
+            LastQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
         let now = asked.site.agent.clock.utc();
         Ok(room.json(&asked.site.engine.last(&query, now)?)?)

@@ -1,3 +1,4 @@
+//! What OpenTSDB clients read about the server: aggregators, filters, version.
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
