@@ -100,7 +100,7 @@ fn with_too_few_descriptors_it_does_not_start_and_says_why() {
     let dir = TempDir::new();
     let finished = agent_after(&dir, "ulimit -n 64").run();
     assert_ne!(finished.code(), Some(0), "{finished}");
-    let expected = "the limit on open files is 64, and the agent needs at least 112";
+    let expected = "the limit on open files is 64, and the agent requires at least 112";
     assert!(finished.stderr.contains(expected), "{finished}");
 }
 
@@ -208,7 +208,7 @@ fn with_too_little_memory_it_does_not_start_and_says_why() {
         .env("PEGEL_ROOT", root.path())
         .run();
     assert_ne!(finished.code(), Some(0), "{finished}");
-    let expected = "the cgroup limits memory to 16 MiB, and the agent needs at least 24 MiB";
+    let expected = "the cgroup limits memory to 16 MiB, and the agent requires at least 24 MiB";
     assert!(finished.stderr.contains(expected), "{finished}");
 }
 

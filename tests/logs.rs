@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
 /// The agent's message at level info after a SIGHUP.
-const HANGUP: &str = "hangup: files are read again";
+const HANGUP: &str = "SIGHUP received; reloading files";
 
 fn agent() -> AgentBuilder {
     AgentBuilder::new(PEGEL)

@@ -1,5 +1,6 @@
-//! From what the configuration says to what the agent does: defaults that depend on the machine,
-//! and the meaning of Dragon's keys.
+//! Turns the configuration into the settings of all components: applies the defaults that depend on
+//! the machine, and the meaning of Dragon's keys. The agent and the commands that inspect it build
+//! [`AgentSettings`] once, at the start; nothing here changes the system.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,11 +30,11 @@ use crate::snapshots::{self, snapshot_options};
 use crate::store_dir::{self, FileSystemKind};
 use crate::store_metrics;
 
-/// How large a store on a tmpfs may grow unless the configuration says so.
+/// Maximum size of a store on a tmpfs, unless the configuration sets one.
 const TMPFS_BYTES: u64 = 64 << 20;
 const STORE_BYTES: u64 = 1 << 30;
 
-/// Everything that a node needs to start.
+/// Everything that an agent needs to start.
 #[derive(Debug)]
 pub struct AgentSettings {
     pub node: String,
@@ -42,25 +43,26 @@ pub struct AgentSettings {
     pub store: StoreOptions,
     pub collect: CollectSettings,
     pub admission: AdmissionSettings,
-    /// Where programs' lanes are; none when `PEGEL_DISABLE` is set.
+    /// Where programs' lanes are; `None` if `PEGEL_DISABLE` is set.
     pub lanes: Option<LanesSettings>,
     pub statsd: StatsdPlan,
     pub serve: ServeSettings,
-    /// What is looked at to describe this machine, and how often.
+    /// What a snapshot of this machine reads, and how often it is taken.
     pub snapshot: (SnapshotOptions, Duration),
-    /// Where log messages go, where somebody made a place for them.
+    /// The output of log messages, if the caller set one up.
     pub log: Option<Arc<dyn LogOutput>>,
     pub(crate) notify: Option<ServiceNotifier>,
-    /// It was started for a job, which may end it: by Dragon's keys or variable, or `--until-pid`.
+    /// The agent was started for a job, which may stop it: by Dragon's keys or variable, or
+    /// `--until-pid`.
     pub ends_with_job: bool,
-    /// Remove the store on an orderly end.
+    /// Remove the store after an orderly stop.
     pub remove_store: bool,
-    /// The limit on open files that everything is sized for.
+    /// The limit on open files that all components are sized for.
     pub(crate) open_files: usize,
     pub(crate) memory_limit: Option<MemoryLimit>,
-    /// What a person should know: defaults that this machine changed.
+    /// Notes for the user: defaults that this machine changed.
     pub remarks: Vec<String>,
-    /// The configuration in force, for those who ask the agent.
+    /// The configuration in force, for `GET /api/v1/config`.
     pub(crate) config_json: serde_json::Value,
 }
 
@@ -114,7 +116,7 @@ impl AgentSettings {
             DescriptorBudget::distribute(&mut store, &mut serve, &mut statsd, lanes.as_mut());
         if serve.connections_max < connections || statsd.threads < threads {
             remarks.push(format!(
-                "open files are limited to {open_files}: at most {} connections, {} of statsd and {} threads for its datagrams, {} lanes",
+                "open files are limited to {open_files}: at most {} connections, {} statsd connections, {} threads for statsd datagrams, {} lanes",
                 serve.connections_max,
                 statsd.connections,
                 statsd.threads,
@@ -159,8 +161,9 @@ impl AgentSettings {
     }
 }
 
-/// Where programs put their lanes: `$PEGEL_LANES`, or the system's directory and the user's own. Where other users are
-/// allowed in, they have a directory beside it, in which only their lanes are read.
+/// The directories of programs' lanes: `$PEGEL_LANES`, or the system's directory and the user's
+/// own. If `allow_users` is set, those users have a directory beside it, in which only their lanes
+/// are read.
 fn lanes_settings(
     dir: &Path,
     allow_users: &[UserRef],
@@ -170,7 +173,8 @@ fn lanes_settings(
         return None;
     }
     let uid = rustix::process::geteuid().as_raw();
-    // The first that can be used is made now, so that programs find it; the others are read where they are there.
+    // The first usable directory is created now, so that programs find it; the others are read if
+    // they exist.
     let (first, _) = pegel_lane::private_directory::choose(pegel_lane::user_directories(uid), uid);
     let own = pegel_lane::user_directories(uid).map(|path| LaneDirectory {
         is_optional: path != first,
@@ -183,7 +187,7 @@ fn lanes_settings(
             std::iter::once(system).chain(own).collect()
         }
         None if !allow_users.is_empty() => {
-            // A user who does not exist is said at the start.
+            // An unknown user is reported at the start of the agent.
             let users = LocalUsers::new(allow_users).map(|users| users.uids());
             let path = pegel_lane::guests_directory(uid);
             let guests = LaneDirectory::for_guests(path, users.unwrap_or_default());
@@ -199,13 +203,14 @@ fn lanes_settings(
     })
 }
 
-/// By default no sender can replace all that the store holds in less than a day.
+/// The rate limit of one sender, in bytes per second. By default, no sender can replace the whole
+/// store in less than a day.
 fn sender_bytes(key: Option<&ByteSize>, keep_bytes: u64) -> u64 {
     const LEAST: u64 = 4 << 10;
     key.map_or((keep_bytes / 86_400).max(LEAST), ByteSize::count)
 }
 
-/// The names of everything that the agent collects by itself, and of the node.
+/// The names of all metrics that the agent collects itself, and of the node.
 fn reserved_names(node: &str) -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
     let own = store_metrics::families().chain(snapshots::families());
@@ -214,7 +219,8 @@ fn reserved_names(node: &str) -> Arc<ReservedNames> {
     Arc::new(ReservedNames::new(names).of_node(node))
 }
 
-/// This machine, or one made of files; with another NVIDIA library where one is named.
+/// The machine to collect from: this one, or one made of files (`PEGEL_ROOT`); with another NVIDIA
+/// library if `PEGEL_NVML` is set.
 pub(crate) fn host(environment: EnvironmentLookup<'_>) -> Host {
     let named = |key| environment(key).filter(|path| !path.is_empty());
     let mut host =
@@ -233,7 +239,7 @@ fn store_dir(
 ) -> PathBuf {
     let config = &loaded.config;
     if let Some(dir) = &config.agent.dir {
-        // The store wants absolute paths; a current directory that is gone is found out there.
+        // The store requires absolute paths; a missing current directory is reported there.
         return std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
     }
     if let Some(dir) = &config.dragon.default_tmdb_dir {
@@ -268,10 +274,10 @@ fn store_bytes_max(
 }
 
 fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> ServeSettings {
-    let (places, dragon) = (&loaded.config.serve, &loaded.config.dragon);
-    let mut listen = places.listen.clone();
+    let (config, dragon) = (&loaded.config.serve, &loaded.config.dragon);
+    let mut listen = config.listen.clone();
     if let Some(port) = dragon.aggregator_port {
-        // Unless the list was given, it is the second listener that Grafana asks.
+        // Unless `listen` was set, Dragon's port replaces the second listener, the one for Grafana.
         if loaded.origin_of("listen").is_none() {
             listen.truncate(1);
         }
@@ -283,22 +289,22 @@ fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> 
     let defaults = ServeSettings::default();
     ServeSettings {
         listen,
-        port_search: places.port_search,
-        insecure: places.insecure,
-        tls: match (&places.tls.cert, &places.tls.key) {
+        port_search: config.port_search,
+        insecure: config.insecure,
+        tls: match (&config.tls.cert, &config.tls.key) {
             (Some(cert), Some(key)) => Some(TlsFiles {
                 cert: cert.clone(),
                 key: key.clone(),
-                ca: places.tls.ca.clone(),
+                ca: config.tls.ca.clone(),
             }),
             _ => None,
         },
-        token: token_source(places.token_file.as_ref(), environment),
-        allow_users: places.allow_users.clone(),
-        dragon_compat: places.dragon_compat,
+        token: token_source(config.token_file.as_ref(), environment),
+        allow_users: config.allow_users.clone(),
+        dragon_compat: config.dragon_compat,
         auth_key: dragon.auth_key.clone(),
-        hosts: places.hosts.clone(),
-        socket: places.socket.clone().or(defaults.socket),
+        hosts: config.hosts.clone(),
+        socket: config.socket.clone().or(defaults.socket),
         connections_max: loaded.config.agent.limits.connections.get() as usize,
         body_bytes_max: byte_count(&loaded.config.agent.limits.body),
         bodies_bytes_max: byte_count(&loaded.config.agent.limits.bodies),
@@ -306,7 +312,7 @@ fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> 
     }
 }
 
-/// More than can be addressed is no limit.
+/// Converts a size; one that exceeds the address space means no limit.
 fn byte_count(size: &ByteSize) -> usize {
     usize::try_from(size.count()).unwrap_or(usize::MAX)
 }
@@ -314,33 +320,34 @@ fn byte_count(size: &ByteSize) -> usize {
 fn token_source(file: Option<&PathBuf>, environment: EnvironmentLookup<'_>) -> Option<TokenSource> {
     let variable = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
     match variable {
-        // What is not UTF-8 is no token, and is refused as one.
+        // A value that is not UTF-8 is not a valid token, and is refused as one.
         Some(value) => Some(TokenSource::Variable(Secret::new(value.to_string_lossy()))),
         None => file.cloned().map(TokenSource::File),
     }
 }
 
-/// What somebody who opens the agent to other machines should know.
+/// Warnings for an agent that other machines can reach.
 fn exposure_remarks(serve: &ServeSettings) -> Vec<String> {
     let exposed = serve.listen.iter().filter(|address| !address.is_loopback());
     let exposed: Vec<String> = exposed.map(ListenAddress::to_string).collect();
     if exposed.is_empty() || !serve.insecure {
         return Vec::new();
     }
-    let (places, mut remarks) = (exposed.join(", "), Vec::new());
+    let (addresses, mut remarks) = (exposed.join(", "), Vec::new());
     let has_authority = serve.tls.as_ref().is_some_and(|files| files.ca.is_some());
     if serve.token.is_none() && serve.auth_key.is_none() && !has_authority {
         remarks.push(format!(
-            "NOT PROTECTED (--insecure): everyone who can reach {places} may read and write here"
+            "NOT PROTECTED (--insecure): everyone who can reach {addresses} may read and write here"
         ));
     }
     if serve.tls.is_none() {
-        let what = match serve.token.is_some() || serve.auth_key.is_some() {
-            true => "samples and the token",
-            false => "samples",
+        let what = if serve.token.is_some() || serve.auth_key.is_some() {
+            "samples and the token"
+        } else {
+            "samples"
         };
         remarks.push(format!(
-            "NOT ENCRYPTED (--insecure): {what} can be read on the way to {places}"
+            "NOT ENCRYPTED (--insecure): {what} can be read in transit to {addresses}"
         ));
     }
     remarks

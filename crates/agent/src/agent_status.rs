@@ -1,4 +1,4 @@
-//! What the running agent says about itself: to `/status`, and to the service manager.
+//! The status of the running agent, for `/status` and for the service manager.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use crate::agent_settings::AgentSettings;
 use crate::log_output::LogOutput;
 use crate::service_notifier::ServiceNotifier;
 
-/// A sampler that took no sample for so long, or for five times its rate, is stalled. A machine that is merely busy
-/// does not do that.
+/// A sampler that took no sample for this long, or for five times its rate, is stalled. A busy
+/// machine alone does not cause that.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
-/// How soon a watchdog notification that was withheld is considered again.
+/// How soon a withheld watchdog notification is reconsidered.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct AgentStatus {
     sampler: Mutex<Option<Sampler>>,
     snapshot_worker: Mutex<Option<SnapshotWorker>>,
-    /// When the last sample was handed over.
+    /// When the last sample was handed to the store.
     last_tick: Mutex<Option<Instant>>,
     rate: Duration,
     limits: Value,
@@ -65,13 +65,14 @@ impl AgentStatus {
             .take()
     }
 
-    /// Begins to keep a snapshot of the machine. An agent without one is of use all the same.
+    /// Starts the worker that takes snapshots of the machine. On failure the agent runs without
+    /// one.
     pub fn start_snapshot_worker(&self, plan: &AgentSettings) {
         let (subject, every) = plan.snapshot.clone();
         let started =
             SnapshotWorker::start(subject, plan.store.dir.clone(), every, &self.supervisor);
         let started = started.inspect_err(|error| {
-            tracing::warn!(%error, "cannot start the thread that takes snapshots");
+            tracing::warn!(%error, "cannot start the snapshot thread");
         });
         *self
             .snapshot_worker
@@ -79,12 +80,12 @@ impl AgentStatus {
             .unwrap_or_else(PoisonError::into_inner) = started.ok();
     }
 
-    fn with_snapshot_worker<T>(&self, ask: impl FnOnce(&SnapshotWorker) -> T) -> Option<T> {
-        let keeper = self
+    fn with_snapshot_worker<T>(&self, read: impl FnOnce(&SnapshotWorker) -> T) -> Option<T> {
+        let worker = self
             .snapshot_worker
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        keeper.as_ref().map(ask)
+        worker.as_ref().map(read)
     }
 
     pub fn retake_snapshot(&self) {
@@ -92,12 +93,12 @@ impl AgentStatus {
     }
 
     pub fn stop_snapshot_worker(&self) {
-        let keeper = self
+        let worker = self
             .snapshot_worker
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        drop(keeper);
+        drop(worker);
     }
 
     pub fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
@@ -111,13 +112,14 @@ impl AgentStatus {
             .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Why the agent does not do its work, though none of its threads ended: one is stuck, or no sample is taken.
+    /// Why the agent is stalled although none of its threads ended: a thread is stuck, or no sample
+    /// is taken.
     fn stalled(&self) -> Option<String> {
         let last = *self
             .last_tick
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Without any collector there is nothing to wait for.
+        // Without collectors there is nothing to wait for.
         let since = last.map_or(Duration::ZERO, |last| last.elapsed());
         let is_sampling = since < STALLED_AFTER.max(self.rate * 5);
         let sampler = || format!("sampler stalled: no sample for {} s", since.as_secs());
@@ -126,9 +128,9 @@ impl AgentStatus {
             .or_else(|| (!is_sampling).then(sampler))
     }
 
-    /// Notifies the service manager's watchdog, as long as no thread is stuck. Never ends.
+    /// Notifies the service manager's watchdog, unless the agent is stalled. Never returns.
     pub async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) {
-        let Some((notify, beat)) =
+        let Some((notify, interval)) =
             notify.and_then(|notify| Some((notify, notify.watchdog_interval()?)))
         else {
             return std::future::pending().await;
@@ -144,8 +146,8 @@ impl AgentStatus {
                 Some(_) => {}
             }
             withheld = stalled.is_some();
-            let pause = if withheld { RECHECK_INTERVAL } else { beat };
-            tokio::time::sleep(pause.min(beat)).await;
+            let pause = if withheld { RECHECK_INTERVAL } else { interval };
+            tokio::time::sleep(pause.min(interval)).await;
         }
     }
 }
@@ -175,23 +177,23 @@ impl StatusSource for AgentStatus {
             .as_ref()
             .map(Sampler::schedule_counts)
             .unwrap_or_default();
-        let mut facts = Map::new();
-        facts.insert("limits".to_owned(), self.limits.clone());
+        let mut fields = Map::new();
+        fields.insert("limits".to_owned(), self.limits.clone());
         let sampling = json!({
             "late": counts.late,
             "missed": counts.missed,
             "clock_steps": counts.clock_steps,
         });
-        facts.insert("sampling".to_owned(), sampling);
-        facts.insert("threads".to_owned(), json!(self.supervisor.threads()));
+        fields.insert("sampling".to_owned(), sampling);
+        fields.insert("threads".to_owned(), json!(self.supervisor.threads()));
         if let Some(status) = self.with_snapshot_worker(SnapshotWorker::status) {
-            facts.insert("snapshot".to_owned(), json!(status));
+            fields.insert("snapshot".to_owned(), json!(status));
         }
         if let Some(log) = &self.log {
             let log = json!({"place": log.destination(), "lost": log.lost()});
-            facts.insert("log".to_owned(), log);
+            fields.insert("log".to_owned(), log);
         }
-        facts
+        fields
     }
 }
 

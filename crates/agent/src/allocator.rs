@@ -1,18 +1,18 @@
-//! What the C library's allocator is told, so that the agent stays small on nodes with many cores.
+//! Tunes the C library's allocator, so that the agent stays small on nodes with many cores.
 
-/// Buffers of this size and more come from the kernel, and go back to it when they are freed. By itself the
-/// allocator learns from each large buffer to keep the next one: after a few heavy questions the agent
-/// had 126 MB where 18 MB do.
+/// Buffers of this size and more are mapped directly, and returned to the kernel when freed. By
+/// default, the allocator raises this threshold with each large buffer that is freed: after a few
+/// expensive queries the agent held 126 MB where 18 MB suffice.
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD_BYTES: libc::c_int = 1 << 20;
-/// Heaps that all threads share. By itself the allocator makes up to eight for each core, and what one thread frees in
-/// its heap is of no use to the others.
+/// Number of arenas, shared by all threads. By default, the allocator creates up to eight per core,
+/// and memory that is freed in one arena is not available to the others.
 #[cfg(target_env = "gnu")]
 const ARENAS_MAX: libc::c_int = 2;
 
 pub(crate) fn limit_allocator() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: this only sets numbers of the allocator, which any thread may do at any time.
+    // SAFETY: `mallopt` only sets parameters of the allocator; any thread may call it at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
         libc::mallopt(libc::M_ARENA_MAX, ARENAS_MAX);

@@ -1,4 +1,5 @@
-//! Trying what a configuration names on this machine, as the agent would at its start.
+//! Checks the files and directories that a configuration names on this machine, as the agent would
+//! at its start.
 
 use std::error::Error;
 
@@ -8,8 +9,8 @@ use crate::agent_settings::AgentSettings;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::store_dir;
 
-/// Every file and directory that cannot be used as the configuration says. What it leaves to defaults is not
-/// looked at, nothing is made, and no address is taken.
+/// Reports every file and directory that cannot be used as configured. Defaults are not checked,
+/// nothing is created, and no address is bound.
 pub fn check_config(
     loaded: &LoadedConfig,
     environment: EnvironmentLookup<'_>,
@@ -36,9 +37,10 @@ pub fn check_config(
         };
         push_problem(loaded, key, &error, &mut problems);
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(ConfigError { problems }),
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError { problems })
     }
 }
 
@@ -48,13 +50,13 @@ fn push_problem(
     error: &(dyn Error + 'static),
     problems: &mut Vec<ConfigProblem>,
 ) {
-    let place = loaded.origin_of(key).cloned();
+    let origin = loaded.origin_of(key).cloned();
     // The token of the environment has no key.
-    if place.is_none() && key != "token" {
+    if origin.is_none() && key != "token" {
         return;
     }
     problems.push(ConfigProblem {
-        origin: place,
+        origin,
         key: key.to_owned(),
         message: with_causes(error),
         hint: String::new(),

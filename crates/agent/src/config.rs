@@ -1,4 +1,4 @@
-//! Every key there is: those of the components, the agent's own, and Dragon's.
+//! All configuration keys: those of the components, the agent's own, and Dragon's.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use pegel_snapshot::SnapshotConfig;
 use pegel_store::{LimitSettings, RetentionSettings};
 
 settings! {
-    /// What a configuration file may say.
+    /// All keys of a configuration file.
     pub struct Config {
         ..serve: ServeConfig;
         ..agent: AgentConfig;
@@ -24,30 +24,31 @@ settings! {
 settings! {
     /// The agent's own keys, and the sections of its components.
     pub struct AgentConfig {
-        /// Where the store is. Without this key: pegel/HOST in $XDG_STATE_HOME, else in ~/.local/state; on
-        /// a network file system pegel-UID/HOST in $TMPDIR, else in /tmp.
+        /// The directory of the store. Without this key: pegel/HOST in $XDG_STATE_HOME, else in
+        /// ~/.local/state; on a network file system pegel-UID/HOST in $TMPDIR, else in /tmp.
         dir: Option<PathBuf> = None => "/var/lib/pegel",
-        /// What this node is called. Without this key: the host name.
+        /// The name of this node. Without this key: the host name.
         node: Option<String> = None => "nid0001",
-        /// How often the node is sampled. Collectors that cost more have slower rates of their own.
+        /// How often the node is sampled. Expensive collectors have slower rates of their own.
         rate: SampleInterval = SampleInterval::from_millis(500),
-        /// How much detail is kept: every metric has a level, and those above this one are left out.
+        /// How much detail is kept: every metric has a level, and those above this one are omitted.
         level: DetailLevel = DetailLevel::DEFAULT,
         /// How long samples are kept.
         keep: RetentionSettings = RetentionSettings::default(),
-        /// What the agent may take at most, whatever is offered to it.
+        /// Limits on the resources that the agent uses.
         limits: LimitSettings = LimitSettings::default(),
-        /// Where statsd lines are taken, and what becomes of them.
+        /// The addresses that accept statsd lines, and how the lines are processed.
         statsd: StatsdSettings = StatsdSettings::default(),
-        /// Collectors that are switched off, or that run at a rate of their own.
+        /// Collectors that are disabled, or that run at a rate of their own.
         collectors: CollectorsConfig = CollectorsConfig::default(),
         /// How this machine is described: `pegel snapshot`.
         snapshot: SnapshotConfig = SnapshotConfig::default(),
-        /// What becomes of the series that programs send, rule by rule: keep, drop, rename, label.
+        /// Rules for the series that programs send, applied in order: keep, drop, rename, label.
         rules: Vec<RelabelRule> = Vec::new(),
-        /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file (with a slash in
-        /// its name); or both, as in journal:info. Without a place: the journal if standard error leads
-        /// there, else standard error. A file is opened again on SIGHUP.
+        /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file
+        /// (with a slash in its name); or both, as in journal:info. Without a destination: the
+        /// journal if standard error leads there, else standard error. A file is reopened on
+        /// SIGHUP.
         log: LogConfig = LogConfig::DEFAULT,
         /// More files to read, relative to this one, in the order of their names. A key may be set in
         /// one file only.
@@ -56,7 +57,7 @@ settings! {
 }
 
 settings! {
-    /// The keys of Dragon's telemetry files, with their meaning.
+    /// The keys of Dragon's telemetry files, and their meaning here.
     pub struct DragonConfig {
         /// For files written for Dragon: the port of the OpenTSDB listener.
         aggregator_port: Option<u16> = None => "4242",
@@ -67,23 +68,23 @@ settings! {
         collector_rate: Option<SampleInterval> = None => "0.5",
         /// For files written for Dragon: an upper bound for keep.memory and keep.disk.
         default_tmdb_window: Option<TimeSpan> = None => "300",
-        /// For files written for Dragon: the store goes to pegel-HOST in this directory.
+        /// For files written for Dragon: the store is pegel-HOST in this directory.
         default_tmdb_dir: Option<PathBuf> = None => "/tmp",
-        /// For files written for Dragon: remove the store when the agent ends in an orderly way.
+        /// For files written for Dragon: remove the store when the agent stops in an orderly way.
         delete_tmdb: Option<bool> = None => "1",
-        /// For files written for Dragon: whoever shows this key to /api/token gets a token that lets a client
-        /// do everything until the agent ends.
+        /// For files written for Dragon: a client that sends this key to /api/token gets a token
+        /// that grants every right until the agent stops.
         auth_key: Option<Secret> = None => "KEY",
     }
 }
 
 impl Config {
-    /// What is known about every key, in the order of the default file.
+    /// All keys with their documentation, in the order of the default file.
     pub fn keys() -> Vec<ConfigKey> {
         <Config as Section>::keys()
     }
 
-    /// The default file, with every key explained.
+    /// The default file, which documents every key.
     pub fn default_file() -> String {
         const HEADING: &str = "\
 The configuration of a Pegel agent. Every key is shown with its default; those that have none are

@@ -1,12 +1,12 @@
-//! The configuration in force, key by key, for `GET /api/v1/config` and the page. Secrets do not know how to be
-//! written, so that they cannot be shown here.
+//! The configuration in force, key by key, for `GET /api/v1/config` and the page. Secrets are
+//! redacted by their type, so they cannot appear here.
 
 use pegel_config::{Setting, YamlValue};
 use serde_json::{Value, json};
 
 use crate::config_sources::LoadedConfig;
 
-/// `[{"key","value","place"}]`; a section's keys are written with dots.
+/// Returns `[{"key","value","place"}]`; the keys of a section are joined with dots.
 pub(crate) fn config_as_json(loaded: &LoadedConfig) -> Value {
     let mut rows = Vec::new();
     if let YamlValue::Map(entries) = loaded.config.to_yaml() {

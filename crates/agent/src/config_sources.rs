@@ -1,5 +1,5 @@
-//! Where a configuration comes from: the command line wins over the environment, the environment
-//! over the file, the file over the defaults.
+//! The sources of the configuration: the command line overrides the environment, the environment
+//! the file, the file the defaults.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::config::{Config, is_dragon_key};
 use crate::memory_limit::MemoryLimit;
 use crate::statsd;
 
-/// An environment: names to values.
+/// Looks up an environment variable.
 pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// One option of the command line that sets a key.
+/// A command-line option that sets a key.
 #[derive(Debug, Clone)]
 pub struct ConfigArgument {
     pub key: &'static str,
@@ -23,16 +23,16 @@ pub struct ConfigArgument {
     pub texts: Vec<String>,
 }
 
-/// A configuration, and where each of its values was said.
+/// A configuration with the origin of each value.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
     pub config: Config,
     pub tree: ConfigTree,
-    /// The file that was read.
+    /// The file that was read, if any.
     pub file: Option<PathBuf>,
 }
 
-/// Variables that set a key, and the key.
+/// Variables that set a key, with that key.
 const VARIABLES: &[(&str, &str)] = &[
     ("DRAGON_TELEMETRY_LEVEL", "level"),
     ("PEGEL_SOCKET", "socket"),
@@ -44,7 +44,7 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 const FILE_VARIABLES: &[&str] = &["PEGEL_CONFIG", "DRAGON_TELEMETRY_CONFIG"];
 
-/// Reads everything and finds every mistake. `file` is what `--config` named.
+/// Reads all sources and reports every error. `file` is the argument of `--config`.
 pub fn load_config(
     file: Option<PathBuf>,
     arguments: &[ConfigArgument],
@@ -94,10 +94,10 @@ fn apply_variable(
     key: &'static str,
     value: OsString,
 ) -> Result<(), ConfigError> {
-    let place = ConfigOrigin::Variable(name);
+    let origin = ConfigOrigin::Variable(name);
     let Ok(mut text) = value.into_string() else {
         return Err(ConfigError::from(ConfigProblem {
-            origin: Some(place),
+            origin: Some(origin),
             key: key.to_owned(),
             message: "the value is not UTF-8".to_owned(),
             hint: String::new(),
@@ -111,26 +111,26 @@ fn apply_variable(
         "listen" => text.split(',').map(|part| part.trim().to_owned()).collect(),
         _ => vec![text],
     };
-    set_key(tree, key, &texts, place)
+    set_key(tree, key, &texts, origin)
 }
 
 fn set_key(
     tree: &mut ConfigTree,
     key: &str,
     texts: &[String],
-    place: ConfigOrigin,
+    origin: ConfigOrigin,
 ) -> Result<(), ConfigError> {
     match (key, texts) {
-        ("statsd", texts) => statsd::apply_statsd_argument(tree, texts, &place)?,
-        ("listen", texts) => tree.set_list(key, texts, place),
-        (_, [text]) => tree.set(key, text, place),
+        ("statsd", texts) => statsd::apply_statsd_argument(tree, texts, &origin)?,
+        ("listen", texts) => tree.set_list(key, texts, origin),
+        (_, [text]) => tree.set(key, text, origin),
         _ => {}
     }
     Ok(())
 }
 
 impl LoadedConfig {
-    /// Whether anything of Dragon's was set.
+    /// Whether any of Dragon's keys or variables is set.
     pub fn uses_dragon_keys(&self, environment: EnvironmentLookup<'_>) -> bool {
         let by_key = match &self.tree.value {
             ConfigValue::Map(entries) => entries.iter().any(|entry| {
@@ -141,19 +141,19 @@ impl LoadedConfig {
         by_key || non_empty_variable(environment, "DRAGON_TELEMETRY_LEVEL").is_some()
     }
 
-    /// Where a key was said; `None` when it has its default.
+    /// The origin of a key's value; `None` if the key has its default.
     pub fn origin_of(&self, key: &str) -> Option<&ConfigOrigin> {
         self.tree.find(key).map(|tree| &tree.origin)
     }
 
-    /// An address that other machines can reach must be wanted.
+    /// Refuses an address that other machines can reach, unless TLS or `insecure` is set.
     fn check_exposure(&self) -> Result<(), ConfigError> {
-        let places = &self.config.serve;
-        let exposed = places
+        let serve = &self.config.serve;
+        let exposed = serve
             .listen
             .iter()
             .position(|address| !address.is_loopback());
-        let is_wanted = places.insecure || places.tls.cert.is_some();
+        let is_wanted = serve.insecure || serve.tls.cert.is_some();
         let (Some(index), false, Some(tree)) = (exposed, is_wanted, self.tree.get("listen")) else {
             return Ok(());
         };
@@ -161,14 +161,14 @@ impl LoadedConfig {
             ConfigValue::List(items) => items.get(index).unwrap_or(tree),
             _ => tree,
         };
-        let address = &places.listen[index];
+        let address = &serve.listen[index];
         let message = format!("\"{address}\" can be reached from other machines");
-        let hint = "use a loopback address such as 127.0.0.1, or set `tls` and a token, or say `insecure: \
+        let hint = "use a loopback address such as 127.0.0.1, or set `tls` and a token, or set `insecure: \
                     true` (--insecure) if everyone who can connect may read and write";
         Err(ConfigProblem::new(item, message, hint).into())
     }
 
-    /// A certificate is of no use without its key, nor is an authority without both.
+    /// A certificate requires its key, and an authority requires both.
     fn check_tls(&self) -> Result<(), ConfigError> {
         let tls = &self.config.serve.tls;
         let (is_set, missing) = match (&tls.cert, &tls.key, &tls.ca) {
@@ -184,16 +184,17 @@ impl LoadedConfig {
         Err(ConfigProblem::new(tree, message, "set tls.cert and tls.key, or none of them").into())
     }
 
-    /// Two keys that mean the same may not both stand in files: nobody could tell which one wins.
+    /// Two keys with the same meaning must not both be set in files: it would be unclear which one
+    /// applies.
     fn check_duplicate_keys(&self) -> Result<(), ConfigError> {
         for (ours, theirs) in [("rate", "collector_rate"), ("dir", "default_tmdb_dir")] {
             let (Some(first), Some(second)) = (self.tree.get(ours), self.tree.get(theirs)) else {
                 continue;
             };
-            let both_say = ![first, second]
+            let are_both_set = ![first, second]
                 .iter()
                 .any(|t| matches!(t.value, ConfigValue::Null));
-            if both_say && matches!(first.origin, ConfigOrigin::File { .. }) {
+            if are_both_set && matches!(first.origin, ConfigOrigin::File { .. }) {
                 let message = format!("`{ours}` means the same and is set at {}", first.origin);
                 let problem = ConfigProblem::new(second, message, "keep one of the two");
                 return Err(problem.into());

@@ -1,5 +1,6 @@
-//! The limit on open files, shared out among all that opens them. A connection or a lane too many is refused or waits; a
-//! descriptor too few would be missing where the store writes its log.
+//! Distributes the limit on open files among all components that open them. A connection or lane
+//! beyond its share is refused or waits; without shares, the store could lack a descriptor for its
+//! log.
 
 use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
@@ -7,14 +8,14 @@ use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, ServeSettings};
 use pegel_store::StoreOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the agent needs for itself: the files of the collectors, the log, blocks that are being written, listeners. An
-/// idle agent on a small node has about 60 open.
+/// Descriptors for the agent itself: files of the collectors, the log, blocks that are being
+/// written, listeners. An idle agent on a small node has about 60 open.
 const RESERVED_MIN: usize = 96;
 const RESERVED_MAX: usize = 320;
-/// With fewer there is no room for connections.
+/// With fewer descriptors there is no room for connections.
 pub(crate) const DESCRIPTORS_MIN: usize = 112;
 
-/// How many descriptors each part of the agent may have open at one time.
+/// How many descriptors each component may have open at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DescriptorBudget {
     /// Connections over TCP and on the UNIX socket.
@@ -27,12 +28,13 @@ pub(crate) struct DescriptorBudget {
     /// Connections that send statsd lines.
     pub statsd: usize,
     pub lanes: usize,
-    /// Of programs that are watched for wrappers.
+    /// For programs that are watched for wrappers.
     pub programs: usize,
 }
 
 impl DescriptorBudget {
-    /// Shares out what a limit leaves, by weight. What a part does not request for goes to the others.
+    /// Distributes what a limit leaves, by weight. What a component does not request goes to the
+    /// others.
     pub fn shared_within(self, limit: usize) -> DescriptorBudget {
         let requests = self.to_array();
         let mut shares = [0; 7];
@@ -53,7 +55,7 @@ impl DescriptorBudget {
         }
     }
 
-    /// The limit with which every request comes true.
+    /// The limit that satisfies every request.
     pub fn required_limit(self) -> usize {
         let requests = self.to_array();
         requests
@@ -87,7 +89,8 @@ impl DescriptorBudget {
         }
     }
 
-    /// Takes what the settings request for and lowers it to what the limit on open files allows. Returns the limit.
+    /// Reads the requests from the settings and lowers them to what the limit on open files
+    /// permits. Returns the limit.
     pub fn distribute(
         store: &mut StoreOptions,
         serve: &mut ServeSettings,
@@ -121,11 +124,12 @@ impl DescriptorBudget {
     }
 }
 
-/// In the order of [`Descriptors::to_array`].
+/// Weights in the order of [`DescriptorBudget::to_array`].
 const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
 
-/// The descriptors of statsd's UDP sockets beyond the first one of each address, which is a listener like others. Each
-/// thread has a socket for each address, and a duplicate of it to read its drops.
+/// The descriptors of statsd's UDP sockets beyond the first one of each address, which counts as a
+/// listener. Each thread has one socket per address, and a duplicate of it to read its drop
+/// counter.
 fn udp_descriptors(statsd: &StatsdPlan) -> usize {
     statsd.threads.saturating_sub(1) * statsd.udp.len() * 2
 }
@@ -140,7 +144,7 @@ fn reserved(limit: usize) -> usize {
     (limit / 4).clamp(RESERVED_MIN, RESERVED_MAX)
 }
 
-/// The limit on open files that [`raise`] can reach, towards `wanted`.
+/// The limit on open files that [`raise_limit`] can reach, up to `wanted`.
 pub(crate) fn reachable_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -148,7 +152,7 @@ pub(crate) fn reachable_limit(wanted: usize) -> usize {
     usize::try_from(most.max(current)).unwrap_or(usize::MAX)
 }
 
-/// Raises the soft limit on open files to what [`reachable`] promised.
+/// Raises the soft limit on open files to what [`reachable_limit`] returned.
 pub(crate) fn raise_limit(to: usize) {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < to as u64) {

@@ -1,4 +1,4 @@
-//! `<dir>/endpoint.json`: where this agent can be reached, for scripts and for tests.
+//! `<dir>/endpoint.json`: the addresses of this agent, for scripts and tests.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use pegel_ingest::statsd::BoundAddresses;
 use serde::Serialize;
 
-/// What the file says; lists are in the order of the configuration.
+/// The content of the file; lists are in the order of the configuration.
 #[derive(Serialize)]
 struct EndpointJson<'a> {
     pid: u32,
@@ -31,10 +31,10 @@ struct StatsdEndpoints<'a> {
     unix_stream: Option<&'a Path>,
 }
 
-/// How often a file that could not be written is tried again.
+/// How often a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The file, removed when this goes away.
+/// The file. Removed when dropped.
 #[derive(Debug)]
 pub struct EndpointFile {
     path: PathBuf,
@@ -72,7 +72,7 @@ impl EndpointFile {
         })
     }
 
-    /// The file is whole from the moment it is there: it is renamed into place.
+    /// Writes the file atomically: it is renamed into place.
     pub fn write(&mut self) -> io::Result<()> {
         let temporary = self.path.with_extension("json.new");
         let mut file = fs::OpenOptions::new()
@@ -87,18 +87,18 @@ impl EndpointFile {
         Ok(())
     }
 
-    /// Writes it as soon as that is possible: the disk may have been full at the start. Never ends.
+    /// Retries until the file is written: the disk may have been full at the start. Never returns.
     pub async fn retry_until_written(&mut self) {
         while !self.is_written {
             tokio::time::sleep(RETRY_INTERVAL).await;
             if self.write().is_ok() {
-                tracing::info!(path = %self.path.display(), "wrote where the agent can be reached");
+                tracing::info!(path = %self.path.display(), "wrote the endpoint file");
             }
         }
         std::future::pending().await
     }
 
-    /// What an agent that was killed left behind must not be taken for this one's.
+    /// Removes the file of an agent that was killed, which must not be mistaken for this one's.
     pub fn remove_stale(dir: &Path) {
         let _ = fs::remove_file(dir.join("endpoint.json"));
     }
@@ -106,7 +106,7 @@ impl EndpointFile {
 
 impl Drop for EndpointFile {
     fn drop(&mut self) {
-        // In a directory that was replaced there may be the file of another agent.
+        // A replaced directory may contain the file of another agent.
         let is_ours = fs::read_to_string(&self.path).is_ok_and(|text| text.trim_end() == self.text);
         if self.is_written
             && is_ours

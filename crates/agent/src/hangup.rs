@@ -1,4 +1,4 @@
-//! SIGHUP: files are to be read again, or the terminal is gone.
+//! SIGHUP: reloads files, or stops the agent when its terminal is closed.
 
 use std::fs;
 use std::io;
@@ -8,17 +8,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a hangup means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HangupAction {
-    /// Someone sent it by hand, as one does with daemons.
+    /// Sent by hand or by a service manager, to reload.
     Reload,
-    /// The terminal in which the agent was started is gone.
+    /// The agent's terminal was closed.
     End,
 }
 
-/// Hangups from now on do not end the process by themselves.
+/// Receives SIGHUP, which no longer terminates the process from now on.
 #[derive(Debug)]
 pub struct HangupSignals {
     signal: Signal,
-    /// Whether the agent ends with its terminal: not without one, nor under `nohup`.
+    /// Whether the agent stops with its terminal: not without one, nor under `nohup`.
     has_terminal: bool,
 }
 
@@ -33,31 +33,32 @@ impl HangupSignals {
         })
     }
 
-    /// Has files read again whenever it is asked for; returns when the terminal is gone.
+    /// Reloads files on each hangup; returns when the terminal is closed.
     pub async fn run_until_terminal_closes(mut self, reload: impl Fn() + Clone + Send + 'static) {
         while self.next().await == HangupAction::Reload {
-            tracing::info!("hangup: files are read again");
-            // Not here: files may be slow.
+            tracing::info!("SIGHUP received; reloading files");
+            // Not on this task: file systems may be slow.
             tokio::task::spawn_blocking(reload.clone());
         }
     }
 
     async fn next(&mut self) -> HangupAction {
-        // Signals never end while there is a runtime.
+        // The stream of signals does not end while the runtime exists.
         let _ = self.signal.recv().await;
-        match self.has_terminal && !has_controlling_terminal() {
-            true => HangupAction::End,
-            false => HangupAction::Reload,
+        if self.has_terminal && !has_controlling_terminal() {
+            HangupAction::End
+        } else {
+            HangupAction::Reload
         }
     }
 }
 
-/// A process whose terminal was hung up has none any more.
+/// Whether the process has a controlling terminal. After a hangup of its terminal it has none.
 fn has_controlling_terminal() -> bool {
     fs::File::open("/dev/tty").is_ok()
 }
 
-/// Whether the process was started with SIGHUP ignored; signal 1 is the lowest bit.
+/// Whether the process was started with SIGHUP ignored; signal 1 is the lowest bit of the mask.
 fn ignores_hangup(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -1,4 +1,4 @@
-//! What the agent says when it starts.
+//! Formats durations, sizes and paths for messages.
 
 use std::path::Path;
 use std::time::Duration;

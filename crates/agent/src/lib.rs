@@ -1,7 +1,9 @@
-//! Wiring only: configuration → running node → orderly stop.
+//! The agent: connects all components, from the configuration to a running node and an orderly
+//! stop.
 //!
-//! [`load`] reads file, environment and command line into a [`Config`]; [`Plan`] settles what depends
-//! on the machine; [`Node`] opens the store, binds the servers, starts the sampler and connects them.
+//! [`load_config`] reads file, environment and command line into a [`Config`]; [`AgentSettings`]
+//! applies what depends on the machine; [`RunningAgent`] opens the store, binds the servers, starts
+//! the sampler and connects them. It contains no logic of its own beyond that.
 
 mod agent_settings;
 mod agent_status;
@@ -48,5 +50,5 @@ pub use snapshots::snapshot_options;
 pub use stop_condition::{StopCondition, StopConditionError};
 pub use store_dir::{FileSystemKind, file_system_kind};
 
-/// Where clients look for an agent that is given no path: the user's own places, then the system's.
+/// Where clients look for an agent without a given path: the user's own sockets, then the system's.
 pub use pegel_serve::socket::default_socket_paths as usual_sockets;

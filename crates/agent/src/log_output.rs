@@ -1,4 +1,4 @@
-//! What the agent knows about the place of its log messages.
+//! The output of log messages, as the agent sees it, and its metric.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use pegel_collect::SelfMetrics;
 use pegel_metric::{Family, MetricKind};
 
-/// Where log messages go, as the one who made the place tells it.
+/// The output of log messages, implemented by the program that set it up.
 pub trait LogOutput: Send + Sync + Debug {
-    /// Its name, for people.
+    /// The name of the destination, for users.
     fn destination(&self) -> &str;
 
-    /// Messages that the place did not take.
+    /// The number of messages that could not be written.
     fn lost(&self) -> u64;
 
-    /// Looks for the place again, after the log was rotated.
+    /// Opens the destination again, after the log was rotated.
     fn reopen(&self);
 }
 
@@ -23,10 +23,10 @@ static LOST_FAMILY: Family = Family::new(
     MetricKind::Counter,
     "",
     0,
-    "Log messages that could not be handed over.",
+    "Total number of log messages that could not be written.",
 );
 
-/// Publishes what was lost.
+/// Publishes the number of lost log messages.
 #[derive(Debug)]
 pub(crate) struct LogMetrics {
     output: Arc<dyn LogOutput>,

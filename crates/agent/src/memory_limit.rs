@@ -1,8 +1,8 @@
 //! The memory limit of the agent's cgroup, and the limits of the configuration that fit into it.
 //!
-//! With the defaults an agent under full load takes up to 640 MiB. Where the cgroup allows less, everything that is
-//! bounded by a number of bytes, series or connections gets a proportional share of what the agent's own code leaves.
-//! Keys that were set keep their values.
+//! With the defaults, an agent under full load uses up to 640 MiB. If the cgroup permits less,
+//! every limit on bytes, series or connections gets a proportional share of what the agent's own
+//! code leaves. Keys that were set keep their values.
 
 use std::num::NonZeroU32;
 
@@ -16,25 +16,25 @@ use crate::config::Config;
 use crate::config_sources::EnvironmentLookup;
 use crate::human_text;
 
-/// What an agent with the defaults takes at most.
+/// Maximum memory use of an agent with the defaults.
 const DEFAULT_BYTES_MAX: u64 = 640 << 20;
-/// What an agent takes that holds nothing.
+/// Memory use of an agent without data.
 const BASE_BYTES: u64 = 16 << 20;
-/// With less the agent does not start.
+/// With less memory the agent refuses to start.
 pub(crate) const MEMORY_MIN: u64 = 24 << 20;
 
-/// A limit that is lower than what the defaults may take.
+/// A memory limit that is lower than what the defaults may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryLimit(pub u64);
 
 impl MemoryLimit {
-    /// Reads the lowest limit of the agent's cgroup and its parents; `None` where the defaults fit.
+    /// Reads the lowest limit of the agent's cgroup and its parents; `None` if the defaults fit.
     pub fn read(environment: EnvironmentLookup<'_>) -> Option<MemoryLimit> {
         let limit = cgroup_memory_limit(&host(environment).root)?;
         (limit < DEFAULT_BYTES_MAX).then_some(MemoryLimit(limit))
     }
 
-    /// The share of something that is `default` when all of [`FULL`] is there, but not less than `least`.
+    /// The share of a value that is `default` with [`DEFAULT_BYTES_MAX`], but at least `least`.
     pub fn share(self, default: u64, least: u64) -> u64 {
         let room = self.0.saturating_sub(BASE_BYTES);
         let share =
@@ -44,7 +44,7 @@ impl MemoryLimit {
             .clamp(least.min(default), default)
     }
 
-    /// Lowers what no key sets.
+    /// Lowers the limits that have no configuration key.
     pub fn fit_connections(self, serve: &mut ServeSettings, statsd: &mut StatsdPlan) {
         let lower = |value: &mut usize, least: u64| {
             let share = self.share(*value as u64, least);
@@ -57,7 +57,7 @@ impl MemoryLimit {
         lower(&mut statsd.connections, 8);
     }
 
-    /// The limit and what follows from it, for the person who starts the agent.
+    /// Describes the limit and its consequences, for the user who starts the agent.
     pub fn remark(self, config: &Config) -> String {
         let limits = &config.agent.limits;
         format!(
@@ -70,7 +70,7 @@ impl MemoryLimit {
         )
     }
 
-    /// Lowers what was not set. `is_set` tells whether a key was.
+    /// Lowers the limits of keys that were not set, according to `is_set`.
     pub fn fit_config(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
         let limits = &mut config.agent.limits;
         let counts = [

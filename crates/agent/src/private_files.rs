@@ -1,12 +1,12 @@
-//! Takes from other users the rights to files in the store's directory. New files are made with modes of their own,
-//! whatever the umask; those of earlier versions were not.
+//! Removes other users' access to files in the store's directory. New files are created with
+//! private modes, whatever the umask; files of earlier versions may not be.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Files that the agent makes in its directory. Others that lie there are left alone.
+/// Files that the agent creates in its directory. Other files are left alone.
 const FILES: [&str; 6] = [
     "annotations.jsonl",
     "endpoint.json",
@@ -15,21 +15,21 @@ const FILES: [&str; 6] = [
     "lanes.journal",
     "lock",
 ];
-/// Directories of which everything is the agent's.
+/// Directories whose whole content belongs to the agent.
 const DIRS: [&str; 4] = ["aside", "blocks", "log", "snapshots"];
 
-/// Closes what the agent owns below `dir` to group and others. A failure is logged: on a disk that is read-only
-/// just now the agent runs all the same.
+/// Removes the access of group and others to the agent's files below `dir`. A failure is only
+/// logged: the agent also runs on a disk that is currently read-only.
 pub fn restrict_to_owner(dir: &Path) {
     let files = FILES.iter().map(|name| restrict(&dir.join(name), 0o600));
     let dirs = DIRS.iter().map(|name| restrict_all(&dir.join(name)));
     for error in files.chain(dirs).filter_map(Result::err) {
-        tracing::warn!(dir = %dir.display(), %error, "cannot take the rights of other users to the store's files");
+        tracing::warn!(dir = %dir.display(), %error, "cannot make the store's files private");
     }
 }
 
 fn restrict_all(dir: &Path) -> io::Result<()> {
-    // The directory first: its contents are out of reach from then on.
+    // The directory first: its content is out of reach from then on.
     restrict(dir, 0o700)?;
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -40,7 +40,7 @@ fn restrict_all(dir: &Path) -> io::Result<()> {
         .try_for_each(|entry| restrict(&entry?.path(), 0o600))
 }
 
-/// Sets the mode of a plain file or directory of ours that others have rights to.
+/// Sets the mode of a regular file or directory of ours that others can access.
 fn restrict(path: &Path, mode: u32) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! What can be measured here, without an agent: for `pegel doctor`.
+//! Probes the collectors without an agent, for `pegel doctor`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use pegel_metric::{Ledger, SystemClock};
 
 use crate::agent_settings::AgentSettings;
 
-/// Opens every collector that the plan allows, takes one sample for nobody, and says how each of them fared.
+/// Opens every enabled collector, takes one sample, discards it, and returns the status of each
+/// collector.
 pub fn probe_collectors(
     plan: &AgentSettings,
 ) -> Result<Vec<CollectorStatus>, pegel_collect::CollectSettingsError> {

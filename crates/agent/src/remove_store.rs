@@ -1,12 +1,12 @@
-//! Removes a store whose configuration says `delete_tmdb: 1`.
+//! Removes the store if the configuration sets `delete_tmdb: 1`.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Removes what the store made, by name: the directory may be one that holds other things too, and
-/// what was set aside is never deleted.
+/// Removes the store's own files by name: the directory may contain other files, and files that
+/// were set aside are never deleted.
 pub fn remove_store(dir: &Path) -> io::Result<()> {
     for (name, endings) in [
         ("log", ["log", "tmp"]),
@@ -16,7 +16,7 @@ pub fn remove_store(dir: &Path) -> io::Result<()> {
         let part = dir.join(name);
         let entries = match fs::read_dir(&part) {
             Ok(entries) => entries,
-            // A store that never had a block has no directory for them.
+            // A store that never wrote a block has no directory for them.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -1,4 +1,7 @@
-//! A running node: store, servers and sampler, connected.
+//! The running agent: opens the store, binds the servers, starts the sampler, and stops all of them
+//! in order. The command line calls [`RunningAgent::start`], then [`RunningAgent::wait`], then
+//! [`RunningAgent::stop`]. A start is all or nothing; a stop writes every accepted sample to the
+//! store's log.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -38,10 +41,10 @@ use crate::stop_condition::StopCondition;
 use crate::store_metrics::StoreMetrics;
 use crate::{human_text, private_files, remove_store, store_dir};
 
-/// How long the first sample may take to become readable. A store that cannot be written keeps it in
-/// memory, so that this is only a bound for a machine that stands still.
+/// How long the start waits for the first sample to become readable. A store that cannot be written
+/// keeps samples in memory, so this only bounds the wait on a stalled machine.
 const FIRST_SAMPLE_TIME: Duration = Duration::from_secs(5);
-/// How long requests get to finish when the agent stops.
+/// How long requests may take to finish when the agent stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
@@ -67,23 +70,23 @@ pub enum AgentStartError {
     #[error("allow_users")]
     Users(#[from] GuardError),
     #[error(
-        "the limit on open files is {0}, and the agent needs at least {DESCRIPTORS_MIN}: raise it with `ulimit -n` or LimitNOFILE"
+        "the limit on open files is {0}, and the agent requires at least {DESCRIPTORS_MIN}; raise it with `ulimit -n` or LimitNOFILE"
     )]
     OpenFiles(usize),
-    #[error("the cgroup limits memory to {}, and the agent needs at least {}", human_text::format_bytes(*.0), human_text::format_bytes(MEMORY_MIN))]
+    #[error("the cgroup limits memory to {}, and the agent requires at least {}", human_text::format_bytes(*.0), human_text::format_bytes(MEMORY_MIN))]
     Memory(u64),
-    #[error("cannot start the threads that serve")]
+    #[error("cannot start the server threads")]
     Runtime(#[source] io::Error),
 }
 
-/// An agent at work, until [`Node::stop`].
+/// A running agent, until [`RunningAgent::stop`].
 #[derive(Debug)]
 pub struct RunningAgent {
     store: Store,
     ingest: Arc<Ingest>,
     statsd: StatsdListener,
     status: Arc<AgentStatus>,
-    /// Told when a client of the job asks for the end.
+    /// Notified when a client of the job requests a stop.
     stop_requested: Arc<tokio::sync::Notify>,
     server: Option<RunningServer>,
     endpoint: Option<EndpointFile>,
@@ -94,12 +97,12 @@ pub struct RunningAgent {
     announcement: Vec<String>,
     remove_store: Option<PathBuf>,
     supervisor: Supervisor,
-    /// Last, so that everything that runs on it is gone before.
+    /// Declared last, so that everything that runs on it is dropped first.
     runtime: Runtime,
 }
 
 impl RunningAgent {
-    /// Everything or nothing: when this fails, no address and no directory stays taken.
+    /// Starts all components, or none: on error, no address and no directory stays in use.
     pub fn start(mut plan: AgentSettings) -> Result<RunningAgent, AgentStartError> {
         limit_allocator();
         if plan.open_files < DESCRIPTORS_MIN {
@@ -126,10 +129,10 @@ impl RunningAgent {
         let started = plan.store.clock.utc();
         let store = open_store(&plan)?;
         let dir = plan.store.dir.clone();
-        // The lock is ours: what is there was left by an agent that was killed.
+        // The store's lock is held: an existing file was left by an agent that was killed.
         EndpointFile::remove_stale(&dir);
 
-        let source = Arc::new(AgentStatus::new(&plan));
+        let status = Arc::new(AgentStatus::new(&plan));
         let finished = Arc::new(tokio::sync::Notify::new());
         let intake = Arc::new(start_ingest(&plan, &store)?);
         let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, intake.admission()));
@@ -144,14 +147,14 @@ impl RunningAgent {
             started,
             level: plan.level,
             rate: plan.collect.rate,
-            status_source: source.clone(),
+            status_source: status.clone(),
         };
         let server = BoundServer::bind(plan.serve.clone(), app)?;
-        // After the push socket: its directory is made and its lock is held.
+        // After the push socket: its directory exists and its lock is held.
         let statsd = start_statsd(&plan, &metrics, &intake, &store)?;
-        let sampler = start_sampler(&plan, &store, &source)?;
+        let sampler = start_sampler(&plan, &store, &status)?;
         let active = sampler.active_count();
-        source.set_sampler(sampler);
+        status.set_sampler(sampler);
         let running = server
             .start(runtime.handle())
             .map_err(AgentStartError::Runtime)?;
@@ -160,9 +163,9 @@ impl RunningAgent {
         let mut endpoint =
             EndpointFile::new(&dir, &plan.node, http, socket, statsd.bound_addresses())
                 .map_err(AgentStartError::Runtime)?;
-        // Degraded states do not stop an agent: a read-only disk is one.
+        // Degraded states do not prevent a start; a read-only disk is one of them.
         if let Err(error) = endpoint.write() {
-            tracing::warn!(%error, "cannot write endpoint.json; it is tried again");
+            tracing::warn!(%error, "cannot write endpoint.json; retrying");
         }
         let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
         announcement.extend(intake.lanes_status().iter().flat_map(LanesStatus::remarks));
@@ -172,14 +175,14 @@ impl RunningAgent {
             notify.ready(&announcement.join("; "));
         }
         // Last: it must not delay the first sample.
-        source.start_snapshot_worker(&plan);
+        status.start_snapshot_worker(&plan);
         let signals = Some(signals);
         let running = Some(running);
         Ok(RunningAgent {
             store,
             ingest: intake,
             statsd,
-            status: source,
+            status,
             stop_requested: finished,
             server: running,
             endpoint: Some(endpoint),
@@ -194,12 +197,12 @@ impl RunningAgent {
         })
     }
 
-    /// What to tell the person who started it, line by line.
+    /// The lines to print for the user who started the agent.
     pub fn announcement(&self) -> &[String] {
         &self.announcement
     }
 
-    /// Where it serves HTTP, in the order of the configuration.
+    /// The HTTP addresses, in the order of the configuration.
     pub fn http_addresses(&self) -> &[SocketAddr] {
         self.server
             .as_ref()
@@ -214,14 +217,14 @@ impl RunningAgent {
         self.runtime.handle()
     }
 
-    /// Returns when a signal asks for the end, or when the other process or the terminal is gone. The signals are
-    /// handed back: the next one is for someone who does not want to wait. The unexpected end of a critical thread is
-    /// an error; what still works is to be stopped all the same.
+    /// Returns when a signal requests a stop, or when the watched process or the terminal is gone.
+    /// The signals are returned: the next one can abort the stop. The unexpected end of a critical
+    /// thread is an error; the caller should still stop the agent.
     pub fn wait(&mut self, until: Option<StopCondition>) -> io::Result<StopSignals> {
         let mut signals = self
             .signals
             .take()
-            .ok_or_else(|| io::Error::other("waited before"))?;
+            .ok_or_else(|| io::Error::other("wait() was called twice"))?;
         let source = self.status.clone();
         let finished = self.stop_requested.clone();
         let reload = self.server.as_ref().map(RunningServer::reload);
@@ -246,7 +249,7 @@ impl RunningAgent {
                     for_hangup.retake_snapshot();
                 }))
             });
-            let mut heart = Box::pin(source.run_watchdog(notify));
+            let mut watchdog = Box::pin(source.run_watchdog(notify));
             let mut endpoint = endpoint
                 .as_mut()
                 .map(|endpoint| Box::pin(endpoint.retry_until_written()));
@@ -264,8 +267,8 @@ impl RunningAgent {
                 if finished.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(()));
                 }
-                // They never end.
-                let _ = heart.as_mut().poll(context);
+                // Neither future completes.
+                let _ = watchdog.as_mut().poll(context);
                 if let Some(endpoint) = &mut endpoint {
                     let _ = endpoint.as_mut().poll(context);
                 }
@@ -282,8 +285,8 @@ impl RunningAgent {
         Ok(signals)
     }
 
-    /// Takes a last sample, lets requests finish, and writes everything out. After a failure, this stops what still
-    /// works; what was acknowledged is in the log and is synced.
+    /// Takes a last sample, lets requests finish, and writes everything out. After a failure, stops
+    /// what still works; acknowledged samples are in the log and are synced.
     pub fn stop(mut self) {
         let failure = self.supervisor.failure();
         if let Some(notify) = &self.notify {
@@ -312,7 +315,7 @@ impl RunningAgent {
     }
 }
 
-/// How the job that this agent was started for ends it.
+/// The callback by which a job stops the agent that it started.
 fn stop_request(finished: &Arc<tokio::sync::Notify>) -> Arc<dyn Fn() + Send + Sync> {
     let finished = finished.clone();
     Arc::new(move || finished.notify_one())
@@ -341,7 +344,8 @@ fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStar
     Ok(intake)
 }
 
-/// Binds the addresses of statsd and reads them. The pulse asks it from now on.
+/// Binds the addresses of statsd and starts reading them. From now on, each tick of ingest includes
+/// statsd.
 fn start_statsd(
     plan: &AgentSettings,
     statsd: &StatsdInput,
@@ -356,7 +360,7 @@ fn start_statsd(
     Ok(listening)
 }
 
-/// When this returns, the first sample can be read.
+/// Starts the sampler. When this returns, the first sample can be read.
 fn start_sampler(
     plan: &AgentSettings,
     store: &Store,
@@ -384,7 +388,7 @@ fn start_sampler(
         }),
     )?;
     let first = first.load(Ordering::Relaxed);
-    // With every collector disabled there is nothing to wait for.
+    // Without collectors there is nothing to wait for.
     if first != Millis::MAX {
         wait_until_readable(store, first);
     }
@@ -403,7 +407,7 @@ pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    tracing::warn!("the first sample is not readable yet");
+    tracing::warn!("the first sample is not readable after 5 s");
 }
 
 fn startup_lines(
@@ -413,24 +417,24 @@ fn startup_lines(
     statsd: &BoundAddresses,
     active: usize,
 ) -> Vec<String> {
-    let mut places = Vec::new();
+    let mut parts = Vec::new();
     if let Some((first, others)) = http.split_first() {
-        let is_private = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
-        let scheme = if is_private { "https" } else { "http" };
-        places.push(format!("page and API on {scheme}://{first}"));
+        let is_tls = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
+        let scheme = if is_tls { "https" } else { "http" };
+        parts.push(format!("page and API on {scheme}://{first}"));
         if !others.is_empty() {
             let others: Vec<String> = others.iter().map(SocketAddr::to_string).collect();
-            places.push(format!("OpenTSDB on {}", others.join(", ")));
+            parts.push(format!("OpenTSDB on {}", others.join(", ")));
         }
     }
     if let Some(socket) = socket {
-        places.push(format!("socket {}", socket.display()));
+        parts.push(format!("socket {}", socket.display()));
     }
     let udp = statsd.udp.iter().map(|address| format!("udp {address}"));
     let tcp = statsd.tcp.iter().map(|address| format!("tcp {address}"));
-    let taken: Vec<String> = udp.chain(tcp).collect();
-    if !taken.is_empty() {
-        places.push(format!("statsd on {}", taken.join(", ")));
+    let addresses: Vec<String> = udp.chain(tcp).collect();
+    if !addresses.is_empty() {
+        parts.push(format!("statsd on {}", addresses.join(", ")));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let state = format!(
@@ -441,7 +445,7 @@ fn startup_lines(
         human_text::format_duration(plan.store.keep_disk),
         human_text::format_bytes(plan.store.keep_bytes),
     );
-    [places.join(" · "), state]
+    [parts.join(" · "), state]
         .into_iter()
         .chain(plan.remarks.iter().cloned())
         .collect()

@@ -1,4 +1,4 @@
-//! One sample, stored and handed back: `--once`.
+//! Takes one sample, stores it and returns it: `--once`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,16 +10,16 @@ use crate::agent_settings::AgentSettings;
 use crate::running_agent::{AgentStartError, open_store, wait_until_readable};
 use crate::store_metrics::StoreMetrics;
 
-/// What was sampled, sorted by series.
+/// One sample, sorted by series.
 #[derive(Debug)]
 pub struct OnceSample {
     /// Series, time of the last change in seconds, value.
     pub values: Vec<(String, f64, f64)>,
-    /// The same as Prometheus text.
+    /// The same values as Prometheus text.
     pub prometheus: String,
 }
 
-/// Opens the store, takes one sample and closes the store again. Nothing is served.
+/// Opens the store, takes one sample and closes the store again. Starts no server.
 pub fn sample_once(plan: AgentSettings) -> Result<OnceSample, AgentStartError> {
     let store = open_store(&plan)?;
     let time = Arc::new(AtomicI64::new(Millis::MAX));
@@ -40,7 +40,7 @@ pub fn sample_once(plan: AgentSettings) -> Result<OnceSample, AgentStartError> {
     wait_until_readable(&store, time);
     let mut found: Vec<(Arc<Series>, f64, f64)> = Vec::new();
     store.latest(&Selector::all(), 0, &mut |series, latest| {
-        // Series that an earlier agent left are not part of this sample.
+        // Series of an earlier agent are not part of this sample.
         if latest.last_sampled >= time {
             found.push((
                 series.clone(),

@@ -1,4 +1,5 @@
-//! Tells the service manager how the agent is: a datagram of lines to the socket that it names in `NOTIFY_SOCKET`.
+//! Notifies the service manager of the agent's state: sends datagrams to the socket in
+//! `NOTIFY_SOCKET`.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,17 +10,18 @@ use std::time::Duration;
 
 use crate::config_sources::EnvironmentLookup;
 
-/// The service manager that started this process, if one did that wants to hear of it.
+/// The service manager that started this process, if it requests notifications.
 #[derive(Debug)]
 pub struct ServiceNotifier {
     socket: UnixDatagram,
     manager: SocketAddr,
-    /// How long it waits for a sign of life before it starts the agent anew.
+    /// How long the manager waits for a watchdog notification before it restarts the agent.
     watchdog: Option<Duration>,
 }
 
 impl ServiceNotifier {
-    /// A manager that cannot be told is no reason not to run.
+    /// Returns `None` if no notifications are requested or the socket cannot be used; the agent
+    /// runs without them.
     pub fn new(environment: EnvironmentLookup<'_>) -> Option<ServiceNotifier> {
         let name = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
         let made = parse_address(&name).and_then(|manager| {
@@ -39,7 +41,7 @@ impl ServiceNotifier {
     }
 
     pub fn ready(&self, status: &str) {
-        // What the lines mean is split at line breaks.
+        // Control characters would split the message into lines.
         let status = status.replace(char::is_control, " ");
         self.send(&format!(
             "READY=1\nSTATUS={status}\nMAINPID={}\n",
@@ -56,19 +58,19 @@ impl ServiceNotifier {
         self.send("WATCHDOG=1\n");
     }
 
-    /// How often to say that the agent is alive: twice in the time that the manager waits.
+    /// The interval of watchdog notifications: half of the manager's timeout.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
     fn send(&self, text: &str) {
         if let Err(error) = self.socket.send_to_addr(text.as_bytes(), &self.manager) {
-            tracing::warn!(%error, "cannot tell the service manager");
+            tracing::warn!(%error, "cannot notify the service manager");
         }
     }
 }
 
-/// A path, or behind `@` a name that is in no file system.
+/// Parses a path, or an abstract name after `@`.
 fn parse_address(name: &OsString) -> io::Result<SocketAddr> {
     match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
@@ -80,7 +82,8 @@ fn parse_address(name: &OsString) -> io::Result<SocketAddr> {
     }
 }
 
-/// `WATCHDOG_PID` says for whom the time is meant: a program that another one started inherits both.
+/// The watchdog timeout. `WATCHDOG_PID` names the process that it applies to: child processes
+/// inherit both variables.
 fn watchdog_timeout(environment: EnvironmentLookup<'_>, pid: u32) -> Option<Duration> {
     let number = |name: &str| environment(name)?.to_str()?.parse::<u64>().ok();
     let is_meant =

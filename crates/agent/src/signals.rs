@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, as something to wait for.
+//! Waits for SIGINT and SIGTERM.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask a process to end. From now on they do not end it by themselves.
+/// The signals that request a stop. From now on they do not terminate the process.
 #[derive(Debug)]
 pub struct StopSignals {
     interrupt: Signal,
@@ -22,7 +22,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         poll_fn(|context| {
             let interrupted = self.interrupt.poll_recv(context).is_ready();
@@ -37,13 +37,13 @@ impl StopSignals {
     }
 }
 
-/// Runs `action` on a thread of its own when the first such signal comes, for programs that block.
+/// Runs `action` on its own thread at the first stop signal, for programs that block.
 pub fn on_stop_signal(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
     let guard = runtime.enter();
-    // Before this returns, not when the thread comes to it: a signal may come at once.
+    // Registered before this returns, not by the thread: a signal may arrive at once.
     let mut signals = StopSignals::new()?;
     drop(guard);
     std::thread::Builder::new()

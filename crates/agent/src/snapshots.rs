@@ -1,5 +1,4 @@
-//! What this machine is, and what its cloud is about to do to it: from the configuration to the keeper of
-//! the snapshot, and from there to a metric.
+//! Options of machine snapshots, and metrics of scheduled cloud events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,22 +18,22 @@ static EVENT_FAMILY: Family = Family::new(
     MetricKind::Gauge,
     "",
     2,
-    "Events that the cloud has announced for this machine, by what will happen and whether it has begun.",
+    "Number of events that the cloud provider has scheduled for this machine, by type and status.",
 );
 static WATCHED_FAMILY: Family = Family::new(
     "node_cloud_events_watched",
     MetricKind::Gauge,
     "",
     2,
-    "1 where a cloud answers when it is asked for events.",
+    "Whether the cloud provider's event service responds (1).",
 );
 
-/// What is published about the cloud.
+/// The families of cloud metrics.
 pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
     [&EVENT_FAMILY, &WATCHED_FAMILY].into_iter()
 }
 
-/// What a snapshot looks at.
+/// The options of a snapshot.
 pub fn snapshot_options(
     loaded: &LoadedConfig,
     environment: config_sources::EnvironmentLookup<'_>,
@@ -58,7 +57,7 @@ pub fn snapshot_options(
     }
 }
 
-/// Publishes what the cloud is about to do.
+/// Publishes scheduled cloud events.
 #[derive(Debug)]
 pub(crate) struct CloudMetrics {
     status: Arc<AgentStatus>,
@@ -67,9 +66,9 @@ pub(crate) struct CloudMetrics {
 }
 
 impl CloudMetrics {
-    pub fn new(source: &Arc<AgentStatus>) -> Arc<CloudMetrics> {
+    pub fn new(status: &Arc<AgentStatus>) -> Arc<CloudMetrics> {
         Arc::new(CloudMetrics {
-            status: source.clone(),
+            status: status.clone(),
             event: Arc::new(EVENT_FAMILY.clone()),
             watched: Arc::new(WATCHED_FAMILY.clone()),
         })

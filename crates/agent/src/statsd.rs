@@ -1,4 +1,4 @@
-//! statsd as this agent runs it: `--statsd`, who may send, and who holds a port.
+//! statsd in this agent: the option `--statsd`, the policy for peers, and owners of ports.
 
 use std::net::SocketAddr;
 
@@ -9,8 +9,8 @@ use pegel_serve::{LocalUsers, tcp_port_owner, udp_port_owner};
 const ACCEPTS: &str =
     "udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, unix-stream:PATH, or off for none at all";
 
-/// Lays `--statsd` over what files said: its addresses replace all others. UNIX sockets stay as they are, unless
-/// one is named or all are off.
+/// Applies `--statsd` to the configuration: its addresses replace all others. UNIX sockets are
+/// kept, unless one is named or all are off.
 pub(crate) fn apply_statsd_argument(
     tree: &mut ConfigTree,
     texts: &[String],
@@ -28,7 +28,7 @@ pub(crate) fn apply_statsd_argument(
                 return Err(ConfigError::from(ConfigProblem {
                     origin: Some(place.clone()),
                     key: "statsd".to_owned(),
-                    message: format!("{text:?} is no place for statsd"),
+                    message: format!("{text:?} is not a statsd address"),
                     hint: ACCEPTS.to_owned(),
                 }));
             }
@@ -43,7 +43,8 @@ pub(crate) fn apply_statsd_argument(
     Ok(())
 }
 
-/// statsd knows neither encryption nor tokens: other machines are let in only where that was wanted.
+/// Refuses addresses that other machines can reach, unless `insecure` is set: statsd has neither
+/// encryption nor tokens.
 pub(crate) fn check_exposure(
     keys: &StatsdSettings,
     is_insecure: bool,
@@ -51,22 +52,22 @@ pub(crate) fn check_exposure(
 ) -> Result<(), ConfigError> {
     for (key, list) in [("statsd.udp", &keys.udp), ("statsd.tcp", &keys.tcp)] {
         let exposed = list.iter().position(|address| !address.is_loopback());
-        let (Some(at), false, Some(tree)) = (exposed, is_insecure, tree.find(key)) else {
+        let (Some(index), false, Some(tree)) = (exposed, is_insecure, tree.find(key)) else {
             continue;
         };
         let item = match &tree.value {
-            ConfigValue::List(items) => items.get(at).unwrap_or(tree),
+            ConfigValue::List(items) => items.get(index).unwrap_or(tree),
             _ => tree,
         };
-        let message = format!("\"{}\" can be reached from other machines", list[at]);
-        let hint = "use a loopback address such as 127.0.0.1, or say `insecure: true` (--insecure) if everyone \
-                    who can reach it may write: statsd knows neither encryption nor tokens";
+        let message = format!("\"{}\" can be reached from other machines", list[index]);
+        let hint = "use a loopback address such as 127.0.0.1, or set `insecure: true` (--insecure) if everyone \
+                    who can reach it may write: statsd has neither encryption nor tokens";
         return Err(ConfigProblem::new(item, message, hint).into());
     }
     Ok(())
 }
 
-/// Answers from what serving knows.
+/// Implements the policy with the server's knowledge of local users and ports.
 #[derive(Debug)]
 pub(crate) struct AgentPeerPolicy {
     pub users: LocalUsers,
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn mistakes_name_the_option() {
         for (text, expected) in [
-            ("8125", "--statsd: statsd: \"8125\" is no place for statsd"),
+            ("8125", "--statsd: statsd: \"8125\" is not a statsd address"),
             (
                 "udp:8125",
                 "--statsd: statsd.udp[0]: \"8125\" is not an address",

@@ -1,4 +1,5 @@
-//! Ends with another process, `--until-pid`, or with the last program that counts, `--until-lanes-end`.
+//! Stops the agent with another process (`--until-pid`) or with the last program that has a lane
+//! (`--until-lanes-end`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,30 +12,30 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-/// What not to outlive.
+/// The condition on which the agent stops.
 #[derive(Debug)]
 pub struct StopCondition(StopTrigger);
 
 #[derive(Debug)]
 enum StopTrigger {
-    /// The descriptor means this very process, even if its number is given to another one later.
+    /// The descriptor refers to this process even if its pid is reused.
     Process(OwnedFd),
-    /// Where programs have their lanes.
+    /// The directories of programs' lanes.
     Lanes(Vec<PathBuf>),
 }
 
-/// How often to look whether a program is there.
+/// How often to check for programs.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// One that was started for a program gives it this long to appear.
+/// How long to wait for the first program to appear.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
-/// Between two programs of one job there may be a moment without any.
+/// How long to wait for the next program: a job may have none between two of them.
 const LAST_WAIT: Duration = Duration::from_secs(3);
-/// More lanes than an agent reads are not looked at.
+/// Lanes beyond the number that an agent reads are ignored.
 const LANES_MAX: usize = 65_536;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StopConditionError {
-    #[error("--until-pid {0}: there is no such process")]
+    #[error("--until-pid {0}: no such process")]
     NoProcess(i32),
     #[error("--until-pid {pid}: cannot watch this process")]
     Io {
@@ -46,7 +47,7 @@ pub enum StopConditionError {
 
 impl StopCondition {
     pub fn on_process_exit(pid: i32) -> Result<StopCondition, StopConditionError> {
-        // `Pid::from_raw` takes no negative numbers at all.
+        // `Pid::from_raw` does not accept negative numbers.
         let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let number = number.ok_or(StopConditionError::NoProcess(pid))?;
         match pidfd_open(number, PidfdFlags::empty()) {
@@ -59,15 +60,15 @@ impl StopCondition {
         }
     }
 
-    /// Until no program has a lane in one of these directories.
+    /// Stops when no program has a lane in any of these directories.
     pub fn on_lanes_end(directories: Vec<PathBuf>) -> StopCondition {
         StopCondition(StopTrigger::Lanes(directories))
     }
 
-    /// Returns when it has ended.
+    /// Resolves when the condition is met.
     pub async fn wait_async(self) -> io::Result<()> {
         let (sender, receiver) = oneshot::channel();
-        // A thread of its own, which nobody waits for: it sleeps until the process or this one ends.
+        // Uses a detached thread: it sleeps until that process or this one ends.
         std::thread::Builder::new()
             .name("until-pid".to_owned())
             .spawn(move || {
@@ -108,7 +109,7 @@ fn wait_for_lanes(directories: &[PathBuf], first_wait: Duration, last_wait: Dura
     }
 }
 
-/// Whether a program runs that has a lane there. One that went on to another program by `exec` still runs.
+/// Whether a running program has a lane in the directory. One that called `exec` still runs.
 fn has_live_lanes(directory: &PathBuf) -> bool {
     let Ok(directory) = LaneDirectoryHandle::open(directory) else {
         return false;
@@ -135,7 +136,7 @@ mod tests {
             let error = StopCondition::on_process_exit(pid).expect_err("no such process");
             assert_eq!(
                 error.to_string(),
-                format!("--until-pid {pid}: there is no such process")
+                format!("--until-pid {pid}: no such process")
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Where a store goes when nobody says so, and what kind of file system that is.
+//! The default directory of the store, and the kind of its file system.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 
 use crate::config_sources::EnvironmentLookup;
 
-/// What matters about a file system.
+/// The properties of a file system that matter to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystemKind {
     Local,
-    /// Slow or shared: its kind, for the message.
+    /// Slow or shared. The name is for messages.
     Network(&'static str),
-    /// Takes memory, not disk.
+    /// Uses memory, not disk.
     Memory,
 }
 
-/// `f_type` of statfs(2) for file systems that are reached over a network.
+/// `f_type` of statfs(2) for network file systems.
 const NETWORK_TYPES: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517B, "SMB"),
@@ -42,12 +42,12 @@ const NETWORK_TYPES: &[(u32, &str)] = &[
 ];
 const MEMORY_TYPES: &[u32] = &[0x0102_1994, 0x8584_58F6];
 
-/// The file system of a path, or of the nearest directory above it that exists.
+/// The file system of a path, or of its nearest existing ancestor.
 pub fn file_system_kind(path: &Path) -> FileSystemKind {
     let found = path
         .ancestors()
         .find_map(|dir| rustix::fs::statfs(dir).ok());
-    // The kernel's type is a word of 32 bits, whatever C makes of it.
+    // The kernel's type has 32 bits, whatever width the C type has.
     found.map_or(FileSystemKind::Local, |found| kind_of(found.f_type as u32))
 }
 
@@ -61,14 +61,14 @@ fn kind_of(kind: u32) -> FileSystemKind {
     })
 }
 
-/// A place for the store, and why it is not the usual one.
+/// The default directory of the store, and why it is not the usual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultStoreDir {
     pub path: PathBuf,
     pub remark: Option<String>,
 }
 
-/// Where the store goes without `--dir`.
+/// Chooses the directory of the store without `--dir`.
 pub fn default_store_dir(
     host: &str,
     environment: EnvironmentLookup<'_>,
@@ -108,22 +108,23 @@ pub fn default_store_dir(
     }
 }
 
-/// Makes the store's directory, for its owner only. Below /tmp anyone can make directories: what
-/// is there already must be ours, and nobody else may be able to put anything into it. That holds for
-/// root too, whose agent would otherwise write where another user wants it to.
+/// Creates the store's directory, private to its owner. Below /tmp any user can create directories:
+/// an existing one must be ours, and not writable for others. That also holds for root, whose agent
+/// would otherwise write where another user directs it.
 pub fn prepare_store_dir(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let is_temporary = |path: &&Path| private_directory::is_candidate(path, uid);
     if let Some(parent) = dir.parent().filter(is_temporary) {
         create_private(parent)?;
-        // Anyone who knows the number of a user could have put a link here.
+        // Any user who knows the uid could have placed a symlink here.
         check_private(parent, &fs::symlink_metadata(parent)?, uid)?;
     }
     create_private(dir)?;
     check_private(dir, &fs::metadata(dir)?, uid)
 }
 
-/// Whether [`prepare`] would succeed, and the directory could be written. Nothing is made.
+/// Checks whether [`prepare_store_dir`] would succeed and the directory could be written. Creates
+/// nothing.
 pub fn check_store_dir(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let Some(nearest) = dir.ancestors().find(|path| path.exists()) else {
@@ -133,7 +134,7 @@ pub fn check_store_dir(dir: &Path) -> io::Result<()> {
         check_private(dir, &fs::metadata(dir)?, uid)?;
     }
     match rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
-        // An agent starts on a disk that cannot be written just now.
+        // The agent also starts on a disk that is currently read-only.
         Ok(()) | Err(Errno::ROFS) => Ok(()),
         Err(error) if nearest == dir => {
             let message = format!("cannot write in {}: {error}", dir.display());
@@ -141,7 +142,7 @@ pub fn check_store_dir(dir: &Path) -> io::Result<()> {
         }
         Err(error) => {
             let message = format!(
-                "cannot make {} in {}: {error}",
+                "cannot create {} in {}: {error}",
                 dir.display(),
                 nearest.display()
             );
@@ -152,7 +153,7 @@ pub fn check_store_dir(dir: &Path) -> io::Result<()> {
 
 fn create_private(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-        // A link that leads nowhere, or no directory: the check says so.
+        // A dangling symlink or not a directory: reported by the check.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
@@ -164,10 +165,10 @@ fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
     } else if found.uid() != uid {
         format!("belongs to user {}", found.uid())
     } else if found.mode() & 0o002 != 0 {
-        "can be written by every user; chmod go-w removes that".to_owned()
+        "can be written by every user; run `chmod go-w` on it".to_owned()
     } else if found.mode() & 0o020 != 0 {
         format!(
-            "can be written by group {}; chmod g-w removes that",
+            "can be written by group {}; run `chmod g-w` on it",
             found.gid()
         )
     } else {
@@ -177,7 +178,7 @@ fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// The name of this machine.
+/// The host name of this machine.
 pub fn host_name() -> String {
     let name = rustix::system::uname()
         .nodename()

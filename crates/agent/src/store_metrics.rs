@@ -1,4 +1,4 @@
-//! What the store publishes about itself, beside what `/status` says.
+//! Metrics of the store, in addition to its part of `/status`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use pegel_collect::SelfMetrics;
 use pegel_metric::{Family, MetricKind};
 use pegel_store::{Store, StoreStatus};
 
-/// A figure, and where it stands in the store's status. Always kept: level 0.
+/// A metric and its value in the store's status. Level 0: always kept.
 type StoreMetric = (Family, fn(&StoreStatus) -> f64);
 
 static STORE_METRICS: [StoreMetric; 9] = [
@@ -16,7 +16,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "",
             0,
-            "Live series.",
+            "Number of live series.",
         ),
         |status| status.series as f64,
     ),
@@ -26,7 +26,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "bytes",
             0,
-            "What samples and series take in memory.",
+            "Memory used by samples and series, in bytes.",
         ),
         |status| status.memory_bytes as f64,
     ),
@@ -36,7 +36,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "bytes",
             0,
-            "What the log takes on disk.",
+            "Size of the log on disk, in bytes.",
         ),
         |status| status.log_bytes as f64,
     ),
@@ -46,7 +46,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "bytes",
             0,
-            "What the blocks take on disk.",
+            "Size of the blocks on disk, in bytes.",
         ),
         |status| status.block_bytes as f64,
     ),
@@ -56,7 +56,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Counter,
             "",
             0,
-            "Samples that replaced one of the same time.",
+            "Total number of samples that replaced one with the same time.",
         ),
         |status| status.duplicates as f64,
     ),
@@ -66,7 +66,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Counter,
             "",
             0,
-            "Samples that came after younger ones.",
+            "Total number of samples that arrived out of order.",
         ),
         |status| status.out_of_order as f64,
     ),
@@ -76,7 +76,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "",
             0,
-            "Files that could not be read and were set aside since the start.",
+            "Number of unreadable files that were set aside since the start.",
         ),
         |status| status.set_aside.len() as f64,
     ),
@@ -86,7 +86,7 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "",
             0,
-            "Blocks of which a reader could not read everything.",
+            "Number of blocks with parts that could not be read.",
         ),
         |status| status.damaged_blocks as f64,
     ),
@@ -96,13 +96,13 @@ static STORE_METRICS: [StoreMetric; 9] = [
             MetricKind::Gauge,
             "",
             0,
-            "1 while the store cannot write to its disk, drops samples of the node, or has damaged blocks.",
+            "Whether the store cannot write to its disk, drops samples of the node, or has damaged blocks (1).",
         ),
         |status| f64::from(u8::from(status.degraded.is_some())),
     ),
 ];
 
-/// What the store publishes.
+/// The families of the store's metrics.
 pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
     STORE_METRICS.iter().map(|(family, _)| family)
 }

@@ -6,8 +6,8 @@ use pegel_config::{HostName, ListenAddress, UserRef, settings};
 settings! {
     /// Where the agent can be reached.
     pub struct ServeConfig {
-        /// Where the page, /metrics and all APIs are served. Every address serves all of them; 4242 is
-        /// where Grafana expects OpenTSDB. Addresses other than loopback need `tls` and a
+        /// The addresses of the page, /metrics and all APIs. Every address serves all of them; 4242
+        /// is where Grafana expects OpenTSDB. Addresses other than loopback require `tls` and a
         /// token, or `insecure: true`.
         listen: Vec<ListenAddress> = vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
         /// The UNIX socket for programs and for `pegel list`, `values`, `get` and `track`.
@@ -18,12 +18,12 @@ settings! {
         /// Serve addresses that other machines can reach without TLS and, where there is neither a token
         /// nor `tls.ca`, without authentication.
         insecure: bool = false,
-        /// Encryption for addresses that other machines can reach; loopback stays plain. The files are
-        /// read again when they change, and on SIGHUP.
+        /// Encryption for addresses that other machines can reach; loopback stays plain. The files
+        /// are reloaded when they change, and on SIGHUP.
         tls: TlsConfig = TlsConfig::default(),
-        /// A file with the token that lets a client do everything, sent as `Authorization: Bearer TOKEN`.
-        /// It must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, is used
-        /// in its place.
+        /// A file with the token that grants every right, sent as `Authorization: Bearer TOKEN`. It
+        /// must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, takes
+        /// precedence.
         token_file: Option<PathBuf> = None => "/etc/pegel/token",
         /// Users of this machine who may read and write over HTTP without a token, besides the agent's
         /// own and root: the one that Prometheus or Grafana runs as.
@@ -45,8 +45,8 @@ settings! {
         cert: Option<PathBuf> = None => "/etc/pegel/cert.pem",
         /// Its private key.
         key: Option<PathBuf> = None => "/etc/pegel/key.pem",
-        /// With this key, clients must present a certificate that one of these authorities signed. It takes
-        /// the place of the token.
+        /// With this key, clients must present a certificate that one of these authorities signed.
+        /// It replaces the token.
         ca: Option<PathBuf> = None => "/etc/pegel/clients.pem",
     }
 }

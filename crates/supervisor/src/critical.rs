@@ -1,3 +1,4 @@
+//! Threads whose unexpected end is a failure of the agent.
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Supervises the threads of an agent, so that none of them ends or hangs unnoticed.
 //!
-//! A *critical* thread is one without which samples are lost or requests go unanswered: the store's writer, the sampler,
-//! a statsd receiver. When one ends before its owner expects it, by a panic or by returning, the supervisor keeps the
-//! first such [`Failure`] and the agent ends with it; the service manager restarts the agent.
+//! A *critical* thread is one without which samples are lost or requests go unanswered: the store's
+//! writer, the sampler, a statsd receiver. If one ends before its owner expects it, by a panic or
+//! by returning, the supervisor keeps the first such [`ThreadFailure`] and the agent exits with it;
+//! the service manager restarts the agent.
 //!
 //! A *restarted* thread serves one collector, the snapshot or the cloud watch. After a panic it is restarted, after a
 //! pause that grows each time.

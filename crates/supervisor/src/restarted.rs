@@ -1,3 +1,4 @@
+//! Threads that are restarted after a panic.
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -65,7 +66,7 @@ fn run(record: &ThreadRecord, mut body: impl FnMut()) {
         tracing::error!(
             thread = record.name(),
             message,
-            "a thread panicked; restarting it"
+            "thread panicked; restarting it"
         );
         record.panicked(&message);
         if started.elapsed() > PAUSE_MAX {
