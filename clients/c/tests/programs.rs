@@ -197,12 +197,12 @@ fn mistakes_are_explained_and_do_no_harm() {
     let expected = format!(
         "the metric name is empty\n\
          the metric name is empty\n\
-         the metric name has a brace, a quote or a control character\n\
+         the metric name contains a brace, a quote or a control character\n\
          name, help and labels must be UTF-8\n\
          labels are written key=value,key=value; only pid and rank stand alone\n\
-         a label key is empty or has one of {{ }} \" = , ! ~ or a control character\n\
-         a label is given twice\n\
-         the labels pid and rank are set by the agent: ask for them without a value\n\
+         a label key is empty or contains one of {{ }} \" = , ! ~ or a control character\n\
+         duplicate label\n\
+         the labels pid and rank are set by the agent: request them without a value\n\
          the aggregation is one of PEGEL_LAST, PEGEL_MIN, PEGEL_MAX, PEGEL_SUM\n\
          version {}\n",
         env!("CARGO_PKG_VERSION")

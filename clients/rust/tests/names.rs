@@ -27,7 +27,7 @@ fn a_bad_name_is_an_error_or_a_handle_that_does_nothing() {
         .expect_err("twice")
         .source()
         .map(|cause| cause.to_string());
-    assert_eq!(cause.as_deref(), Some("a label is given twice"));
+    assert_eq!(cause.as_deref(), Some("duplicate label"));
     let reserved = pegel::gauge("depth").label("pid", "1").try_build();
     assert!(reserved.is_err());
     pegel::timer("good_seconds").build().start().cancel();

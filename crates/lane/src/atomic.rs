@@ -1,4 +1,4 @@
-//! The atomics of the lock-free parts: the real ones, or loom's, which try every order of events.
+//! The atomics of the lock-free parts: the real ones, or loom's, which explore every interleaving.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::atomic::{AtomicU64, fence};

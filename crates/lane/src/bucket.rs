@@ -1,34 +1,34 @@
 //! The buckets of histograms and timers: two per power of two, from a billionth to billions.
 //!
-//! Bucket `i` holds the values above the bound of the bucket before it, up to and with its own, so that
+//! Bucket `i` holds the values above the bound of the previous bucket, up to and including its own, so that
 //! bounds mean the same as `le` in Prometheus. Zero and negative values are in the first bucket.
 
 /// The number of buckets; the last one has no upper bound.
 pub const BUCKETS: usize = 128;
 
-/// The first bound is 2 to this power: just under a nanosecond, when the values are seconds.
+/// The exponent of the first bound: just under a nanosecond, if the values are seconds.
 const FIRST_EXPONENT: i32 = -30;
 
-/// An f64 has 52 bits of fraction; the highest one tells the two halves of a power of two apart.
+/// An f64 has 52 bits of fraction; the highest one distinguishes the two halves of a power of two.
 const HALF_SHIFT: u32 = 51;
 
 const FIRST_HALF: u64 = ((1023 + FIRST_EXPONENT) as u64) << 1;
 
-/// The bucket of a value that is a number.
+/// Returns the bucket of a value that is not NaN.
 #[inline]
 pub(crate) fn bucket_of(value: f64) -> usize {
     if value <= 0.0 {
         return 0;
     }
-    // The bits of positive floats are in the order of their values. One less, so that a bound itself
-    // falls into the bucket that it closes.
+    // The bits of positive floats sort like their values. One less, so that a bound itself falls into the
+    // bucket that it closes.
     let half = (value.to_bits() - 1) >> HALF_SHIFT;
     (half + 1)
         .saturating_sub(FIRST_HALF)
         .min(BUCKETS as u64 - 1) as usize
 }
 
-/// The largest value in a bucket; infinity for the last one and beyond.
+/// Returns the largest value in a bucket; infinity for the last one and beyond.
 pub fn bucket_bound(bucket: usize) -> f64 {
     if bucket >= BUCKETS - 1 {
         return f64::INFINITY;

@@ -1,16 +1,15 @@
-//! Updates of the words of a slot: plain atomics, so that threads and signal handlers may do them at any
-//! time, and a reader sees each word whole. Words of one slot may be a moment apart.
+//! Updates of the words of a slot: plain atomics, so that threads and signal handlers may run them at any
+//! time, and a reader sees each word whole. Words of one slot may be slightly out of step.
 
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::bucket::bucket_of;
 use crate::layout::word;
 
-/// What the words for the smallest and largest value are mixed with, so that memory full of zeros says
-/// that there was none yet.
+/// The words for the smallest and largest value are XORed with these, so that zeroed memory means unset.
 pub(crate) const MIN_UNSET: u64 = f64::INFINITY.to_bits();
 pub(crate) const MAX_UNSET: u64 = f64::NEG_INFINITY.to_bits();
 
-/// Adds to a whole number. What has its highest bit set was negative before a careless cast.
+/// Adds to a whole number. An amount with the highest bit set was negative before a cast and is ignored.
 #[inline]
 pub(crate) fn add(line: &[AtomicU64; word::LINE], value: &AtomicU64, amount: u64) {
     if amount >> 63 == 0 {
@@ -20,7 +19,7 @@ pub(crate) fn add(line: &[AtomicU64; word::LINE], value: &AtomicU64, amount: u64
     }
 }
 
-/// Adds to a number with a fraction: again, until nobody came between.
+/// Adds to a floating point number; retries until no other update intervened.
 #[inline]
 pub(crate) fn add_float(cell: &AtomicU64, amount: f64) {
     let mut seen = cell.load(Relaxed);
@@ -33,7 +32,7 @@ pub(crate) fn add_float(cell: &AtomicU64, amount: f64) {
     }
 }
 
-/// Keeps the better of two numbers; almost always that is one load.
+/// Keeps the better of two numbers; usually a single load.
 #[inline]
 fn update_extreme(cell: &AtomicU64, none: u64, value: f64, is_better: impl Fn(f64, f64) -> bool) {
     let mut seen = cell.load(Relaxed);

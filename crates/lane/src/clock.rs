@@ -1,19 +1,19 @@
-//! Times for updates: the kernel shares a page with the clock, so that reading it is no system call.
+//! Timestamps for updates, read through the vDSO without a system call.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Milliseconds since 1970, exact.
+/// Returns milliseconds since 1970, exact.
 pub fn now_ms() -> i64 {
     millis(clock_gettime(ClockId::Realtime))
 }
 
-/// The same as of the last tick of the kernel's clock, some milliseconds ago, for half the cost.
+/// Returns the same as of the last tick of the kernel's clock, some milliseconds ago, at half the cost.
 #[inline]
 pub(crate) fn recent_ms() -> i64 {
     millis(clock_gettime(ClockId::RealtimeCoarse))
 }
 
-/// Nanoseconds on a clock that never steps.
+/// Returns nanoseconds on a clock that never steps.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

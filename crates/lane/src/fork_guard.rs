@@ -1,11 +1,11 @@
-//! Knows without a system call whether this is still the process that set everything up.
+//! Detects without a system call whether this process was forked since its lanes were set up.
 //!
-//! A page of private memory is marked so that a child of `fork` finds it wiped. While the page says
-//! *open*, updates go ahead; a child finds *closed* and has its lanes made anew first. Where the kernel
-//! cannot wipe (before Linux 4.14), the page names a process, and each update asks for its own number.
+//! A page of private memory is marked so that the kernel wipes it in a child of `fork`. While the page is
+//! *open*, updates proceed; a child finds it *closed* and creates its own lanes first. If the kernel cannot
+//! wipe (before Linux 4.14), the page holds a pid, and each update compares it with its own.
 //!
-//! The lock lives in the same page: one that a thread of the parent held is free in the child. All
-//! signals wait while it is held, so that a handler never waits for the thread that it interrupted.
+//! The lock is in the same page: one that a thread of the parent held is free in the child. All signals are
+//! blocked while it is held, so that a handler never waits for the thread that it interrupted.
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -15,7 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 const CLOSED: u32 = 0;
 const OPEN: u32 = 1;
-/// Open for the process that the page names.
+/// Open for the process whose pid the page holds.
 const OPEN_FOR_PID: u32 = 2;
 
 const PAGE_BYTES: usize = 4096;
@@ -32,11 +32,11 @@ struct GuardPage {
 #[derive(Debug)]
 pub(crate) struct ForkGuard {
     page: AtomicPtr<GuardPage>,
-    /// Whether the kernel wipes the page for a child; written before the page is shared.
+    /// Whether the kernel wipes the page in a child; written before the page is shared.
     is_wiped: AtomicBool,
 }
 
-/// Holds the lock; all signals of this thread wait.
+/// Holds the lock; all signals of this thread are blocked.
 pub(crate) struct ForkGuardLock<'a> {
     page: &'a GuardPage,
     is_wiped: bool,
@@ -65,12 +65,12 @@ impl ForkGuard {
 
     #[inline]
     fn page(&self) -> Option<&GuardPage> {
-        // SAFETY: the pointer is null or a mapping that is never removed, of at least the size of a
-        // Page; everything in it is atomic, and all bit patterns are valid.
+        // SAFETY: the pointer is null or a mapping that is never removed, at least as large as a `GuardPage`;
+        // everything in it is atomic, and all bit patterns are valid.
         unsafe { self.page.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Waits for the lock. None when there is no memory for the page.
+    /// Waits for the lock. Returns `None` if there is no memory for the page.
     pub(crate) fn lock(&self) -> Option<ForkGuardLock<'_>> {
         self.lock_with(enable_wipe_on_fork)
     }
@@ -86,7 +86,7 @@ impl ForkGuard {
                 Ordering::Acquire,
             );
             if shared.is_err() {
-                // SAFETY: this mapping was made above, and nobody else has seen it.
+                // SAFETY: this mapping was created above and was not shared.
                 let _ = unsafe { rustix::mm::munmap(fresh.as_ptr().cast(), PAGE_BYTES) };
             }
         }
@@ -113,7 +113,8 @@ impl GuardPage {
         };
         match take(0) {
             Ok(_) => true,
-            // In a page that is not wiped, the holder may be a thread of a parent, which is not here.
+            // In a page that is not wiped, the holder may be a thread of the parent, which does not exist
+            // here.
             Err(holder) => !is_wiped && holder != me && take(holder).is_ok(),
         }
     }
@@ -145,7 +146,7 @@ fn pid() -> u32 {
 fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are ours; sigfillset and pthread_sigmask fill them and cannot fail with these
+    // SAFETY: both sets are local; sigfillset and pthread_sigmask fill them and cannot fail with these
     // arguments.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
@@ -156,7 +157,7 @@ fn block_signals() -> libc::sigset_t {
 
 fn enable_wipe_on_fork(page: NonNull<GuardPage>) -> bool {
     let (at, wipe) = (page.as_ptr().cast(), Advice::LinuxWipeOnFork);
-    // SAFETY: the mapping is ours alone.
+    // SAFETY: the mapping is used by this function only.
     let asked = unsafe { rustix::mm::madvise(at, PAGE_BYTES, wipe) };
     asked.is_ok()
 }
@@ -178,9 +179,9 @@ fn map_page() -> Option<NonNull<GuardPage>> {
 mod tests {
     use super::*;
 
-    /// Whether the gate is open in a child, before and after the child opens it for itself.
+    /// Returns whether the guard is open in a child, before and after the child opens it for itself.
     fn in_a_child(gate: &ForkGuard) -> (bool, bool) {
-        // SAFETY: the child calls nothing that another thread's lock could hold up, and leaves by _exit.
+        // SAFETY: the child calls nothing that another thread's lock could block, and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let before = gate.is_open();
@@ -188,11 +189,11 @@ mod tests {
                 lock.open();
             }
             let code = i32::from(before) | i32::from(gate.is_open()) << 1;
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(code) };
         }
         let mut status = 0;
-        // SAFETY: waits for our own child.
+        // SAFETY: waits for a child of this process.
         unsafe { libc::waitpid(child, &mut status, 0) };
         let code = libc::WEXITSTATUS(status);
         (code & 1 != 0, code & 2 != 0)
@@ -205,7 +206,7 @@ mod tests {
             assert!(!gate.is_open());
             let lock = gate.lock_with(wipe).expect("memory");
             lock.open();
-            // The child is made while the lock is held: it must not wait for its parent.
+            // The child is forked while the lock is held: it must not wait for its parent.
             assert_eq!(in_a_child(&gate), (false, true));
             drop(lock);
             assert!(gate.is_open());
@@ -217,7 +218,7 @@ mod tests {
         let gate = ForkGuard::new();
         let mut count = 0_u64;
         struct SharedCounter(*mut u64);
-        // SAFETY: the number is only touched under the lock, which is what is tested.
+        // SAFETY: the number is accessed only under the lock, which is what is tested.
         unsafe impl Sync for SharedCounter {}
         let shared = &SharedCounter(&mut count);
         std::thread::scope(|scope| {

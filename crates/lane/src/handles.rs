@@ -1,5 +1,5 @@
-//! What a program holds for each series. All of them are small, can be copied, and do nothing when they
-//! belong to no series. Updates never block, allocate or fail, and may be done in signal handlers.
+//! The handles that a program holds, one for each series. They are small, `Copy`, and do nothing if they
+//! belong to no series. Updates never block, allocate or fail, and are safe in signal handlers.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Aggregation, BUCKETS};
 
 type CacheLine = [AtomicU64; word::LINE];
 
-/// The place of a series in the lanes of `home`, or none.
+/// The address of a series in the lanes of a process, or none.
 #[derive(Debug, Clone, Copy)]
 struct SlotPointer {
     process_lanes: &'static ProcessLanes,
@@ -24,7 +24,7 @@ struct SlotPointer {
     at: Option<NonNull<u8>>,
 }
 
-// SAFETY: what it points at is shared memory that stays mapped, and is only used through atomics.
+// SAFETY: it points to shared memory that stays mapped and is accessed only through atomics.
 unsafe impl Send for SlotPointer {}
 // SAFETY: as above.
 unsafe impl Sync for SlotPointer {}
@@ -55,9 +55,9 @@ impl SlotPointer {
     }
 }
 
-/// Handles made from a [`Spec`].
+/// Handles created from a [`LaneSeriesSpec`].
 pub trait Handle: Copy + Sized {
-    /// One that does nothing.
+    /// Returns a handle that does nothing.
     fn none() -> Self;
 
     fn create_in(
@@ -65,7 +65,7 @@ pub trait Handle: Copy + Sized {
         spec: &LaneSeriesSpec<'_>,
     ) -> Result<Self, CreateError>;
 
-    /// In the lanes of this process.
+    /// Creates the series in the lanes of this process.
     fn create(spec: &LaneSeriesSpec<'_>) -> Result<Self, CreateError> {
         Self::create_in(process_lanes(), spec)
     }
@@ -73,15 +73,15 @@ pub trait Handle: Copy + Sized {
 
 /// Handles as addresses, for programs that are not written in Rust.
 pub trait RawHandle: Handle {
-    /// An address that stands for the handle; null when it does nothing.
+    /// Returns an address that represents the handle; null if it does nothing.
     fn as_ptr(self) -> *mut u8;
 
-    /// The handle that [`RawHandle::as_ptr`] gave, in the lanes of this process.
+    /// Returns the handle of an address from [`RawHandle::as_ptr`], in the lanes of this process.
     ///
     /// # Safety
     ///
     /// `at` must be null or come from a handle of the same type.
-    // SAFETY: the caller keeps what is said above.
+    // SAFETY: upheld by the caller, see above.
     unsafe fn from_ptr(at: *mut u8) -> Self;
 }
 
@@ -129,7 +129,8 @@ pub struct Counter(SlotPointer);
 handle!(Counter, LaneKind::Counter, slot);
 
 impl Counter {
-    /// Adds. An amount of 2^63 or more was a negative number once: it is left out, and that is counted.
+    /// Adds. An amount of 2^63 or more was a negative number before a cast: it is ignored, and that is
+    /// counted.
     #[inline]
     pub fn add(&self, amount: u64) {
         if let Some(line) = self.0.line(0) {
@@ -138,7 +139,7 @@ impl Counter {
     }
 }
 
-/// A counter for many threads at once: several cache lines share the updates.
+/// A counter for many threads at once: its updates are spread over several cache lines.
 #[derive(Debug, Clone, Copy)]
 pub struct StripedCounter(SlotPointer, u8);
 
@@ -170,8 +171,8 @@ impl StripedCounter {
     }
 }
 
-/// The stripe of this thread: threads have stacks of their own, so that the address of anything on the
-/// stack tells them apart without asking anybody. Two that meet in one stripe are slower, not wrong.
+/// Returns the stripe of this thread: threads have their own stacks, so the address of any local
+/// distinguishes them without a call. Two threads that share a stripe are slower, not wrong.
 #[inline]
 fn stripe(stripes: u8) -> usize {
     let here = 0_u8;
@@ -180,14 +181,14 @@ fn stripe(stripes: u8) -> usize {
     ((mixed * u64::from(stripes)) >> 32) as usize
 }
 
-/// A number with a fraction that only grows.
+/// A floating point number that only grows.
 #[derive(Debug, Clone, Copy)]
 pub struct FloatCounter(SlotPointer);
 
 handle!(FloatCounter, LaneKind::FloatCounter, slot);
 
 impl FloatCounter {
-    /// Adds. What is negative or no number is left out, and that is counted.
+    /// Adds. A negative amount or NaN is ignored, and that is counted.
     #[inline]
     pub fn add(&self, amount: f64) {
         let Some(line) = self.0.line(0) else { return };
@@ -214,7 +215,7 @@ impl Gauge {
         }
     }
 
-    /// Adds to what is there; from zero when nothing was set.
+    /// Adds to the current value; starts at zero if none was set.
     #[inline]
     pub fn add(&self, amount: f64) {
         if let Some(line) = self.0.line(0) {
@@ -240,7 +241,7 @@ impl Calls {
         }
     }
 
-    /// Many calls at once, that were counted elsewhere.
+    /// Adds many calls at once that were counted elsewhere.
     #[inline]
     pub fn add_many(&self, hits: u64, bytes: u64, nanos: u64) {
         if let Some(line) = self.0.line(0) {
@@ -250,8 +251,8 @@ impl Calls {
         }
     }
 
-    /// As `add`, where the program makes sure that no two threads do so at once: half the cost. A reader
-    /// still sees each number whole.
+    /// Like `add`, if the program ensures that no two threads call it at once: half the cost. A reader still
+    /// sees each number whole.
     #[inline]
     pub fn add_alone(&self, bytes: u64, nanos: u64) {
         if let Some(line) = self.0.line(0) {
@@ -274,14 +275,14 @@ impl Calls {
     }
 }
 
-/// How often values of which size came; its count, sum, smallest and largest.
+/// The distribution of values: buckets, count, sum, smallest and largest.
 #[derive(Debug, Clone, Copy)]
 pub struct Histogram(SlotPointer);
 
 handle!(Histogram, LaneKind::Histogram, slot);
 
 impl Histogram {
-    /// Records one value. What is infinite or no number is left out, and that is counted.
+    /// Records one value. An infinite value or NaN is ignored, and that is counted.
     #[inline]
     pub fn record(&self, value: f64) {
         record(self.0, value);
@@ -310,7 +311,7 @@ impl Timer {
 fn record(anchor: SlotPointer, value: f64) {
     let Some(line) = anchor.line(0) else { return };
     let Some(at) = anchor.at else { return };
-    // SAFETY: behind the first line of the slot of a histogram stand its buckets, all atomics.
+    // SAFETY: the first line of a histogram's slot is followed by its buckets, all atomics.
     let buckets = unsafe {
         let first = at.cast::<AtomicU64>().add(word::BUCKETS);
         std::slice::from_raw_parts(first.as_ptr(), BUCKETS)
@@ -318,20 +319,20 @@ fn record(anchor: SlotPointer, value: f64) {
     cells::record(line, buckets, value);
 }
 
-/// Values with their own times.
+/// Values with their own timestamps.
 #[derive(Debug, Clone, Copy)]
 pub struct Points(SlotPointer);
 
 handle!(Points, LaneKind::Point, entry);
 
 impl Points {
-    /// Adds a point for now.
+    /// Adds a point at the current time.
     pub fn add(&self, value: f64) {
         self.add_at(value, clock::now_ms());
     }
 
-    /// Adds a point for a time in milliseconds since 1970. The ring holds 2048 points of all series
-    /// together; those that come faster than the agent reads are overwritten, and counted there.
+    /// Adds a point at a time in milliseconds since 1970. The ring holds 2048 points of all series together;
+    /// points that arrive faster than the agent reads are overwritten, and counted there.
     pub fn add_at(&self, value: f64, time_ms: i64) {
         let Some(at) = self.0.at.filter(|_| self.0.process_lanes.is_ready()) else {
             return;
@@ -339,7 +340,7 @@ impl Points {
         let Some((base, offset)) = self.0.process_lanes.ring_of(at) else {
             return;
         };
-        // SAFETY: `base` is the start of a mapped lane with a ring, whose place and size are fixed. The ring
+        // SAFETY: `base` is the start of a mapped lane with a ring, whose offset and size are fixed. The ring
         // consists of atomics, for which all bit patterns are valid.
         let (head, places) = unsafe {
             let head: &AtomicU64 = base.add(header::RING_HEAD).cast().as_ref();
@@ -352,7 +353,7 @@ impl Points {
 }
 
 impl Aggregation {
-    /// By its name: `last`, `min`, `max`, `sum`.
+    /// Parses a name: `last`, `min`, `max`, `sum`.
     pub fn from_name(name: &str) -> Option<Aggregation> {
         match name {
             "last" => Some(Aggregation::Last),

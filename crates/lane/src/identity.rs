@@ -1,10 +1,10 @@
-//! Who writes a lane: process, user, command, job and rank.
+//! The identity of a lane's writer: process, user, command, job and rank.
 
 use std::io::Write;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Where the job's name is found, most telling first. `PEGEL_JOB` wins over any scheduler.
+/// Variables with the job's id, most specific first. `PEGEL_JOB` takes precedence over any scheduler.
 const JOB_VARIABLES: [&str; 10] = [
     "PEGEL_JOB",
     "SLURM_JOB_ID",
@@ -18,7 +18,7 @@ const JOB_VARIABLES: [&str; 10] = [
     "BATCH_JOB_UID",
 ];
 
-/// The launcher's before the scheduler's: under `mpirun`, Slurm's number is that of the launcher.
+/// The launcher's before the scheduler's: under `mpirun`, Slurm's rank is that of the launcher.
 const RANK_VARIABLES: [&str; 9] = [
     "OMPI_COMM_WORLD_RANK",
     "PMIX_RANK",
@@ -31,19 +31,19 @@ const RANK_VARIABLES: [&str; 9] = [
     "PBS_TASKNUM",
 ];
 
-/// The job that this process belongs to, as its scheduler calls it.
+/// Returns the job of this process, as its scheduler names it.
 pub fn job_id() -> Option<String> {
     job_from(|name| std::env::var(name).ok())
 }
 
-/// The rank of this process in its job.
+/// Returns the rank of this process in its job.
 pub fn rank() -> Option<String> {
     first_usable(&RANK_VARIABLES, &|name| std::env::var(name).ok())
 }
 
 fn job_from(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     first_usable(&JOB_VARIABLES, &variable).or_else(|| {
-        // Grid Engine's variable has a name that others use as well, so that one more must agree.
+        // Grid Engine's variable has a name that others use as well, so a second one must be set.
         variable("SGE_TASK_ID")?;
         first_usable(&["JOB_ID"], &variable)
     })
@@ -56,18 +56,18 @@ fn first_usable(names: &[&str], variable: &impl Fn(&str) -> Option<String>) -> O
         .find_map(|name| variable(name).filter(is_usable))
 }
 
-/// What tells one process from all others on this machine until it restarts.
+/// Identifies a process on this machine until the next boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub pid: u32,
-    /// Clock ticks from the machine's start to the process's; 0 where /proc does not say.
+    /// Clock ticks from boot to the start of the process; 0 if /proc is not readable.
     pub start_ticks: u64,
-    /// The namespace in which the pid counts; 0 where /proc does not say.
+    /// The namespace of the pid; 0 if /proc is not readable.
     pub pid_namespace: u64,
 }
 
 impl ProcessId {
-    /// Allocates nothing, because a child of `fork` may call it before anything else.
+    /// Must not allocate: a child of `fork` may call it before anything else.
     pub(crate) fn of_self() -> ProcessId {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let mut text = [0; 1024];
@@ -84,7 +84,7 @@ pub(crate) fn pid_namespace() -> u64 {
     rustix::fs::stat(c"/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)
 }
 
-/// When a process started; None when there is none of that number.
+/// Returns when a process started; `None` if there is no process with that pid.
 pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     let mut path = [0; 32];
     // The rest of the array is the zero byte that ends a path.
@@ -94,7 +94,8 @@ pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     start_ticks(read_prefix(path, &mut text)?)
 }
 
-/// The twenty-second field. The second one, the name, may hold anything, also brackets and blanks.
+/// Parses the twenty-second field. The second one, the name, may contain anything, also parentheses and
+/// spaces.
 fn start_ticks(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let field = stat
@@ -105,7 +106,7 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// The command's name as the kernel keeps it, at most 15 bytes.
+/// Returns the command's name as the kernel keeps it, at most 15 bytes.
 pub(crate) fn command_name(text: &mut [u8]) -> &[u8] {
     read_prefix(c"/proc/self/comm", text)
         .unwrap_or_default()

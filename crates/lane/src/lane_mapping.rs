@@ -1,10 +1,10 @@
-//! Makes the memory of one lane: a file that the agent finds, or private memory where that fails.
+//! Creates the memory of one lane: a file that the agent finds, or private memory if that fails.
 //!
-//! Nothing here allocates or takes a lock: a child of `fork` does it from within an update.
+//! Nothing here allocates or takes a lock: a child of `fork` calls it from within an update.
 //!
-//! The file is closed again at once. Its lock belongs to the open file, which the mapping holds: it is
-//! free when the last mapping is gone, by the end of the process or by `exec`. So the program has no
-//! descriptor of ours to trip over, or to close.
+//! The file is closed again at once. Its lock belongs to the open file description, which the mapping holds:
+//! it is released when the last mapping is gone, by the end of the process or by `exec`. So the program holds
+//! no descriptor of this library that it could close by mistake.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,16 +16,16 @@ use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 
 use crate::writer_directory::WriterDirectory;
 
-/// Memory of a lane, and the file behind it.
+/// The memory of a lane, and the file behind it.
 #[derive(Debug)]
 pub(crate) struct LaneMapping {
     pub base: NonNull<u8>,
     pub bytes: usize,
-    /// Whether there is a file behind it, for others to read.
+    /// Whether it is backed by a file that the agent can read.
     pub is_published: bool,
 }
 
-/// The file's two names: 32 hexadecimal digits and an ending.
+/// The two names of the file: 32 hexadecimal digits and a suffix.
 pub(crate) struct LaneFileNames {
     temporary: [u8; 37],
     lane: [u8; 38],
@@ -63,10 +63,10 @@ impl LaneFileNames {
     }
 }
 
-/// A lane's memory, filled by `fill` before anybody can find it.
+/// Creates the memory of a lane, filled by `fill` before any other process can find it.
 ///
-/// When the file cannot be made (no room, no directory), the memory is private: the program counts into
-/// it and nobody reads it. None when there is no memory at all.
+/// If the file cannot be created (no space, no directory), the memory is private: the program counts into it
+/// and no agent reads it. Returns `None` if there is no memory at all.
 pub(crate) fn create_mapping(
     place: Option<&WriterDirectory>,
     id: [u8; 16],
@@ -96,10 +96,10 @@ fn map_private(bytes: usize) -> Option<NonNull<u8>> {
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A new mapping as bytes, before it is shared.
+/// Returns a new mapping as bytes, before it is shared.
 fn mapping_bytes<'a>(base: NonNull<u8>, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: only called on mappings of `bytes` bytes that were made just now, by the one who made
-    // them; the kernel has zeroed them.
+    // SAFETY: only called on mappings of `bytes` bytes that the caller has just created; the kernel has
+    // zeroed them.
     unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) }
 }
 
@@ -112,8 +112,8 @@ fn create_lane_file(
     let (dir, stat) = place.open()?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&dir, names.temporary(), flags, Mode::RUSR | Mode::WUSR)?;
-    // In a directory of our own, the agent is ours as well. Elsewhere it may be anybody's, and others
-    // are kept out by the directory, which they cannot list.
+    // In a directory of our own user, the agent is the same user's. Elsewhere it may be any user's, and other
+    // users are kept out by the directory, which they cannot list.
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
     let mapped = fill_file(file, is_own, dir.as_fd(), names, bytes, fill);
     if mapped.is_err() {
@@ -134,12 +134,12 @@ fn fill_file(
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         rustix::fs::fchmod(&file, mode)?;
     }
-    // The kernel would not only refuse a file beyond this limit, but end the program by SIGXFSZ.
+    // Beyond this limit the kernel not only fails the call but kills the program with SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
     if limit.current.is_some_and(|limit| limit < bytes as u64) {
         return Err(Errno::FBIG);
     }
-    // All of it now: a page that could not be had later would kill the program.
+    // Allocate everything now: a page that is missing later would kill the program with SIGBUS.
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
     let shared = MapFlags::SHARED;
@@ -148,7 +148,7 @@ fn fill_file(
     let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
     fill(mapping_bytes(base, bytes));
     if let Err(error) = rustix::fs::renameat(dir, names.temporary(), dir, names.lane()) {
-        // SAFETY: the mapping was made above and nobody has seen it.
+        // SAFETY: the mapping was created above and was not shared.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
         return Err(error);
     }
@@ -160,15 +160,15 @@ fn fill_file(
 }
 
 impl LaneMapping {
-    /// Puts this memory in the place of a mapping of the same size, which goes away.
+    /// Moves this memory to the address of a mapping of the same size, which is replaced.
     ///
     /// # Safety
     ///
-    /// `at` must be a mapping of `self.bytes` bytes that belongs to the caller, and nobody may hold
-    /// plain references into it.
-    // SAFETY: the caller keeps what is said above.
+    /// `at` must be a mapping of `self.bytes` bytes that belongs to the caller, and there must be no plain
+    /// references into it.
+    // SAFETY: upheld by the caller, see above.
     pub(crate) unsafe fn move_to(self, at: NonNull<u8>) -> Option<LaneMapping> {
-        // SAFETY: both ranges are mappings of this size, of which the caller is the owner.
+        // SAFETY: both ranges are mappings of this size and owned by the caller.
         let moved = unsafe {
             rustix::mm::mremap_fixed(
                 self.base.as_ptr().cast(),

@@ -1,24 +1,24 @@
-//! Where everything stands in a lane; see the picture at the top of the crate.
+//! The layout of a lane: offsets and sizes; see the diagram in the documentation of the crate.
 
-/// A cache line: what two processors cannot write at the same time without waiting for each other.
+/// The size of a cache line: processors contend for writes to the same one.
 pub const LINE_BYTES: usize = 64;
 pub const HEADER_BYTES: usize = 512;
 pub const MAGIC: [u8; 8] = *b"PEGLANE\n";
 pub const VERSION: u32 = 1;
 
-/// The largest file that a reader takes for a lane.
+/// The largest file that a reader accepts as a lane.
 pub const LANE_BYTES_MAX: usize = 4 << 20;
-/// The first lane of a process. A thousand programs take 32 MB of shared memory.
+/// The size of the first lane of a process. A thousand programs take 32 MB of shared memory.
 pub const FIRST_LANE_BYTES: usize = 32 << 10;
-/// Each further lane of a process is twice as large as the one before, up to this.
+/// Each further lane of a process is twice as large as the previous one, up to this.
 pub const LARGE_LANE_BYTES: usize = 1 << 20;
-/// In a lane for points the ring stands behind the series.
+/// In a lane for points the ring follows the series.
 pub const RING_OFFSET: usize = 16 << 10;
 pub const RING_POINTS: usize = 2048;
 pub const RING_LANE_BYTES: usize = RING_OFFSET + RING_POINTS * POINT_BYTES;
 pub const POINT_BYTES: usize = 32;
 
-/// Name, help and labels of one series together.
+/// The most bytes of name, help and labels of one series together.
 pub const TEXT_BYTES_MAX: usize = 4096;
 pub const LABELS_MAX: usize = 32;
 pub const STRIPES_MAX: usize = 64;
@@ -85,13 +85,13 @@ pub(crate) mod word {
     pub const LINE: usize = 8;
 }
 
-/// What a series counts, and so what its slot holds.
+/// The kind of a series, which determines its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LaneKind {
     /// A whole number that only grows.
     Counter = 1,
-    /// The same with a fraction: seconds, joules.
+    /// A floating point number that only grows: seconds, joules.
     FloatCounter = 2,
     Gauge = 3,
     /// Hits, bytes and time of one call, in one cache line.
@@ -99,7 +99,7 @@ pub enum LaneKind {
     Histogram = 5,
     /// A histogram of seconds.
     Timer = 6,
-    /// Points with their own times, in the lane's ring.
+    /// Points with their own timestamps, in the lane's ring.
     Point = 7,
 }
 
@@ -118,7 +118,7 @@ impl LaneKind {
         LaneKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// How many bytes one stripe of its slot takes.
+    /// Returns the size of one stripe of its slot.
     pub(crate) const fn slot_bytes(self) -> usize {
         match self {
             LaneKind::Counter | LaneKind::FloatCounter | LaneKind::Gauge | LaneKind::Calls => {
@@ -137,7 +137,7 @@ impl LaneKind {
     }
 }
 
-/// How the values of one gauge in several programs become one.
+/// How the values of one gauge in several programs are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Aggregation {
@@ -162,7 +162,7 @@ impl Aggregation {
     }
 }
 
-/// The next multiple of a cache line.
+/// Rounds up to the next multiple of a cache line.
 pub(crate) const fn round_up_to_line(bytes: usize) -> usize {
     bytes.div_ceil(LINE_BYTES) * LINE_BYTES
 }
@@ -179,7 +179,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Puts `value` at `at`; what does not fit is left out, so that a caller's mistake cannot panic.
+/// Writes `value` at `at`; bytes that do not fit are left out, so that a caller's mistake cannot panic.
 pub(crate) fn put_bytes(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(to) = bytes.get_mut(at..at + value.len()) {
         to.copy_from_slice(value);

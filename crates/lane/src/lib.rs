@@ -1,8 +1,8 @@
 //! Lanes: how a program's counters reach the agent without a system call.
 //!
-//! A lane is a file of fixed size in shared memory. A process makes one when it makes its first series,
-//! and further ones when that is full. It writes with plain atomic instructions; the agent finds the
-//! file and reads copies of it. Nobody waits for anybody, and whatever was counted is in the file, even
+//! A lane is a file of fixed size in shared memory. A process creates one with its first series, and further
+//! ones when that is full. It writes with plain atomic instructions; the agent finds the file and reads
+//! copies of it. Neither side waits for the other, and everything counted is in the file, even
 //! after `kill -9`.
 //!
 //! ```text
@@ -18,18 +18,17 @@
 //!     calls         hits, bytes, nanoseconds              (a line for each stripe)
 //!     histogram     sum, min, max · · · · ignored; then 128 buckets whose sum is the count
 //!     points        nothing: they are in the ring
-//! ring              only in lanes for points: 2048 places of mark, time, value, offset of the series
+//! ring              only in lanes for points: 2048 slots of sequence, time, value, offset of the series
 //! ```
 //!
-//! The writer's promises: series are added behind the others and never change or go; the published
-//! length is stored after what it covers. `fork`: the child's first update gives it lanes of its own, with
-//! the same series at the same addresses and slots at zero. `exec` ends a lane; closing descriptors does
-//! not, because there are none: the mapping holds the lock. Updates are safe in signal handlers; making a
-//! series is not.
+//! Guarantees of the writer: series are appended and never change or disappear; the published length is
+//! stored after what it covers. After `fork`, the child's first update creates its own lanes, with the same
+//! series at the same addresses and zeroed slots. `exec` ends a lane; closing descriptors does not, because
+//! there are none: the mapping holds the lock. Updates are safe in signal handlers; creating a series is not.
 //!
-//! What cannot be hidden: a mapping per lane, and one page more; a child of `fork` that counts nothing
-//! holds its parent's mapping, so that the parent's lane seems locked until both are gone (which is why
-//! [`reader::LaneFile::is_ended`] asks for the process as well); a user who shortens the file of an own
+//! Visible side effects: a mapping per lane, and one more page; a child of `fork` that counts nothing holds
+//! its parent's mapping, so that the parent's lane appears locked until both are gone (which is why
+//! [`reader::LaneFile::is_ended`] checks the process as well); a user who truncates the file of an own
 //! running program kills that program.
 
 mod atomic;

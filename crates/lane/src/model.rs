@@ -1,4 +1,4 @@
-//! The lock-free parts by themselves, for the tests that try every order of events.
+//! The lock-free parts in isolation, for the tests that explore every interleaving.
 
 use crate::BUCKETS;
 use crate::atomic::{AtomicU64, Ordering, fence};
@@ -15,7 +15,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    #[allow(clippy::new_without_default)] // Only tests make one.
+    #[allow(clippy::new_without_default)] // Only tests create one.
     pub fn new() -> Cells {
         Cells {
             line: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -43,7 +43,7 @@ impl Cells {
         cells::record(&self.line, &self.buckets, value);
     }
 
-    /// Count, sum, smallest, largest.
+    /// Returns count, sum, smallest, largest.
     pub fn distribution(&self) -> (u64, f64, f64, f64) {
         let number = |index: usize, none: u64| {
             f64::from_bits(self.line[index].load(Ordering::Relaxed) ^ none)
@@ -61,7 +61,7 @@ impl Cells {
     }
 }
 
-/// A ring, and its reader's way of copying.
+/// A ring, and the way its reader copies it.
 #[derive(Debug)]
 pub struct Ring {
     head: AtomicU64,
@@ -87,7 +87,7 @@ impl Ring {
         ring::push(&self.head, &self.places, 1, time, value as f64)
     }
 
-    /// The complete points, as the agent reads them: the head, a copy, the head again.
+    /// Returns the complete points, as the agent reads them: the head, a copy, the head again.
     pub fn read(&self) -> Vec<(i64, i64)> {
         let capacity = self.places.len() as u64;
         let head = self.head.load(Ordering::Acquire);

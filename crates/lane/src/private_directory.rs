@@ -1,15 +1,16 @@
-//! Directories of one user below one in which everybody can make files. Another user may have taken the name first, so there are
-//! several, in one order for programs, agents and the command line: the first that is the user's own, or not there yet, is used.
+//! Private directories of a user below one in which every user can create files. Another user may have
+//! created the name first, so there are several candidates, in the same order for programs, agents and the
+//! command line: the first that belongs to the user, or does not exist yet, is used.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many names are tried.
+/// The number of candidates.
 const CANDIDATES_MAX: u32 = 4;
 
-/// `PARENT/pegel-UID`, `PARENT/pegel-UID.1` …, best first.
+/// Returns `PARENT/pegel-UID`, `PARENT/pegel-UID.1` …, best first.
 pub fn candidates(parent: &Path, uid: u32) -> impl Iterator<Item = PathBuf> {
     (0..CANDIDATES_MAX).map(move |number| {
         let mut name = OsString::from(format!("pegel-{uid}"));
@@ -20,13 +21,14 @@ pub fn candidates(parent: &Path, uid: u32) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether this is the path of one of the [`candidates`] of a user.
+/// Returns whether this is the path of one of the [`candidates`] of a user.
 pub fn is_candidate(path: &Path, uid: u32) -> bool {
     let parent = path.parent().unwrap_or(Path::new(""));
     candidates(parent, uid).any(|candidate| candidate == path)
 }
 
-/// Why a path cannot be the private directory of a user; None when it is, or when it is not there yet.
+/// Returns why a path cannot be the private directory of a user; `None` if it can, or if it does not exist
+/// yet.
 pub fn unusable_reason(path: &Path, uid: u32) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?;
     let path = path.display();
@@ -41,8 +43,8 @@ pub fn unusable_reason(path: &Path, uid: u32) -> Option<String> {
     }
 }
 
-/// The first directory without an obstacle, and the obstacles of those before it. The first of all when there is none: using it
-/// fails with the reason.
+/// Returns the first usable directory, and why those before it are not usable. If none is usable, returns the
+/// first: using it fails with the reason.
 pub fn choose(directories: impl IntoIterator<Item = PathBuf>, uid: u32) -> (PathBuf, Vec<String>) {
     let mut obstacles = Vec::new();
     let mut first = None;
@@ -92,6 +94,6 @@ mod tests {
         for number in [2, 3] {
             fs::write(dir.join(format!("pegel-{uid}.{number}")), "").expect("written");
         }
-        assert_eq!(chosen(), (own, Vec::new()), "binding it says why");
+        assert_eq!(chosen(), (own, Vec::new()), "binding it reports the reason");
     }
 }

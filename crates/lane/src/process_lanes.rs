@@ -1,4 +1,7 @@
-//! The lanes of this process: made when the first series is, and made anew in a child of `fork`.
+//! The lanes of this process: created with the first series, and created anew in a child of `fork`.
+//!
+//! Handles call [`ProcessLanes::is_ready`] before every update, which is a load in the common case. Creating
+//! a series takes the fork guard's lock; updates never do, except the first one in a child.
 
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
@@ -15,16 +18,16 @@ use crate::stale_lanes::remove_stale_lanes;
 use crate::writer_config::{WriterConfig, WriterConfigSource};
 use crate::writer_lane::{SeriesAddress, WriterLane};
 
-/// How many lanes one process may have: room for some 60,000 counters.
+/// The most lanes of one process: room for some 60,000 counters.
 const LANES_MAX: usize = 16;
 
-/// Everything that a process writes to. There is one for the whole process, [`home`].
+/// Everything that a process writes to. There is one for the whole process, [`process_lanes`].
 #[derive(Debug)]
 pub struct ProcessLanes {
     fork_guard: ForkGuard,
-    /// Touched only under the gate's lock.
+    /// Accessed only under the lock of the fork guard.
     settings: UnsafeCell<WriterConfig>,
-    /// Lanes are added one by one and never go away, so that their memory can be pointed at.
+    /// Lanes are added one by one and never removed, so that pointers into them stay valid.
     count: AtomicUsize,
     lanes: [WriterLane; LANES_MAX],
 }
@@ -34,7 +37,7 @@ unsafe impl Sync for ProcessLanes {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for ProcessLanes {}
 
-/// The one of this process.
+/// Returns the instance of this process.
 pub fn process_lanes() -> &'static ProcessLanes {
     static HOME: ProcessLanes = ProcessLanes::new(WriterConfigSource::Environment);
     &HOME
@@ -54,14 +57,14 @@ impl ProcessLanes {
         }
     }
 
-    /// A further one in a directory of one's own, for tests and benches; it stays until the process ends.
+    /// Creates another instance in its own directory, for tests and benches; it lives until the process ends.
     pub fn in_directory(path: impl Into<PathBuf>) -> &'static ProcessLanes {
         Box::leak(Box::new(ProcessLanes::new(WriterConfigSource::Directory(
             path.into(),
         ))))
     }
 
-    /// Whether an agent can see what is counted here.
+    /// Returns whether an agent can read what is counted here.
     pub fn is_published(&self) -> bool {
         let Some(_lock) = self.fork_guard.lock() else {
             return false;
@@ -76,8 +79,9 @@ impl ProcessLanes {
         self.lanes.iter().take(self.count.load(Ordering::Acquire))
     }
 
-    /// The start of the lane with a ring in which the description `at` stands, and its offset there. Known from
-    /// this process's own memory: the bytes of a lane may be overwritten by other processes of the user.
+    /// Returns the start of the lane with a ring that contains the description `at`, and its offset there.
+    /// Determined from this process's own memory: the bytes of a lane may be overwritten by other processes
+    /// of the user.
     #[inline]
     pub(crate) fn ring_of(&self, at: NonNull<u8>) -> Option<(NonNull<u8>, usize)> {
         self.lanes().find_map(|lane| {
@@ -88,7 +92,7 @@ impl ProcessLanes {
         })
     }
 
-    /// Whether slots may be written. In a child of `fork` the first call makes its lanes.
+    /// Returns whether slots may be written. In a child of `fork` the first call creates its lanes.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.fork_guard.is_open() || self.reopen()
@@ -102,7 +106,7 @@ impl ProcessLanes {
         }
     }
 
-    /// Makes a series, or finds the one that is there already.
+    /// Creates a series, or finds the existing one.
     pub(crate) fn create(&self, spec: &LaneSeriesSpec<'_>) -> Result<SeriesAddress, CreateError> {
         let description = EncodedSeriesSpec::new(spec)?;
         let lock = self.fork_guard.lock().ok_or(CreateError::Memory)?;
@@ -124,7 +128,7 @@ impl ProcessLanes {
         made.ok_or(CreateError::Full)
     }
 
-    /// Reads the environment the first time; in a child, gives it lanes of its own.
+    /// Reads the environment the first time; in a child, creates its own lanes.
     fn prepare(&self, lock: &ForkGuardLock<'_>) -> Result<(), CreateError> {
         let settings = self.settings(lock);
         settings.resolve()?;
@@ -155,16 +159,17 @@ impl ProcessLanes {
         if let (0, Some(place)) = (number, &self.settings(lock).directory) {
             remove_stale_lanes(place);
         }
-        let bytes = match has_ring {
-            true => RING_LANE_BYTES,
-            false => (FIRST_LANE_BYTES << number).min(LARGE_LANE_BYTES),
+        let bytes = if has_ring {
+            RING_LANE_BYTES
+        } else {
+            (FIRST_LANE_BYTES << number).min(LARGE_LANE_BYTES)
         };
         lane.bytes.store(bytes, Ordering::Relaxed);
         lane.used.store(HEADER_BYTES, Ordering::Relaxed);
         lane.has_ring.store(has_ring, Ordering::Relaxed);
         let mapped = lane.create_mapping(self.settings(lock), number);
         lane.set_mapping(&mapped.ok_or(CreateError::Memory)?);
-        // Last of all: a child that is made before this line does not see the lane.
+        // Last of all: a child forked before this line does not see the lane.
         self.count.store(number + 1, Ordering::Release);
         Ok(lane)
     }

@@ -1,9 +1,9 @@
 //! The ring of points, shared by all threads of one process without a lock.
 //!
-//! A writer takes the next number, claims the place that belongs to it, writes, and marks it complete.
-//! A place's mark is `2n + 1` while point `n` is being written and `2n + 2` once it is there. Whoever
-//! finds a place claimed by a slower writer leaves its point out: to the reader that is a gap, like a
-//! point that was overwritten before it was read.
+//! A writer takes the next number, claims its slot, writes, and marks the slot complete. The sequence of a
+//! slot is `2n + 1` while point `n` is being written and `2n + 2` once it is complete. A writer that finds
+//! its slot claimed by a slower writer drops its point: the reader sees a gap, as for a point that was
+//! overwritten before it was read.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 
@@ -20,9 +20,9 @@ pub(crate) const fn complete_sequence(number: u64) -> u64 {
     number.wrapping_mul(2).wrapping_add(2)
 }
 
-/// Adds a point; false when a slower writer stands in its place.
+/// Adds a point. Returns false if a slower writer occupies its slot.
 ///
-/// The number of places must be a power of two.
+/// The number of slots must be a power of two.
 pub(crate) fn push(
     head: &AtomicU64,
     places: &[RingSlot],
@@ -45,7 +45,7 @@ pub(crate) fn push(
     {
         return false;
     }
-    // Whoever sees a part of this point sees that its number was taken, and its place claimed.
+    // A reader that sees a part of this point also sees that its number was taken and its slot claimed.
     fence(Ordering::Release);
     place.time.store(time as u64, Ordering::Relaxed);
     place.value.store(value.to_bits(), Ordering::Relaxed);
@@ -56,13 +56,13 @@ pub(crate) fn push(
     true
 }
 
-/// What a place holds for a number.
+/// The state of a slot with respect to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
     Complete,
-    /// Not yet there, or left out.
+    /// Not written yet, or dropped.
     Pending,
-    /// A later point has taken its place.
+    /// A later point has taken the slot.
     Overwritten,
 }
 

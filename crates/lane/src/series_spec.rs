@@ -1,4 +1,4 @@
-//! What a program says about a series when it makes one, and the bytes that describe it in the lane.
+//! The specification of a series that a program creates, and its encoding in the lane.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::layout::{
     round_up_to_line, spec_offset,
 };
 
-/// A series that a program wants to write.
+/// A series that a program creates.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneSeriesSpec<'a> {
     pub kind: LaneKind,
@@ -17,13 +17,13 @@ pub struct LaneSeriesSpec<'a> {
     pub labels: &'a [(&'a str, &'a str)],
     /// For gauges.
     pub aggregation: Aggregation,
-    /// How many cache lines share the updates of many threads; 1 for all but busy counters.
+    /// The number of cache lines that share the updates of many threads; 1 for all but busy counters.
     pub stripes: u8,
-    /// How detailed it is: an agent at level N keeps what is at most N.
+    /// The level of detail: an agent at level N keeps metrics of level N and below.
     pub level: u8,
-    /// Whether each process is told apart, by the label `pid`.
+    /// Whether processes are distinguished by the label `pid`.
     pub with_pid: bool,
-    /// Whether each rank of a job is told apart, by the label `rank`.
+    /// Whether the ranks of a job are distinguished by the label `rank`.
     pub with_rank: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> LaneSeriesSpec<'a> {
     }
 }
 
-/// Why there is no such series. The program goes on with a handle that does nothing.
+/// The reason why a series cannot be created. The program continues with a handle that does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateError {
     NameEmpty,
@@ -52,15 +52,15 @@ pub enum CreateError {
     /// An empty label key, or one with a character that is not accepted.
     LabelKey,
     DuplicateLabel,
-    /// `pid` and `rank` are asked for, not given.
+    /// `pid` and `rank` must be requested, not given.
     LabelReserved,
     TooManyLabels,
     TextTooLong,
-    /// Stripes for a kind that cannot have them, none, or too many.
+    /// Stripes for a kind without stripes, none, or too many.
     Stripes,
     /// All lanes that a process may have are full.
     Full,
-    /// There is no memory for one more lane.
+    /// There is no memory for another lane.
     Memory,
     /// `PEGEL_DISABLE` is set.
     Disabled,
@@ -71,20 +71,20 @@ impl CreateError {
         match self {
             CreateError::NameEmpty => "the metric name is empty",
             CreateError::NameCharacter => {
-                "the metric name has a brace, a quote or a control character"
+                "the metric name contains a brace, a quote or a control character"
             }
             CreateError::LabelKey => {
-                "a label key is empty or has one of { } \" = , ! ~ or a control character"
+                "a label key is empty or contains one of { } \" = , ! ~ or a control character"
             }
-            CreateError::DuplicateLabel => "a label is given twice",
+            CreateError::DuplicateLabel => "duplicate label",
             CreateError::LabelReserved => {
-                "the labels pid and rank are set by the agent: ask for them without a value"
+                "the labels pid and rank are set by the agent: request them without a value"
             }
             CreateError::TooManyLabels => "more than 32 labels",
-            CreateError::TextTooLong => "name, help and labels have more than 4096 bytes together",
+            CreateError::TextTooLong => "name, help and labels together exceed 4096 bytes",
             CreateError::Stripes => "only counters have stripes, from 1 to 64",
-            CreateError::Full => "this process has as many series as its lanes can hold",
-            CreateError::Memory => "no memory for one more lane",
+            CreateError::Full => "all lanes of this process are full",
+            CreateError::Memory => "not enough memory for another lane",
             CreateError::Disabled => "PEGEL_DISABLE is set",
         }
     }
@@ -98,12 +98,12 @@ impl fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-/// The description of a series as it stands in the lane, without the slot that follows it.
+/// The description of a series as stored in the lane, without the slot that follows it.
 #[derive(Debug)]
 pub(crate) struct EncodedSeriesSpec {
     bytes: [u8; DESCRIPTION_BYTES_MAX],
     length: usize,
-    /// With the slot, in whole cache lines.
+    /// Including the slot, in whole cache lines.
     pub entry_bytes: usize,
 }
 
@@ -169,7 +169,7 @@ impl EncodedSeriesSpec {
         put_bytes(&mut self.bytes, spec_offset::HASH, &hash.to_le_bytes());
     }
 
-    /// Sorted by key, so that their order in the program does not matter.
+    /// Appends the labels sorted by key, so that their order in the program does not matter.
     fn push_labels(&mut self, spec: &LaneSeriesSpec<'_>) -> Result<(), CreateError> {
         let mut last: Option<&str> = None;
         for _ in 0..spec.labels.len() {
@@ -177,7 +177,7 @@ impl EncodedSeriesSpec {
                 .labels
                 .iter()
                 .filter(|(key, _)| last.is_none_or(|last| *key > last));
-            // Fewer keys than labels: one of them came twice.
+            // Fewer keys than labels: one is a duplicate.
             let (key, value) = rest
                 .min_by_key(|(key, _)| *key)
                 .ok_or(CreateError::DuplicateLabel)?;
@@ -205,7 +205,7 @@ impl EncodedSeriesSpec {
         round_up_to_line(self.length)
     }
 
-    /// Everything but the help text and the place in the lane counts (FNV-1a).
+    /// Hashes everything except the help text and the offset in the lane (FNV-1a).
     fn hash(&self) -> u64 {
         self.identity()
             .flatten()
@@ -218,14 +218,14 @@ impl EncodedSeriesSpec {
         identity(&self.bytes)
     }
 
-    /// Whether `found`, an entry of the lane, describes the same series.
+    /// Returns whether `found`, a description in the lane, describes the same series.
     pub(crate) fn is_same(&self, found: &[u8]) -> bool {
         let hash = spec_offset::HASH..spec_offset::HASH + 8;
         found.get(hash.clone()) == self.bytes.get(hash) && self.identity().eq(identity(found))
     }
 }
 
-/// The parts of a description that make a series what it is: kind to flags, name, labels.
+/// Returns the parts of a description that identify a series: kind to flags, name, labels.
 fn identity(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let length = |at| usize::from(crate::layout::u16_at(bytes, at).unwrap_or(0));
     let help = spec_offset::TEXT + length(spec_offset::NAME_BYTES);

@@ -1,5 +1,5 @@
-//! Lanes that nobody reads. An agent removes those of programs that ended; where none runs, they would pile up in
-//! shared memory. So a program that makes its first lane looks whether there are too many.
+//! Removes stale lanes. An agent removes the lanes of ended programs; without one, they would accumulate in
+//! shared memory. So a program that creates its first lane checks whether there are too many.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -10,17 +10,17 @@ use rustix::io::Errno;
 use crate::lane_mapping::LANE_SUFFIX;
 use crate::writer_directory::WriterDirectory;
 
-/// How many lanes may lie in a directory of one's own while no agent reads it.
+/// The most lanes in a user's own directory that no agent reads.
 pub const STALE_LANES_MAX: usize = 1024;
-/// So many stay, so that the next programs need not look again.
+/// This many are kept, so that the next programs need not check again.
 const STALE_LANES_KEPT: usize = 768;
-/// Where most of them are in use, looking at all would take too long.
+/// If most of them are in use, checking all would take too long.
 const CHECKED_MAX: usize = 512;
 
-/// Removes the oldest lanes of programs that ended, where there are too many and no agent is there to read them.
-/// Not for children of `fork` in the middle of an update: it allocates.
+/// Removes the oldest lanes of ended programs, if there are too many and no agent reads them. Allocates: must
+/// not be called by a child of `fork` within an update.
 pub(crate) fn remove_stale_lanes(place: &WriterDirectory) {
-    // Whatever goes wrong here, the program is not to be bothered with it.
+    // Best effort: errors here must not affect the program.
     let _ = try_remove_stale_lanes(place);
 }
 
@@ -29,13 +29,13 @@ fn try_remove_stale_lanes(place: &WriterDirectory) -> Result<(), Errno> {
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    // That one was opened for its path alone.
+    // The existing descriptor was opened with O_PATH only.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(&dir, c".", flags, Mode::empty())?;
     if count_lanes(&dir)? <= STALE_LANES_MAX {
         return Ok(());
     }
-    // An agent that reads here holds it, and so does another program that sweeps.
+    // Locked by an agent that reads here, and by another program that removes stale lanes.
     rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
     let mut lanes = lanes_by_age(&dir)?;
     let mut surplus = lanes.len().saturating_sub(STALE_LANES_KEPT);
@@ -64,10 +64,10 @@ fn count_lanes(dir: &OwnedFd) -> Result<usize, Errno> {
     Ok(count)
 }
 
-/// When a lane was made, in seconds and nanoseconds, and its name.
+/// When a lane was created, in seconds and nanoseconds, and its name.
 type LaneByAge = ((i64, i64), CString);
 
-/// The oldest first.
+/// Returns the lanes, the oldest first.
 fn lanes_by_age(dir: &OwnedFd) -> Result<Vec<LaneByAge>, Errno> {
     let mut lanes = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -84,7 +84,7 @@ fn lanes_by_age(dir: &OwnedFd) -> Result<Vec<LaneByAge>, Errno> {
     Ok(lanes)
 }
 
-/// The mapping of a program holds the lock until its end.
+/// Returns whether no process holds the lane: its mapping holds the lock until the program ends.
 fn is_ended(dir: &OwnedFd, name: &CStr) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {

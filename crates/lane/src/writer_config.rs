@@ -1,4 +1,4 @@
-//! What a process knows about itself and its lanes before it has any: read once, at its first series.
+//! The configuration of a process as a writer of lanes: read once, with its first series.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -13,9 +13,9 @@ use crate::writer_lane::WriterLane;
 #[derive(Debug)]
 pub(crate) struct WriterConfig {
     pub source: WriterConfigSource,
-    /// Where lanes go; None: nowhere, so that they are private memory.
+    /// The directory of the lanes; `None`: the lanes are private memory.
     pub directory: Option<WriterDirectory>,
-    /// The parts of the header that stay the same for all lanes, also those of children.
+    /// The parts of the header that are the same for all lanes, including those of children.
     pub template: [u8; HEADER_BYTES],
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct WriterConfig {
 pub(crate) enum WriterConfigSource {
     Environment,
     Directory(PathBuf),
-    /// `place` and `template` are filled in.
+    /// `directory` and `template` are set.
     Resolved,
     Disabled,
 }
@@ -64,7 +64,7 @@ impl WriterConfig {
         put_text(template, header::JOB, header::JOB_BYTES, job.as_bytes());
     }
 
-    /// The header of one lane of this process.
+    /// Writes the header of one lane of this process.
     pub(crate) fn fill_header(
         &self,
         memory: &mut [u8],
@@ -110,7 +110,7 @@ impl WriterConfig {
     }
 }
 
-/// As much of a text as fits before a zero byte, and whole characters only.
+/// Writes as much of a text as fits before a zero byte, in whole characters.
 fn put_text(bytes: &mut [u8], at: usize, space: usize, text: &[u8]) {
     let mut end = text.len().min(space - 1);
     while end > 0 && end < text.len() && text[end] & 0xc0 == 0x80 {

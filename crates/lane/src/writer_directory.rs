@@ -1,4 +1,4 @@
-//! The directory in which a process puts its lanes.
+//! The directory in which a process creates its lanes.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
@@ -12,14 +12,15 @@ use rustix::io::Errno;
 
 use crate::private_directory;
 
-/// Where the system's agent reads.
+/// The directory that the system's agent reads.
 pub const SYSTEM_DIRECTORY: &str = "/run/pegel/lanes";
 
-/// How many directories of a user are tried.
+/// The number of candidate directories of a user.
 const USER_DIRECTORIES: u32 = 5;
 
-/// Where the lanes of one user are when there is no agent of the system, best first. Everybody can make files in `/dev/shm`: where
-/// another user took a name, programs use the next one. An agent reads all of them that are its user's own.
+/// Returns the directories for lanes of one user without a system agent, best first. Every user can create
+/// files in `/dev/shm`: if another user took a name, programs use the next one. An agent reads all of them
+/// that belong to its user.
 pub fn user_directories(uid: u32) -> impl Iterator<Item = PathBuf> {
     (0..USER_DIRECTORIES).filter_map(move |number| {
         let mut path = [0; PATH_BYTES];
@@ -28,7 +29,7 @@ pub fn user_directories(uid: u32) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Allocates nothing: a child of `fork` calls it from within an update.
+/// Must not allocate: a child of `fork` calls it from within an update.
 fn user_directory(uid: u32, number: u32, path: &mut [u8; PATH_BYTES]) -> Option<&CStr> {
     let mut rest = &mut path[..PATH_BYTES - 1];
     // The rest of the array is the zero byte that ends a path.
@@ -37,20 +38,20 @@ fn user_directory(uid: u32, number: u32, path: &mut [u8; PATH_BYTES]) -> Option<
         number if number + 1 < USER_DIRECTORIES => {
             write!(rest, "{SHARED_MEMORY_PREFIX}{uid}.{number}")
         }
-        // Of the system's making, so that no other user can take it; not every user has one.
+        // Created by the system, so that no other user can take it; not every user has one.
         _ => write!(rest, "/run/user/{uid}/pegel.lanes"),
     };
     written.ok()?;
     CStr::from_bytes_until_nul(path).ok()
 }
 
-/// Where an agent of this user reads lanes of the others whom it allows in.
+/// Returns the directory in which an agent of this user reads lanes of other users that it permits.
 pub fn guests_directory(uid: u32) -> PathBuf {
     PathBuf::from(format!("{SHARED_MEMORY_PREFIX}{uid}.guests"))
 }
 
-/// Where a process of this user and environment puts its lanes: `$PEGEL_LANES`, else the system's
-/// directory if it is there, else the user's own in shared memory.
+/// Returns the directory in which a process of this user and environment creates its lanes: `$PEGEL_LANES`,
+/// else the system's directory if it exists, else the user's own in shared memory.
 pub fn lane_directory() -> PathBuf {
     match (configured_directory(), Path::new(SYSTEM_DIRECTORY).is_dir()) {
         (Some(path), _) => path,
@@ -64,43 +65,44 @@ pub fn lane_directory() -> PathBuf {
     }
 }
 
-/// Whether `PEGEL_DISABLE` asks that nothing be counted.
+/// Returns whether `PEGEL_DISABLE` turns counting off.
 pub fn is_disabled() -> bool {
     std::env::var_os("PEGEL_DISABLE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Where lanes go. Kept as a path: descriptors may be closed by the program at any time.
+/// The directory of the lanes. Kept as a path: the program may close descriptors at any time.
 #[derive(Debug)]
 pub(crate) enum WriterDirectory {
-    /// The user asked for it.
+    /// Set by the user.
     Configured(CString),
-    /// Only root can have made it.
+    /// Only root can have created it.
     System,
-    /// The user's own in shared memory. Looked up each time: a daemon may have become another user since.
+    /// The user's own in shared memory. Resolved each time: a daemon may have changed its user since.
     Shared,
 }
 
 impl WriterDirectory {
-    /// Chooses the directory, and makes it where that is the user's own affair.
+    /// Chooses the directory, and creates it if it is the user's own.
     pub(crate) fn choose() -> Option<WriterDirectory> {
         if let Some(path) = configured_directory() {
             return WriterDirectory::in_path(path);
         }
-        Some(match Path::new(SYSTEM_DIRECTORY).is_dir() {
-            true => WriterDirectory::System,
-            false => WriterDirectory::Shared,
+        Some(if Path::new(SYSTEM_DIRECTORY).is_dir() {
+            WriterDirectory::System
+        } else {
+            WriterDirectory::Shared
         })
     }
 
     pub(crate) fn in_path(path: PathBuf) -> Option<WriterDirectory> {
         use std::os::unix::fs::DirBuilderExt;
-        // It may be there already; whether it is any good shows when it is opened.
+        // It may exist already; whether it is usable is checked when it is opened.
         let _ = fs::DirBuilder::new().mode(0o700).create(&path);
         let path = CString::new(OsString::from(path).into_vec()).ok()?;
         Some(WriterDirectory::Configured(path))
     }
 
-    /// Opens the directory; allocates nothing.
+    /// Opens the directory; must not allocate.
     pub(crate) fn open(&self) -> Result<(OwnedFd, Stat), Errno> {
         match self {
             WriterDirectory::Configured(path) => open(path),
@@ -126,7 +128,7 @@ const PATH_BYTES: usize = 40;
 const SHARED_MEMORY_PREFIX: &str = "/dev/shm/pegel.";
 const SYSTEM_DIRECTORY_C: &CStr = c"/run/pegel/lanes";
 
-/// Anybody may have made it first, so that its owner and mode are looked at.
+/// Any user may have created it first, so its owner and mode are checked.
 fn open_private(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let _ = rustix::fs::mkdirat(CWD, path, Mode::RWXU);
     let (dir, stat) = open_with(path, OFlags::NOFOLLOW)?;
@@ -142,14 +144,15 @@ fn open(path: &CStr) -> Result<(OwnedFd, Stat), Errno> {
 }
 
 fn open_with(path: &CStr, more: OFlags) -> Result<(OwnedFd, Stat), Errno> {
-    // With O_PATH: the system's directory can be written by everybody, but read by its agent alone.
+    // With O_PATH: the system's directory can be written by every user, but read by its agent only.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
     let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&dir)?;
     Ok((dir, stat))
 }
 
-/// A program with more rights than its user must not be told where to write.
+/// Returns `$PEGEL_LANES`, unless the program runs with elevated privileges (AT_SECURE): its user must not
+/// choose where it writes.
 fn configured_directory() -> Option<PathBuf> {
     if is_privileged() {
         return None;
@@ -159,7 +162,7 @@ fn configured_directory() -> Option<PathBuf> {
 }
 
 fn is_privileged() -> bool {
-    // SAFETY: reads a number that the kernel gave this process at its start.
+    // SAFETY: reads a value that the kernel passed to this process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -179,7 +182,7 @@ mod tests {
     fn a_shared_place_is_made_private_and_checked() {
         let dir = TempDir::new();
         let path = dir.join("pegel.1");
-        open_private(&c_path(path.clone())).expect("made just now");
+        open_private(&c_path(path.clone())).expect("just created");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
 
@@ -194,7 +197,7 @@ mod tests {
         symlink(dir.join("real"), dir.join("link")).expect("a link");
         assert!(open_private(&c_path(dir.join("link"))).is_err());
         let named = WriterDirectory::in_path(dir.join("link")).expect("a path");
-        named.open().expect("the user may name a link");
+        named.open().expect("the user may configure a link");
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! The memory of one lane, as its writer sees it: series are added behind the others and never go.
+//! The memory of one lane, as its writer sees it: series are appended and never removed.
+//!
+//! Other processes of the same user may overwrite the file at any time, so nothing read back from it is used
+//! without a check.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,25 +13,25 @@ use crate::layout::{HEADER_BYTES, LINE_BYTES, RING_OFFSET, header, put_bytes, sp
 use crate::series_spec::EncodedSeriesSpec;
 use crate::writer_config::WriterConfig;
 
-/// One lane's memory.
+/// The memory of one lane.
 #[derive(Debug)]
 pub(crate) struct WriterLane {
     pub base: AtomicPtr<u8>,
     pub bytes: AtomicUsize,
-    /// What is published, as this process knows it: the file itself may be scribbled over.
+    /// The published length as this process knows it: the file itself may be overwritten.
     pub used: AtomicUsize,
     pub has_ring: AtomicBool,
     pub is_published: AtomicBool,
 }
 
-/// Where a series stands.
+/// The address of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesAddress {
     /// The start of the lane.
     pub base: NonNull<u8>,
-    /// The series' description, from the start.
+    /// The offset of the series' description.
     pub entry: usize,
-    /// Its slot, from the start.
+    /// The offset of its slot.
     pub slot: usize,
 }
 
@@ -43,7 +46,7 @@ impl WriterLane {
         }
     }
 
-    /// New memory for this lane, with the descriptions that it has so far and slots at zero.
+    /// Creates new memory for this lane, with its descriptions so far and zeroed slots.
     pub(crate) fn create_mapping(
         &self,
         settings: &WriterConfig,
@@ -51,7 +54,7 @@ impl WriterLane {
     ) -> Option<LaneMapping> {
         let mut id = [0; 16];
         let random = rustix::rand::getrandom(&mut id, GetRandomFlags::NONBLOCK);
-        // Without an identity of its own nobody could tell it from others.
+        // Without its own identity it could not be distinguished from others.
         let place = settings
             .directory
             .as_ref()
@@ -66,11 +69,11 @@ impl WriterLane {
         })
     }
 
-    /// In a child: the same series at the same addresses, in memory that the parent does not share.
+    /// In a child: maps the same series at the same addresses, in memory not shared with the parent.
     pub(crate) fn remap_after_fork(&self, settings: &WriterConfig, number: usize) -> Option<()> {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
         let fresh = self.create_mapping(settings, number)?;
-        // SAFETY: `base` is the mapping of this lane, of the same size, and the gate is closed: no
+        // SAFETY: `base` is the mapping of this lane, of the same size, and the fork guard is closed: no
         // thread of this process holds a reference into it.
         self.set_mapping(&unsafe { fresh.move_to(base) }?);
         Some(())
@@ -92,8 +95,8 @@ impl WriterLane {
         let used = self.used.load(Ordering::Relaxed);
         let mut at = HEADER_BYTES;
         while at + spec_offset::TEXT <= used {
-            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so that the value
-            // that is checked is the value that is used.
+            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so that the
+            // checked value is the used one.
             let [length, slot] = [spec_offset::BYTES, spec_offset::SLOT].map(|field| unsafe {
                 let word: &AtomicU32 = base.add(at + field).cast().as_ref();
                 u32::from_le(word.load(Ordering::Relaxed)) as usize
@@ -102,8 +105,8 @@ impl WriterLane {
             if !is_whole || slot < spec_offset::TEXT || slot > length || length > used - at {
                 return;
             }
-            // SAFETY: within the mapping, as checked above. An honest process never changes a description; the
-            // slot behind it, which does change, is left out.
+            // SAFETY: within the mapping, as checked above. The owning process never changes a description;
+            // the slot behind it, which does change, is left out.
             let description = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), slot) };
             if !each(at, description) {
                 return;
@@ -118,7 +121,7 @@ impl WriterLane {
         let slot_bytes = description.entry_bytes - description.slot();
         let mut found = None;
         self.for_each_series(|at, there| {
-            // Its help may be of another length, and with it the place of the slot.
+            // Its help may have another length, and so its slot another offset.
             let slot = at + there.len();
             if description.is_same(there) && slot_bytes <= used - slot {
                 found = Some(SeriesAddress {
@@ -132,20 +135,21 @@ impl WriterLane {
         found
     }
 
-    /// Adds a series behind the others; None when there is no room.
+    /// Appends a series; `None` if there is no room.
     pub(crate) fn append(&self, description: &EncodedSeriesSpec) -> Option<SeriesAddress> {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
         let at = self.used.load(Ordering::Relaxed);
         let end = at + description.entry_bytes;
-        let room = match self.has_ring.load(Ordering::Relaxed) {
-            true => RING_OFFSET,
-            false => self.bytes.load(Ordering::Relaxed),
+        let room = if self.has_ring.load(Ordering::Relaxed) {
+            RING_OFFSET
+        } else {
+            self.bytes.load(Ordering::Relaxed)
         };
         if end > room {
             return None;
         }
         let bytes = description.bytes();
-        // SAFETY: the range is within the mapping and not yet published, so that nobody else touches it.
+        // SAFETY: the range is within the mapping and not published yet, so nothing else accesses it.
         let memory = unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(at), bytes.len()) };
         put_bytes(memory, 0, bytes);
         put_bytes(memory, spec_offset::OFFSET, &(at as u32).to_le_bytes());
@@ -159,7 +163,7 @@ impl WriterLane {
         })
     }
 
-    /// A word of the header that changes while others read it.
+    /// Returns a word of the header that changes while other processes read it.
     pub(crate) fn header_word(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: only called on lanes with memory; the offset is one of the header's, and aligned.
         unsafe { &*self.base.load(Ordering::Relaxed).add(offset).cast() }

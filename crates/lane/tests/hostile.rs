@@ -135,15 +135,15 @@ fn lies_in_the_header_are_told_apart() {
     for (at, value, expected) in [
         (0, &b"X"[..], "not a lane"),
         (VERSION, &u32_of(2), "version 2 of the lane's format"),
-        (VERSION + 4, &u32_of(511), "impossible length"),
-        (FILE_BYTES, &u32_of(0), "impossible file length"),
-        (FILE_BYTES, &u32_of(u32::MAX), "impossible file length"),
-        (RING_POINTS, &u32_of(2048), "impossible ring"),
-        (RING_POINTS, &u32_of(u32::MAX), "impossible ring"),
-        (RING_POINTS, &u32_of(1 << 31), "impossible ring"),
-        (JOB, &[0xff], "impossible job"),
-        (JOB, b"a\nb", "impossible job"),
-        (JOB, &[b'x'; 256], "impossible job"),
+        (VERSION + 4, &u32_of(511), "invalid length"),
+        (FILE_BYTES, &u32_of(0), "invalid file length"),
+        (FILE_BYTES, &u32_of(u32::MAX), "invalid file length"),
+        (RING_POINTS, &u32_of(2048), "invalid ring"),
+        (RING_POINTS, &u32_of(u32::MAX), "invalid ring"),
+        (RING_POINTS, &u32_of(1 << 31), "invalid ring"),
+        (JOB, &[0xff], "invalid job"),
+        (JOB, b"a\nb", "invalid job"),
+        (JOB, &[b'x'; 256], "invalid job"),
         (PUBLISHED, &0_u64.to_le_bytes(), "0 bytes are published"),
         (PUBLISHED, &513_u64.to_le_bytes(), "513 bytes are published"),
         (
@@ -158,11 +158,7 @@ fn lies_in_the_header_are_told_apart() {
             "bytes are published",
         ),
         // Beyond the last series there are only zeros.
-        (
-            PUBLISHED,
-            &(32_u64 << 10).to_le_bytes(),
-            "impossible length",
-        ),
+        (PUBLISHED, &(32_u64 << 10).to_le_bytes(), "invalid length"),
     ] {
         let message = refusal(&changed(at, value));
         assert!(
@@ -203,7 +199,7 @@ fn lies_in_a_description_are_told_apart() {
         (32, &[0xff], "name"),
     ] {
         let message = refusal(&changed(SERIES + at, value));
-        let expected = format!("at byte {SERIES} of the lane has an impossible {expected}");
+        let expected = format!("at byte {SERIES} of the lane has an invalid {expected}");
         assert!(
             message.contains(&expected),
             "{at}: {message:?}, not {expected:?}"

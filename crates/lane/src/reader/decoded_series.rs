@@ -1,9 +1,12 @@
+//! Decodes the descriptions of series. Every length and offset is checked against the copy at hand.
+
 use crate::layout::{
     Aggregation, LABELS_MAX, LINE_BYTES, LaneKind, STRIPES_MAX, TEXT_BYTES_MAX, spec_offset,
     u16_at, u32_at,
 };
 
-/// Checked against the copy in which it was found; later copies are at least as long.
+/// The location of a series. Checked against the copy in which it was found; later copies are at least as
+/// long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesLocation {
     pub at: u32,
@@ -12,7 +15,7 @@ pub(crate) struct SeriesLocation {
     pub stripes: u8,
 }
 
-/// An entry at the start of `rest`, and how long it is.
+/// Parses a description at the start of `rest`. Returns it and its length.
 pub(crate) fn parse_series(
     rest: &[u8],
     at: usize,
@@ -50,8 +53,8 @@ pub(crate) fn parse_series(
     Ok((entry, length))
 }
 
-/// What a series is called. The texts are UTF-8 and within bounds; whether they make a good name is for
-/// the reader to say.
+/// The description of a series. The texts are UTF-8 and within bounds; whether the name is valid is for the
+/// reader to decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedSeriesSpec<'a> {
     pub kind: LaneKind,
@@ -59,15 +62,15 @@ pub struct DecodedSeriesSpec<'a> {
     pub level: u8,
     pub name: &'a str,
     pub help: &'a str,
-    /// As the program wrote them: sorted and distinct only if it is honest.
+    /// As the program wrote them: not guaranteed to be sorted or distinct.
     pub labels: Vec<(&'a str, &'a str)>,
-    /// Whether the label `pid` is wanted, with the pid of the header.
+    /// Whether the label `pid` is requested, with the pid of the header.
     pub with_pid: bool,
-    /// Whether the label `rank` is wanted, with the rank of the header.
+    /// Whether the label `rank` is requested, with the rank of the header.
     pub with_rank: bool,
 }
 
-/// Reads a description, without the slot.
+/// Decodes a description, without the slot.
 pub(crate) fn decode_series_spec(bytes: &[u8]) -> Result<DecodedSeriesSpec<'_>, &'static str> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let length = |at| usize::from(u16_at(bytes, at).unwrap_or(0));

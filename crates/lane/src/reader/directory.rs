@@ -1,3 +1,5 @@
+//! Directories of lanes: listing in portions, locking, removing files.
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -7,27 +9,27 @@ use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use crate::lane_mapping::{LANE_SUFFIX, TEMPORARY_SUFFIX};
 use crate::reader::{LaneFile, LaneLimits, LaneOpenError};
 
-/// A directory of lanes, open.
+/// An open directory of lanes.
 #[derive(Debug)]
 pub struct LaneDirectoryHandle {
     path: PathBuf,
     fd: OwnedFd,
 }
 
-/// A file in it whose name is that of a lane.
+/// A file whose name is that of a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedLane {
     pub name: String,
-    /// Not yet renamed: its program is at work on it, or died then.
+    /// Not renamed to its final name yet: its program is creating it, or died meanwhile.
     pub is_temporary: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct LaneListing {
     pub lanes: Vec<ListedLane>,
-    /// Files with other names, which are left alone.
+    /// The number of files with other names, which are left in place.
     pub others: usize,
-    /// Whether there may be more than asked for.
+    /// Whether there may be more entries than requested.
     pub has_more: bool,
 }
 
@@ -43,8 +45,8 @@ impl LaneDirectoryHandle {
         &self.path
     }
 
-    /// Says to programs that somebody reads here, as long as this is open: none of them removes lanes that others
-    /// left. False when one of them is doing that at this moment.
+    /// Locks the directory as long as this is open: programs then do not remove stale lanes. Returns false if
+    /// one of them is doing that now.
     pub fn lock_for_reading(&self) -> bool {
         rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }
@@ -54,12 +56,12 @@ impl LaneDirectoryHandle {
         Ok(LaneDirectoryScan(Dir::read_from(&self.fd)?))
     }
 
-    /// The lanes among the first `most` entries of the directory.
+    /// Returns the lanes among the first `most` entries of the directory.
     pub fn list(&self, most: usize) -> io::Result<LaneListing> {
         self.scan()?.next_portion(most)
     }
 
-    /// The user that a file of the directory belongs to, without opening it.
+    /// Returns the owner of a file of the directory, without opening it.
     pub fn owner_of(&self, name: &str) -> io::Result<u32> {
         let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(found.st_uid)
@@ -69,7 +71,7 @@ impl LaneDirectoryHandle {
         LaneFile::open(self.fd.as_fd(), name, limits)
     }
 
-    /// Removes a lane's file; that it is gone already is no error.
+    /// Removes a lane's file; a missing file is not an error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         if is_temporary(name).is_none() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -81,12 +83,12 @@ impl LaneDirectoryHandle {
     }
 }
 
-/// A directory that is read in portions, so that one with very many files takes several turns and hides none.
+/// A directory that is read in portions, so that very many files take several calls and hide none.
 #[derive(Debug)]
 pub struct LaneDirectoryScan(Dir);
 
 impl LaneDirectoryScan {
-    /// Goes through the next `most` entries.
+    /// Reads the next `most` entries.
     pub fn next_portion(&mut self, most: usize) -> io::Result<LaneListing> {
         let mut listing = LaneListing::default();
         for _ in 0..most {
@@ -118,7 +120,7 @@ impl AsFd for LaneDirectoryHandle {
     }
 }
 
-/// None when it is not the name of a lane.
+/// Returns `None` if it is not the name of a lane.
 fn is_temporary(name: &str) -> Option<bool> {
     let (digits, is_temporary) = match name.strip_suffix(LANE_SUFFIX) {
         Some(digits) => (digits, false),
@@ -127,7 +129,7 @@ fn is_temporary(name: &str) -> Option<bool> {
     parse_id(digits).map(|_| is_temporary)
 }
 
-/// 32 hexadecimal digits in lower case.
+/// Parses 32 hexadecimal digits in lower case.
 pub(crate) fn parse_id(digits: &str) -> Option<[u8; 16]> {
     let is_lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if digits.len() != 32 || !digits.bytes().all(is_lower) {

@@ -1,24 +1,26 @@
+//! Errors in the contents of a lane.
+
 use std::fmt;
 
 use crate::layout;
 
-/// What is wrong with a lane. Only its own series are lost by it.
+/// The error in a lane. It affects only the lane's own series.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LaneError {
-    /// Fewer bytes than the lane says.
+    /// Fewer bytes than the header claims.
     Truncated {
         wanted: usize,
         found: usize,
     },
-    /// It does not begin as a lane does.
+    /// The magic bytes are missing.
     Magic,
     Version(u32),
-    /// A number in the header that cannot be.
+    /// An invalid value in the header.
     Header(&'static str),
-    /// The published length does not fit, or has become smaller.
+    /// The published length is invalid, or has decreased.
     Published(u64),
-    /// The description of a series that cannot be, and where it stands.
+    /// An invalid description of a series, and its offset.
     InvalidSeries {
         at: usize,
         what: &'static str,
@@ -34,26 +36,29 @@ impl fmt::Display for LaneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LaneError::Truncated { wanted, found } => {
-                write!(f, "the lane has {found} bytes where it says {wanted}")
+                write!(f, "the lane is truncated: it has {found} of {wanted} bytes")
             }
             LaneError::Magic => write!(f, "not a lane"),
             LaneError::Version(version) => write!(
                 f,
-                "version {version} of the lane's format; this agent reads version {}",
+                "version {version} of the lane's format is not supported; this agent reads version {}",
                 layout::VERSION
             ),
-            LaneError::Header(what) => write!(f, "the lane's header has an impossible {what}"),
+            LaneError::Header(what) => write!(f, "the lane's header has an invalid {what}"),
             LaneError::Published(length) => {
-                write!(f, "the lane says that {length} bytes are published")
+                write!(
+                    f,
+                    "the lane's header claims that {length} bytes are published"
+                )
             }
             LaneError::InvalidSeries { at, what } => {
                 write!(
                     f,
-                    "the series at byte {at} of the lane has an impossible {what}"
+                    "the series at byte {at} of the lane has an invalid {what}"
                 )
             }
             LaneError::TooManySeries { limit } => write!(f, "more than {limit} series in one lane"),
-            LaneError::Read(_) => write!(f, "the lane cannot be read"),
+            LaneError::Read(_) => write!(f, "cannot read the lane"),
         }
     }
 }

@@ -1,35 +1,37 @@
+//! The header of a lane: the identity of its writer, and sizes.
+
 use crate::layout::{
     self, HEADER_BYTES, LANE_BYTES_MAX, LINE_BYTES, POINT_BYTES, header, u32_at, u64_at,
 };
 use crate::reader::LaneError;
 
-/// Who writes a lane, as its header said when it was first read.
+/// The writer of a lane, as given by its header when it was first read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneHeader {
     /// 128 random bits.
     pub id: [u8; 16],
-    /// As the process itself sees it; see [`Header::pid_space`].
+    /// As the process itself sees it; see [`LaneHeader::pid_namespace`].
     pub pid: u32,
     pub uid: u32,
-    /// Clock ticks from the machine's start to the process's; 0 when unknown.
+    /// Clock ticks from boot to the start of the process; 0 if unknown.
     pub start_ticks: u64,
-    /// The inode of the pid namespace in which `pid` counts; 0 when unknown.
+    /// The inode of the pid namespace of `pid`; 0 if unknown.
     pub pid_namespace: u64,
     pub created_ms: i64,
-    /// Empty when there is none.
+    /// Empty if there is none.
     pub command: String,
-    /// Empty when there is none.
+    /// Empty if there is none.
     pub rank: String,
-    /// Empty when there is none.
+    /// Empty if there is none.
     pub job: String,
-    /// The first lane of a process is 0; one with many series has several.
+    /// 0 for the first lane of a process; a process with many series has several.
     pub number: u32,
     pub(crate) file_bytes: usize,
     pub(crate) ring_offset: usize,
     pub(crate) ring_points: usize,
 }
 
-/// How far the series of a lane go, by its header.
+/// Returns the published length of the series, from the header.
 pub(crate) fn published_length(bytes: &[u8]) -> Result<u64, LaneError> {
     u64_at(bytes, header::PUBLISHED).ok_or(LaneError::Truncated {
         wanted: HEADER_BYTES,
@@ -62,7 +64,7 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<LaneHeader, LaneError> {
     }
     let ring_offset = number(header::RING_OFFSET) as usize;
     let ring_points = number(header::RING_POINTS) as usize;
-    // Bounded above, so that this cannot overflow.
+    // Bounded above, so this cannot overflow.
     let ring_end = ring_offset.checked_add(ring_points.saturating_mul(POINT_BYTES));
     let is_ring = ring_points.is_power_of_two()
         && ring_offset >= HEADER_BYTES
@@ -91,7 +93,7 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<LaneHeader, LaneError> {
     })
 }
 
-/// A text of the header, up to its first zero byte; None when it is no text for a label.
+/// Returns a text of the header, up to its first zero byte; `None` if it is not valid in a label.
 fn text(bytes: &[u8], at: usize, space: usize) -> Option<String> {
     let field = bytes.get(at..at + space)?;
     let end = field.iter().position(|byte| *byte == 0)?;

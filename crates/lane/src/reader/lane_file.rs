@@ -1,3 +1,5 @@
+//! Opens the file of a lane safely and copies it. Nothing here blocks on the program that writes it.
+
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,14 +12,14 @@ use crate::reader::directory::parse_id;
 use crate::reader::header::published_length;
 use crate::reader::{LaneError, LaneHeader, LaneView, ParsedLane, ProcessState};
 
-/// What a reader accepts.
+/// The limits of a reader.
 #[derive(Debug, Clone)]
 pub struct LaneLimits {
     /// The largest file.
     pub bytes_max: usize,
     /// The most series in one lane.
     pub series_max: usize,
-    /// Only lanes of these users; None: of any.
+    /// Only lanes of these users; `None`: of any.
     pub owners: Option<Vec<u32>>,
 }
 
@@ -31,21 +33,21 @@ impl Default for LaneLimits {
     }
 }
 
-/// Why a file is not read as a lane.
+/// The reason why a file is not read as a lane.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LaneOpenError {
-    /// It went away meanwhile, which is no fault of anybody's.
+    /// It was removed meanwhile, which is not a fault.
     NotFound,
-    /// A link, a pipe, a directory, a device.
+    /// A symlink, a pipe, a directory, a device.
     NotRegularFile,
-    /// It has further names, by which others could keep or replace it.
+    /// It has further hard links, by which other users could keep or replace it.
     Linked(u64),
     /// It belongs to a user whose lanes are not read here.
     Owner(u32),
     /// Too small or too large.
     Size(u64),
-    /// The name is not the one that its identity gives it.
+    /// The name does not match the id in the header.
     Name,
     Lane(LaneError),
     Open(io::Error),
@@ -54,18 +56,23 @@ pub enum LaneOpenError {
 impl fmt::Display for LaneOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LaneOpenError::NotFound => write!(f, "the file is not there"),
+            LaneOpenError::NotFound => write!(f, "the file does not exist"),
             LaneOpenError::NotRegularFile => write!(f, "not a regular file"),
-            LaneOpenError::Linked(links) => write!(f, "the file has {links} names; a lane has one"),
+            LaneOpenError::Linked(links) => {
+                write!(f, "the file has {links} hard links; a lane must have one")
+            }
             LaneOpenError::Owner(uid) => write!(f, "the file belongs to user {uid}"),
             LaneOpenError::Size(bytes) => {
-                write!(f, "the file has {bytes} bytes, no size for a lane")
+                write!(
+                    f,
+                    "the file has {bytes} bytes, which is not a valid size of a lane"
+                )
             }
             LaneOpenError::Name => {
-                write!(f, "the file has not the name that belongs to its identity")
+                write!(f, "the file's name does not match the id in its header")
             }
-            LaneOpenError::Lane(_) => write!(f, "the file is not a good lane"),
-            LaneOpenError::Open(_) => write!(f, "the file cannot be opened"),
+            LaneOpenError::Lane(_) => write!(f, "the file is not a valid lane"),
+            LaneOpenError::Open(_) => write!(f, "cannot open the file"),
         }
     }
 }
@@ -84,14 +91,15 @@ impl From<Errno> for LaneOpenError {
     fn from(error: Errno) -> LaneOpenError {
         match error {
             Errno::NOENT => LaneOpenError::NotFound,
-            // What O_NOFOLLOW says to a link, and open to a socket.
+            // O_NOFOLLOW on a symlink, and open on a socket.
             Errno::LOOP | Errno::NXIO => LaneOpenError::NotRegularFile,
             error => LaneOpenError::Open(error.into()),
         }
     }
 }
 
-/// A lane's file, open for reading. It keeps what it learned, so that reading again costs one system call.
+/// The file of a lane, open for reading. It caches what was parsed, so that reading again costs one system
+/// call.
 #[derive(Debug)]
 pub struct LaneFile {
     pub(crate) fd: OwnedFd,
@@ -100,11 +108,11 @@ pub struct LaneFile {
     owner: u32,
     file_bytes: u64,
     series_max: usize,
-    /// Up to where points were taken out of the ring.
+    /// The position up to which points were taken from the ring.
     pub(crate) position: u64,
     /// The head of the ring in the last copy.
     pub(crate) head: u64,
-    /// How often in a row reading stopped at the same unfinished point.
+    /// How many times in a row reading stopped at the same unfinished point.
     pub(crate) stalls: u32,
 }
 
@@ -114,7 +122,7 @@ impl LaneFile {
         name: &str,
         limits: &LaneLimits,
     ) -> Result<LaneFile, LaneOpenError> {
-        // Without waiting: for a pipe's writer, or for whoever holds a lease on the file.
+        // Non-blocking: do not wait for a pipe's writer, or for the holder of a lease on the file.
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -166,18 +174,18 @@ impl LaneFile {
         self.lane.header()
     }
 
-    /// The user that the file belongs to, as the kernel says.
+    /// Returns the owner of the file, from the kernel.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// How much memory the file takes.
+    /// Returns the memory that the file takes.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Copies the published part into `buffer` and gives its series. An error is for good: the lane
-    /// lies, and is not worth reading again.
+    /// Copies the published part into `buffer` and returns its series. An error is permanent: the lane is
+    /// invalid and should not be read again.
     pub fn read<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Result<LaneView<'a>, LaneError> {
         let known = self.lane.published();
         buffer.resize(known, 0);
@@ -185,7 +193,7 @@ impl LaneFile {
         let published = published_length(buffer)?;
         let end = self.lane.check_published(published)?;
         if end > known {
-            // What is new is read after the length that says that it is there.
+            // New series are read after the length that publishes them.
             buffer.resize(end, 0);
             let more = buffer.get_mut(known..).unwrap_or_default();
             read_exactly(&self.fd, more, known as u64)?;
@@ -195,10 +203,11 @@ impl LaneFile {
         Ok(self.lane.view(buffer))
     }
 
-    /// Whether nobody writes to the lane any more: its process ended, or runs another program now.
+    /// Returns whether no process writes to the lane any more: its process ended, or runs another program
+    /// now.
     ///
-    /// Two readers that ask at the same moment may hold each other up: then it is not yet. That a dead
-    /// process's number belongs to another one by now is for [`LaneFile::process`] to find out.
+    /// Two readers that ask at the same moment may block each other: then it returns false. Whether the pid
+    /// of a dead process was reused is for [`LaneFile::process`] to determine.
     pub fn is_ended(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
@@ -210,18 +219,18 @@ impl LaneFile {
         }
     }
 
-    /// What became of the process that made the lane.
+    /// Returns the state of the process that created the lane.
     pub fn process(&self) -> ProcessState {
         ProcessState::of(self.header())
     }
 
-    /// Whether its name is gone from the directory.
+    /// Returns whether its name was removed from the directory.
     pub fn is_removed(&self) -> io::Result<bool> {
         Ok(rustix::fs::fstat(&self.fd)?.st_nlink == 0)
     }
 }
 
-/// Fills `buffer`, or says how much was there.
+/// Fills `buffer`; the error holds how many bytes there were.
 pub(crate) fn read_exactly(fd: &OwnedFd, buffer: &mut [u8], from: u64) -> Result<(), LaneError> {
     let wanted = buffer.len();
     let mut found = 0;

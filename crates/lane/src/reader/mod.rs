@@ -1,8 +1,8 @@
-//! The agent's half: finds lanes, opens them with care and reads copies of them.
+//! The agent's half: finds lanes, opens them safely and reads copies of them.
 //!
-//! A lane may be written by anybody at any time, so that nothing in it is believed: every offset is
-//! checked against the copy at hand, every count has a bound, and what was learned once (the identity,
-//! where the series stand) is not read again. Reading never writes, and never waits for the program.
+//! Any process of a user may write to a lane at any time, so its contents are untrusted: every offset is
+//! checked against the copy at hand, every count is bounded, and what was parsed once (the identity, the
+//! offsets of series) is not read again. Reading never writes, and never waits for the program.
 
 mod decoded_series;
 mod directory;

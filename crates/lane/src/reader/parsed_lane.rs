@@ -1,19 +1,21 @@
+//! A parsed lane: its header and the locations of its series, and views of single copies.
+
 use crate::layout::{HEADER_BYTES, LANE_BYTES_MAX, LINE_BYTES, LaneKind, header, u64_at, word};
 use crate::reader::decoded_series::{SeriesLocation, decode_series_spec, parse_series};
 use crate::reader::header::{parse_header, published_length};
 use crate::reader::{DecodedSeriesSpec, LaneError, LaneHeader, LaneValue};
 
-/// What is known of a lane: its header, and where its series stand.
+/// The header of a lane and the locations of its series.
 #[derive(Debug, Clone)]
 pub struct ParsedLane {
     header: LaneHeader,
     series: Vec<SeriesLocation>,
-    /// How much was looked at.
+    /// How many bytes were parsed.
     published: usize,
 }
 
 impl ParsedLane {
-    /// Reads a copy of a lane from its start: the published part, or more.
+    /// Parses a copy of a lane from its start: the published part, or more.
     pub fn parse(bytes: &[u8]) -> Result<ParsedLane, LaneError> {
         let mut lane = ParsedLane::parse_header_only(bytes)?;
         let published = published_length(bytes)?;
@@ -21,7 +23,7 @@ impl ParsedLane {
         Ok(lane)
     }
 
-    /// Only the header.
+    /// Parses only the header.
     pub(crate) fn parse_header_only(bytes: &[u8]) -> Result<ParsedLane, LaneError> {
         Ok(ParsedLane {
             header: parse_header(bytes)?,
@@ -30,7 +32,7 @@ impl ParsedLane {
         })
     }
 
-    /// Looks at the series that have come since, up to the published length.
+    /// Parses the series added since, up to the published length.
     pub(crate) fn extend(
         &mut self,
         bytes: &[u8],
@@ -77,7 +79,7 @@ impl ParsedLane {
         &self.header
     }
 
-    /// How many series have been found so far.
+    /// Returns the number of series found so far.
     pub fn series_count(&self) -> usize {
         self.series.len()
     }
@@ -95,7 +97,7 @@ impl ParsedLane {
         })
     }
 
-    /// The series with the values of one copy.
+    /// Returns the series with the values of one copy.
     pub fn view<'a>(&'a self, bytes: &'a [u8]) -> LaneView<'a> {
         LaneView { lane: self, bytes }
     }
@@ -113,7 +115,8 @@ impl<'a> LaneView<'a> {
         &self.lane.header
     }
 
-    /// A series keeps its index for as long as the lane is there; new ones come at the end.
+    /// Returns the number of series. A series keeps its index as long as the lane exists; new ones are added
+    /// at the end.
     pub fn len(&self) -> usize {
         self.lane.series.len()
     }
@@ -122,7 +125,7 @@ impl<'a> LaneView<'a> {
         self.lane.series.is_empty()
     }
 
-    /// What the series is called. An honest lane never changes that, so that asking once is enough.
+    /// Returns the description of a series. The writer never changes it, so reading it once is enough.
     pub fn series(&self, index: usize) -> Result<DecodedSeriesSpec<'a>, LaneError> {
         let found = self.lane.series.get(index);
         let at = found.map_or(0, |entry| entry.at as usize);
@@ -131,19 +134,19 @@ impl<'a> LaneView<'a> {
         decode_series_spec(description.ok_or(wrong("index"))?).map_err(wrong)
     }
 
-    /// The kind under which the series was first seen.
+    /// Returns the kind with which the series was first seen.
     pub fn kind(&self, index: usize) -> Option<LaneKind> {
         self.lane.series.get(index).map(|entry| entry.kind)
     }
 
-    /// The value at the time of the copy. None where there is none yet: a gauge that was never set, or a
+    /// Returns the value at the time of the copy. `None` if there is none: a gauge that was never set, or a
     /// series of points, which come from [`LaneFile::points`](crate::reader::LaneFile::points).
     pub fn value(&self, index: usize) -> Option<LaneValue<'a>> {
         let entry = self.lane.series.get(index)?;
         LaneValue::read(*entry, self.bytes.get(entry.slot as usize..)?)
     }
 
-    /// How many updates of a series the program's own half left out: negative amounts, NaN.
+    /// Returns how many updates of a series the writer ignored: negative amounts, NaN.
     pub fn ignored(&self, index: usize) -> u64 {
         let Some(entry) = self.lane.series.get(index) else {
             return 0;
@@ -162,12 +165,12 @@ impl<'a> LaneView<'a> {
             .fold(0, u64::wrapping_add)
     }
 
-    /// How many series the program could not make because all its lanes were full.
+    /// Returns how many series the program could not create because all its lanes were full.
     pub fn refused(&self) -> u64 {
         u64_at(self.bytes, header::REFUSED).unwrap_or(0)
     }
 
-    /// Index, name and value of every series.
+    /// Iterates over index and value of every series.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Option<LaneValue<'a>>)> {
         let view = *self;
         (0..view.len()).map(move |index| (index, view.value(index)))

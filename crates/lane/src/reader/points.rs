@@ -1,9 +1,11 @@
+//! Reads points from the ring of a lane: each point is returned once, or counted as lost.
+
 use crate::layout::{POINT_BYTES, header, u64_at};
 use crate::reader::lane_file::read_exactly;
 use crate::reader::{LaneError, LaneFile};
 use crate::ring::{self, SlotState};
 
-/// One point out of the ring.
+/// One point of the ring.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RingPoint {
     /// The index of its series in the lane.
@@ -12,7 +14,7 @@ pub struct RingPoint {
     pub value: f64,
 }
 
-/// What came out of the ring.
+/// The result of reading the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PointsRead {
     pub read: u64,
@@ -20,30 +22,30 @@ pub struct PointsRead {
     pub lost: u64,
 }
 
-/// No program writes this many points between two looks: the lane lies.
+/// No program writes this many points between two reads: the lane is invalid.
 const POINTS_MAX: u64 = 1 << 40;
 
-/// How often reading waits at a point that a writer has begun, before that point is given up.
+/// How often reading stops at an unfinished point before that point is given up.
 const STALLS_MAX: u32 = 10;
 
 impl LaneFile {
-    /// The number of the next point to be read: what an agent keeps to read no point twice.
+    /// Returns the number of the next point to read: an agent keeps it to read no point twice.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes on where an earlier reader stopped. Points before that are not counted as lost.
+    /// Continues where an earlier reader stopped. Points before that are not counted as lost.
     pub fn set_position(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Leaves out the points that are in the ring as of the last [`LaneFile::read`].
+    /// Skips the points that are in the ring as of the last [`LaneFile::read`].
     pub fn skip_points(&mut self) {
         self.position = self.head;
     }
 
-    /// Appends the points that have come, as of the last [`LaneFile::read`], in the order of their
-    /// numbers. `has_ended`: nobody will finish a point that is half written.
+    /// Appends the points added since, as of the last [`LaneFile::read`], in the order of their numbers.
+    /// `has_ended`: no writer will finish a partly written point.
     pub fn points(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -62,8 +64,8 @@ impl LaneFile {
         let first = self.position.max(head.saturating_sub(capacity));
         done.lost += first - self.position;
         self.copy_ring(buffer)?;
-        // A writer takes its number before it touches the place: what was overwritten during the copy
-        // shows in how far the head has come.
+        // A writer takes its number before it touches the slot: the head shows which slots were overwritten
+        // during the copy.
         let mut now = [0; 8];
         read_exactly(&self.fd, &mut now, header::RING_HEAD as u64)?;
         let overwritten = u64::from_le_bytes(now).saturating_sub(capacity);
@@ -72,9 +74,10 @@ impl LaneFile {
             let at = (next % capacity) as usize * POINT_BYTES;
             let place = buffer.get(at..at + POINT_BYTES).unwrap_or_default();
             let word = |index: usize| u64_at(place, 8 * index).unwrap_or(0);
-            let found = match next < overwritten {
-                true => SlotState::Overwritten,
-                false => ring::slot_state(word(0), next),
+            let found = if next < overwritten {
+                SlotState::Overwritten
+            } else {
+                ring::slot_state(word(0), next)
             };
             match (found, self.lane.point_series_at(word(3) as u32)) {
                 (SlotState::Complete, Some(series)) => {
@@ -94,7 +97,7 @@ impl LaneFile {
         Ok(done)
     }
 
-    /// Whether to stop at an unfinished point and look again next time.
+    /// Returns whether to stop at an unfinished point and retry it next time.
     fn should_wait(&mut self, number: u64, head: u64) -> bool {
         let is_same = number == self.position && self.stalls > 0;
         self.stalls = if is_same { self.stalls + 1 } else { 1 };

@@ -1,3 +1,5 @@
+//! The state of the process that wrote a lane.
+
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -6,18 +8,18 @@ use rustix::process::Pid;
 use crate::identity;
 use crate::reader::LaneHeader;
 
-/// What is known of the process behind a lane.
+/// The state of the process of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessState {
     Alive,
-    /// There is no process of that number, or it is another one by now.
+    /// There is no process with that pid, or the pid was reused.
     Gone,
-    /// Its number counts in another pid namespace, or /proc does not say.
+    /// Its pid belongs to another pid namespace, or /proc is not readable.
     NotVisible,
 }
 
 impl ProcessState {
-    /// Compares the start time as well, so that a number that was given away again does not deceive.
+    /// Compares the start time as well, so that a reused pid is detected.
     pub fn of(header: &LaneHeader) -> ProcessState {
         if !is_same_pid_namespace(header) || header.start_ticks == 0 {
             return ProcessState::NotVisible;
@@ -27,7 +29,7 @@ impl ProcessState {
             _ => ProcessState::Gone,
         }
     }
-    /// Whether there is no process of that number: one cheap question.
+    /// Returns whether there is no process with that pid: a single cheap check.
     pub(crate) fn has_no_process(header: &LaneHeader) -> bool {
         let pid = i32::try_from(header.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid.filter(|_| is_same_pid_namespace(header)) else {
@@ -38,7 +40,7 @@ impl ProcessState {
 }
 
 fn is_same_pid_namespace(header: &LaneHeader) -> bool {
-    /// Ours never changes.
+    /// The namespace of this process never changes.
     static OWN: OnceLock<u64> = OnceLock::new();
     header.pid_namespace != 0 && header.pid_namespace == *OWN.get_or_init(identity::pid_namespace)
 }

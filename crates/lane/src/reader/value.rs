@@ -1,17 +1,19 @@
+//! Values of series in one copy of a lane.
+
 use crate::cells::{MAX_UNSET, MIN_UNSET};
 use crate::layout::{LINE_BYTES, LaneKind, u64_at, word};
 use crate::reader::decoded_series::SeriesLocation;
 use crate::{BUCKETS, bucket_bound};
 
-/// The value of a series in one copy of a lane. Each number is whole; those of one series may be a moment
-/// apart, so that a call's hits can be one ahead of its bytes.
+/// The value of a series in one copy of a lane. Each number is whole; those of one series may be slightly out
+/// of step, so that a call's hits can be one ahead of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LaneValue<'a> {
     Counter(u64),
     FloatCounter(f64),
     Gauge {
         value: f64,
-        /// When it was set, to the kernel's tick.
+        /// When it was set, with the precision of the kernel's tick.
         set_ms: i64,
     },
     Calls {
@@ -23,11 +25,11 @@ pub enum LaneValue<'a> {
     Distribution(LaneDistribution<'a>),
 }
 
-/// How often values of which size came.
+/// The distribution of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LaneDistribution<'a> {
     pub sum: f64,
-    /// Infinity while there is no value; likewise `max`.
+    /// Infinity if there is no value; likewise `max`.
     pub min: f64,
     pub max: f64,
     buckets: &'a [u8],
@@ -77,7 +79,7 @@ impl<'a> LaneValue<'a> {
 }
 
 impl<'a> LaneDistribution<'a> {
-    /// The number of values in each bucket, not cumulated; their upper bounds are [`bucket_bound`]s.
+    /// Returns the number of values in each bucket, not cumulative; their upper bounds are [`bucket_bound`]s.
     pub fn buckets(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.buckets
             .as_chunks()
@@ -86,12 +88,12 @@ impl<'a> LaneDistribution<'a> {
             .map(|chunk| u64::from_le_bytes(*chunk))
     }
 
-    /// How many values there were: the sum of the buckets.
+    /// Returns the number of values: the sum of the buckets.
     pub fn count(&self) -> u64 {
         self.buckets().fold(0, u64::wrapping_add)
     }
 
-    /// The buckets that are not empty: upper bound and number of values.
+    /// Iterates over the buckets that are not empty: upper bound and number of values.
     pub fn filled(&self) -> impl Iterator<Item = (f64, u64)> + use<'a> {
         self.buckets()
             .enumerate()
