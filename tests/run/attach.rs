@@ -137,9 +137,9 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
     let home = TempDir::new();
     let mut gone = Command::new("true").spawn().expect("started");
     gone.wait().expect("ended");
-    assert_refused(&home, &gone.id().to_string(), "there is no process");
-    assert_refused(&home, "-5", "there is no process");
-    assert_refused(&home, "0", "there is no process");
+    assert_refused(&home, &gone.id().to_string(), "no such process");
+    assert_refused(&home, "-5", "no such process");
+    assert_refused(&home, "0", "no such process");
     if let Some(strace) = need("strace") {
         let mut target = TargetProcess::start(Command::new("sleep").arg("1000"));
         let mut command = Command::new(strace);
@@ -155,7 +155,7 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
         assert_refused(
             &home,
             &target.pid(),
-            &format!("is traced already, by process {by} (strace)"),
+            &format!("is already traced by process {by} (strace)"),
         );
         assert!(target.is_alive() && tracer.is_alive());
         // Otherwise the target would stay stopped.

@@ -141,7 +141,7 @@ fn it_counts_for_a_user_without_rights() {
         .concat();
         let finished = scene.run(&args);
         assert_eq!(finished.code(), Some(42), "{finished}");
-        let said = "system calls are counted by eBPF of the agent";
+        let said = "system calls are counted by eBPF in the agent";
         assert!(finished.stderr.contains(said), "{finished}");
         let calls = read_report(&scene.home.join("report.json"));
         assert_eq!(calls["getppid"], [260, 0, 0]);
@@ -194,7 +194,7 @@ fn it_does_not_count_for_whom_it_does_not_know() {
     let finished = scene.run(&["-v", "-s", "--", "sh", "-c", "exit 5"]);
     assert_eq!(finished.code(), Some(5), "{finished}");
     assert!(
-        finished.stderr.contains("not by eBPF: no permission"),
+        finished.stderr.contains("not using eBPF: no permission"),
         "{finished}"
     );
     assert!(finished.stderr.contains("counted by ptrace"), "{finished}");
@@ -311,11 +311,14 @@ fn it_tells_nothing_about_processes_of_others() {
     assert_eq!(answers[0], not_yours);
     assert_eq!(answers[1], not_yours);
     assert!(
-        answers[2].contains("is not here, or not the one"),
+        answers[2].contains("is not visible to the agent, or its start time differs"),
         "{answers:?}"
     );
-    assert!(answers[3].contains("is not here"), "{answers:?}");
-    let form = "error not `watch exec|now PID START [untimed]`";
+    assert!(
+        answers[3].contains("is not visible to the agent"),
+        "{answers:?}"
+    );
+    let form = "error expected `watch exec|now PID START [untimed]`";
     assert_eq!(&answers[4..6], [form, form]);
     assert!(answers[6].starts_with("error "), "{answers:?}");
     assert!(answers[7].starts_with("error "), "{answers:?}");

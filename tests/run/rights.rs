@@ -248,7 +248,7 @@ fn a_program_like_sudo_works() {
         }
     }
     let said = scene.run(RunMode::Ptrace, scene.uid, &["-v"], &[&sudo, "true"]);
-    assert!(said.stderr.contains("rights of its own"), "{said}");
+    assert!(said.stderr.contains("its calls are not counted"), "{said}");
 }
 
 /// Like a shell, reports "command not found" even if a directory of the path cannot be searched.

@@ -1,4 +1,4 @@
-//! A process that runs already: its calls are counted until it ends, or until somebody interrupts, which lets it live.
+//! Counts the calls of a running process until it exits or the command is interrupted. The process survives an interrupt.
 
 use std::time::Instant;
 
@@ -7,19 +7,19 @@ use crate::summary::ProgramSummary;
 use crate::syscall_tally::SyscallTally;
 use crate::{AttachError, CountingMethod, ptrace};
 
-/// What is to be counted, and how.
+/// The process to count, and the method.
 #[derive(Debug, Clone)]
 pub struct AttachOptions {
     pub pid: i32,
-    /// eBPF where it is allowed, else ptrace, if none is named.
+    /// None: eBPF where it is permitted, otherwise ptrace.
     pub method: Option<CountingMethod>,
-    /// Only eBPF can do without.
+    /// Only eBPF can omit the time.
     pub time: CallTiming,
-    /// Who may count where this process may not.
+    /// Agents that may count where this process is not permitted to.
     pub agents: CountingAgents,
 }
 
-/// `ready` is told how many threads the process has, and how they are counted.
+/// Counts the calls of a process. `ready` is called with the number of its threads and the method in use.
 pub fn attach(
     target: &AttachOptions,
     note: &dyn Fn(&str),
@@ -39,7 +39,7 @@ pub fn attach(
         let over = &ptrace::STOP_REQUESTED;
         match ebpf::attach(pid, target.time, &target.agents, &mut tally, is_ready, over) {
             Ok(ending) => counted = Some((ending, None, CountingMethod::Ebpf)),
-            Err(error) => note(&format!("not by eBPF: {error}")),
+            Err(error) => note(&format!("not using eBPF: {error}")),
         }
     }
     let (ending, processes, method) = match counted {

@@ -1,6 +1,6 @@
-//! What the kernel lets this process do beyond an ordinary user.
+//! Reads the effective capabilities of this process.
 
-/// A capability by its number.
+/// A capability, by its number in `linux/capability.h`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Capability(u8);
 
@@ -9,7 +9,7 @@ pub(crate) const SYS_ADMIN: Capability = Capability(21);
 pub(crate) const PERFMON: Capability = Capability(38);
 pub(crate) const BPF: Capability = Capability(39);
 
-/// Whether this process has it in force.
+/// Returns whether the capability is effective in this process.
 pub(crate) fn has_capability(capability: Capability) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();

@@ -1,7 +1,7 @@
-//! What can be told about a program before it runs: whether it gets more rights than its caller, and whether libraries
-//! can be preloaded into it.
+//! Inspects an executable before it runs: whether it gains privileges, and whether libraries can be preloaded into it.
 //!
-//! A traced program does not get the rights of its set-uid bit. So that it runs as without us, it must not be traced.
+//! The kernel ignores the set-user-ID bit of a traced program. Such a program must not be traced, so that it runs as it
+//! would without Pegel.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 
-/// As much of a file as the kernel looks at.
+/// The number of bytes that the kernel reads to recognise a format (BINPRM_BUF_SIZE).
 const START_BYTES: usize = 256;
 
-/// A file that can be executed.
+/// An open executable file (O_PATH).
 #[derive(Debug)]
 pub(crate) struct ExecutableFile {
     file: OwnedFd,
@@ -26,7 +26,7 @@ impl From<OwnedFd> for ExecutableFile {
 }
 
 impl ExecutableFile {
-    /// Whether whoever executes it gets other rights than before: set-uid, set-gid, file capabilities.
+    /// Returns whether executing the file changes privileges: set-user-ID, set-group-ID or file capabilities.
     pub(crate) fn changes_privileges(&self) -> bool {
         let Ok(stat) = rustix::fs::fstat(&self.file) else {
             return false;
@@ -49,7 +49,7 @@ impl ExecutableFile {
         rustix::fs::getxattr(self.path(), c"security.capability", &mut value).is_ok()
     }
 
-    /// The first bytes, where they can be read.
+    /// Returns the first bytes, if the file is readable.
     fn first_bytes(&self) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::openat(CWD, self.path(), flags, Mode::empty()).ok()?;
@@ -59,7 +59,7 @@ impl ExecutableFile {
         Some(start)
     }
 
-    /// The interpreter that it names in its first line, where that is a script.
+    /// Returns the interpreter of a script.
     pub(crate) fn shebang(&self) -> Option<PathBuf> {
         shebang(&self.first_bytes()?)
     }
@@ -69,8 +69,8 @@ impl ExecutableFile {
         rustix::fs::fstat(&self.file).expect("open").st_ino
     }
 
-    /// Whether it is a program without a loader, so that nothing can be preloaded into it. None when it is
-    /// no ELF file that this machine runs.
+    /// Returns whether the program is statically linked, so that nothing can be preloaded into it. None if it is not a
+    /// 64-bit little-endian ELF file.
     pub(crate) fn is_static(&self) -> Option<bool> {
         let file = std::fs::File::open(self.path()).ok()?;
         let mut bytes = vec![0; 4096];
@@ -80,7 +80,7 @@ impl ExecutableFile {
     }
 }
 
-/// The interpreter that a script names in its first line.
+/// Returns the interpreter named in the first line of a script.
 fn shebang(start: &[u8]) -> Option<PathBuf> {
     let line = start.strip_prefix(b"#!")?;
     let line = line.split(|byte| *byte == b'\n').next()?;
@@ -90,7 +90,7 @@ fn shebang(start: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Looks for the segment that names a loader in the header of an ELF file of 64 bits.
+/// Searches the program headers of a 64-bit ELF file for a PT_INTERP segment.
 fn is_static(bytes: &[u8]) -> Option<bool> {
     const LOADER_SEGMENT: u32 = 3;
     let u16_at =
@@ -104,7 +104,7 @@ fn is_static(bytes: &[u8]) -> Option<bool> {
     let (size, count) = (usize::from(u16_at(54)?), usize::from(u16_at(56)?));
     for index in 0..count {
         let at = first.checked_add(index.checked_mul(size)?)?;
-        // A table that goes on beyond what was read is that of no ordinary program.
+        // A table beyond the bytes that were read is not that of an ordinary program.
         if u32_at(at)? == LOADER_SEGMENT {
             return Some(false);
         }
@@ -112,7 +112,7 @@ fn is_static(bytes: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-/// The file that a shell would run for a command.
+/// Returns the file that a shell would run for a command.
 pub(crate) fn find_in_path(command: &OsStr) -> Option<PathBuf> {
     if is_path(command) {
         return Some(PathBuf::from(command));
@@ -124,7 +124,7 @@ pub(crate) fn find_in_path(command: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Whether nothing is where a shell would look for a command, as far as one may look.
+/// Returns whether no readable directory of PATH contains the command.
 pub(crate) fn is_missing_from_path(command: &OsStr) -> bool {
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     !is_path(command) && !path_candidates(command).iter().any(is_there)
@@ -134,7 +134,7 @@ fn is_path(command: &OsStr) -> bool {
     command.as_bytes().contains(&b'/')
 }
 
-/// One in each directory of PATH.
+/// Returns the path of the command in each directory of PATH.
 fn path_candidates(command: &OsStr) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let places = std::env::split_paths(&path).map(|dir| dir.join(command));
@@ -171,7 +171,7 @@ mod tests {
         let plain = file(&dir, "plain", "x", 0o755);
         let set_uid = file(&dir, "set_uid", "x", 0o4755);
         let set_gid = file(&dir, "set_gid", "x", 0o2755);
-        // Without the bit for its group it means a lock, not rights.
+        // Without the group's execute bit it means mandatory locking, not privileges.
         let locked = file(&dir, "locked", "x", 0o2745);
         let mount = rustix::fs::statvfs(dir.path()).expect("mounted");
         if mount.f_flag.contains(StatVfsMountFlags::NOSUID) {
@@ -185,7 +185,7 @@ mod tests {
         let line = format!("#!{}\n", script.display());
         let outer = file(&dir, "outer", &line, 0o755);
         assert!(changes_rights(&script) && changes_rights(&outer));
-        // The bit of a script itself means nothing.
+        // The set-user-ID bit of a script has no effect.
         let script = file(&dir, "script2", "#!/bin/sh\n", 0o4755);
         assert!(!changes_rights(&script));
     }

@@ -1,9 +1,9 @@
-//! The process that counts.
+//! Starts the helper process that counts.
 //!
-//! The program takes the place of `pegel run` itself, so that its number, parent, group, terminal, limits and exit status
-//! are what they would be without us, and signals need no forwarding. Whoever counts is a process beside it: a
-//! grandchild whose parent has ended, so that the program finds no child that it did not make; in a session of its own,
-//! so that neither the terminal nor the program's group signals reach it; and with none of the program's descriptors.
+//! The program replaces `pegel run` itself (execve), so that its process ID, parent, group, terminal, limits and exit
+//! status are what they would be without Pegel, and signals need no forwarding. The helper is a grandchild whose parent has
+//! exited, so that the program has no child that it did not create. It runs in a session of its own, so that signals of the
+//! terminal and of the program's group do not reach it, and it holds none of the program's descriptors.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,15 +12,15 @@ use std::os::unix::net::UnixStream;
 
 use libc::c_int;
 
-/// The helper's first descriptor behind the standard ones.
+/// The helper's first descriptor after the standard ones.
 const LINK_FD: RawFd = 3;
 
-/// The wrapper's and the helper's ends of what they say to each other before the program starts.
+/// One end of the socket between wrapper and helper, in use until the program starts.
 #[derive(Debug)]
 pub(crate) struct HelperLink(UnixStream);
 
 impl HelperLink {
-    /// Waits for a byte; None when the other side is gone.
+    /// Waits for a byte; None if the other end is closed.
     pub(crate) fn receive(&mut self) -> Option<u8> {
         let mut byte = [0];
         self.0.read_exact(&mut byte).ok()?;
@@ -38,10 +38,10 @@ impl HelperLink {
     }
 }
 
-/// Starts the helper, which does `work` with the wrapper's number and its end of the link, and ends. Returns the wrapper's
-/// end.
+/// Starts the helper, which runs `work` with the wrapper's process ID and its end of the link, then exits. Returns the
+/// wrapper's end.
 ///
-/// The caller must have no other thread.
+/// The caller must be single-threaded.
 pub(crate) fn start_helper(
     keeps_stderr: bool,
     work: impl FnOnce(i32, HelperLink),
@@ -62,21 +62,21 @@ pub(crate) fn start_helper(
             work(wrapper, link);
         }
     })?;
-    let gone = || io::Error::other("the process that counts ended at once");
+    let gone = || io::Error::other("the helper process exited immediately");
     let (ours, theirs) = ends.take().ok_or_else(gone)?;
     drop(theirs);
     let mut link = HelperLink(ours);
     let helper = link.receive_number().ok_or_else(gone)?;
-    // Where only parents may trace their children, this one must be allowed. Elsewhere the kernel does not know it.
-    // SAFETY: tells the kernel a number.
+    // With Yama's ptrace_scope 1 only ancestors may trace: permit the helper. Fails harmlessly on kernels without Yama.
+    // SAFETY: passes integers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, helper as libc::c_ulong, 0, 0, 0) };
     link.send(0)?;
     Ok(link)
 }
 
-/// Starts a process that is no child of this one, in a session and with descriptors of its own, which does `work` and ends.
+/// Starts a process that is not a child of this one, with its own session and descriptors. It runs `work` and exits.
 ///
-/// The caller must have no other thread.
+/// The caller must be single-threaded.
 pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     fork_detached(|| {
@@ -90,16 +90,16 @@ pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
     Ok(())
 }
 
-/// Does `work` in a grandchild whose parent is gone when this returns.
+/// Runs `work` in a grandchild, whose parent has exited when this returns.
 fn fork_detached(work: impl FnOnce()) -> io::Result<()> {
-    // A child that nobody waits for leaves no trace: no signal, no CPU time of children.
+    // With SIGCHLD ignored the child leaves no trace: no signal, and no CPU time in the totals of children.
     let before = set_child_action(libc::SIG_IGN);
     let was_reaper = set_subreaper(false);
-    // SAFETY: this process has one thread, so that its child may do anything.
+    // SAFETY: the caller is single-threaded, so that the child may call any function.
     let child = unsafe { libc::fork() };
     if child == 0 {
         set_child_action(libc::SIG_DFL);
-        // SAFETY: as above; the child leaves without running anything of the wrapper's.
+        // SAFETY: as above; the child exits with `_exit` and runs no destructor or handler of the wrapper.
         if unsafe { libc::fork() } == 0 {
             work();
         }
@@ -107,8 +107,8 @@ fn fork_detached(work: impl FnOnce()) -> io::Result<()> {
     }
     let failed = (child == -1).then(io::Error::last_os_error);
     if child > 0 {
-        // Nothing to learn: with SIGCHLD ignored it returns when the child is gone.
-        // SAFETY: waits for our own child and asks for no status.
+        // With SIGCHLD ignored, waitpid returns an error once the child has exited.
+        // SAFETY: a null status pointer is permitted.
         while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == -1
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
@@ -119,14 +119,14 @@ fn fork_detached(work: impl FnOnce()) -> io::Result<()> {
 }
 
 fn exit_now() -> ! {
-    // SAFETY: ends this process at once.
+    // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }
 }
 
-/// Away from everything that is the program's.
+/// Gives up everything inherited from the program: signals, session, descriptors, directory, limits.
 fn detach_from_program(link: UnixStream, keeps_stderr: bool) -> Option<HelperLink> {
     ignore_signals();
-    // It cannot be the leader of a group yet.
+    // Cannot fail: a forked process is not a group leader.
     let _ = rustix::process::setsid();
     let null = File::options()
         .read(true)
@@ -138,22 +138,22 @@ fn detach_from_program(link: UnixStream, keeps_stderr: bool) -> Option<HelperLin
     if !keeps_stderr {
         dup_onto(null.as_raw_fd(), 2)?;
     }
-    // Both may have that number themselves.
+    // The descriptors may themselves be LINK_FD: move the link above it first.
     let link = OwnedFd::from(link);
     let high = rustix::io::fcntl_dupfd_cloexec(&link, 10).ok()?;
     drop((null, link));
     dup_onto(high.as_raw_fd(), LINK_FD)?;
     drop(high);
     close_from(LINK_FD + 1);
-    // A directory in use cannot be unmounted.
+    // Do not keep the file system of the working directory busy.
     let _ = std::env::set_current_dir("/");
     raise_limits();
-    // SAFETY: the descriptor was made just now, and nobody else has it.
+    // SAFETY: LINK_FD was opened above and has no other owner.
     let link = unsafe { OwnedFd::from_raw_fd(LINK_FD) };
     Some(HelperLink(UnixStream::from(link)))
 }
 
-/// The program's terminal and pipes must not stay open for the helper's sake.
+/// Closes the helper's standard error, so that it does not keep the program's terminal or pipes open.
 pub(crate) fn release_stderr() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = dup_onto(null.as_raw_fd(), 2);
@@ -161,12 +161,12 @@ pub(crate) fn release_stderr() {
 }
 
 fn dup_onto(from: RawFd, to: RawFd) -> Option<()> {
-    // SAFETY: in the helper, whose descriptors are all ours.
+    // SAFETY: called in the helper, which owns all its descriptors.
     (unsafe { libc::dup2(from, to) } != -1).then_some(())
 }
 
 fn close_from(first: RawFd) {
-    // SAFETY: in the helper: nothing that is used later is at or above `first`.
+    // SAFETY: called in the helper, which uses no descriptor at or above `first` later.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
     if closed == -1 {
         for descriptor in first..1024 {
@@ -176,24 +176,24 @@ fn close_from(first: RawFd) {
     }
 }
 
-/// What ends or stops the program must not end or stop the one that counts it.
+/// Ignores all signals: those that end or stop the program must not end or stop the helper.
 fn ignore_signals() {
     for signal in 1..libc::SIGRTMAX() {
-        // SAFETY: no handler is involved; signals that cannot be ignored are an error that does no harm.
+        // SAFETY: installs no handler; SIGKILL and SIGSTOP fail harmlessly.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // Traced threads that end are waited for, which an ignored SIGCHLD would prevent.
+    // An ignored SIGCHLD would prevent waiting for traced threads.
     set_child_action(libc::SIG_DFL);
 }
 
 fn default_signals() {
     for signal in 1..libc::SIGRTMAX() {
-        // SAFETY: no handler is involved.
+        // SAFETY: installs no handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// The program's limits are not meant for us: CPU time, file size.
+/// Raises the soft limits, which are meant for the program: CPU time, file size, memory, descriptors.
 fn raise_limits() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     for resource in [
@@ -209,7 +209,7 @@ fn raise_limits() {
 }
 
 fn set_child_action(handler: usize) -> libc::sigaction {
-    // SAFETY: an action without a handler; both structures are ours.
+    // SAFETY: installs no handler; both structures are local and zero is valid for them.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let mut before: libc::sigaction = std::mem::zeroed();
@@ -220,18 +220,18 @@ fn set_child_action(handler: usize) -> libc::sigaction {
 }
 
 fn restore_child_action(before: &libc::sigaction) {
-    // SAFETY: what sigaction gave before.
+    // SAFETY: `before` was filled in by sigaction.
     unsafe { libc::sigaction(libc::SIGCHLD, before, std::ptr::null_mut()) };
 }
 
-/// A process to which orphans below it come would get the helper for a child. Returns what it was.
+/// Sets or clears the subreaper flag and returns its previous value. A subreaper would become the helper's parent.
 fn set_subreaper(is_set: bool) -> bool {
     let mut before: c_int = 0;
-    // SAFETY: writes a number that is ours.
+    // SAFETY: `before` is a local `int`, as the request expects.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut before, 0, 0, 0) };
     if (before != 0) != is_set {
         let value = libc::c_ulong::from(is_set);
-        // SAFETY: sets a flag of this process.
+        // SAFETY: passes integers only.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, value, 0, 0, 0) };
     }
     before != 0

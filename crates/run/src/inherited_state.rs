@@ -1,5 +1,5 @@
-//! What this process was given by its parent and Rust's runtime changes before `main`: descriptors that are closed are
-//! opened, and SIGPIPE is ignored. A program that is executed from here must find both as they were.
+//! Preserves process state that Rust's runtime changes before `main`: it opens closed standard descriptors and ignores
+//! SIGPIPE. The state is recorded at startup and restored before the program is executed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -8,19 +8,19 @@ use libc::c_int;
 static CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
 static IGNORED_SIGPIPE: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's runtime does anything.
+/// Runs before Rust's runtime is initialised.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static RECORD_AT_STARTUP: extern "C" fn() = record_inherited;
 
 extern "C" fn record_inherited() {
     for descriptor in 0..3 {
-        // SAFETY: asks for the flags of a descriptor, which changes nothing.
+        // SAFETY: F_GETFD only reads flags; an invalid descriptor is an error.
         if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1 {
             CLOSED_AT_START.fetch_or(1 << descriptor, Ordering::Relaxed);
         }
     }
-    // SAFETY: reads the current action into a structure of ours.
+    // SAFETY: only reads the current action, into a local structure.
     let handler = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action);
@@ -29,7 +29,7 @@ extern "C" fn record_inherited() {
     IGNORED_SIGPIPE.store(handler == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Puts it back, right before the program is executed.
+/// Restores the recorded state, right before the program is executed.
 pub(crate) fn restore_inherited() {
     let closed = CLOSED_AT_START.load(Ordering::Relaxed);
     for descriptor in 0..3_u8 {
@@ -38,13 +38,13 @@ pub(crate) fn restore_inherited() {
         }
     }
     if !IGNORED_SIGPIPE.load(Ordering::Relaxed) {
-        // SAFETY: the default action needs no handler.
+        // SAFETY: installs no handler.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
 }
 
-/// Not closed at once: when the program cannot be executed, our own message needs somewhere to go.
+/// Closes a descriptor on exec. Not earlier: if exec fails, the error message still needs standard error.
 fn close_on_exec(descriptor: c_int) {
-    // SAFETY: sets a flag of a descriptor; one that is not there is an error that does no harm.
+    // SAFETY: F_SETFD only sets a flag; an invalid descriptor is an error.
     unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
 }

@@ -1,4 +1,5 @@
-//! From `pegel run` to the program: whoever counts gets ready, then the program takes this process's place.
+//! Starts a program under `pegel run`: starts the helper process that counts, waits until it is ready, then executes the
+//! program in this process.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -14,40 +15,40 @@ use crate::{
     seccomp, syscall_tally,
 };
 
-/// A program to be run.
-#[allow(missing_debug_implementations)] // What it calls has no form to be shown.
+/// A program to run.
+#[allow(missing_debug_implementations)] // Closures have no Debug form.
 pub struct Launch<'a> {
     /// The command and its arguments; at least one.
     pub command: &'a [OsString],
     /// Whether system calls are counted, and how.
     pub syscalls: Option<CountingOptions>,
-    /// Whether MPI calls are counted, by a library that is loaded into the program.
+    /// Whether MPI calls are counted, by a library preloaded into the program.
     pub mpi: bool,
-    /// Says what a person wants to know who asked for it. It is called in the process that counts, too.
+    /// Prints a message for `-v`. Also called in the helper process.
     pub note: &'a dyn Fn(&str),
-    /// The last word about the program, before its parent learns of its end.
+    /// Receives the summary after the program has exited and before its parent is notified.
     pub finish: &'a dyn Fn(&ProgramSummary),
     /// Whether `note` or `finish` may write to standard error.
     pub keeps_stderr: bool,
 }
 
-/// How system calls are to be counted.
+/// The method of counting system calls.
 #[derive(Debug, Clone)]
 pub struct CountingOptions {
-    /// The best that this machine allows, if none is named.
+    /// None: the best that this machine permits.
     pub method: Option<CountingMethod>,
-    /// Only eBPF can do without.
+    /// Only eBPF can omit the time.
     pub time: CallTiming,
-    /// Who may count where this process may not.
+    /// Agents that may count where this process is not permitted to.
     pub agents: CountingAgents,
 }
 
-/// The program did not start.
+/// An error that kept the program from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("no command is given")]
+    #[error("no command given")]
     NoCommand,
-    #[error("cannot run {}: a zero byte in the command", .0.display())]
+    #[error("cannot run {}: the command contains a NUL byte", .0.display())]
     ZeroByte(OsString),
     #[error("cannot run {}", command.display())]
     Exec {
@@ -58,7 +59,7 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// What a shell would exit with.
+    /// Returns the exit status that a shell would use.
     pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::Exec { source, .. } => match source.raw_os_error() {
@@ -71,7 +72,7 @@ impl LaunchError {
 }
 
 impl Launch<'_> {
-    /// Returns only when the program could not be started. The caller must have no other thread.
+    /// Executes the program; returns only if it could not be started. The caller must be single-threaded.
     pub fn run(&self) -> Result<Infallible, LaunchError> {
         let command = self.command.first().ok_or(LaunchError::NoCommand)?;
         let path = executable_file::find_in_path(command);
@@ -91,7 +92,7 @@ impl Launch<'_> {
             }
             Some(_) if is_privileged => {
                 (self.note)(
-                    "the program gets rights of its own (set-uid): its calls are not counted",
+                    "the program is privileged (set-user-ID, set-group-ID or file capabilities); its calls are not counted",
                 );
                 syscall_tally::count_launch();
             }
@@ -113,10 +114,10 @@ impl Launch<'_> {
             arguments.iter().map(|text| text.as_ptr()).collect();
         pointers.push(std::ptr::null());
         inherited_state::restore_inherited();
-        // SAFETY: a list of C strings that ends with a null pointer, all of which live until the end.
+        // SAFETY: `pointers` ends with a null pointer, and `arguments` keeps the C strings alive for the call.
         unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
         let mut source = io::Error::last_os_error();
-        // A directory of PATH that may not be searched: to a shell, what could be in it is not found.
+        // A directory of PATH without search permission: a shell reports the command as not found.
         if source.raw_os_error() == Some(libc::EACCES)
             && executable_file::is_missing_from_path(command)
         {
@@ -126,8 +127,8 @@ impl Launch<'_> {
         Err(LaunchError::Exec { command, source })
     }
 
-    /// When this returns, the program is counted from its first call on; or it is not, and a person who asked was told
-    /// why.
+    /// Starts the helper process and waits until it is ready. On return, either the program is counted from its first
+    /// call on, or the reason why not has been reported with `note`.
     fn start_counting(&self, counting: &CountingOptions) {
         let helper = helper_process::start_helper(self.keeps_stderr, |wrapper, link| {
             let watch = ProgramWatcher {
@@ -146,7 +147,9 @@ impl Launch<'_> {
         if answer == Some(READY_FOR_FILTER)
             && let Err(error) = seccomp::install_filter()
         {
-            (self.note)(&format!("system calls are not counted: no filter: {error}"));
+            (self.note)(&format!(
+                "system calls are not counted: cannot install the seccomp filter: {error}"
+            ));
         }
     }
 }

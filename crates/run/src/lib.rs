@@ -1,8 +1,9 @@
-//! Watches a program: counts its system calls, and loads the library that counts its MPI calls.
+//! Implements `pegel run`: counts the system calls of a program, and preloads the library that counts its MPI calls.
 //!
-//! The program takes the place of the wrapper, so that its number, parent, exit status, signals and terminal are its own;
-//! a process beside it counts. See `apart` for how they part, `watch` for what the helper does, `ptrace`, `ebpf` and `seccomp`
-//! for the ways of counting. What is counted goes into a lane, which the agent reads.
+//! The wrapper (`pegel run`) executes the program in its own process, so that process ID, parent, exit status, signals and
+//! terminal are what they would be without Pegel; a separate helper process counts. `helper_process` detaches the helper,
+//! `program_watcher` is its main function, and `ptrace`, `ebpf` and `seccomp` are the methods of counting. Counts go into a
+//! lane, which the agent reads. A failure to count must never keep the program from running.
 
 mod attach;
 mod capabilities;
@@ -35,14 +36,14 @@ pub use ptrace::{AttachError, ProcessEnd};
 pub use summary::ProgramSummary;
 pub use syscall_tally::{CallCount, CountedCall};
 
-/// A way to count system calls.
+/// A method of counting system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountingMethod {
-    /// In the kernel; needs privileges.
+    /// Programs in the kernel; requires privileges.
     Ebpf,
-    /// From outside, call by call.
+    /// ptrace(2), with two stops for every call.
     Ptrace,
-    /// From outside, but only at calls that move bytes.
+    /// ptrace(2) with a seccomp filter, which stops only at calls that transfer bytes.
     Seccomp,
 }
 

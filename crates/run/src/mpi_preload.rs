@@ -1,4 +1,4 @@
-//! Loads the library that counts MPI calls into the program.
+//! Sets `LD_PRELOAD` so that the library that counts MPI calls is loaded into the program.
 
 use std::env;
 
@@ -6,14 +6,14 @@ use pegel_preload::{mpi_library, preload_value};
 
 use crate::executable_file::ExecutableFile;
 
-/// Puts the library into the environment of the program to come, behind those that are there already.
+/// Appends the library to `LD_PRELOAD`, or reports with `note` why MPI calls are not counted.
 pub(crate) fn set_ld_preload(program: Option<&ExecutableFile>, note: &dyn Fn(&str)) {
     if pegel_lane::is_disabled() {
         note("PEGEL_DISABLE is set: MPI calls are not counted");
         return;
     }
     if program.and_then(ExecutableFile::is_static) == Some(true) {
-        note("the program is static: nothing can be loaded into it, MPI calls are not counted");
+        note("the program is statically linked; MPI calls are not counted");
         return;
     }
     let library = match mpi_library() {
@@ -25,6 +25,6 @@ pub(crate) fn set_ld_preload(program: Option<&ExecutableFile>, note: &dyn Fn(&st
     };
     note(&format!("MPI calls are counted by {}", library.display()));
     let libraries = preload_value(env::var_os("LD_PRELOAD").as_deref(), &library);
-    // SAFETY: this process has one thread.
+    // SAFETY: `Launch::run` requires a single-threaded caller.
     unsafe { env::set_var("LD_PRELOAD", libraries) };
 }

@@ -16,19 +16,19 @@ use rustix::io::Errno;
 use crate::executable_file::ExecutableFile;
 use crate::ptrace;
 
-/// How many symlinks the kernel follows in one path.
+/// The number of symlinks that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
-/// How many interpreters of scripts the kernel follows.
+/// The number of nested script interpreters that the kernel follows.
 const SCRIPTS_MAX: usize = 5;
 /// The inode number of a procfs root.
 const PROC_ROOT: u64 = 1;
 
-/// The root, directory and descriptors from which a thread sees files.
+/// Resolves paths with the root, working directory and descriptors of a thread.
 #[derive(Debug)]
 pub(crate) struct PathResolver {
     /// `/proc/TID` or `/proc/self`.
     thread: PathBuf,
-    /// What `/proc/self` means to the thread.
+    /// The target of `/proc/self` for the thread.
     process: PathBuf,
 }
 
@@ -49,12 +49,12 @@ impl PathResolver {
         }
     }
 
-    /// The file that the thread means by a path.
+    /// Opens the file at a path of the thread.
     pub(crate) fn open(&self, path: &Path) -> Option<ExecutableFile> {
         self.open_at(libc::AT_FDCWD, path)
     }
 
-    /// The same relative to one of the thread's descriptors; with an empty path that descriptor itself.
+    /// Opens a path relative to one of the thread's descriptors; an empty path means the descriptor itself.
     pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<ExecutableFile> {
         let base = match descriptor {
             _ if path.is_absolute() => self.thread.join("root"),
@@ -65,7 +65,7 @@ impl PathResolver {
         Some(ExecutableFile::from(self.walk(base.ok()?, path).ok()?))
     }
 
-    /// The program that runs in the end: a script's interpreter.
+    /// Returns the program that is executed in the end: for a script, its interpreter.
     pub(crate) fn interpreter(&self, program: ExecutableFile) -> ExecutableFile {
         let mut program = program;
         for _ in 0..SCRIPTS_MAX {
@@ -110,7 +110,7 @@ impl PathResolver {
         Ok(at)
     }
 
-    /// Where a symlink leads. Those of procfs below its root are not texts: the kernel jumps to the object itself.
+    /// Returns the target of a symlink. Links of procfs below its root have no target path: the kernel jumps to the object.
     fn follow(&self, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<SymlinkTarget> {
         let is_proc = rustix::fs::fstatfs(directory)?.f_type == PROC_SUPER_MAGIC;
         let is_proc_root = is_proc && rustix::fs::fstat(directory)?.st_ino == PROC_ROOT;

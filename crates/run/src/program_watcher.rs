@@ -1,4 +1,5 @@
-//! The life of the process that counts: it chooses how, follows the program, and says the last word.
+//! The main function of the helper process: selects the method of counting, follows the program to its end and reports the
+//! summary. If one method is not available, it falls back to the next; the program runs in any case.
 
 use std::time::Instant;
 
@@ -9,8 +10,9 @@ use crate::summary::ProgramSummary;
 use crate::syscall_tally::{self, SyscallTally};
 use crate::{CountingMethod, ebpf};
 
-/// What the helper tells the wrapper: go on, or put the filter in place and go on.
+/// Sent by the helper: the wrapper may execute the program.
 pub(crate) const READY: u8 = 1;
+/// Sent by the helper: the wrapper must install the seccomp filter, then execute the program.
 pub(crate) const READY_FOR_FILTER: u8 = 2;
 
 pub(crate) struct ProgramWatcher<'a> {
@@ -19,7 +21,7 @@ pub(crate) struct ProgramWatcher<'a> {
 }
 
 impl ProgramWatcher<'_> {
-    /// Counts the program that the wrapper becomes.
+    /// Counts the program that the wrapper executes.
     pub(crate) fn count_program(&self, wrapper: i32, link: HelperLink, counting: &CountingOptions) {
         syscall_tally::count_launch();
         let method = counting.method.unwrap_or(CountingMethod::Ebpf);
@@ -27,9 +29,9 @@ impl ProgramWatcher<'_> {
             match ebpf::ProcessFollower::for_program(wrapper, counting.time, &counting.agents) {
                 Ok(follower) => return self.by_ebpf(follower, link),
                 Err(error) if counting.method.is_some() => {
-                    (self.note)(&format!("eBPF is not possible ({error}): ptrace is used"));
+                    (self.note)(&format!("eBPF is not available ({error}); using ptrace"));
                 }
-                Err(error) => (self.note)(&format!("not by eBPF: {error}")),
+                Err(error) => (self.note)(&format!("not using eBPF: {error}")),
             }
         }
         self.by_ptrace(wrapper, link, method == CountingMethod::Seccomp);
@@ -38,27 +40,24 @@ impl ProgramWatcher<'_> {
     fn by_ptrace(&self, wrapper: i32, mut link: HelperLink, is_filtered: bool) {
         let started = Instant::now();
         let mut tally = SyscallTally::new();
-        let (tracer, method, answer) = match is_filtered {
-            true => {
-                let tracer = Tracer::for_filter(wrapper, &mut tally);
-                (tracer, CountingMethod::Seccomp, READY_FOR_FILTER)
-            }
-            false => {
-                let tracer = Tracer::for_exec(wrapper, &mut tally);
-                (tracer, CountingMethod::Ptrace, READY)
-            }
+        let (tracer, method, answer) = if is_filtered {
+            let tracer = Tracer::for_filter(wrapper, &mut tally);
+            (tracer, CountingMethod::Seccomp, READY_FOR_FILTER)
+        } else {
+            let tracer = Tracer::for_exec(wrapper, &mut tally);
+            (tracer, CountingMethod::Ptrace, READY)
         };
         match tracer {
             Ok(mut tracer) => {
                 (self.note)(&format!("system calls are counted by {method}"));
-                // When the wrapper is gone, so is its thread.
+                // An error means that the wrapper was killed; the tracer reports its exit.
                 let _ = link.send(answer);
                 drop(link);
                 self.follow(&mut tracer, method, started);
             }
-            // The program starts when the link is gone: whoever asked is told before.
+            // Reported before the link is dropped, because the program starts then.
             Err(error) => (self.note)(&format!(
-                "the kernel allows no ptrace ({error}): system calls are not counted"
+                "the kernel does not permit ptrace ({error}); system calls are not counted"
             )),
         }
     }
@@ -84,7 +83,7 @@ impl ProgramWatcher<'_> {
                 }
                 Ok(TraceStep::AllExited) => {
                     if tracer.is_root_privileged {
-                        (self.note)("the program got rights of its own: its calls are not counted");
+                        (self.note)("the program gained privileges; its calls are not counted");
                     }
                     return;
                 }
@@ -97,9 +96,10 @@ impl ProgramWatcher<'_> {
     fn by_ebpf(&self, mut follower: ebpf::ProcessFollower, mut link: HelperLink) {
         let started = Instant::now();
         let mut tally = SyscallTally::new();
-        let by = match follower.is_by_agent() {
-            true => " of the agent",
-            false => "",
+        let by = if follower.is_by_agent() {
+            " in the agent"
+        } else {
+            ""
         };
         (self.note)(&format!(
             "system calls are counted by {}{by}",
@@ -109,7 +109,7 @@ impl ProgramWatcher<'_> {
         drop(link);
         follower.follow(&mut tally, |tally, ending, has_started, is_complete| {
             if !is_complete {
-                (self.note)("the agent that counted is gone: counts end with its last reading");
+                (self.note)("lost the agent that counted; counts end with its last reading");
             }
             if has_started {
                 self.report_end(tally, CountingMethod::Ebpf, ending, started, None);

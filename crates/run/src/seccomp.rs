@@ -1,7 +1,7 @@
-//! A filter that stops only at calls that move bytes, for `--io-only`.
+//! The seccomp filter for `--io-only`: stops only at calls that transfer bytes.
 //!
-//! All other calls run at full speed. The price: the program cannot gain rights any more (no_new_privs), and the filter
-//! stays: if the process that counts is killed, calls that move bytes fail with ENOSYS.
+//! All other calls run at full speed. The costs: the program can no longer gain privileges (no_new_privs), and the filter
+//! cannot be removed: if the helper process is killed, calls that transfer bytes fail with ENOSYS.
 
 use std::io;
 
@@ -10,18 +10,18 @@ use crate::syscall_names;
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-/// Where the number and the architecture stand in what the filter sees.
+/// Offsets of the call number and the architecture in `seccomp_data`.
 const NUMBER_OFFSET: u32 = 0;
 const ARCH_OFFSET: u32 = 4;
 
-/// The filter's instructions: all calls pass but those that move bytes.
+/// Returns the filter's instructions: all calls pass except those that transfer bytes.
 fn filter_program() -> Vec<libc::sock_filter> {
     let numbers: Vec<u32> = syscall_names::io_numbers().collect();
     let count = numbers.len();
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = vec![
         step(LOAD_WORD, 0, 0, ARCH_OFFSET),
-        // Numbers of other architectures mean other calls: they pass.
+        // Calls of other architectures have other numbers: they pass.
         step(
             JUMP_IF_EQUAL,
             0,
@@ -38,14 +38,14 @@ fn filter_program() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Puts the filter in place for this process and all that it becomes. Whoever traces it must be there already.
+/// Installs the filter for this process and all programs that it executes. The tracer must be attached already.
 pub(crate) fn install_filter() -> io::Result<()> {
     let mut program = filter_program();
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: sets a flag of this process; then the kernel copies and checks a filter of the given length.
+    // SAFETY: `filter` points at `program`, with its length; the kernel copies and checks it during the call.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(
@@ -54,9 +54,10 @@ pub(crate) fn install_filter() -> io::Result<()> {
                 &raw const filter,
             ) == 0
     };
-    match done {
-        true => Ok(()),
-        false => Err(io::Error::last_os_error()),
+    if done {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn install_filter() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the filter says, by its own rules.
+    /// Interprets the filter and returns its verdict.
     fn judge(arch: u32, number: u32) -> u32 {
         let program = filter_program();
         let (mut at, mut value) = (0, 0);

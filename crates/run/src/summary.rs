@@ -1,4 +1,4 @@
-//! What is said about a program when it ended.
+//! The summary of a program that ended.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::CountingMethod;
 use crate::ptrace::ProcessEnd;
 use crate::syscall_tally::CountedCall;
 
-/// All that was counted.
+/// The counts of a program, and how it ended.
 #[derive(Debug)]
 pub struct ProgramSummary {
     pub method: CountingMethod,
     pub end: ProcessEnd,
     pub elapsed: Duration,
-    /// How many processes there were; None where that is not known.
+    /// The number of processes; None if unknown (eBPF).
     pub processes: Option<u64>,
     /// Most frequent first.
     pub calls: Vec<CountedCall>,
@@ -27,12 +27,12 @@ impl ProgramSummary {
         self.calls.iter().map(|call| call.count.errors).sum()
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub fn bytes_in(&self) -> u64 {
         self.bytes(true)
     }
 
-    /// Bytes that were written.
+    /// Returns the number of bytes written.
     pub fn bytes_out(&self) -> u64 {
         self.bytes(false)
     }

@@ -1,4 +1,7 @@
-//! What was counted: in a lane for the agent, and here for the summary.
+//! The counts of system calls: in a lane, which the agent reads, and in memory for the summary.
+//!
+//! Called by the tracer for every call, or with sums read from the kernel. Without a lane (no directory, no space) the
+//! program runs on, and the summary is still complete.
 
 use std::collections::HashMap;
 
@@ -6,7 +9,7 @@ use pegel_lane::{Calls, Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes}
 
 use crate::syscall_names::{self, ByteDirection};
 
-/// What one call did so far.
+/// The totals of one system call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallCount {
     pub hits: u64,
@@ -15,12 +18,12 @@ pub struct CallCount {
     pub errors: u64,
 }
 
-/// One call by its name.
+/// One system call by name, with its totals.
 #[derive(Debug, Clone)]
 pub struct CountedCall {
     pub name: String,
     pub count: CallCount,
-    /// Its bytes came in: it reads. None for calls that move none.
+    /// Whether the call reads (true) or writes (false); None for calls that transfer no bytes.
     pub reads: Option<bool>,
 }
 
@@ -29,26 +32,26 @@ struct SyscallSeries {
     name: String,
     direction: Option<ByteDirection>,
     calls: Calls,
-    /// Made at the first error.
+    /// Created at the first error.
     errors: Option<Counter>,
     count: CallCount,
 }
 
-/// All calls of a program and its children.
+/// The counts of all calls of a program and its children.
 #[derive(Debug)]
 pub(crate) struct SyscallTally {
     home: &'static ProcessLanes,
-    /// By number, for the calls of this machine.
+    /// Native calls, indexed by number.
     native: Vec<Option<SyscallSeries>>,
-    /// Calls of programs of 32 bits.
+    /// Calls of 32-bit programs, and numbers beyond [`NATIVE_MAX`].
     compat: HashMap<(u32, u64), SyscallSeries>,
 }
 
-/// Numbers beyond this are counted by name too, but not kept in the fast table.
+/// The size of the indexed table; larger numbers share one entry per architecture.
 const NATIVE_MAX: u64 = 1024;
 
 impl SyscallTally {
-    /// In the lanes of this process.
+    /// Creates a tally in the lanes of this process.
     pub(crate) fn new() -> SyscallTally {
         SyscallTally::in_home(pegel_lane::process_lanes())
     }
@@ -61,7 +64,7 @@ impl SyscallTally {
         }
     }
 
-    /// One call that returned.
+    /// Records one call that returned.
     #[inline]
     pub(crate) fn record(&mut self, arch: u32, number: u64, result: i64, nanos: u64) {
         let home = self.home;
@@ -80,12 +83,12 @@ impl SyscallTally {
         }
     }
 
-    /// A call that does not return: it ends its thread.
+    /// Records a call that does not return, because it ends its thread.
     pub(crate) fn record_no_return(&mut self, arch: u32, number: u64) {
         self.record(arch, number, 0, 0);
     }
 
-    /// Many calls at once, counted elsewhere.
+    /// Adds calls that were counted elsewhere.
     pub(crate) fn add(&mut self, arch: u32, number: u64, more: CallCount) {
         let home = self.home;
         let slot = self.slot(arch, number);
@@ -113,13 +116,13 @@ impl SyscallTally {
             return self.native[index]
                 .get_or_insert_with(|| SyscallSeries::new(home, arch, number));
         }
-        // Numbers that cannot be calls at all share one place: programs may try any.
+        // Invalid numbers share one entry, so that a program that tries them all cannot exhaust the memory.
         let number = number.min(NATIVE_MAX);
         let slot = self.compat.entry((arch, number));
         slot.or_insert_with(|| SyscallSeries::new(home, arch, number))
     }
 
-    /// Calls that were made at all, most frequent first.
+    /// Returns the calls that were made, most frequent first.
     pub(crate) fn counted_calls(&self) -> Vec<CountedCall> {
         let slots = self.native.iter().flatten().chain(self.compat.values());
         let mut all: Vec<CountedCall> = slots
@@ -143,7 +146,7 @@ impl SyscallSeries {
             labels: &labels,
             ..LaneSeriesSpec::new(LaneKind::Calls, "strace")
         };
-        // Without a lane the program runs all the same, and the summary still has its numbers.
+        // Without a lane the summary still has the counts.
         let calls = Calls::create_in(home, &spec).unwrap_or_else(|_| Calls::none());
         SyscallSeries {
             direction: syscall_names::byte_direction(&name),
@@ -169,12 +172,12 @@ impl SyscallSeries {
     }
 }
 
-/// The kernel says errors as small negative numbers.
+/// Returns whether a result is an error: the kernel returns -errno, from -4095 to -1.
 fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
 }
 
-/// Counts a start of this command.
+/// Counts a launch of this command.
 pub(crate) fn count_launch() {
     let labels = [("operation", "exec")];
     let spec = LaneSeriesSpec {

@@ -1,4 +1,4 @@
-//! Counting the calls of a process that runs already.
+//! Counts the calls of a running process by ptrace. The process is released unharmed on an interrupt or an error.
 
 use std::fs;
 use std::io;
@@ -10,17 +10,17 @@ use libc::{c_int, pid_t};
 use super::tracer::{ProcessEnd, TraceStep, Tracer};
 use crate::syscall_tally::SyscallTally;
 
-/// Why a process cannot be watched. It goes on as before.
+/// The reason why a process cannot be watched. The process is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    #[error("there is no process {0}")]
+    #[error("no such process: {0}")]
     NoProcess(i32),
-    #[error("process {pid} is traced already, by process {by} ({name})")]
+    #[error("process {pid} is already traced by process {by} ({name})")]
     Traced { pid: i32, by: i32, name: String },
     #[error("process {pid} belongs to user {uid}; only that user and root may watch it")]
     Foreign { pid: i32, uid: u32 },
     #[error(
-        "the kernel does not allow to trace process {pid}{}",
+        "the kernel does not permit tracing process {pid}{}",
         hint.map(|hint| format!(": {hint}")).unwrap_or_default()
     )]
     Forbidden {
@@ -37,12 +37,12 @@ pub enum AttachError {
     },
 }
 
-/// How long threads that do not stop are waited for when they are to be let go.
+/// How long to wait for threads to stop when they are released.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
-/// New threads may appear while the others are taken.
+/// The maximum number of scans: new threads may appear while the others are seized.
 const ROUNDS_MAX: usize = 1000;
 
-/// Counts until the process ends or somebody interrupts. `ready` is called as soon as all threads are taken.
+/// Counts until the process exits or this command is interrupted. `ready` is called when all threads are seized.
 pub(crate) fn attach(
     pid: i32,
     tally: &mut SyscallTally,
@@ -85,9 +85,9 @@ fn trace_until_end(tracer: &mut Tracer<'_>) -> ProcessEnd {
     }
 }
 
-/// Lets go of each thread as it stops. One that does not stop in time is let go by the end of this process.
+/// Detaches each thread as it stops. The kernel detaches the remaining ones when this process exits.
 fn detach_all(tracer: &mut Tracer<'_>) {
-    // Otherwise a thread that never stops would hold us for good.
+    // The timer interrupts the wait for a thread that never stops.
     start_timer();
     let deadline = Instant::now() + RELEASE_TIME;
     while Instant::now() < deadline {
@@ -100,19 +100,19 @@ fn detach_all(tracer: &mut Tracer<'_>) {
     }
 }
 
-/// Whether there is such a process at all, and another than this one.
+/// Checks that the process exists and is not this one.
 pub(crate) fn check_process(pid: i32) -> Result<(), AttachError> {
     if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) || pid <= 0 {
         return Err(AttachError::NoProcess(pid));
     }
     let own = std::process::id().cast_signed();
-    match status_number(pid, "Tgid:") == Some(own) {
-        true => Err(AttachError::Itself(pid)),
-        false => Ok(()),
+    if status_number(pid, "Tgid:") == Some(own) {
+        return Err(AttachError::Itself(pid));
     }
+    Ok(())
 }
 
-/// Whether somebody traces it already.
+/// Checks that no other process traces it.
 pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
     match status_number(pid, "TracerPid:").filter(|by| *by != 0) {
         Some(by) => {
@@ -124,7 +124,7 @@ pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
     }
 }
 
-/// Takes all threads, also those that are made meanwhile.
+/// Seizes all threads, including those created meanwhile.
 fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
@@ -135,7 +135,7 @@ fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError
             }
             match tracer.seize(thread) {
                 Ok(()) => (count, is_new) = (count + 1, true),
-                // It ended meanwhile; or its maker was taken already, and so it is ours.
+                // It exited meanwhile, or the thread that created it was seized first and it is traced already.
                 Err(_) if count > 0 && thread != pid => {}
                 Err(error) => return Err(attach_error(pid, error)),
             }
@@ -150,14 +150,14 @@ fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError
     }
 }
 
-/// The threads of a process, the first one first.
+/// Returns the threads of a process, the main thread first.
 pub(crate) fn threads(pid: i32) -> Vec<pid_t> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut threads: Vec<pid_t> = names.collect();
-    // The first one first: whether it can be traced says it for all.
+    // The main thread first: if it can be traced, so can all others.
     threads.sort_by_key(|thread| (*thread != pid, *thread));
     threads
 }
@@ -178,27 +178,28 @@ fn attach_error(pid: i32, error: io::Error) -> AttachError {
     }
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     let hint = match scope.trim() {
-        "1" => Some("kernel.yama.ptrace_scope is 1, so that only root may attach"),
-        "2" => Some("kernel.yama.ptrace_scope is 2, so that only root may trace"),
-        "3" => Some("kernel.yama.ptrace_scope is 3, so that nobody may trace"),
-        _ if uid == 0 || own == 0 => Some("it has rights that this command lacks"),
+        "1" => Some("kernel.yama.ptrace_scope is 1, only root may attach"),
+        "2" => Some("kernel.yama.ptrace_scope is 2, only root may trace"),
+        "3" => Some("kernel.yama.ptrace_scope is 3, tracing is disabled"),
+        _ if uid == 0 || own == 0 => Some("it has privileges that this command lacks"),
         _ => None,
     };
     AttachError::Forbidden { pid, hint }
 }
 
-/// The first number of a line of /proc/PID/status.
+/// Returns the first number of a line of /proc/PID/status.
 pub(crate) fn status_number(pid: i32, key: &str) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Somebody wants this command to end.
+/// Set by the signal handler: this command is to release the process and exit.
 pub(crate) static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// An interrupt ends the waiting, also when it comes just before the waiting begins: the timer interrupts again. To be called
-/// before anything is taken: from then on a signal must lead to an orderly end.
+/// Installs the signal handlers. A signal sets [`STOP_REQUESTED`] and interrupts the wait; the timer repeats the interrupt,
+/// in case the signal arrives just before the wait begins. Must be called before any thread is seized: from then on every
+/// signal must release the threads in order.
 pub(crate) fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         on_signal(signal, on_stop_signal);
@@ -207,8 +208,8 @@ pub(crate) fn catch_signals() {
 }
 
 fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
-    // SAFETY: a handler that only stores to an atomic and calls setitimer, which is a plain system call; the
-    // structure is zero but for what is set, so that calls are interrupted and not restarted.
+    // SAFETY: the handlers are async-signal-safe: they only store to an atomic and call setitimer. Without SA_RESTART
+    // blocked calls are interrupted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;
@@ -232,6 +233,6 @@ fn start_timer() {
         it_interval: every,
         it_value: every,
     };
-    // SAFETY: the structure is ours, and nothing is written back.
+    // SAFETY: `timer` lives through the call; the old value is not requested.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
 }

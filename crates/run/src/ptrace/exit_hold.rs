@@ -1,8 +1,8 @@
-//! Keeps the end of a process from its parent until everything about it is said.
+//! Delays the notification of a parent about its child's exit until the child's summary is complete.
 //!
-//! A process that is traced is first seen dead by whoever traces it, and by its parent only when that one has taken note. So
-//! it is traced for this alone: it stops for signals, which are passed on at once, and for nothing else. A thread does so,
-//! since only the thread that traces may answer.
+//! The kernel reports the exit of a traced process to the tracer first, and to the parent only after the tracer has waited
+//! for it. The process is traced for this reason alone: it stops only for signals, which are passed on at once. A dedicated
+//! thread does this, because ptrace requests must come from the thread that traces.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,15 +20,15 @@ use super::tracer::ProcessEnd;
 use super::{ptrace_requests, tracer};
 use crate::capabilities;
 
-/// What the thread needs of a stack, with much to spare.
+/// The thread's stack, several times what it uses.
 const STACK_BYTES: usize = 64 << 10;
-/// How long an end is kept back for whoever wants to say something about it: a parent waits.
+/// The maximum delay of the notification.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
 
-/// Dropped, it lets the process go as if nobody had held it.
+/// Holds back the exit of a process. Dropping it releases the process.
 #[derive(Debug)]
 pub(crate) struct ExitHold {
-    /// Readable when the process has ended or is lost.
+    /// Readable when the process has exited or is lost.
     wake_socket: UnixStream,
     end_receiver: mpsc::Receiver<Option<ProcessEnd>>,
     release: mpsc::Sender<()>,
@@ -36,20 +36,20 @@ pub(crate) struct ExitHold {
     thread: JoinHandle<()>,
 }
 
-/// What became of a process that is held.
+/// The state of a held process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeldState {
     Running,
-    /// It ended, and its parent does not know yet.
+    /// It exited, and its parent has not been notified.
     Ended(ProcessEnd),
-    /// It cannot be held any more: another thread took its place by exec.
+    /// It can no longer be held: another of its threads called exec.
     Lost,
 }
 
 impl ExitHold {
-    /// Takes a process that runs.
+    /// Seizes a running process.
     pub(crate) fn new(process: pid_t) -> io::Result<ExitHold> {
-        // Otherwise a set-uid program that it executes later would not get its rights.
+        // Otherwise a set-user-ID program that it executes later would not get its privileges.
         if !capabilities::has_capability(capabilities::SYS_PTRACE) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -71,16 +71,16 @@ impl ExitHold {
                     return;
                 }
                 let ended = wait_for_end(process, &is_dropped);
-                // Nobody listens any more where the one who asked is gone.
+                // Errors are ignored: the holder may have been dropped.
                 let _ = tell.send(ended);
                 let _ = (&bell).write_all(&[0]);
                 if ended.is_some() {
                     let _ = released.recv_timeout(RELEASE_TIME);
                     let _ = trace_events::wait_for(process);
                 }
-                // A process that runs goes on: nobody traces for a thread that ended.
+                // A running process goes on: the kernel detaches it when this thread exits.
             })?;
-        let gone = |_| io::Error::other("a thread panicked");
+        let gone = |_| io::Error::other("the thread that holds the process panicked");
         taken.recv().map_err(gone)??;
         Ok(ExitHold {
             wake_socket: news,
@@ -91,9 +91,9 @@ impl ExitHold {
         })
     }
 
-    /// What there is to know, without waiting.
+    /// Returns the state without waiting.
     pub(crate) fn poll_state(&mut self) -> HeldState {
-        // The bell rings once, and is not left ringing.
+        // Drain the wake byte, so that the socket does not stay readable.
         let _ = self.wake_socket.read(&mut [0]);
         match self.end_receiver.try_recv() {
             Ok(Some(ending)) => HeldState::Ended(ending),
@@ -102,7 +102,7 @@ impl ExitHold {
         }
     }
 
-    /// Its parent may know now, or it goes on alone.
+    /// Lets the parent be notified, or lets a running process go on untraced.
     pub(crate) fn release(self) {
         drop(self);
     }
@@ -113,9 +113,9 @@ impl Drop for ExitHold {
         self.is_over.store(true, Ordering::Relaxed);
         let _ = self.release.send(());
         let deadline = Instant::now() + RELEASE_TIME;
-        // Again and again: it may be just about to wait.
+        // Repeat: the signal may arrive just before the thread begins to wait.
         while !self.thread.is_finished() && Instant::now() < deadline {
-            // SAFETY: a thread that was not joined yet, and a signal that is caught.
+            // SAFETY: the thread is not joined before `self.thread` is dropped, and the signal has a handler.
             unsafe { libc::pthread_kill(self.thread.as_pthread_t(), wake_signal()) };
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -128,14 +128,14 @@ impl AsFd for ExitHold {
     }
 }
 
-/// A signal that ends a wait and does nothing else.
+/// The signal that interrupts the thread's wait and has no other effect.
 fn wake_signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
 fn install_wake_handler() {
     extern "C" fn wake(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing; the structure is zero but for it, so that calls are interrupted.
+    // SAFETY: the handler does nothing; without SA_RESTART blocked calls are interrupted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = wake as *const () as usize;
@@ -143,7 +143,7 @@ fn install_wake_handler() {
     }
 }
 
-/// Answers all that the process has to report, until its end. None when it is lost, or nobody wants to know any more.
+/// Resumes the process after each stop, until it exits. None if it is lost, or if the holder was dropped.
 fn wait_for_end(process: pid_t, is_over: &AtomicBool) -> Option<ProcessEnd> {
     while !is_over.load(Ordering::Relaxed) {
         match trace_events::peek_own() {
@@ -160,7 +160,7 @@ fn resume_stopped(process: pid_t) {
     let Ok((_, report)) = trace_events::wait_for(process) else {
         return;
     };
-    // An error means that it was killed meanwhile.
+    // An error means that the process was killed meanwhile.
     let _ = match report {
         TraceEvent::Signal(signal) => ptrace_requests::resume(process, signal),
         TraceEvent::GroupStop(_) => ptrace_requests::listen(process),

@@ -1,4 +1,4 @@
-//! Counting by ptrace(2): every system call stops twice, and is read while it stands still.
+//! Counting by ptrace(2): a thread stops at the start and at the end of every system call, and is read while stopped.
 
 mod attach;
 mod exit_hold;

@@ -1,4 +1,4 @@
-//! The kernel's ptrace(2), one function for each request that is used.
+//! The system call ptrace(2), one function for each request in use.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,10 +19,10 @@ const GET_SYSCALL_INFO: c_uint = 0x420e;
 const LISTEN: c_uint = 0x4208;
 const INFO_ENTRY: u8 = 1;
 const INFO_EXIT: u8 = 2;
-/// A call that a filter stopped, with the words of an entry.
+/// A stop by a seccomp filter, with the same fields as an entry.
 const INFO_SECCOMP: u8 = 3;
 
-/// What the kernel says about a thread that stopped at a system call.
+/// The kind of stop at a system call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SyscallStop {
     Entry {
@@ -47,7 +47,7 @@ struct SyscallInfo {
 }
 
 fn ptrace(request: c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<i64> {
-    // SAFETY: requests that write to this process get the address of memory of the right size as `data`.
+    // SAFETY: callers pass as `data` the address of memory that is large enough for what the request writes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_ptrace,
@@ -63,37 +63,37 @@ fn ptrace(request: c_uint, pid: pid_t, address: usize, data: usize) -> io::Resul
     }
 }
 
-/// Starts to trace a thread, which goes on running.
+/// Starts tracing a thread without stopping it.
 pub(super) fn seize(thread: pid_t, options: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, thread, 0, options as usize).map(drop)
 }
 
-/// Makes a seized thread stop soon.
+/// Requests a seized thread to stop.
 pub(super) fn interrupt(thread: pid_t) -> io::Result<()> {
     ptrace(libc::PTRACE_INTERRUPT, thread, 0, 0).map(drop)
 }
 
-/// Goes on to the next system call.
+/// Resumes a thread up to its next system call.
 pub(super) fn resume_to_syscall(thread: pid_t, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_SYSCALL, thread, 0, signal as usize).map(drop)
 }
 
-/// Goes on without stopping at system calls.
+/// Resumes a thread without stops at system calls.
 pub(super) fn resume(thread: pid_t, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_CONT, thread, 0, signal as usize).map(drop)
 }
 
-/// Leaves a thread stopped as its signal asks, until it is continued.
+/// Leaves a thread in its group stop until SIGCONT.
 pub(super) fn listen(thread: pid_t) -> io::Result<()> {
     ptrace(LISTEN, thread, 0, 0).map(drop)
 }
 
-/// Lets a stopped thread go for good.
+/// Stops tracing a stopped thread and resumes it.
 pub(super) fn detach(thread: pid_t, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_DETACH, thread, 0, signal as usize).map(drop)
 }
 
-/// The word that belongs to the last event: the number that an exec'ing thread had before.
+/// Returns the message of the last event: after an exec, the thread's former ID.
 pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     let data = (&raw mut message).addr();
@@ -101,17 +101,17 @@ pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
     Ok(message)
 }
 
-/// Whether the kernel can tell where a thread stands. It can from 5.3 on; before, we must remember it ourselves.
+/// Whether the kernel has PTRACE_GET_SYSCALL_INFO (5.3). Without it, the caller tracks entries and exits itself.
 static HAS_SYSCALL_INFO: AtomicBool = AtomicBool::new(true);
 
-/// Where a thread stands that stopped at a system call, and with what; `is_inside` is where we think that it was before.
+/// Returns the kind of a stop at a system call. `is_inside` is the tracked state, for kernels that do not report it.
 pub(super) fn syscall_stop(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
     if HAS_SYSCALL_INFO.load(Ordering::Relaxed) {
         match read_syscall_info(thread) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
                 HAS_SYSCALL_INFO.store(false, Ordering::Relaxed);
             }
-            told => return told,
+            stop => return stop,
         }
     }
     read_registers(thread, is_inside)
@@ -121,7 +121,7 @@ fn read_syscall_info(thread: pid_t) -> io::Result<SyscallStop> {
     let mut info = MaybeUninit::<SyscallInfo>::zeroed();
     let data = info.as_mut_ptr().addr();
     ptrace(GET_SYSCALL_INFO, thread, size_of::<SyscallInfo>(), data)?;
-    // SAFETY: all bit patterns are valid, and what the kernel did not write is zero.
+    // SAFETY: all bit patterns are valid, and bytes that the kernel did not write are zero.
     let info = unsafe { info.assume_init() };
     Ok(match info.op {
         INFO_ENTRY | INFO_SECCOMP => {
@@ -139,9 +139,9 @@ fn read_syscall_info(thread: pid_t) -> io::Result<SyscallStop> {
     })
 }
 
-/// The same from the registers.
+/// Determines the kind of a stop from the registers.
 fn read_registers(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
-    // More words than any machine here has.
+    // More words than the register set of any supported machine.
     let mut registers = [0_u64; 64];
     let mut space = libc::iovec {
         iov_base: registers.as_mut_ptr().cast(),
@@ -154,23 +154,24 @@ fn read_registers(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
         libc::NT_PRSTATUS as usize,
         data,
     )?;
-    // A program of 32 bits has fewer and smaller registers, which say nothing here.
+    // The register set of a 32-bit program is smaller and has another layout.
     if space.iov_len < size_of::<libc::user_regs_struct>() {
         return Ok(SyscallStop::Other);
     }
-    Ok(match is_inside {
-        true => SyscallStop::Exit {
+    Ok(if is_inside {
+        SyscallStop::Exit {
             result: registers[registers::RESULT].cast_signed(),
-        },
-        false => SyscallStop::Entry {
+        }
+    } else {
+        SyscallStop::Entry {
             arch: syscall_names::ARCH_NATIVE,
             number: registers[registers::NUMBER],
             arguments: registers::ARGUMENTS.map(|word| registers[word]),
-        },
+        }
     })
 }
 
-/// Where the kernel puts what a system call is about.
+/// Indexes of a system call's registers in the register set.
 #[cfg(target_arch = "x86_64")]
 mod registers {
     pub const NUMBER: usize = 15;
@@ -185,19 +186,19 @@ mod registers {
     pub const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 }
 
-/// Bytes of a thread's memory, as many as are there up to the length of `buffer`.
+/// Reads a thread's memory up to the end of the page or of `buffer`, and returns the number of bytes.
 pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast::<c_void>(),
         iov_len: buffer.len(),
     };
-    // Up to the end of its page: what follows may not be there.
+    // The next page may not be mapped.
     let to_page_end = 4096 - (address as usize & 4095);
     let remote = libc::iovec {
         iov_base: address as usize as *mut c_void,
         iov_len: buffer.len().min(to_page_end),
     };
-    // SAFETY: the local vector describes `buffer`; the kernel checks the other process's address.
+    // SAFETY: `local` describes `buffer`, which lives through the call; the kernel checks the remote address.
     let count = unsafe { libc::process_vm_readv(thread, &local, 1, &remote, 1, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

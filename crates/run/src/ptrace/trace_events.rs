@@ -1,11 +1,11 @@
-//! What traced threads report.
+//! Events of traced threads, from wait4(2) and waitid(2).
 
 use std::io;
 use std::mem::MaybeUninit;
 
 use libc::{c_int, pid_t};
 
-/// Why a thread reports.
+/// The event of a traced thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceEvent {
     Exited(c_int),
@@ -14,18 +14,18 @@ pub(super) enum TraceEvent {
     Syscall,
     /// A signal is about to be delivered.
     Signal(c_int),
-    /// The whole process was stopped by this signal.
+    /// The whole process is stopped by this signal.
     GroupStop(c_int),
-    /// Stopped for no reason of the program's: new, interrupted, or continued.
+    /// Stopped by tracing: new, interrupted or continued.
     Stopped,
     Exec,
-    /// A filter of the program, or ours, asks about a call.
+    /// Stopped by a seccomp filter: ours or one of the program.
     Seccomp,
-    /// About to end.
+    /// About to exit.
     Exiting,
-    /// It made a process.
+    /// Created a process.
     NewProcess,
-    /// It made a thread.
+    /// Created a thread.
     NewThread,
 }
 
@@ -56,15 +56,15 @@ impl TraceEvent {
     }
 }
 
-/// The next report of any thread. An error when there is no thread left, or when a signal came.
+/// Waits for the next event of any thread. An error if no thread is left, or on a signal.
 pub(super) fn wait_any() -> io::Result<(pid_t, TraceEvent)> {
     wait_for(-1)
 }
 
-/// The next report of one thread.
+/// Waits for the next event of one thread.
 pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, TraceEvent)> {
     let mut status = 0;
-    // SAFETY: the status is ours.
+    // SAFETY: `status` is local; a null usage pointer is permitted.
     let found = unsafe { libc::wait4(thread, &mut status, libc::__WALL, std::ptr::null_mut()) };
     match found {
         -1 => Err(io::Error::last_os_error()),
@@ -72,13 +72,13 @@ pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, TraceEvent)> {
     }
 }
 
-/// Which thread reports next, without taking its report: whether it ended, and how.
+/// Waits for the next event without consuming it. Returns the thread, and how it ended if it did.
 pub(super) fn peek() -> io::Result<(pid_t, Option<TraceEvent>)> {
     peek_with(0)
 }
 
-/// The same for the only process that this thread traces. Not by its number: when another of its threads takes its place
-/// by exec, the kernel wakes only those who wait for any.
+/// Like [`peek`], for the only process that this thread traces. Waits for any process rather than by ID: when another of
+/// its threads calls exec, the kernel wakes only waits for any.
 pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
     let (_, ended) = peek_with(libc::__WNOTHREAD)?;
     Ok(ended)
@@ -87,7 +87,7 @@ pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
 fn peek_with(more: c_int) -> io::Result<(pid_t, Option<TraceEvent>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
-    // SAFETY: the kernel fills what is ours; zeros are valid for the rest.
+    // SAFETY: `info` is local and zeroed; zero is valid for the fields that the kernel does not write.
     let (result, info) = unsafe {
         let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
         (result, info.assume_init())
@@ -95,7 +95,7 @@ fn peek_with(more: c_int) -> io::Result<(pid_t, Option<TraceEvent>)> {
     if result == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid fills these fields, or leaves them zero.
+    // SAFETY: waitid has set these fields, or they are zero.
     let (thread, status) = unsafe { (info.si_pid(), info.si_status()) };
     let ended = match info.si_code {
         libc::CLD_EXITED => Some(TraceEvent::Exited(status)),

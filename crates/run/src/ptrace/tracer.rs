@@ -1,8 +1,8 @@
-//! Follows threads from system call to system call and counts them.
+//! Follows threads from system call to system call and counts the calls.
 //!
-//! Threads are seized, not attached: no signal is sent to them, stops of the whole process stay what they are, and when
-//! this process dies they go on without us. Every stop is answered so that the program cannot tell: signals are
-//! delivered as they came, and a stopped process stays stopped until somebody continues it.
+//! Threads are seized (PTRACE_SEIZE), not attached: they receive no signal, group stops keep their meaning, and they go on
+//! if this process dies. Tracing must stay invisible to the program: signals are delivered as they arrive, and a stopped
+//! process stays stopped until SIGCONT.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,42 +17,43 @@ use crate::path_resolver::PathResolver;
 use crate::syscall_names::{self, SpecialCall};
 use crate::syscall_tally::SyscallTally;
 
-/// How the first process ended.
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
     Exited(i32),
     Killed(i32),
-    /// It was let go, and runs on.
+    /// Released while running, or its end is not known.
     Released,
 }
 
-/// Where a thread is.
+/// The position of a thread relative to system calls.
 #[derive(Debug, Clone, Copy)]
 enum TraceState {
-    /// Not yet the program: the wrapper before its exec.
+    /// The wrapper before its exec; not counted.
     Waiting,
-    /// In the program's own code.
+    /// In user code.
     Outside,
     /// In a system call.
     Inside { arch: u32, number: u64, since: u64 },
 }
 
+/// The state of all traced threads. All methods must be called from the thread that created it.
 pub(crate) struct Tracer<'a> {
     pub tally: &'a mut SyscallTally,
     threads: HashMap<pid_t, TraceState>,
-    /// The process whose end is the end of the command.
+    /// The first process; its exit ends the command.
     root: pid_t,
-    /// Stop only where a filter asks for it: the calls that the filter lets pass are not seen.
+    /// Threads stop only at calls that the seccomp filter selects.
     is_filtered: bool,
     is_root_ending: bool,
     is_releasing: bool,
-    /// It became a program with other rights, which cannot be traced.
+    /// The first process executed a privileged program, which must not be traced.
     pub is_root_privileged: bool,
     pub processes: u64,
 }
 
 impl<'a> Tracer<'a> {
-    /// Gets ready to trace the program that `root` will exec. Nothing of `root` is counted before.
+    /// Traces the program that `root` will execute. Calls of `root` before its exec are not counted.
     pub(crate) fn for_exec(root: pid_t, tally: &'a mut SyscallTally) -> io::Result<Tracer<'a>> {
         let mut tracer = Tracer::new(root, tally);
         ptrace_requests::seize(root, ptrace_requests::TRACE_OPTIONS)?;
@@ -60,7 +61,7 @@ impl<'a> Tracer<'a> {
         Ok(tracer)
     }
 
-    /// The same, where the program stops only at calls that a filter chooses.
+    /// Like [`Tracer::for_exec`], with stops only at calls that the seccomp filter selects.
     pub(crate) fn for_filter(root: pid_t, tally: &'a mut SyscallTally) -> io::Result<Tracer<'a>> {
         let mut tracer = Tracer::new(root, tally);
         ptrace_requests::seize(
@@ -85,7 +86,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Takes a running thread, which stops and is counted from then on.
+    /// Seizes a running thread, which stops and is counted from then on.
     pub(super) fn seize(&mut self, thread: pid_t) -> io::Result<()> {
         ptrace_requests::seize(thread, ptrace_requests::TRACE_OPTIONS)?;
         self.threads.insert(thread, TraceState::Outside);
@@ -96,31 +97,32 @@ impl<'a> Tracer<'a> {
         self.threads.contains_key(&thread)
     }
 
-    /// Asks all threads to stop, to let them go when they do.
+    /// Requests all threads to stop; [`Tracer::step`] then detaches them.
     pub(super) fn release_all(&mut self) {
         self.is_releasing = true;
         for thread in self.threads.keys() {
-            // One that is gone says so by itself.
+            // An error means that the thread has exited, which it reports itself.
             let _ = ptrace_requests::interrupt(*thread);
         }
     }
 
-    /// Waits for the next report and answers it. The end of the first process is given back before anybody else
-    /// learns of it, so that what is done now is seen by whoever waits for the program: then comes [`Tracer::bury`].
+    /// Waits for the next event and handles it. The exit of the first process is returned before its parent is notified,
+    /// so that everything written now is visible to the parent; [`Tracer::reap_root`] then lets the notification pass.
     pub(crate) fn step(&mut self) -> io::Result<TraceStep> {
-        let (thread, report) = match self.is_root_ending {
-            // One system call more for each step, but only in the last moments.
-            true => match trace_events::peek()? {
+        let (thread, report) = if self.is_root_ending {
+            // Peeking costs one more system call per step, but only while the first process is exiting.
+            match trace_events::peek()? {
                 (thread, Some(ended)) if thread == self.root => {
                     return Ok(TraceStep::RootEnded(process_end(ended)));
                 }
                 (thread, _) => trace_events::wait_for(thread)?,
-            },
-            false => trace_events::wait_any()?,
+            }
+        } else {
+            trace_events::wait_any()?
         };
         let is_root = thread == self.root;
         match report {
-            // Killed without a last stop: its parent knows already.
+            // Killed without an exit stop: its parent has been notified already.
             TraceEvent::Exited(_) | TraceEvent::Killed(_) if is_root => {
                 return Ok(TraceStep::RootEnded(process_end(report)));
             }
@@ -130,18 +132,19 @@ impl<'a> Tracer<'a> {
             report if self.is_releasing => self.release(thread, report),
             report => self.handle(thread, report),
         }
-        Ok(match self.threads.is_empty() {
-            true => TraceStep::AllExited,
-            false => TraceStep::Running,
+        Ok(if self.threads.is_empty() {
+            TraceStep::AllExited
+        } else {
+            TraceStep::Running
         })
     }
 
-    /// Whether the program has started at all.
+    /// Returns whether the wrapper has executed the program.
     pub(crate) fn has_started(&self) -> bool {
         !matches!(self.threads.get(&self.root), Some(TraceState::Waiting))
     }
 
-    /// Lets the parent of the first process know that it ended.
+    /// Lets the parent of the first process be notified of its exit. Returns whether no thread is left.
     pub(crate) fn reap_root(&mut self) -> bool {
         if std::mem::take(&mut self.is_root_ending) {
             let _ = trace_events::wait_for(self.root);
@@ -160,7 +163,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn handle(&mut self, thread: pid_t, report: TraceEvent) {
-        // An error means that the thread was killed meanwhile, which it reports next.
+        // An error means that the thread was killed meanwhile; its exit is the next event.
         let _ = match report {
             TraceEvent::Syscall => return self.at_syscall(thread),
             TraceEvent::Seccomp => return self.at_filter(thread),
@@ -175,7 +178,7 @@ impl<'a> Tracer<'a> {
                 self.resume(thread, 0)
             }
             TraceEvent::Stopped => {
-                // A thread that was made just now; whoever made it says so before or after.
+                // A new thread; the event of its creator comes before or after.
                 self.threads.entry(thread).or_insert(TraceState::Outside);
                 self.resume(thread, 0)
             }
@@ -197,20 +200,20 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// The calling thread has the number of its process now, and all others are gone.
+    /// Handles an exec: the calling thread has taken the process ID, and all other threads are gone.
     fn at_exec(&mut self, thread: pid_t) {
         let before = ptrace_requests::event_message(thread).unwrap_or(0) as pid_t;
         let known = self.threads.remove(&before);
         let state = match known {
             Some(state @ TraceState::Inside { .. }) => state,
-            // The first exec is the start of the program, and its first call.
+            // The first exec starts the program and is its first call.
             _ => TraceState::Inside {
                 arch: syscall_names::ARCH_NATIVE,
                 number: syscall_names::syscall_number("execve").map_or(u64::MAX, u64::from),
                 since: pegel_lane::monotonic_ns(),
             },
         };
-        // With a filter, an exec is not one of the calls that are asked for.
+        // With a filter, exec is not among the counted calls.
         let is_wanted = !self.is_filtered;
         let state = if is_wanted {
             state
@@ -229,7 +232,7 @@ impl<'a> Tracer<'a> {
                 arguments,
             }) => self.enter(thread, arch, number, &arguments),
             Ok(SyscallStop::Exit { result }) => self.leave(thread, result),
-            // It goes on, uncounted; or it was killed, which it reports next.
+            // The call is not counted; or the thread was killed, and its exit is the next event.
             Ok(SyscallStop::Other) | Err(_) => {}
         }
         if self.threads.contains_key(&thread) {
@@ -237,7 +240,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// A filter asks about a call: it is entered now, and its end is wanted too.
+    /// Handles a stop by the seccomp filter: the entry of a call, whose exit is wanted too.
     fn at_filter(&mut self, thread: pid_t) {
         if self.is_filtered
             && let Ok(SyscallStop::Entry {
@@ -261,7 +264,7 @@ impl<'a> Tracer<'a> {
                 return;
             }
             Some(exec) if gains_privileges(thread, exec, arguments) => {
-                // It could not have its rights while it is traced.
+                // A traced program would not get its privileges.
                 let _ = ptrace_requests::detach(thread, 0);
                 self.threads.remove(&thread);
                 self.is_root_privileged |= thread == self.root;
@@ -280,7 +283,7 @@ impl<'a> Tracer<'a> {
 
     fn leave(&mut self, thread: pid_t, result: i64) {
         let before = self.threads.insert(thread, TraceState::Outside);
-        // Otherwise it was entered before we came.
+        // Otherwise the call was entered before the thread was seized.
         if let Some(TraceState::Inside {
             arch,
             number,
@@ -293,7 +296,7 @@ impl<'a> Tracer<'a> {
     }
 }
 
-/// What a step led to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TraceStep {
     Running,
@@ -309,8 +312,8 @@ pub(super) fn process_end(report: TraceEvent) -> ProcessEnd {
     }
 }
 
-/// Whether the program that a thread is about to execute gets other rights. Where that cannot be known it counts as such:
-/// a program that runs uncounted is better than one that fails.
+/// Returns whether the program that a thread is about to execute gains privileges. True if that cannot be determined: a
+/// program that runs uncounted is better than one that fails.
 fn gains_privileges(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
     let (descriptor, address, flags) = match exec {
         SpecialCall::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),
@@ -318,7 +321,7 @@ fn gains_privileges(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> b
     };
     let path = match read_text(thread, address) {
         Ok(path) => path,
-        // The memory of a program that its user may execute but not read.
+        // The memory of a program that its user may execute but not read is not accessible.
         Err(error) => return error.kind() == io::ErrorKind::PermissionDenied,
     };
     if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
@@ -330,7 +333,7 @@ fn gains_privileges(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> b
     program.is_some_and(|program| resolver.interpreter(program).changes_privileges())
 }
 
-/// A text of another process, up to its zero byte.
+/// Reads a NUL-terminated string of another process.
 fn read_text(thread: pid_t, address: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];

@@ -1,26 +1,27 @@
-//! The names of system calls.
+//! The names and properties of system calls, by architecture and number.
 
 mod aarch64;
 mod x86_64;
 
-/// The architecture of a system call, as the kernel's audit calls it.
+/// The architecture of a system call (AUDIT_ARCH of the kernel).
 pub(crate) const ARCH_X86_64: u32 = 0xc000_003e;
-/// Programs of 32 bits.
+/// 32-bit programs on x86-64.
 pub(crate) const ARCH_I386: u32 = 0x4000_0003;
 pub(crate) const ARCH_AARCH64: u32 = 0xc000_00b7;
 pub(crate) const ARCH_ARM: u32 = 0x4000_0028;
 
 /// The architecture that this program was built for.
-pub(crate) const ARCH_NATIVE: u32 = match cfg!(target_arch = "aarch64") {
-    true => ARCH_AARCH64,
-    false => ARCH_X86_64,
+pub(crate) const ARCH_NATIVE: u32 = if cfg!(target_arch = "aarch64") {
+    ARCH_AARCH64
+} else {
+    ARCH_X86_64
 };
 
 /// Calls of the x32 interface carry this bit.
 const X32_BIT: u64 = 0x4000_0000;
 
-/// What a call is counted under: `read`; `syscall_N` for one that is newer than this table, and `compat_N` for one of a
-/// program of 32 bits, whose numbers mean something else.
+/// Returns the name that a call is counted under: `read`; `syscall_N` for a call newer than this table; `compat_N` for a
+/// call of a 32-bit program, whose numbers have other meanings.
 pub(crate) fn syscall_name(arch: u32, number: u64) -> String {
     let runs = match arch {
         ARCH_X86_64 if number & X32_BIT == 0 => x86_64::RUNS,
@@ -43,7 +44,7 @@ pub(crate) enum SpecialCall {
     Exit,
 }
 
-/// Also for the calls of programs of 32 bits: a thread may make them whatever it was built for.
+/// Returns the special kind of a call. Covers 32-bit calls too: any thread can make them.
 pub(crate) fn special_call(arch: u32, number: u64) -> Option<SpecialCall> {
     const X32_EXECVE: u64 = X32_BIT | 520;
     const X32_EXECVEAT: u64 = X32_BIT | 545;
@@ -63,7 +64,7 @@ pub(crate) fn special_call(arch: u32, number: u64) -> Option<SpecialCall> {
     })
 }
 
-/// The number of a call of this machine.
+/// Returns the number of a native call.
 pub(crate) fn syscall_number(name: &str) -> Option<u32> {
     let runs = match ARCH_NATIVE {
         ARCH_AARCH64 => aarch64::RUNS,
@@ -105,14 +106,14 @@ const WRITES: &[&str] = &[
     "process_vm_writev",
 ];
 
-/// Which way the bytes of a call went.
+/// The direction in which a call transfers bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteDirection {
     In,
     Out,
 }
 
-/// None for calls whose result is no number of bytes.
+/// Returns the direction of a call; None if its result is not a number of bytes.
 pub(crate) fn byte_direction(name: &str) -> Option<ByteDirection> {
     match name {
         _ if READS.contains(&name) => Some(ByteDirection::In),
@@ -121,7 +122,7 @@ pub(crate) fn byte_direction(name: &str) -> Option<ByteDirection> {
     }
 }
 
-/// All calls that move bytes, by their numbers on this machine.
+/// Returns the native numbers of all calls that transfer bytes.
 pub(crate) fn io_numbers() -> impl Iterator<Item = u32> {
     READS
         .iter()
