@@ -1,6 +1,6 @@
-//! Attributes: small files with one value, as `/sys` has them. Opened, read and closed each time,
-//! for collectors that are not hot. What cannot be read has no value: drivers leave out attributes,
-//! or refuse them while a device is down, and that is no failure.
+//! Attributes: small files with one value, as in `/sys`. Opened, read and closed each time, for
+//! collectors outside the hot path. An unreadable attribute has no value and is not a failure: drivers omit
+//! attributes, or reject reads while a device is down.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,18 +10,18 @@ use pegel_config::read_plain;
 
 use crate::proc_parse::{parse_hex, parse_signed};
 
-/// The kernel gives a page at most.
+/// The kernel returns at most a page.
 const BYTES_MAX: u64 = 64 * 1024;
 /// More devices of one kind than any node has.
 const NAMES_MAX: usize = 16_384;
 
-/// The text without blanks around it.
+/// Reads the trimmed text.
 pub(crate) fn attribute_text(path: &Path) -> Option<String> {
     let bytes = read_plain(path, BYTES_MAX).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-/// A whole number, decimal or with `0x` before it.
+/// Reads a whole number, decimal or hexadecimal with the prefix `0x`.
 pub(crate) fn attribute_number(path: &Path) -> Option<f64> {
     let text = attribute_text(path)?;
     match text.strip_prefix("0x") {
@@ -30,7 +30,7 @@ pub(crate) fn attribute_number(path: &Path) -> Option<f64> {
     }
 }
 
-/// What is in a directory, sorted; nothing when it is not there.
+/// Returns the sorted entries of a directory; empty if it does not exist.
 pub(crate) fn directory_names(directory: &Path) -> Vec<OsString> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();

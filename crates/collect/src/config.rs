@@ -10,21 +10,21 @@ use pegel_config::{
 use crate::{CollectSettings, CollectorSettings, REGISTRY};
 
 settings! {
-    /// What may be said about one collector.
+    /// The configuration of one collector.
     pub struct CollectorConfig {
-        /// Whether it runs. Without this key the collector's own default holds.
+        /// Whether it runs. Default: the collector's own default.
         enabled: Option<bool> = None => "false",
-        /// How often it runs. Without this key: the rate of its tier.
+        /// How often it runs. Default: the rate of its tier.
         rate: Option<SampleInterval> = None => "5s",
     }
 }
 
-/// What the configuration says about collectors, by name.
+/// The configuration of the collectors, by name.
 #[derive(Debug, Clone, Default)]
 pub struct CollectorsConfig(BTreeMap<String, CollectorConfig>);
 
 impl CollectorsConfig {
-    /// As the sampler takes it, with the rate of the fast tier.
+    /// Converts to the settings of the sampler; `rate` is that of the fast tier.
     pub fn settings(&self, rate: Duration) -> CollectSettings {
         let collectors = self.0.iter().map(|(name, config)| {
             let rate = config.rate.as_ref().map(SampleInterval::duration);

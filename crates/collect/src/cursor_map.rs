@@ -1,13 +1,16 @@
-//! Things that a file lists by name, line after line, in nearly the same order each time.
+//! A map for entries that a file lists by name in nearly the same order each time.
+//!
+//! Entries are kept in file order with a cursor. In the usual case the next line belongs to the entry at the
+//! cursor, so a lookup is one comparison; only when the list changed are all entries searched.
 
 use crate::proc_parse::ProcParseError;
 
-/// More names than any node has. Finding a place for each new one takes a look at all others, so
-/// that a list without end would keep the sampler from its work.
+/// More names than any node has. Inserting a new one scans all others, so an unbounded list would
+/// stall the sampler.
 const NAMES_MAX: usize = 16_384;
 
-/// Finds the entry of each line without hashing: the next one is tried first, and only when the
-/// list changed are the others searched.
+/// Finds the entry of each line without hashing: tries the next entry first and searches the others
+/// only if the list changed.
 #[derive(Debug)]
 pub(crate) struct CursorMap<T> {
     entries: Vec<CursorMapEntry<T>>,
@@ -38,7 +41,7 @@ impl<T> CursorMap<T> {
         self.pass += 1;
     }
 
-    /// The entry of `key`, made by `make` if it was not there.
+    /// Returns the entry of `key`, created by `make` if it is new.
     #[inline]
     pub(crate) fn entry(
         &mut self,
@@ -55,7 +58,7 @@ impl<T> CursorMap<T> {
                 None if self.entries.len() >= NAMES_MAX => {
                     return Err(ProcParseError::TooManyNames(NAMES_MAX));
                 }
-                // Where the file has it, so that it is the next one from now on.
+                // Inserted in file order, so that it is the next one from now on.
                 None => {
                     let entry = CursorMapEntry {
                         key: key.into(),
@@ -73,7 +76,7 @@ impl<T> CursorMap<T> {
         Ok(&mut entry.value)
     }
 
-    /// Removes what this pass did not see.
+    /// Removes the entries that this pass did not see and passes them to `removed`.
     pub(crate) fn sweep(&mut self, mut removed: impl FnMut(T)) {
         let pass = self.pass;
         for entry in self.entries.extract_if(.., |entry| entry.last_pass != pass) {
@@ -86,18 +89,18 @@ impl<T> CursorMap<T> {
 mod tests {
     use super::*;
 
-    fn pass(roster: &mut CursorMap<String>, keys: &[&str]) -> (Vec<String>, Vec<String>) {
+    fn pass(map: &mut CursorMap<String>, keys: &[&str]) -> (Vec<String>, Vec<String>) {
         let (mut made, mut gone) = (Vec::new(), Vec::new());
-        roster.begin_pass();
+        map.begin_pass();
         for key in keys {
             let make = || {
                 made.push((*key).to_owned());
                 Ok((*key).to_owned())
             };
-            let value = roster.entry(key.as_bytes(), make).expect("room");
+            let value = map.entry(key.as_bytes(), make).expect("room");
             assert_eq!(value, key, "each key leads to its own value");
         }
-        roster.sweep(|value| gone.push(value));
+        map.sweep(|value| gone.push(value));
         (made, gone)
     }
 
@@ -107,28 +110,28 @@ mod tests {
 
     #[test]
     fn entries_come_go_and_move() {
-        let mut roster = CursorMap::new();
+        let mut map = CursorMap::new();
         assert_eq!(
-            pass(&mut roster, &["a", "b", "c"]),
+            pass(&mut map, &["a", "b", "c"]),
             (texts(&["a", "b", "c"]), vec![])
         );
-        assert_eq!(pass(&mut roster, &["a", "b", "c"]), (vec![], vec![]));
+        assert_eq!(pass(&mut map, &["a", "b", "c"]), (vec![], vec![]));
         assert_eq!(
-            pass(&mut roster, &["a", "x", "c"]),
+            pass(&mut map, &["a", "x", "c"]),
             (texts(&["x"]), texts(&["b"]))
         );
-        assert_eq!(pass(&mut roster, &["c", "a", "x"]), (vec![], vec![]));
-        assert_eq!(pass(&mut roster, &["x", "x"]), (vec![], texts(&["a", "c"])));
-        assert_eq!(pass(&mut roster, &[]), (vec![], texts(&["x"])));
+        assert_eq!(pass(&mut map, &["c", "a", "x"]), (vec![], vec![]));
+        assert_eq!(pass(&mut map, &["x", "x"]), (vec![], texts(&["a", "c"])));
+        assert_eq!(pass(&mut map, &[]), (vec![], texts(&["x"])));
     }
 
     #[test]
     fn a_list_without_end_is_refused() {
-        let mut roster = CursorMap::new();
-        roster.begin_pass();
+        let mut map = CursorMap::new();
+        map.begin_pass();
         let mut fill = |number: usize| {
             let name = number.to_string();
-            roster.entry(name.as_bytes(), || Ok(())).map(|_| ())
+            map.entry(name.as_bytes(), || Ok(())).map(|_| ())
         };
         assert!((0..NAMES_MAX).all(|number| fill(number).is_ok()));
         assert_eq!(

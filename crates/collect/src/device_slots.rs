@@ -1,3 +1,5 @@
+//! The series of one device, declared lazily.
+
 use std::sync::Arc;
 
 use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
@@ -40,7 +42,7 @@ impl DeviceSlots {
     }
 }
 
-/// Families that are known at compile time, ready to be shared by their series.
+/// Wraps static families for sharing between their series.
 pub(crate) fn shared_families(families: &[&Family]) -> Vec<Arc<Family>> {
     families
         .iter()

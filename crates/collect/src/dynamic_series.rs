@@ -1,3 +1,5 @@
+//! Series of collectors that discover their devices anew in each pass.
+
 use std::sync::Arc;
 
 use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
@@ -5,12 +7,12 @@ use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
 use crate::cursor_map::CursorMap;
 use crate::proc_parse::ProcParseError;
 
-/// The series of a collector that finds out anew in each pass what there is: devices that come and
-/// go, attributes that one has and the other lacks. What a pass does not set is retired.
+/// The series of a collector whose devices and attributes come and go. A series is declared when it is first set,
+/// and retired after a pass that did not set it.
 #[derive(Debug)]
 pub(crate) struct DynamicSeries {
     slots: CursorMap<Slot>,
-    /// One for all series of a name, made with the first.
+    /// One family for all series of a name, created with the first.
     families: Vec<Arc<Family>>,
     key: Vec<u8>,
 }
@@ -29,7 +31,7 @@ impl DynamicSeries {
         self.slots.begin_pass();
     }
 
-    /// Sets a series, which is declared when it is new. Cheapest in the same order each time.
+    /// Sets a series and declares it if it is new. Cheapest if the order is the same in each pass.
     pub(crate) fn set(
         &mut self,
         out: &mut SampleGroup,
@@ -45,8 +47,8 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Like [`set`](Sheet::set), for a family whose name has `<key>` in it: `key` is what the kernel
-    /// calls it, and its counter or gauge is named by what may stand in a name.
+    /// Like [`set`](DynamicSeries::set), for a family whose name contains `<key>`: `key` is the kernel's name,
+    /// which is sanitized for the metric name.
     pub(crate) fn set_keyed(
         &mut self,
         out: &mut SampleGroup,
@@ -72,12 +74,12 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Ends a pass: retires what it did not set.
+    /// Ends a pass: retires the series that it did not set.
     pub(crate) fn end_pass(&mut self, out: &mut SampleGroup) {
         self.slots.sweep(|slot| out.retire(slot));
     }
 
-    /// What a series is found by. Labels of one family always come in the same order.
+    /// Builds the lookup key of a series. Labels of one family always come in the same order.
     fn build_key(&mut self, name: &str, labels: &[(&str, &str)]) {
         self.key.clear();
         self.key.extend_from_slice(name.as_bytes());
@@ -100,7 +102,7 @@ fn shared_family(families: &mut Vec<Arc<Family>>, family: &Family) -> Arc<Family
     }
 }
 
-/// What may stand in a name: everything else becomes an underscore.
+/// Replaces every character that is not valid in a metric name by an underscore.
 pub(crate) fn sanitize_name(key: &str) -> String {
     let part = |letter: char| {
         if letter.is_ascii_alphanumeric() {
@@ -132,18 +134,18 @@ mod tests {
 
     #[test]
     fn what_a_pass_does_not_set_is_retired_and_its_slot_used_again() {
-        let (mut sheet, mut group) = (DynamicSeries::new(), SampleGroup::new("x", 3, 1000));
+        let (mut series, mut group) = (DynamicSeries::new(), SampleGroup::new("x", 3, 1000));
         let mut pass = |chips: &[&str], group: &mut SampleGroup| {
             group.clear();
-            sheet.begin_pass();
+            series.begin_pass();
             for chip in chips {
                 let labels = [("chip", *chip)];
-                sheet.set(group, &ONE, &labels, 1.0).expect("valid");
-                sheet
+                series.set(group, &ONE, &labels, 1.0).expect("valid");
+                series
                     .set_keyed(group, &MANY, "a.b", &labels, 2.0)
                     .expect("valid");
             }
-            sheet.end_pass(group);
+            series.end_pass(group);
             present_series(group)
         };
         let first = pass(&["a", "b"], &mut group);

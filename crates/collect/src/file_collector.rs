@@ -1,3 +1,5 @@
+//! Collectors that consist of a few files of `/proc`, each with its own parser.
+
 use std::fmt::Debug;
 use std::path::PathBuf;
 
@@ -7,24 +9,24 @@ use crate::proc_file::{ProcFile, ReadMode};
 use crate::proc_parse::ProcParseError;
 use crate::{CollectError, Collector, CollectorOpenError, OpenOutcome};
 
-/// Makes readings of the text of one file.
+/// Parses the text of one file into values.
 pub(crate) trait FileParser: Debug + Send {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError>;
 }
 
-/// A collector that is a few files of `/proc`, each with its parser.
+/// A collector over several files, each with its parser.
 #[derive(Debug)]
 struct FileCollector<P> {
     files: Vec<(ProcFile, P)>,
 }
 
-/// Opens those files that are there; absent when none is.
+/// Opens the existing files; absent if none exists.
 pub(crate) fn open_files<P: FileParser + 'static>(
     files: impl IntoIterator<Item = (PathBuf, ReadMode, P)>,
 ) -> Result<OpenOutcome, CollectorOpenError> {
     let (mut parts, mut first) = (Vec::new(), None);
-    for (path, shape, parser) in files {
-        if let Some(file) = ProcFile::open(path.clone(), shape)? {
+    for (path, read_mode, parser) in files {
+        if let Some(file) = ProcFile::open(path.clone(), read_mode)? {
             parts.push((file, parser));
         }
         first.get_or_insert(path);

@@ -1,7 +1,10 @@
+//! The machine that is sampled: its file trees, the units of its kernel, and the calls that tests replace.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the loader finds it, then where container and other systems put it out of its sight.
+/// The name that the loader resolves, then the locations used by containers and other systems that the loader does
+/// not search.
 const NVML_PATHS: [&str; 4] = [
     "libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -9,35 +12,35 @@ const NVML_PATHS: [&str; 4] = [
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",
 ];
 
-/// The machine that is looked at: where its files are, and the units of its kernel.
+/// The sampled machine: the locations of its files, and the units of its kernel.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Where its `/etc` and the like are.
+    /// The root directory, with `/etc` and others.
     pub root: PathBuf,
     pub proc: PathBuf,
     pub sys: PathBuf,
-    /// What udev knows about devices.
+    /// The device database of udev.
     pub udev: PathBuf,
     pub page_bytes: u64,
     /// Ticks per second in `/proc/stat` and `/proc/<pid>/stat`.
     pub user_hz: u64,
-    /// Where the library of the NVIDIA driver may be, in the order in which it is looked for. None
-    /// on a machine made of files: the library would speak of this one.
+    /// Candidate paths of the NVIDIA driver's library, in search order. Empty for a fixture tree: the
+    /// library would report the GPUs of the local machine.
     pub nvml: Vec<PathBuf>,
-    /// How a mounted file system is asked.
+    /// The call that queries a mounted file system.
     pub statvfs: StatVfs,
 }
 
-/// Asks the file system that is mounted at a path. It may hang.
+/// Queries the file system that is mounted at a path. May hang.
 pub type StatVfs = fn(&Path) -> io::Result<FilesystemSpace>;
 
-/// Room and inodes of a file system.
+/// Space and inodes of a file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesystemSpace {
     pub block_bytes: u64,
     pub blocks: u64,
     pub blocks_free: u64,
-    /// To programs without privileges.
+    /// Available to unprivileged programs.
     pub blocks_available: u64,
     pub files: u64,
     pub files_free: u64,
@@ -56,12 +59,12 @@ fn statvfs(path: &Path) -> io::Result<FilesystemSpace> {
 }
 
 impl Host {
-    /// This machine.
+    /// Returns the local machine.
     pub fn local() -> Host {
         Host::at(Path::new("/"))
     }
 
-    /// The machine whose file systems are mounted below `root` (`PEGEL_ROOT`).
+    /// Returns the machine whose file systems are mounted below `root` (`PEGEL_ROOT`).
     pub fn at(root: &Path) -> Host {
         Host {
             root: root.to_owned(),
@@ -70,9 +73,10 @@ impl Host {
             udev: root.join("run/udev/data"),
             page_bytes: rustix::param::page_size() as u64,
             user_hz: rustix::param::clock_ticks_per_second().max(1),
-            nvml: match root == Path::new("/") {
-                true => NVML_PATHS.iter().map(PathBuf::from).collect(),
-                false => Vec::new(),
+            nvml: if root == Path::new("/") {
+                NVML_PATHS.iter().map(PathBuf::from).collect()
+            } else {
+                Vec::new()
             },
             statvfs,
         }

@@ -1,11 +1,14 @@
+//! Info series: series with the value 1 whose labels carry the information.
+
 use std::sync::Arc;
 
 use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
 
-/// A label and what it says.
+/// A label key and its value.
 pub(crate) type OwnedLabel = (&'static str, String);
 
-/// A series that says something by its labels, which may change: then it is another series.
+/// A series that carries information in its labels. When the labels change, the old series is retired and another
+/// one takes its place.
 #[derive(Debug)]
 pub(crate) struct InfoSeries {
     family: Arc<Family>,

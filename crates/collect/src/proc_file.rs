@@ -1,4 +1,7 @@
-//! Files of `/proc` that are opened once and read again and again.
+//! Files of `/proc` that are opened once and read in every pass.
+//!
+//! Used by the collectors on the sampler thread. A read allocates nothing once the buffer has grown to the size of
+//! the file, and the buffer never exceeds 16 MiB. A read returns the whole file or an error, never a part of it.
 
 use std::fs::File;
 use std::io;
@@ -13,11 +16,11 @@ use pegel_metric::SeriesError;
 use crate::CollectorOpenError;
 use crate::proc_parse::ProcParseError;
 
-/// Larger than any file that is read here; what is larger is not what it should be.
+/// Larger than any file that is read here; a larger one is rejected.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 const TEXT_BYTES_START: usize = 8 * 1024;
 
-/// Why a pass gave no readings.
+/// Why a pass produced no values.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     #[error("cannot read {path}")]
@@ -34,7 +37,7 @@ pub enum CollectError {
         line: usize,
         what: &'static str,
     },
-    #[error("{path} has a name that cannot be published")]
+    #[error("cannot publish a name in {path}")]
     Series {
         path: PathBuf,
         #[source]
@@ -45,7 +48,7 @@ pub enum CollectError {
     /// A device or its driver does not answer.
     #[error("{0}")]
     Device(String),
-    /// A fault of ours; the others go on all the same.
+    /// A bug in the collector; the other collectors continue.
     #[error("panicked: {0}")]
     Panic(String),
 }
@@ -63,16 +66,16 @@ impl ProcParseError {
     }
 }
 
-/// How the kernel hands out a file.
+/// How the kernel delivers a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadMode {
-    /// One read gives everything that fits into the buffer.
+    /// One read returns everything that fits into the buffer.
     SingleRead,
-    /// A list, of which one read gives about a page: read on until nothing comes.
+    /// A list, of which one read returns about a page: read until end of file.
     UntilEof,
 }
 
-/// An open file and the buffer for its text, which grows to what the file needs.
+/// An open file and the buffer for its text, which grows as needed.
 #[derive(Debug)]
 pub(crate) struct ProcFile {
     path: PathBuf,
@@ -82,10 +85,10 @@ pub(crate) struct ProcFile {
 }
 
 impl ProcFile {
-    /// `None` when there is no such file.
+    /// Opens a file; `None` if it does not exist.
     pub(crate) fn open(
         path: PathBuf,
-        shape: ReadMode,
+        read_mode: ReadMode,
     ) -> Result<Option<ProcFile>, CollectorOpenError> {
         match open_plain(&path) {
             Ok(file) => {
@@ -93,7 +96,7 @@ impl ProcFile {
                 Ok(Some(ProcFile {
                     path,
                     file,
-                    read_mode: shape,
+                    read_mode,
                     text,
                 }))
             }
@@ -106,7 +109,7 @@ impl ProcFile {
         &self.path
     }
 
-    /// The text of the file as of now.
+    /// Reads the current text of the file.
     pub(crate) fn read(&mut self) -> Result<&[u8], CollectError> {
         let length = self.fill()?;
         Ok(&self.text[..length])
@@ -128,7 +131,7 @@ impl ProcFile {
             length += count;
             if length == self.text.len() {
                 if length >= TEXT_BYTES_MAX {
-                    // Whatever it is, it shall not hold the memory until it is mended.
+                    // Release the buffer: do not pin 16 MiB for a broken file.
                     self.text = vec![0; TEXT_BYTES_START];
                     return Err(CollectError::TooLarge {
                         path: self.path.clone(),
@@ -136,7 +139,7 @@ impl ProcFile {
                 }
                 self.text.resize(2 * length, 0);
                 if self.read_mode == ReadMode::SingleRead {
-                    // The kernel made the text for one read: a second part would be of another moment.
+                    // The kernel generates the text for each read: a second part would be from another moment.
                     length = 0;
                 }
             } else if count == 0 || self.read_mode == ReadMode::SingleRead {
@@ -153,7 +156,7 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// A file that several collectors need: read once per pass, whoever comes first.
+/// A file that several collectors use: read once per pass, by the first collector that needs it.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     path: PathBuf,
@@ -164,7 +167,7 @@ pub(crate) struct SharedFile {
 #[derive(Debug)]
 struct SharedFileState {
     file: ProcFile,
-    /// The pass for which it was read, and how much came.
+    /// The pass in which it was read, and the length of the text.
     read: Option<(u64, usize)>,
 }
 
@@ -185,7 +188,7 @@ impl SharedFile {
         self.pass.fetch_add(1, Relaxed);
     }
 
-    /// Opens the file, again if it was open. False when there is no such file.
+    /// Opens or reopens the file. Returns false if it does not exist.
     pub(crate) fn open(&self) -> Result<bool, CollectorOpenError> {
         let file = ProcFile::open(self.path.clone(), ReadMode::SingleRead)?;
         let mut inner = self.lock();
@@ -220,7 +223,7 @@ impl SharedFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<SharedFileState>> {
-        // `read` is set after the text is complete: a holder that panicked left nothing half done.
+        // `read` is set after the text is complete, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -237,10 +240,10 @@ mod tests {
 
     #[test]
     fn a_file_that_outgrows_the_buffer_is_read_whole() {
-        for shape in [ReadMode::SingleRead, ReadMode::UntilEof] {
-            let path = temporary(&format!("grows-{shape:?}"));
+        for read_mode in [ReadMode::SingleRead, ReadMode::UntilEof] {
+            let path = temporary(&format!("grows-{read_mode:?}"));
             fs::write(&path, "short\n").expect("write");
-            let mut file = ProcFile::open(path.clone(), shape)
+            let mut file = ProcFile::open(path.clone(), read_mode)
                 .expect("open")
                 .expect("there");
             assert_eq!(file.read().expect("read"), b"short\n");

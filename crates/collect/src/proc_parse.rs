@@ -1,11 +1,13 @@
-//! Small parsers over bytes, as `/proc` writes them. Nothing here allocates or panics.
+//! Small parsers over the bytes of `/proc` files: lines, words, numbers. Called by the collectors in every pass.
+//! They accept exactly what the kernel writes and reject everything else, never panic, and do not allocate (except
+//! for label values that need escaping).
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use pegel_metric::SeriesError;
 
-/// What is wrong with a text, and where.
+/// Why a text could not be parsed, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProcParseError {
     Malformed {
@@ -13,7 +15,7 @@ pub(crate) enum ProcParseError {
         what: &'static str,
     },
     Series(SeriesError),
-    /// More names than this.
+    /// The text has more names than this maximum.
     TooManyNames(usize),
 }
 
@@ -23,8 +25,8 @@ impl From<SeriesError> for ProcParseError {
     }
 }
 
-/// The lines of a text that must have at least one and end with a newline: the kernel's files do,
-/// so that anything else was cut.
+/// Returns the lines of a text that must not be empty and must end with a newline: the kernel's files
+/// do, so anything else is truncated.
 pub(crate) fn non_empty_lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcParseError> {
     if text.is_empty() {
         return Err(ProcParseError::Malformed {
@@ -35,7 +37,7 @@ pub(crate) fn non_empty_lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcPars
     lines(text)
 }
 
-/// Like [`whole_lines`], for files that may be empty.
+/// Like [`non_empty_lines`], for files that may be empty.
 pub(crate) fn lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcParseError> {
     if text.last().is_some_and(|&byte| byte != b'\n') {
         let line = text.iter().filter(|&&byte| byte == b'\n').count() + 1;
@@ -50,7 +52,7 @@ pub(crate) fn lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcParseError> {
     })
 }
 
-/// Lines without their newline, numbered from 1.
+/// An iterator over lines without their newline, numbered from 1.
 #[derive(Debug, Clone)]
 pub(crate) struct NumberedLines<'a> {
     rest: &'a [u8],
@@ -73,8 +75,8 @@ impl<'a> Iterator for NumberedLines<'a> {
     }
 }
 
-/// The position of the first newline, or the length. Eight bytes at a time: the `intr` line of a
-/// large machine has ten thousand.
+/// Returns the position of the first newline, or the length. Scans eight bytes at a time: the `intr`
+/// line of a large machine has ten thousand.
 #[inline]
 fn find_newline(text: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -82,7 +84,7 @@ fn find_newline(text: &[u8]) -> usize {
     let (chunks, tail) = text.as_chunks::<8>();
     for (index, chunk) in chunks.iter().enumerate() {
         let different = u64::from_le_bytes(*chunk) ^ (LOW * b'\n' as u64);
-        // The lowest byte that is zero gets its high bit; higher ones may be wrong.
+        // Sets the high bit of the lowest zero byte; bits above that may be wrong.
         let found = different.wrapping_sub(LOW) & !different & HIGH;
         if found != 0 {
             return index * 8 + found.trailing_zeros() as usize / 8;
@@ -96,7 +98,7 @@ fn find_newline(text: &[u8]) -> usize {
             .unwrap_or(tail.len())
 }
 
-/// Words between blanks.
+/// An iterator over words separated by blanks and tabs.
 #[derive(Debug, Clone)]
 pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
 
@@ -122,7 +124,7 @@ fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A whole number without sign; `None` if it is anything else or does not fit.
+/// Parses a whole number without sign; `None` if it is anything else or does not fit.
 #[inline]
 pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 20 {
@@ -139,7 +141,7 @@ pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A whole number that may have a sign, as protocol counters have for "no limit".
+/// Parses a whole number that may be negative, as protocol counters use for "no limit".
 #[inline]
 pub(crate) fn parse_signed(word: &[u8]) -> Option<f64> {
     match word.strip_prefix(b"-") {
@@ -148,7 +150,7 @@ pub(crate) fn parse_signed(word: &[u8]) -> Option<f64> {
     }
 }
 
-/// A hexadecimal number without prefix.
+/// Parses a hexadecimal number without prefix.
 #[inline]
 pub(crate) fn parse_hex(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > 16 {
@@ -161,8 +163,8 @@ pub(crate) fn parse_hex(word: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A number like `12.34`: exact digits over a power of ten, so that it is the f64 nearest to what
-/// the text says.
+/// Parses a number like `12.34` as exact digits divided by a power of ten, which yields the f64
+/// nearest to the text.
 pub(crate) fn parse_decimal(word: &[u8]) -> Option<f64> {
     let Some(point) = word.iter().position(|&byte| byte == b'.') else {
         return parse_u64(word).map(|whole| whole as f64);
@@ -176,8 +178,8 @@ pub(crate) fn parse_decimal(word: &[u8]) -> Option<f64> {
     Some(whole.checked_add(parse_u64(fraction)?)? as f64 / scale as f64)
 }
 
-/// The numbers of a line from `words`, as far as `out` has room; returns how many there were.
-/// More columns than `out` holds are fine: newer kernels append.
+/// Parses numbers from `words` until `out` is full; returns how many there were. Further columns are
+/// ignored: newer kernels append some.
 #[inline]
 pub(crate) fn parse_u64s(words: Words<'_>, out: &mut [u64]) -> Option<usize> {
     let mut count = 0;
@@ -188,8 +190,8 @@ pub(crate) fn parse_u64s(words: Words<'_>, out: &mut [u64]) -> Option<usize> {
     Some(count)
 }
 
-/// A device's name as the value of a label. Bytes that are not UTF-8 are spelled `\xNN`, and so is
-/// a backslash, so that two names never become one.
+/// Returns the name of a device as a label value. Bytes that are not UTF-8 are escaped as `\xNN`, and so
+/// is a backslash, so that distinct names stay distinct.
 pub(crate) fn label_value(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
@@ -278,7 +280,7 @@ mod tests {
     fn lines_are_found_wherever_the_newline_falls() {
         for length in 0..40 {
             let mut text = vec![b'x'; length];
-            // A byte that differs from a newline by one must not be taken for it.
+            // A byte that differs from a newline by one must not match.
             text.extend_from_slice(b"\x0b\n\n9\n");
             let found: Vec<(usize, usize)> = lines(&text)
                 .expect("whole")

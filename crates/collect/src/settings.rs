@@ -1,3 +1,5 @@
+//! The settings of the sampler and their validation.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -5,22 +7,22 @@ use pegel_supervisor::Supervisor;
 
 use crate::{CollectorEntry, REGISTRY};
 
-/// The fastest and the slowest rate that is accepted.
+/// The fastest and the slowest accepted rate.
 pub const RATE_MIN: Duration = Duration::from_millis(1);
 pub const RATE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the user may choose about collecting.
+/// The settings of the sampler.
 #[derive(Debug, Clone)]
 pub struct CollectSettings {
     /// The interval of the fast tier.
     pub rate: Duration,
     /// By the name of the collector.
     pub collectors: BTreeMap<String, CollectorSettings>,
-    /// Watches the sampler's thread, and restarts those of single collectors.
+    /// Watches the sampler thread, and restarts the threads of threaded collectors.
     pub supervisor: Supervisor,
 }
 
-/// What the user chose for one collector; `None` leaves it as the registry has it.
+/// The settings of one collector; `None` selects the default of the registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CollectorSettings {
     pub enabled: Option<bool>,
@@ -29,9 +31,9 @@ pub struct CollectorSettings {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CollectSettingsError {
-    #[error("no collector is called {name:?}; there are {}", collector_names())]
+    #[error("unknown collector {name:?}; available are {}", collector_names())]
     UnknownCollector { name: String },
-    #[error("{key} is {rate:?}: a rate is a whole number of milliseconds from 1 ms to 24 h")]
+    #[error("{key} is {rate:?}; a rate must be a whole number of milliseconds from 1 ms to 24 h")]
     InvalidRate { key: String, rate: Duration },
 }
 
@@ -78,7 +80,7 @@ impl CollectSettings {
 }
 
 fn check_rate(key: &str, rate: Duration) -> Result<(), CollectSettingsError> {
-    // Times are milliseconds: another rate would not have nominal times.
+    // Times are whole milliseconds: any other rate would have no nominal times.
     let is_whole = rate.subsec_nanos().is_multiple_of(1_000_000);
     if is_whole && (RATE_MIN..=RATE_MAX).contains(&rate) {
         return Ok(());
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn a_wrong_name_is_refused_with_the_right_ones() {
         let error = with("cpus", None).check().expect_err("unknown");
-        let expected = "no collector is called \"cpus\"; there are cpu, stat, memory, ";
+        let expected = "unknown collector \"cpus\"; available are cpu, stat, memory, ";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 

@@ -1,8 +1,8 @@
-//! Folders of `/sys`, whose files are attributes with one value each.
+//! Directories of `/sys`, whose files are attributes with one value each.
 //!
-//! Attributes are opened, read and closed each time: a file that stays open keeps a page in the
-//! kernel, and a large node has thousands. What cannot be read has no value: drivers leave attributes
-//! out, or refuse them while a device is down, and that is no failure.
+//! Attributes are opened, read and closed each time: an open file pins a page in the kernel, and a large
+//! node has thousands. An unreadable attribute has no value and is not a failure: drivers omit attributes,
+//! or reject reads while a device is down.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 
 use crate::proc_parse::parse_u64;
 
-/// The kernel gives a page at most, except for binary attributes.
+/// The kernel returns at most a page, except for binary attributes.
 const BYTES_MAX: usize = 64 * 1024;
 /// More devices of one kind than any node has.
 const NAMES_MAX: usize = 16_384;
@@ -24,7 +24,7 @@ pub(crate) struct SysfsDir {
 }
 
 impl SysfsDir {
-    /// `None` when there is no such folder, or none that may be seen.
+    /// Opens a directory; `None` if it does not exist or is not accessible.
     pub(crate) fn open(path: &Path) -> Option<SysfsDir> {
         let fd = openat(CWD, path, directory_flags(), Mode::empty()).ok()?;
         let path = path.to_owned();
@@ -41,7 +41,7 @@ impl SysfsDir {
         &self.path
     }
 
-    /// What is in it, where the name is text: `cpu2` before `cpu10`.
+    /// Returns the entries with UTF-8 names in natural order: `cpu2` before `cpu10`.
     pub(crate) fn names(&self) -> Vec<String> {
         let Ok(entries) = Dir::read_from(&self.fd) else {
             return Vec::new();
@@ -55,7 +55,7 @@ impl SysfsDir {
         names
     }
 
-    /// The folders whose name is `stem` and a number, with that number as text.
+    /// Returns the subdirectories whose name is `stem` and a number, with that number as text.
     pub(crate) fn numbered_subdirs(&self, stem: &str) -> Vec<(String, SysfsDir)> {
         let numbered = self.names().into_iter().filter_map(|name| {
             let number = name.strip_prefix(stem)?;
@@ -66,14 +66,14 @@ impl SysfsDir {
         numbered.collect()
     }
 
-    /// The whole attribute, or why it cannot be read.
+    /// Reads the whole attribute.
     pub(crate) fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.fd, name, flags, Mode::empty())?;
         let mut page = [0; 4096];
         let count = rustix::io::read(&file, &mut page)?;
         let mut bytes = page[..count].to_vec();
-        // Most are far smaller than a page, and then this one read was enough.
+        // Most attributes are far smaller than a page and need only this one read.
         let mut last = count;
         while last != 0 && (bytes.len() >= page.len() || last == page.len()) {
             if bytes.len() >= BYTES_MAX {
@@ -85,19 +85,19 @@ impl SysfsDir {
         Ok(bytes)
     }
 
-    /// The text without blanks around it; `None` when it is empty.
+    /// Reads the trimmed text; `None` if it is empty.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         let bytes = self.bytes(name).ok()?;
         let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
         (!text.is_empty()).then_some(text)
     }
 
-    /// A whole number, perhaps with a sign.
+    /// Reads a whole number, possibly negative.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         parse_signed_number(self.bytes(name).ok()?.trim_ascii())
     }
 
-    /// A whole number without sign, exactly.
+    /// Reads a whole number without sign, exactly.
     pub(crate) fn unsigned(&self, name: &str) -> Option<u64> {
         parse_u64(self.bytes(name).ok()?.trim_ascii())
     }
@@ -114,7 +114,7 @@ fn parse_signed_number(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// What to sort by: the stem, then the number at the end by its size, then the whole.
+/// Returns the sort key: the stem, then the trailing number by value, then the whole name.
 fn natural_sort_key(name: &str) -> (&str, u64, &str) {
     let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let number = parse_u64(&name.as_bytes()[stem.len()..]).unwrap_or(0);

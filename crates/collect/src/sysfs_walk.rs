@@ -1,4 +1,5 @@
-//! Collectors that walk through folders of `/sys` and find out anew in each pass what there is.
+//! Collectors that walk through directories of `/sys` and discover the devices anew in each pass. A walk writes its
+//! values through a [`SeriesWriter`], which declares new series and retires those that a pass did not set.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -9,18 +10,18 @@ use crate::dynamic_series::DynamicSeries;
 use crate::proc_parse::ProcParseError;
 use crate::{CollectError, Collector, CollectorOpenError, Context, CurrentOperation, OpenOutcome};
 
-/// A part of `/sys` or the like, as it is now.
+/// Reads the current content of a part of `/sys` or a similar tree.
 pub(crate) trait SysfsWalk: Debug + Send {
-    /// Sets all that is there. Devices that are gone, or refuse, are left out.
+    /// Sets all current values. Devices that are gone or cannot be read are omitted.
     fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError>;
 
-    /// What could not be read in the last pass, for a reason that a person can do something about.
+    /// Describes what the last pass could not read, if the administrator can fix the cause.
     fn partial_failure(&self) -> Option<&str> {
         None
     }
 }
 
-/// Where a walk puts its readings.
+/// Receives the values of a walk.
 #[derive(Debug)]
 pub(crate) struct SeriesWriter<'a> {
     series: &'a mut DynamicSeries,
@@ -40,7 +41,7 @@ impl SeriesWriter<'_> {
         self.series.set(self.out, family, labels, value)
     }
 
-    /// Sets it where there is a value.
+    /// Sets the series if there is a value.
     pub(crate) fn set_if_some(
         &mut self,
         family: &Family,
@@ -50,7 +51,7 @@ impl SeriesWriter<'_> {
         value.map_or(Ok(()), |value| self.set(family, labels, value))
     }
 
-    /// For a family whose name has `<key>` in it.
+    /// Like [`set`](SeriesWriter::set), for a family whose name contains `<key>`.
     pub(crate) fn set_keyed(
         &mut self,
         base: &Family,
@@ -62,7 +63,7 @@ impl SeriesWriter<'_> {
         self.series.set_keyed(self.out, base, key, labels, value)
     }
 
-    /// Says what is touched next, in case that it hangs.
+    /// Sets the path that is read next, reported if the read hangs.
     pub(crate) fn set_current_path(&self, path: &Path) {
         self.operation.set(&path.to_string_lossy());
     }
@@ -76,7 +77,7 @@ struct WalkCollector<W> {
     operation: CurrentOperation,
 }
 
-/// The collector of a walk; absent when a first walk finds nothing.
+/// Opens the collector of a walk; absent if a first walk finds nothing.
 pub(crate) fn open_walk<W: SysfsWalk + 'static>(
     context: &Context,
     root: PathBuf,
@@ -94,13 +95,13 @@ pub(crate) fn open_walk<W: SysfsWalk + 'static>(
             looked_for: walker.root,
         });
     }
-    // The series were declared in a group that is gone.
+    // The trial declared its series in a group that no longer exists.
     walker.series = DynamicSeries::new();
     Ok(OpenOutcome::Active(Box::new(walker)))
 }
 
 impl<W: SysfsWalk> WalkCollector<W> {
-    /// Returns how many values there are.
+    /// Runs one walk and returns the number of values.
     fn pass(&mut self, out: &mut SampleGroup) -> Result<usize, CollectError> {
         self.operation.set(&self.root.to_string_lossy());
         self.series.begin_pass();

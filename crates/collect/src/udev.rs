@@ -1,25 +1,26 @@
-//! What udev knows about a block device: `E:KEY=value` lines in `b<major>:<minor>`.
+//! The udev properties of a block device: `E:KEY=value` lines in `b<major>:<minor>`.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use pegel_config::read_plain;
 
-/// No device has as much to say; what is longer is not read.
+/// Larger than the entry of any device; a longer one is ignored.
 const BYTES_MAX: u64 = 256 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct UdevProperties(HashMap<String, String>);
 
 impl UdevProperties {
-    /// `None` when udev has nothing on it, or nothing readable: that is common, and not worth a word.
+    /// Reads the properties of a block device; `None` if udev has none or they are unreadable, which is common
+    /// and not logged.
     pub(crate) fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<UdevProperties> {
         let path = udev.join(format!("b{major}:{minor}"));
         let text = read_plain(&path, BYTES_MAX + 1).ok()?;
         (text.len() as u64 <= BYTES_MAX).then(|| parse(&text))
     }
 
-    /// Empty when it is not known.
+    /// Returns a property; empty if it is unknown.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
     }

@@ -1,3 +1,5 @@
+//! A single series without labels.
+
 use std::sync::Arc;
 
 use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
@@ -31,7 +33,7 @@ impl UnlabelledSeries {
         Ok(())
     }
 
-    /// Sets it to the number at the beginning of a file of `/proc/sys`.
+    /// Sets it to the first number in a file of `/proc/sys`.
     pub(crate) fn set_from_file(
         &mut self,
         file: &mut ProcFile,

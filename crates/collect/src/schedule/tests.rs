@@ -3,7 +3,7 @@ use super::*;
 const MS: i64 = 1_000_000;
 const HOUR: i64 = 3_600_000;
 
-/// A machine whose clocks the test moves. All times in milliseconds.
+/// A schedule with clocks that the test advances. All times in milliseconds.
 struct SimulatedClocks {
     schedule: Schedule,
     utc: i64,
@@ -39,7 +39,7 @@ impl SimulatedClocks {
         self.monotonic += nanos;
     }
 
-    /// Everything that is due now: nominal times and the tracks of each.
+    /// Takes everything that is due now: nominal times and the tracks of each.
     fn take(&mut self) -> Vec<(i64, Vec<usize>)> {
         self.schedule.observe(self.now());
         let mut taken = Vec::new();
@@ -56,7 +56,7 @@ impl SimulatedClocks {
         self.take()
     }
 
-    /// The nominal times of `steps` steps.
+    /// Returns the nominal times of `steps` steps.
     fn times(&mut self, steps: usize) -> Vec<i64> {
         (0..steps)
             .flat_map(|_| self.step())
@@ -165,7 +165,7 @@ fn steps_are_counted_and_go_on_with_the_new_time() {
         machine.times(4);
         machine.utc += step * MS;
         let taken = machine.times(3);
-        // The wake-up after the step only takes note of it; then it goes on with the next multiple.
+        // The wake-up after the step only registers it; sampling continues with the next multiple.
         let first = 40_002_500 + step;
         let first = first.div_euclid(500) * 500 + 500;
         assert_eq!(taken, [first, first + 500], "step by {step} ms");
@@ -194,7 +194,7 @@ fn a_smaller_difference_is_slew_and_repeats_nothing() {
 
 #[test]
 fn slew_at_1000_hz_never_repeats_a_time() {
-    // 500 ppm is the fastest that the kernel slews; 5 % is a clock gone mad.
+    // 500 ppm is the kernel's maximum slew rate; 5 % is a broken clock.
     for (slew, skipped_max) in [(500, 0), (-500, 0), (50_000, 600), (-50_000, 0)] {
         let mut machine = SimulatedClocks::new(&[1], 1_000_000);
         let mut last = machine.take()[0].0;

@@ -17,7 +17,7 @@ static FAMILY: Family = Family::new("x", MetricKind::Gauge, "", 0, "X.");
 const RATE: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(30);
 
-/// What the collector of a test shall do in its next pass.
+/// The action of the test collector in its next pass.
 #[derive(Debug)]
 enum PassStep {
     Give(f64),
@@ -36,7 +36,7 @@ impl Collector for SteppedCollector {
     fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         self.operation.set("the mount /far");
         let Ok(PassStep::Give(value)) = self.steps.recv() else {
-            panic!("as it was told");
+            panic!("as requested");
         };
         self.operation.set("");
         self.reading.set(out, value).expect("valid");
@@ -44,7 +44,7 @@ impl Collector for SteppedCollector {
     }
 }
 
-/// The receivers that wait to be opened; each test has its own entry and with it its own place.
+/// The receiver that the collector takes when it is opened; each test has its own entry and its own receiver.
 type PendingSteps = Mutex<Option<Receiver<PassStep>>>;
 
 struct ThreadedFixture {
@@ -70,12 +70,12 @@ impl ThreadedFixture {
             operation: CurrentOperation::default(),
             proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
         };
-        let aside =
+        let collector =
             ThreadedCollector::new(entry, 4, RATE, &context, &context.stats.collectors()[0]);
         ThreadedFixture {
             context,
             clock,
-            collector: aside,
+            collector,
             steps,
             tick: Tick::new(Input::Collect),
         }
@@ -89,7 +89,7 @@ impl ThreadedFixture {
         self.collector.wait_for_pass(Instant::now() + LONG);
     }
 
-    /// A pass some time later: the value, if any, and the failure.
+    /// Runs a pass some time later; returns the value, if any, and the error.
     fn pass(&mut self, after: Duration) -> (Option<f64>, Option<String>) {
         self.clock.0.fetch_add(after.as_millis() as i64, Relaxed);
         self.tick.reset(0);
@@ -146,7 +146,7 @@ fn a_reading_that_hangs_fails_by_name_and_recovers_by_itself() {
     fixture.send_step(PassStep::Give(1.0));
     fixture.wait_for_pass();
     assert_eq!(fixture.pass(RATE), (Some(1.0), None));
-    // The next one begins now and gets no answer.
+    // The next pass starts now and hangs.
     fixture
         .collector
         .wait_for_pass(Instant::now() + Duration::from_millis(20));
@@ -181,7 +181,7 @@ fn a_panic_on_the_thread_is_a_failure_and_the_thread_lives_on() {
     let (value, error) = fixture.pass(RATE);
     assert_eq!(
         (value, error.as_deref()),
-        (None, Some("panicked: as it was told"))
+        (None, Some("panicked: as requested"))
     );
     fixture.wait_for_pass();
     let status = fixture.pass(RATE);

@@ -1,5 +1,5 @@
-//! A pass allocates nothing once every series is declared, but for collectors that list directories
-//! now and then.
+//! A pass allocates nothing once every series is declared, except for collectors that list directories
+//! periodically.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use pegel_collect::{
 };
 use pegel_metric::{Input, Ledger, SystemClock, Tick};
 
-/// Counts what the test's own thread allocates.
+/// Counts the allocations of the test thread.
 struct CountingAllocator;
 
 thread_local! {
@@ -21,15 +21,15 @@ thread_local! {
 }
 
 fn count() {
-    // The thread's own storage may be gone while it ends; nobody counts then.
+    // Thread-local storage may be gone while the thread ends; those allocations are not counted.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator.
+// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of `GlobalAlloc`.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same here.
+        // SAFETY: the caller upholds the contract of `alloc`, which is forwarded unchanged.
         unsafe { System.alloc(layout) }
     }
 
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Those that list directories, or read facts once a minute.
+/// The collectors that list directories or read info values once a minute.
 fn is_allocation_free(entry: &CollectorEntry) -> bool {
     entry.tier == Tier::Minute || entry.execution == Execution::Threaded || entry.name == "bonding"
 }
@@ -101,7 +101,7 @@ fn a_pass_over_the_live_machine_allocates_nothing() {
         let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
         CollectorSet::open(&settings(), Host::local(), 4, Vec::new(), ledger, clock).expect("valid")
     };
-    // A device or a memory key may appear just then, on a busy machine: not twice in a row.
+    // On a busy machine a device or a memory key may appear during the test, but not twice in a row.
     let fewest = (0..3).map(|_| allocations_of_a_third_pass(open())).min();
     assert_eq!(fewest, Some(0));
 }

@@ -1,5 +1,5 @@
-//! What each collector makes of a fixture tree, compared with `tests/golden/collect/`.
-//! `PEGEL_BLESS=1` writes what is found there instead.
+//! The output of each collector on a fixture tree, compared with `tests/golden/collect/`.
+//! `PEGEL_BLESS=1` overwrites the golden files instead.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +15,7 @@ fn render(row: &GroupRow) -> String {
     for (index, series) in row.members.series.iter().enumerate() {
         if row.is_present(index) {
             let _ = write!(text, "{series} ");
-            // What a pass costs is measured, and differs each time.
+            // The cost of a pass is measured and varies.
             let is_measured = series.name() == "pegel_collector_seconds_total";
             let value = if is_measured { 0.0 } else { row.values[index] };
             format_value(&mut text, value);

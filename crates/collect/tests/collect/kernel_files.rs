@@ -1,5 +1,5 @@
-//! What the kernel's files may do: be missing, empty, cut, garbage, too large, fail when they are
-//! read, count backwards, and list devices that come and go.
+//! Faulty kernel files: missing, empty, truncated, garbage, too large, failing reads, counters that go
+//! backwards, and devices that come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,10 +17,10 @@ use pegel_collect::{
 };
 use pegel_metric::{Input, Tick};
 
-/// Long enough for a failed collector to be opened again.
+/// Long enough for a failed collector to be reopened.
 const LATER: Duration = Duration::from_secs(6);
 
-/// A copy of the recorded machine, whose files the test changes; removed at the end.
+/// A copy of the recorded machine whose files the test changes; removed on drop.
 struct ProcFilesNode {
     root: PathBuf,
     clock: Arc<TestClock>,
@@ -70,7 +70,7 @@ impl ProcFilesNode {
             .expect("known")
     }
 
-    /// Those that are failed, and why.
+    /// Returns the failed collectors and their errors.
     fn failed(&self) -> BTreeMap<&'static str, String> {
         let all = self.set.status().into_iter();
         let failed = all.filter(|status| status.state == CollectorState::Failed);
@@ -79,7 +79,7 @@ impl ProcFilesNode {
             .collect()
     }
 
-    /// The present series of each group. What the agent tells of itself depends on the others.
+    /// Returns the present series of each group, without the agent's own, which depend on the others.
     fn series(&self) -> BTreeMap<String, BTreeSet<String>> {
         let rows = self
             .tick
@@ -107,9 +107,9 @@ impl ProcFilesNode {
     }
 }
 
-/// Without the collectors that run aside: their threads know nothing of the test's clock.
+/// Disables threaded collectors: their threads do not use the test clock.
 fn settings() -> CollectSettings {
-    let aside = REGISTRY
+    let threaded = REGISTRY
         .iter()
         .filter(|entry| entry.execution == Execution::Threaded);
     let off = CollectorSettings {
@@ -117,7 +117,7 @@ fn settings() -> CollectSettings {
         rate: None,
     };
     CollectSettings {
-        collectors: aside
+        collectors: threaded
             .map(|entry| (entry.name.to_owned(), off.clone()))
             .collect(),
         ..CollectSettings::default()
@@ -130,7 +130,7 @@ impl Drop for ProcFilesNode {
     }
 }
 
-/// Each file, and whose it is.
+/// Each file and its collector.
 const FILES: &[(&str, &[&str])] = &[
     ("proc/stat", &["cpu", "stat"]),
     ("proc/meminfo", &["memory"]),
@@ -175,7 +175,7 @@ fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
             b"cpu pgfault: some oom_kill total= 8 0\n",
         ];
         for text in garbage {
-            // A node without disks has an empty list of them.
+            // A node without disks has an empty file.
             if (*file, text) == ("proc/diskstats", b"") {
                 continue;
             }
@@ -208,7 +208,7 @@ fn a_missing_file_is_absent_and_comes_by_itself() {
         assert_eq!(node.failed(), BTreeMap::new(), "{file}");
         let good = fs::read(repository().join("tests/fixtures/basic").join(file)).expect("read");
         node.write(file, &good);
-        // Looked for once a minute.
+        // Retried once a minute.
         for _ in 0..11 {
             node.pass();
         }
@@ -220,7 +220,7 @@ fn a_missing_file_is_absent_and_comes_by_itself() {
 
 #[test]
 fn a_file_that_fails_when_it_is_read_is_named_with_the_cause() {
-    // The memory of a process cannot be read at its first byte.
+    // Reading the memory of a process at offset 0 fails.
     let mut node = ProcFilesNode::new(|root| {
         let path = root.join("proc/meminfo");
         fs::remove_file(&path).expect("removed");
@@ -236,7 +236,7 @@ fn a_file_that_fails_when_it_is_read_is_named_with_the_cause() {
     assert_eq!(node.status("load").state, CollectorState::Active);
 }
 
-/// A process that only waits; ended with the value.
+/// A process that only waits; killed on drop.
 struct SleepingProcess(Child);
 
 impl SleepingProcess {
@@ -272,7 +272,7 @@ fn a_file_that_disappears_after_it_was_opened_is_a_failure_until_it_is_back() {
     assert_eq!(node.value("pegel_threads"), Some(1.0));
     let whole = node.series();
 
-    // The file stays open in the collector, but there is nobody behind it any more: ESRCH.
+    // The file stays open in the collector, but its process is gone: ESRCH.
     drop(sleeper);
     node.clock.advance(Duration::from_millis(500));
     node.set.sample_all(0, &mut node.tick);
@@ -416,7 +416,7 @@ fn a_cpu_a_disk_and_an_interface_come_and_go() {
         node.pass();
         assert_eq!(node.series(), whole, "round {round}");
     }
-    // What came back took its old places: no series stands in a group twice.
+    // Returning series reuse their old slots: no group contains a series twice.
     for row in node.tick.rows() {
         let texts: BTreeSet<&str> = row
             .members

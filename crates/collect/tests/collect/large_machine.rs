@@ -1,4 +1,4 @@
-//! A large machine, made for the test: 256 CPUs, 8 NUMA nodes, 8 GPUs, 2 InfiniBand ports, 30
+//! A large generated machine: 256 CPUs, 8 NUMA nodes, 8 GPUs, 2 InfiniBand ports, 30
 //! mounts, 200 processes, 16 jobs. Its golden text is a summary of each collector.
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use pegel_metric::{GroupRow, Input, Tick, format_value};
 
 const CPUS: usize = 256;
 
-/// The files of the machine; removed at the end.
+/// The files of the machine; removed on drop.
 pub struct BigMachine {
     pub root: PathBuf,
 }
@@ -180,7 +180,7 @@ impl Drop for BigMachine {
     }
 }
 
-/// How many series there are, their sum, the first and the last.
+/// Returns the number of series, their sum, the first and the last.
 fn summary(row: &GroupRow) -> String {
     let present = || (0..row.members.series.len()).filter(|&index| row.is_present(index));
     let line = |index: Option<usize>| {

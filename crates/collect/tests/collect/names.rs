@@ -1,4 +1,4 @@
-//! Names that others know us by.
+//! Metric names: compatibility with node_exporter and its dashboards.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn families() -> impl Iterator<Item = &'static Family> {
     REGISTRY.iter().flat_map(|entry| entry.families).copied()
 }
 
-/// Whether a family has this name, or stands for it with a `<…>`.
+/// Returns whether a family has this name or covers it with a `<…>`.
 fn is_covered(name: &str) -> bool {
     families().any(|family| {
         let parts = family.name.split_once('<').and_then(|(before, rest)| {
@@ -58,7 +58,7 @@ fn what_is_explained_away_is_really_not_there() {
     }
     for (start, reason) in OMITTED_METRICS.iter().chain(DIVERGENT_METRICS) {
         assert!(reason.ends_with('.'), "{start}: {reason}");
-        // What a reason offers instead must be there.
+        // Metrics that a reason names as a replacement must exist.
         let quoted = reason.split('`').skip(1).step_by(2);
         for name in quoted.filter(|name| name.starts_with("pegel_") || name.starts_with("node_")) {
             let is_there = match name.strip_suffix('*') {

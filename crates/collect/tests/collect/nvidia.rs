@@ -1,5 +1,5 @@
 //! NVIDIA GPUs through a stand-in for the driver's library, which is compiled here from
-//! `tests/fixtures/nvml/`. It answers with the figures of a real card.
+//! `tests/fixtures/nvml/`. It returns the values of a real card.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use pegel_metric::{Input, Level, Tick, format_value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A node with a driver of which the test decides what it does; removed at the end.
+/// A node with a driver that the test controls; removed on drop.
 struct NvidiaNode {
     dir: PathBuf,
     clock: Arc<TestClock>,
@@ -25,7 +25,7 @@ struct NvidiaNode {
 }
 
 impl NvidiaNode {
-    /// `flags` are for the compiler; `words` are what the stand-in does at first.
+    /// `flags` are compiler flags; `words` set the initial behaviour of the stand-in.
     fn new(name: &str, level: Level, flags: &[&str], words: &str) -> NvidiaNode {
         let dir = directory(name);
         fs::write(dir.join("control"), words).expect("write");
@@ -39,7 +39,7 @@ impl NvidiaNode {
             ..machine(&dir)
         };
         let clock = TestClock::at(1_000_000);
-        // Readings are taken only when the test asks for one.
+        // Passes run only when the test requests one.
         let mut settings = CollectSettings {
             rate: Duration::from_secs(3600),
             ..CollectSettings::default()
@@ -79,7 +79,7 @@ impl NvidiaNode {
             .expect("known")
     }
 
-    /// The present series: `name{…} value`.
+    /// Returns the present series: `name{…} value`.
     fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for row in self.tick.rows() {
@@ -119,7 +119,7 @@ impl NvidiaNode {
 
 impl Drop for NvidiaNode {
     fn drop(&mut self) {
-        // A reading that hangs must not hang on the test's thread.
+        // A pass that hangs must not block the test thread.
         self.set_control("");
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -174,7 +174,7 @@ fn compare(node: &NvidiaNode, golden: &str) {
     assert_eq!(found, expected, "PEGEL_BLESS=1 accepts what was found");
 }
 
-/// The text of an element, by the names of the elements around it.
+/// Returns the text of an element, by the names of the enclosing elements.
 fn element<'a>(xml: &'a str, path: &str) -> &'a str {
     path.split('/').fold(xml, |part, name| {
         let (_, rest) = part.split_once(&format!("<{name}>")).expect(name);
@@ -187,7 +187,7 @@ fn the_figures_are_those_that_nvidia_smi_showed_of_the_card() {
     let xml = fs::read_to_string(repository().join("tests/fixtures/nvml/nvidia-smi.xml"));
     let xml = xml.expect("the recording");
     let node = NvidiaNode::new("smi", 3, &[], "");
-    // With the unit of the one in that of the other, and what the one rounds away.
+    // The factor converts between the units, and the tolerance covers rounding.
     for (name, path, scale, rounding) in [
         ("gpu_utilization_ratio", "utilization/gpu_util", 0.01, 0.0),
         (

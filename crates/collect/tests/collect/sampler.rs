@@ -1,4 +1,4 @@
-//! The sampler's thread on the real clock.
+//! The sampler thread on the real clock.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use pegel_collect::{
 };
 use pegel_metric::{Clock, Ledger, Millis, SystemClock, Tick};
 
-/// A tick's time and the names of its groups.
+/// The time of a tick and the names of its groups.
 type ReceivedTick = (Millis, Vec<String>);
 
 fn start(settings: &CollectSettings) -> (Sampler, Receiver<ReceivedTick>) {
@@ -36,9 +36,9 @@ fn start(settings: &CollectSettings) -> (Sampler, Receiver<ReceivedTick>) {
     (sampler.expect("started"), receiver)
 }
 
-/// True when every collector is there that runs on the sampler's own thread and found its source.
+/// Returns whether the tick contains every active inline collector.
 fn is_complete(groups: &[String], sampler: &Sampler) -> bool {
-    let here = REGISTRY
+    let inline = REGISTRY
         .iter()
         .filter(|entry| entry.execution == Execution::Inline);
     let status = sampler.status();
@@ -46,7 +46,7 @@ fn is_complete(groups: &[String], sampler: &Sampler) -> bool {
         let of_name = status.iter().find(|status| status.name == name);
         of_name.is_some_and(|status| status.state == CollectorState::Active)
     };
-    let mut expected = here.filter(|entry| is_active(entry.name)).peekable();
+    let mut expected = inline.filter(|entry| is_active(entry.name)).peekable();
     assert!(expected.peek().is_some(), "{status:?}");
     expected.all(|entry| groups.iter().any(|group| group == entry.name))
 }
@@ -94,7 +94,7 @@ fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
         "switched off"
     );
     let (mut last, mut together) = (first, 0);
-    // A stall may part the rates for a tick, so that it counts how often they meet.
+    // A stall may separate the rates for a tick, so the test counts how often they coincide.
     for _ in 0..1_000 {
         let (time, groups) = seen.recv_timeout(Duration::from_secs(10)).expect("a tick");
         let has = |name: &str| groups.iter().any(|group| group == name);
@@ -122,7 +122,7 @@ fn stop_is_immediate_and_takes_a_last_sample() {
         rate: Duration::from_secs(3600),
         ..CollectSettings::default()
     };
-    // The thread wakes up once a second by itself. A loaded machine may be slow, but not each time.
+    // The thread wakes up once a second by itself. A loaded machine may be slow, but not every time.
     let fastest = (0..5).map(|_| {
         let (mut sampler, seen) = start(&settings);
         let first = seen.recv().expect("a first tick");

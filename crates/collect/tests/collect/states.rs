@@ -1,4 +1,4 @@
-//! Collectors fail, recover, come and go by themselves, each for itself.
+//! Collectors fail, recover, appear and disappear independently of each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use pegel_collect::{
 };
 use pegel_metric::{GroupRow, Input, Tick};
 
-/// A machine whose files the test changes; removed at the end.
+/// A machine whose files the test changes; removed on drop.
 struct StatesNode {
     root: PathBuf,
     clock: Arc<TestClock>,

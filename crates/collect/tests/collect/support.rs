@@ -1,4 +1,4 @@
-//! A machine made of files, and a clock that the test moves.
+//! A machine made of files, and a clock that the test advances.
 
 use std::fs;
 use std::io;
@@ -51,7 +51,7 @@ pub fn machine(root: &Path) -> Host {
     }
 }
 
-/// What a mount says is written in its folder, in a file `statvfs` of six numbers.
+/// Reads the result for a mount from a file `statvfs` of six numbers in its directory.
 fn written_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
     let text = fs::read_to_string(path.join("statvfs"))?;
     let numbers: Vec<u64> = text
@@ -68,7 +68,7 @@ fn written_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
     })
 }
 
-/// Copies a folder with all that is in it; links stay links.
+/// Copies a directory recursively; symlinks are copied as symlinks.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("create");
     for entry in fs::read_dir(from).expect("list") {

@@ -1,4 +1,4 @@
-//! Devices, CPUs, processes and mounts that come, go and change under the collectors.
+//! Devices, CPUs, processes and mounts that appear, disappear and change between passes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::support::{TestClock, copy, machine, open, repository};
 use pegel_collect::{CollectSettings, CollectorSet, CollectorState};
 use pegel_metric::{Input, Tick};
 
-/// A copy of the recorded machine that the test changes; removed at the end.
+/// A copy of the recorded machine that the test changes; removed on drop.
 struct SysfsNode {
     root: PathBuf,
     clock: Arc<TestClock>,
@@ -32,7 +32,7 @@ impl SysfsNode {
         }
     }
 
-    /// The first reading may have been taken before the test's last change, the second is not.
+    /// Takes two samples: the first may have started before the last change of the test, the second did not.
     fn pass(&mut self) {
         for _ in 0..2 {
             self.clock.advance(Duration::from_secs(1));
@@ -54,7 +54,7 @@ impl SysfsNode {
         }
     }
 
-    /// The present series of a collector that have `part` in them.
+    /// Returns the present series of a collector that contain `part`.
     fn find(&self, group: &str, part: &str) -> Vec<(String, f64)> {
         let row = self
             .tick
@@ -149,7 +149,7 @@ fn a_file_of_another_shape_has_no_value_and_harms_no_other() {
             1,
             "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data",
         ),
-        // With Dragon's name for it.
+        // With Dragon's name for the metric.
         ("gpu", 2, "sys/class/drm/card0/device/gpu_busy_percent"),
         ("rapl", 1, "sys/class/powercap/intel-rapl:2/energy_uj"),
         ("edac", 1, "sys/devices/system/edac/mc/mc0/ce_count"),
