@@ -1,6 +1,6 @@
-//! A small assembler for the kernel's bytecode: as much as the programs here need.
+//! A small assembler for BPF bytecode, limited to the instructions that `programs` uses.
 //!
-//! Register 0 holds results, 1 to 5 arguments, 6 to 9 survive calls, 10 is the stack.
+//! Register 0 holds results, 1 to 5 hold arguments, 6 to 9 survive calls, 10 is the frame pointer.
 
 /// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) const R8: BpfRegister = BpfRegister(8);
 pub(super) const R9: BpfRegister = BpfRegister(9);
 pub(super) const R10: BpfRegister = BpfRegister(10);
 
-/// A function of the kernel.
+/// A BPF helper function, by its number.
 #[derive(Debug, Clone, Copy)]
 #[repr(i32)]
 pub(super) enum KernelHelper {
@@ -27,7 +27,7 @@ pub(super) enum KernelHelper {
     CurrentTask = 158,
 }
 
-/// When a jump is taken.
+/// The condition of a jump; comparisons are unsigned.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(super) enum JumpCondition {
@@ -37,7 +37,7 @@ pub(super) enum JumpCondition {
     Below = 0xa0,
 }
 
-/// A place to jump to, further down.
+/// The target of forward jumps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JumpLabel(pub u8);
 
@@ -113,7 +113,7 @@ impl Assembler {
         self.push(LOAD_32, to, from, offset, 0);
     }
 
-    /// 64 bits of memory.
+    /// Loads 64 bits of memory.
     pub(super) fn load(&mut self, to: BpfRegister, from: BpfRegister, offset: i16) {
         self.push(LOAD, to, from, offset, 0);
     }
@@ -134,7 +134,7 @@ impl Assembler {
         self.push(STORE_NUMBER_32, to, R0, offset, number);
     }
 
-    /// Adds to memory that other processors may add to at the same time.
+    /// Adds atomically to memory that other processors may modify.
     pub(super) fn add_atomically(&mut self, to: BpfRegister, offset: i16, from: BpfRegister) {
         self.push(ATOMIC, to, from, offset, i32::from(ADD));
     }
@@ -155,7 +155,7 @@ impl Assembler {
         self.push(JUMP, R0, R0, 0, 0);
     }
 
-    /// Jumps to this label lead here.
+    /// Binds a label to this position and resolves the jumps to it.
     pub(super) fn bind_label(&mut self, label: JumpLabel) {
         let here = self.code.len();
         self.jumps.retain(|(at, to)| {
@@ -181,7 +181,7 @@ impl Assembler {
         self.push(EXIT, R0, R0, 0, 0);
     }
 
-    /// The finished program.
+    /// Returns the finished program. All labels must be bound.
     pub(super) fn finish(self) -> Vec<u64> {
         debug_assert!(self.jumps.is_empty(), "a label is missing");
         self.code

@@ -1,4 +1,4 @@
-//! The system call bpf(2), one function for each command that is used.
+//! The system call bpf(2), one function for each command in use.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,7 +19,7 @@ const NO_PREALLOCATION: u32 = 1;
 const TRACING_PROGRAM: u32 = 26;
 const AT_TRACEPOINT: u32 = 23;
 
-/// What the kernel takes: words at fixed places, the rest zero.
+/// The argument of bpf(2), `union bpf_attr`: fields at fixed offsets, the rest zero.
 struct BpfAttributes([u8; 152]);
 
 impl BpfAttributes {
@@ -43,8 +43,8 @@ impl BpfAttributes {
     }
 
     fn call(&self, command: i32) -> io::Result<i32> {
-        // SAFETY: the structure is as long as is said, and the addresses in it are those of memory that lives through
-        // the call and is as large as the command wants.
+        // SAFETY: the length is that of the structure; callers pass addresses of memory that lives through the call and
+        // is as large as the command requires.
         match unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) } {
             -1 => Err(io::Error::last_os_error()),
             result => Ok(result as i32),
@@ -53,7 +53,7 @@ impl BpfAttributes {
 
     fn open(&self, command: i32) -> io::Result<OwnedFd> {
         let descriptor = self.call(command)?;
-        // SAFETY: the kernel made it just now, for us.
+        // SAFETY: a new descriptor without another owner.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 }
@@ -66,24 +66,24 @@ fn map_attributes(kind: u32, value_bytes: usize, count: u32) -> BpfAttributes {
         .word(12, count)
 }
 
-/// Up to `count` values by number.
+/// Creates a hash map of up to `count` values with 32-bit keys.
 pub(super) fn create_hash(value_bytes: usize, count: u32) -> io::Result<OwnedFd> {
     map_attributes(HASH, value_bytes, count).open(MAP_CREATE)
 }
 
-/// One value for each processor.
+/// Creates a per-processor array with one value.
 pub(super) fn create_table(value_bytes: usize) -> io::Result<OwnedFd> {
     map_attributes(ARRAY_PER_PROCESSOR, value_bytes, 1).open(MAP_CREATE)
 }
 
-/// Up to `count` maps like this one, by number.
+/// Creates a hash map of up to `count` maps of the same kind as `map`.
 pub(super) fn create_hash_of(map: &OwnedFd, count: u32) -> io::Result<OwnedFd> {
     map_attributes(HASH_OF_MAPS, 4, count)
         .descriptor(20, map)
         .open(MAP_CREATE)
 }
 
-/// A map with a value for each task that is remembered, which goes with the task.
+/// Creates a task storage map: one value per watched task, freed with the task.
 pub(super) fn create_task_storage(btf: &OwnedFd, value_bytes: usize) -> io::Result<OwnedFd> {
     BpfAttributes::new()
         .word(0, TASK_STORAGE)
@@ -103,7 +103,7 @@ pub(super) fn load_btf(btf: &[u8]) -> io::Result<OwnedFd> {
         .open(BTF_LOAD)
 }
 
-/// Loads a program for a tracepoint. The kernel checks it first, and says on request what it dislikes.
+/// Loads a program for a tracepoint, after the kernel has verified it.
 pub(super) fn load_program(code: &[u64], tracepoint: u32) -> io::Result<OwnedFd> {
     let license = c"Dual MIT/GPL";
     BpfAttributes::new()
@@ -116,7 +116,7 @@ pub(super) fn load_program(code: &[u64], tracepoint: u32) -> io::Result<OwnedFd>
         .open(PROGRAM_LOAD)
 }
 
-/// What the kernel's check says about a program that it refuses.
+/// Returns the verifier's log for a program.
 #[cfg(test)]
 pub(super) fn explain_program(code: &[u64], tracepoint: u32) -> String {
     let license = c"Dual MIT/GPL";
@@ -136,14 +136,14 @@ pub(super) fn explain_program(code: &[u64], tracepoint: u32) -> String {
     String::from_utf8_lossy(&log[..end]).into_owned()
 }
 
-/// From now on the program runs at its tracepoint, until the descriptor is closed.
+/// Attaches a program to its tracepoint until the returned descriptor is closed.
 pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     BpfAttributes::new()
         .descriptor(8, program)
         .open(TRACEPOINT_OPEN)
 }
 
-/// The value of a number; of one for each processor, all of them.
+/// Reads the value of a key; for a per-processor map, the values of all processors.
 pub(super) fn lookup(map: &OwnedFd, key: u32, value: &mut [u64]) -> io::Result<()> {
     let key = &raw const key;
     let attributes = BpfAttributes::new()
@@ -153,18 +153,18 @@ pub(super) fn lookup(map: &OwnedFd, key: u32, value: &mut [u64]) -> io::Result<(
     attributes.call(MAP_LOOKUP).map(drop)
 }
 
-/// Sets the value of a number.
+/// Sets the value of a key.
 pub(super) fn update(map: &OwnedFd, key: u32, value: &[u64]) -> io::Result<()> {
     update_at(map, &key, value.as_ptr())
 }
 
-/// Puts a map under a number.
+/// Sets the map of a key in a map of maps.
 pub(super) fn update_map(maps: &OwnedFd, key: u32, map: &OwnedFd) -> io::Result<()> {
     let descriptor = map.as_raw_fd();
     update_at(maps, &key, &raw const descriptor)
 }
 
-/// Forgets what is under a number.
+/// Deletes a key.
 pub(super) fn delete(map: &OwnedFd, key: u32) -> io::Result<()> {
     let attributes = BpfAttributes::new()
         .descriptor(0, map)
@@ -172,7 +172,7 @@ pub(super) fn delete(map: &OwnedFd, key: u32) -> io::Result<()> {
     attributes.call(MAP_DELETE).map(drop)
 }
 
-/// Remembers a task that is not remembered yet.
+/// Inserts the value of a task; EEXIST if it has one.
 pub(super) fn insert_task(map: &OwnedFd, task: BorrowedFd<'_>, value: &[u64]) -> io::Result<()> {
     const ONLY_NEW: u32 = 1;
     let key = task.as_raw_fd();

@@ -1,4 +1,5 @@
-//! The kernel's own description of its types, by which tracepoints are found.
+//! Parses BTF, the kernel's description of its types, to find tracepoints and structure members. The input is not trusted:
+//! malformed data yields None.
 
 use std::io::{self, Read};
 
@@ -8,7 +9,7 @@ const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 const TYPEDEF: u32 = 8;
 
-/// The kernel's file, some megabytes: mapped where the kernel allows that, else read page by page.
+/// The kernel's BTF file, some megabytes: mapped where the kernel permits that, otherwise read.
 #[derive(Debug)]
 pub(super) enum BtfFile {
     Mapped(BtfMapping),
@@ -23,7 +24,7 @@ pub(super) struct BtfMapping {
 
 impl Drop for BtfMapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that was made, and what was borrowed from it is gone.
+        // SAFETY: unmaps exactly the mapping created in `open`; `&mut self` proves that no borrow is left.
         let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
     }
 }
@@ -33,7 +34,7 @@ impl BtfFile {
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len() as usize;
         let (null, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE);
-        // SAFETY: a new mapping, at an address that the kernel chooses.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let mapped = unsafe { rustix::mm::mmap(null, length, ProtFlags::READ, flags, &file, 0) };
         if let Ok(start) = mapped {
             return Ok(BtfFile::Mapped(BtfMapping { start, length }));
@@ -45,7 +46,7 @@ impl BtfFile {
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            // SAFETY: mapped for as long as the borrow lasts, from a file that cannot change.
+            // SAFETY: the mapping lives as long as `self`, and the file never changes.
             BtfFile::Mapped(map) => unsafe {
                 std::slice::from_raw_parts(map.start.cast::<u8>().cast_const(), map.length)
             },
@@ -54,7 +55,7 @@ impl BtfFile {
     }
 }
 
-/// A description of types.
+/// Parsed BTF data: the sections of types and of strings.
 #[derive(Debug)]
 pub(super) struct Btf<'a> {
     types: &'a [u8],
@@ -65,9 +66,9 @@ struct BtfType<'a> {
     id: u32,
     name: u32,
     kind: u32,
-    /// Whether the places of its members carry sizes of bit fields.
+    /// Whether the offsets of members also encode bit-field sizes.
     has_bit_fields: bool,
-    /// What follows its first words.
+    /// The data after the first three words.
     body: &'a [u8],
 }
 
@@ -115,7 +116,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The types of these names: functions of tracepoints.
+    /// Returns the IDs of the typedefs with these names, which identify tracepoints.
     pub(super) fn typedefs(&self, names: &[&str]) -> Vec<Option<u32>> {
         let mut found = vec![None; names.len()];
         for entry in self.types().filter(|entry| entry.kind == TYPEDEF) {
@@ -128,7 +129,7 @@ impl<'a> Btf<'a> {
         found
     }
 
-    /// At which bit of a structure a member begins.
+    /// Returns the bit offset of a structure's member.
     pub(super) fn member_bit_offset(&self, structure: &str, member: &str) -> Option<u32> {
         let is_wanted = |entry: &BtfType<'_>| {
             entry.kind == STRUCT && self.is_named(entry.name, structure.as_bytes())
@@ -148,27 +149,27 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// What follows the first three words of a type; None for a kind that is newer than this list.
+/// Returns the number of bytes after the first three words of a type; None for a kind newer than this list.
 fn trailing_bytes(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
-        // Integers, variables, tags of declarations.
+        // Integers, variables, declaration tags.
         1 | 14 | 17 => 4,
         // Arrays.
         3 => 12,
-        // Structures and unions, enumerations of 64 bits.
+        // Structures, unions, 64-bit enumerations.
         4 | 5 | 19 => members * 12,
-        // Enumerations, parameters of functions.
+        // Enumerations, function prototypes.
         6 | 13 => members * 8,
-        // Sections.
+        // Data sections.
         15 => members * 12,
-        // Pointers, forwards, names, qualifiers, functions, floats, tags of types.
+        // Pointers, forward declarations, typedefs, qualifiers, functions, floats, type tags.
         2 | 7..=12 | 16 | 18 => 0,
         _ => return None,
     })
 }
 
-/// A description of our own, for the map that remembers tasks: its key is a number of 32 bits (type 1), its value a structure
-/// of numbers of 64 bits (type 3).
+/// Returns BTF data for the task storage map: its key is a 32-bit integer (type 1), its value a structure of 64-bit
+/// integers (type 3).
 pub(super) fn task_value_btf(words: u32) -> Vec<u8> {
     let texts = b"\0key\0word\0task\0";
     let mut types: Vec<u32> = vec![1, 1 << 24, 4, 1 << 24 | 32, 5, 1 << 24, 8, 64];

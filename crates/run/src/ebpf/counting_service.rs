@@ -1,7 +1,7 @@
-//! The agent's side: it counts for wrappers that have no right to do so themselves.
+//! The agent's side of remote counting: counts for wrappers that lack the permission.
 //!
-//! A wrapper says which process it means, over the agent's socket, and asks for its counts until the end. The programs are in
-//! the kernel only while somebody is watched. Whoever asks gets to see processes of its own user, and nothing but numbers.
+//! A wrapper names a process over the agent's socket and polls its counts until the process ends. The programs are loaded
+//! only while a process is watched. A client can watch only processes of its own user, and receives only numbers.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -16,11 +16,11 @@ use super::watched_process::WatchedProcess;
 use super::{CallTiming, EbpfError, kernel_refused, task};
 use crate::capabilities;
 
-/// Programs that are watched at a time, on a machine with few processors.
+/// The maximum number of watched programs; less on machines with many processors.
 pub const PROGRAMS_MAX: usize = 512;
-/// Descriptors for each of them: a process, its table, and two for the hold on it.
+/// Descriptors per watched program: the process, its table, and two for the exit hold.
 pub const DESCRIPTORS_PER_PROGRAM: usize = 4;
-/// What their tables may take: each has one for every processor, in the kernel's memory.
+/// The maximum kernel memory for tables, of which each program has one per processor.
 const TABLE_BYTES_MAX: usize = 512 << 20;
 
 fn programs_max() -> usize {
@@ -28,28 +28,28 @@ fn programs_max() -> usize {
     (TABLE_BYTES_MAX / table_bytes).clamp(16, PROGRAMS_MAX)
 }
 
-/// Counts for others. Made once by an agent.
+/// Counts for wrappers without permission. An agent has one.
 #[derive(Debug)]
 pub struct CountingService {
     unavailable_reason: Option<String>,
     sets: Mutex<[Weak<ProgramSet>; 2]>,
-    /// One for each program that is watched or about to be let go.
+    /// One reference for each program that is watched or being released.
     permits: Arc<()>,
     programs_max: usize,
     drop_queue: Arc<DropQueue<WatchedProgram>>,
 }
 
-/// A watched program and its share of the limit on their number.
+/// A watched program and its permit.
 #[derive(Debug)]
 struct WatchedProgram {
     watched: WatchedProcess,
     _permit: Arc<()>,
 }
 
-/// A program that is watched for somebody else. Dropped, it is watched no more; that takes time, which another thread spends.
+/// A program watched for one connection. Dropping it ends the watch on another thread, because that takes milliseconds.
 #[derive(Debug)]
 pub struct WatchSession {
-    /// None only while it is dropped.
+    /// None only during drop.
     program: Option<WatchedProgram>,
     drop_queue: Arc<DropQueue<WatchedProgram>>,
 }
@@ -68,25 +68,27 @@ impl Drop for WatchSession {
     }
 }
 
-/// Why a program is not watched.
+/// The reason why a request is refused.
 #[derive(Debug, thiserror::Error)]
 enum WatchRefusal {
     #[error(transparent)]
     Malformed(#[from] super::watch_protocol::InvalidWatchRequest),
-    #[error("process {0} is not here, or not the one that is meant; is it in a container?")]
+    #[error(
+        "process {0} is not visible to the agent, or its start time differs; is it in a container?"
+    )]
     Unknown(i32),
     #[error("process {0} is not yours")]
     Foreign(i32),
-    #[error("a program is watched on this connection already")]
+    #[error("this connection already watches a program")]
     AlreadyWatching,
-    #[error("{0} programs are watched already")]
+    #[error("the limit of {0} watched programs is reached")]
     Full(usize),
-    #[error("no eBPF: {0}")]
+    #[error("eBPF is not available: {0}")]
     Ebpf(#[from] EbpfError),
 }
 
 impl CountingService {
-    /// `supervisor` watches the thread that lets programs go.
+    /// Creates the service; `supervisor` runs the thread that releases programs.
     pub fn new(supervisor: &Supervisor) -> CountingService {
         let is_allowed = capabilities::has_capability(capabilities::SYS_ADMIN)
             || capabilities::has_capability(capabilities::BPF)
@@ -100,23 +102,23 @@ impl CountingService {
         }
     }
 
-    /// The same for at most this many programs at a time.
+    /// Limits the number of watched programs.
     pub fn with_programs_max(mut self, programs: usize) -> CountingService {
         self.programs_max = self.programs_max.min(programs);
         self
     }
 
-    /// Why this agent cannot count for others; None if it can, as far as one can say without trying.
+    /// Returns the reason why this agent cannot count for others; None if it has the capabilities.
     pub fn unavailable_reason(&self) -> Option<&str> {
         self.unavailable_reason.as_deref()
     }
 
-    /// How many programs are watched.
+    /// Returns the number of watched programs.
     pub fn programs(&self) -> usize {
         Arc::strong_count(&self.permits) - 1
     }
 
-    /// Answers a line of a wrapper of this user; None for a line that is not meant for this.
+    /// Answers a line from a wrapper of user `uid`; None if the line is not part of this protocol.
     pub fn answer(
         &self,
         line: &str,
@@ -146,7 +148,7 @@ impl CountingService {
     }
 
     fn watch(&self, line: &str, uid: u32) -> Result<WatchSession, WatchRefusal> {
-        // A service that may not is not even to try: its filter would take note.
+        // Without the capabilities do not even try: the service's seccomp filter would log it.
         if self.unavailable_reason.is_some() {
             return Err(EbpfError::Permission.into());
         }
@@ -160,13 +162,13 @@ impl CountingService {
             if uid != 0 && !task::is_owned_by(pid, uid) {
                 return Err(WatchRefusal::Foreign(pid));
             }
-            match watched.is_some_and(WatchedProcess::has_exited) {
-                true => Err(WatchRefusal::Unknown(pid)),
-                false => Ok(()),
+            if watched.is_some_and(WatchedProcess::has_exited) {
+                return Err(WatchRefusal::Unknown(pid));
             }
+            Ok(())
         };
         check(None)?;
-        let seat = self.permits.clone();
+        let permit = self.permits.clone();
         if self.programs() > self.programs_max {
             return Err(WatchRefusal::Full(self.programs_max));
         }
@@ -178,12 +180,12 @@ impl CountingService {
             }
         };
         let watched = watched.map_err(kernel_refused("the process"))?;
-        // Once more: until here it could have become another program with other rights, or its number that of another
-        // process. From here on the kernel lets it go if it gets rights; and while it lives its number is its own.
+        // Check again: meanwhile the process could have executed a privileged program, or its ID could have been reused.
+        // From here on the BPF programs exclude it if it gains privileges, and its ID is its own while it lives.
         check(Some(&watched))?;
         let program = WatchedProgram {
             watched,
-            _permit: seat,
+            _permit: permit,
         };
         Ok(WatchSession {
             program: Some(program),
@@ -191,7 +193,7 @@ impl CountingService {
         })
     }
 
-    /// A place in the set that is there, or in a new one.
+    /// Allocates a slot in the loaded set, or loads a new one.
     fn allocate_slot(&self, time: CallTiming) -> Result<WatchSlot, EbpfError> {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = &mut sets[usize::from(time == CallTiming::Ignored)];

@@ -1,18 +1,18 @@
-//! Drops values away from the thread that is done with them.
+//! Drops values on a background thread.
 //!
-//! Letting a watched program go waits for the thread that holds it, and for a grace period of the kernel after each map entry that
-//! is deleted: milliseconds, at worst two seconds. Connections end on async workers of the agent, which must not wait. So what
-//! is left of them is dropped here, by one thread that exists only while there is something to drop.
+//! Releasing a watched program waits for the thread that holds it, and for a grace period of the kernel after each deleted
+//! map entry: milliseconds, at worst two seconds. Connections end on async workers of the agent, which must not block. Their
+//! values are dropped here instead, by one thread that exists only while values are queued.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pegel_supervisor::Supervisor;
 
-/// What the thread needs of a stack, with much to spare.
+/// The thread's stack, several times what it uses.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Values that wait to be dropped. Their number is bounded by the caller.
+/// A queue of values to drop. The caller bounds their number.
 #[derive(Debug)]
 pub(super) struct DropQueue<T> {
     queue: Mutex<DropQueueState<T>>,
@@ -36,7 +36,7 @@ impl<T: Send + 'static> DropQueue<T> {
         }
     }
 
-    /// Drops a value soon, without waiting for it.
+    /// Queues a value to be dropped, without waiting for it.
     pub(super) fn push(self: &Arc<Self>, value: T) {
         let mut queue = self.queue();
         queue.waiting.push(value);
@@ -46,15 +46,15 @@ impl<T: Send + 'static> DropQueue<T> {
         drop(queue);
         let releases = self.clone();
         let thread = self.supervisor.thread("release").stack_size(STACK_BYTES);
-        // Its handle is dropped: it ends by itself.
+        // The handle is dropped: the thread ends when the queue is empty.
         let thread = thread.restarted(move || releases.drop_all()).map(drop);
-        // No thread to be had: late is better than never.
+        // No thread could be started: drop the values here.
         if thread.is_err() {
             self.drop_all();
         }
     }
 
-    /// Drops what waits, and what comes meanwhile.
+    /// Drops queued values until the queue is empty.
     fn drop_all(&self) {
         loop {
             let mut queue = self.queue();
@@ -63,7 +63,7 @@ impl<T: Send + 'static> DropQueue<T> {
                 return;
             };
             drop(queue);
-            // The panic hook has reported it; the others are dropped all the same.
+            // The panic hook has reported a panic; the other values are still dropped.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
         }
     }

@@ -1,17 +1,18 @@
-//! Counting in the kernel: small programs at the start and the end of system calls, loaded only while something is watched.
+//! Counting in the kernel: small BPF programs at the start and the end of system calls, loaded only while a process is
+//! watched.
 //!
-//! They are assembled here and need neither a compiler nor the kernel's headers. The kernel describes its own types (BTF),
-//! by which the tracepoints are found. Every process of the machine pays for the programs while they are loaded, some tens
-//! of nanoseconds a call; they go with the last descriptor, however this process ends.
+//! The programs are assembled here and require neither a compiler nor kernel headers: the tracepoints are found in the
+//! kernel's own type information (BTF). While loaded, they cost every process of the machine some tens of nanoseconds per
+//! call. The kernel unloads them when their last descriptor is closed, however this process ends.
 //!
-//! | | |
+//! | modules | purpose |
 //! |---|---|
-//! | `assembler`, `programs`, `btf`, `kernel` | the programs, and how the kernel gets them |
-//! | `set`, `place`, `task`, `watched` | all programs loaded at once; one watched process in them |
-//! | `share` | one set for all wrappers of a user who may load them |
-//! | `station`, `reading`, `by_agent` | an agent that may load them counts for wrappers that may not |
-//! | `release` | ends watches away from the agent's async workers |
-//! | `follow` | a watched process, from the one who counts it to its end |
+//! | `assembler`, `programs`, `btf`, `bpf_syscall` | the BPF programs, and loading them into the kernel |
+//! | `program_set`, `watch_slot`, `task`, `watched_process` | all programs loaded together; one watched process in them |
+//! | `set_sharing` | shares one set between all wrappers of a user who may load it |
+//! | `counting_service`, `watch_protocol`, `remote_counter` | an agent with permission counts for wrappers without |
+//! | `drop_queue` | releases watched processes outside the agent's async workers |
+//! | `process_follower` | follows a watched process to its end |
 
 mod assembler;
 mod bpf_syscall;
@@ -39,17 +40,17 @@ pub(crate) mod fuzzing {
     use super::btf::Btf;
     use super::watch_protocol::{CountsReading, WatchRequest};
 
-    /// A wrapper's request, as it would be written; None if it is none.
+    /// Parses a wrapper's request and writes it again; None if it is malformed.
     pub fn request_again(text: &str) -> Option<String> {
         Some(text.parse::<WatchRequest>().ok()?.to_string())
     }
 
-    /// An agent's answer, as it would be written.
+    /// Parses an agent's answer and writes it again; None if it is malformed.
     pub fn reading_again(text: &str) -> Option<String> {
         Some(CountsReading::parse(text)?.to_string())
     }
 
-    /// The number of a type and the place of a member in a description of types.
+    /// Finds a type and the bit offset of a structure member in BTF data.
     pub fn tracepoint(bytes: &[u8]) -> Option<(Option<u32>, Option<u32>)> {
         let types = Btf::parse(bytes)?;
         let found = types.typedefs(&["btf_trace_sys_exit"]);
@@ -61,7 +62,7 @@ pub(crate) mod fuzzing {
     }
 }
 
-/// Whether the time inside calls is measured, which costs as much again as counting them.
+/// Whether the duration of calls is measured, which doubles the cost of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CallTiming {
     #[default]
@@ -69,12 +70,12 @@ pub enum CallTiming {
     Ignored,
 }
 
-/// Why this machine does not allow it.
+/// The reason why eBPF is not available.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EbpfError {
-    #[error("no permission (it needs CAP_BPF and CAP_PERFMON)")]
+    #[error("no permission (requires CAP_BPF and CAP_PERFMON)")]
     Permission,
-    #[error("this kernel does not describe its types in {}", program_set::TYPES)]
+    #[error("this kernel has no type information (BTF) in {}", program_set::TYPES)]
     NoTypes,
     #[error("this kernel has no {0}")]
     Missing(&'static str),
@@ -83,7 +84,7 @@ pub(crate) enum EbpfError {
         what: &'static str,
         source: io::Error,
     },
-    #[error("no permission, and no agent that counts for others: {0}")]
+    #[error("no permission, and no agent to count instead: {0}")]
     NoAgent(String),
 }
 

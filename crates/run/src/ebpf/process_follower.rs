@@ -1,4 +1,4 @@
-//! Follows a watched process to its end, and brings its counts into the tally.
+//! Follows a watched process to its end and transfers its counts into the tally.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::ptrace::ProcessEnd;
 use crate::syscall_names;
 use crate::syscall_tally::{CallCount, SyscallTally};
 
-/// The one who counts a process, and what was learned so far.
+/// A watched process, the source of its counts, and the last reading.
 #[derive(Debug)]
 pub(crate) struct ProcessFollower {
     source: CountSource,
     process: OwnedFd,
     /// At the last reading.
     progress: TaskProgress,
-    /// How often counts go from the kernel to the lane.
+    /// The interval between readings.
     poll_interval: Duration,
     last_rows: Vec<CallRow>,
 }
 
 #[derive(Debug)]
 enum CountSource {
-    /// This process. It gives the set to others, if it was loaded here.
+    /// This process counts; it shares the set with others if it loaded it.
     Local(Box<WatchedProcess>, Option<SetServer>),
     Agent(RemoteCounter),
-    /// The agent is gone, and with it the counts since the last reading.
+    /// The agent is gone; the counts since the last reading are lost.
     AgentLost,
 }
 
 impl ProcessFollower {
-    /// From its exec on, the program that this process becomes is counted.
+    /// Counts the program that the wrapper executes, from its exec on.
     pub(crate) fn for_program(
         wrapper: i32,
         time: CallTiming,
@@ -66,7 +66,7 @@ impl ProcessFollower {
     }
 
     fn new(source: CountSource, process: OwnedFd) -> ProcessFollower {
-        // On a large machine each reading takes longer, because each processor has a table.
+        // Readings take longer on large machines: each processor has a table.
         let factor = (possible_processors() / 32).clamp(1, 5) as u32;
         ProcessFollower {
             source,
@@ -77,13 +77,13 @@ impl ProcessFollower {
         }
     }
 
-    /// Who counts.
+    /// Returns whether an agent counts.
     pub(crate) fn is_by_agent(&self) -> bool {
         matches!(self.source, CountSource::Agent(_))
     }
 
-    /// Brings counts into the tally until all tasks are gone. `on_end` is called when the first process has ended: with
-    /// how it did, whether it had become the program, and whether all was counted.
+    /// Adds counts to the tally until all tasks have exited. `on_end` is called when the first process has exited, with its
+    /// end, whether the program had started, and whether the counts are complete.
     pub(crate) fn follow(
         &mut self,
         tally: &mut SyscallTally,
@@ -103,8 +103,8 @@ impl ProcessFollower {
             CountSource::Agent(remote) => remote.release(),
             CountSource::AgentLost => {}
         }
-        // Children that outlive it are counted as well. A process that ended as it was taken, before it became the program,
-        // has none, but the kernel may have missed its end.
+        // Children that outlive it are counted as well. A process that exited before its exec has none, but its exit may
+        // have been missed.
         while progress.has_started && progress.is_alive {
             std::thread::sleep(self.poll_interval);
             self.serve();
@@ -118,7 +118,7 @@ impl ProcessFollower {
         }
     }
 
-    /// Waits a moment for the end of the process, or for whoever wants a place in the set.
+    /// Waits one interval, or until the process exits or another wrapper requests the set.
     fn wait(&self) {
         let (news, server) = match &self.source {
             CountSource::Local(watched, server) => (watched.exit_fd(), server.as_ref()),
@@ -128,7 +128,7 @@ impl ProcessFollower {
         descriptors
             .extend(server.map(|server| PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN)));
         let moment = Timespec::try_from(self.poll_interval).ok();
-        // A signal is no news.
+        // EINTR is treated as a timeout.
         let _ = poll(&mut descriptors, moment.as_ref());
         drop(descriptors);
         self.serve();
@@ -144,7 +144,7 @@ impl ProcessFollower {
             self.source = CountSource::AgentLost;
             let ending =
                 super::watched_process::has_ended(&self.process).then_some(ProcessEnd::Released);
-            // Nobody knows about children any more.
+            // The state of children is no longer known.
             self.progress.is_alive = false;
             return CountsReading {
                 progress: self.progress,
@@ -162,7 +162,7 @@ impl ProcessFollower {
     }
 }
 
-/// Counts a process that runs already, until it ends or `is_over` is set. `ready` is told how many threads it has.
+/// Counts a running process until it exits or `is_over` is set. `ready` is called with the number of its threads.
 pub(crate) fn attach(
     pid: i32,
     time: CallTiming,
@@ -199,7 +199,7 @@ pub(crate) fn attach(
         let is_last = is_over.load(Ordering::Relaxed);
         let reading = follower.read(tally);
         match reading.end {
-            // Its children are not waited for: somebody sits before this command.
+            // Do not wait for its children: the command is interactive.
             Some(ending) => return Ok(ending),
             None if is_last => return Ok(ProcessEnd::Released),
             None => {}
@@ -207,9 +207,9 @@ pub(crate) fn attach(
     }
 }
 
-/// A place of our own in the kernel.
+/// Allocates a slot in a shared set, or in a set loaded by this process.
 fn allocate_local_slot(time: CallTiming) -> Result<(WatchSlot, Option<SetServer>), EbpfError> {
-    // Whether it is allowed at all.
+    // Fails first if BPF is not permitted.
     let table = program_set::create_table().map_err(kernel_refused("maps"))?;
     let load = |table: OwnedFd| {
         let set = ProgramSet::load(&table, time)?;

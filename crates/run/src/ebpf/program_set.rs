@@ -1,4 +1,4 @@
-//! Maps and programs, loaded into the kernel. Programs run as long as somebody holds the links.
+//! The set of maps and programs loaded into the kernel. The programs run as long as any process holds the links.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use super::programs::{BpfMaps, ROW_WORDS, ROWS, SLOT_WORDS, SLOTS_MAX, SecureBit
 use super::{CallTiming, EbpfError, bpf_syscall, kernel_refused};
 
 pub(super) const TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// In the order of the programs.
+/// The tracepoints, in the order of the programs.
 const TRACEPOINTS: [&str; 5] = [
     "btf_trace_sched_process_exit",
     "btf_trace_task_newtask",
@@ -19,11 +19,11 @@ const TRACEPOINTS: [&str; 5] = [
     "btf_trace_sys_enter",
 ];
 
-/// How many programs a set has.
+/// Returns the number of programs of a set.
 pub(super) const fn program_count(time: CallTiming) -> usize {
     match time {
         CallTiming::Measured => TRACEPOINTS.len(),
-        // Nothing is to be done at the start of a call.
+        // No program at the start of a call.
         CallTiming::Ignored => TRACEPOINTS.len() - 1,
     }
 }
@@ -32,32 +32,32 @@ pub(super) const fn program_count(time: CallTiming) -> usize {
 pub(super) struct ProgramSet {
     pub maps: BpfMaps,
     pub links: Vec<OwnedFd>,
-    /// The next slot. Whoever loaded the set gives them out.
+    /// The next free slot; assigned by the process that loaded the set.
     next: AtomicU32,
 }
 
 impl ProgramSet {
     pub(super) fn new(maps: BpfMaps, links: Vec<OwnedFd>) -> ProgramSet {
-        // The first is the loader's own.
+        // Slot 0 belongs to the loader.
         let next = AtomicU32::new(1);
         ProgramSet { maps, links, next }
     }
 
-    /// A slot that nobody had before. Whether there is room shows when something is put there.
+    /// Returns an unused slot number. Inserting into the maps fails if they are full.
     pub(super) fn take_slot(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Loads the programs, which run from now on; the table is that of the first slot.
+    /// Loads and attaches the programs; `table` becomes the table of slot 0.
     pub(super) fn load(table: &OwnedFd, time: CallTiming) -> Result<ProgramSet, EbpfError> {
         let maps = create_maps(table).map_err(kernel_refused("maps"))?;
         let (links, placed) = std::thread::scope(|scope| {
-            // The kernel waits until nobody uses what was there before, some milliseconds in which we go on.
+            // The update waits for a grace period of some milliseconds: load the programs meanwhile.
             let place = || bpf_syscall::update_map(&maps.tables, 0, table);
             let placing = Builder::new().spawn_scoped(scope, place);
             let links = load_and_attach(&maps, time);
             let placed = placing.and_then(|placing| {
-                let panicked = |_| io::Error::other("a thread panicked");
+                let panicked = |_| io::Error::other("internal error: a thread panicked");
                 placing.join().map_err(panicked)?
             });
             (links, placed)
@@ -91,7 +91,7 @@ fn load_and_attach(maps: &BpfMaps, time: CallTiming) -> Result<Vec<OwnedFd>, Ebp
     Ok(links)
 }
 
-/// Each with its tracepoint.
+/// Returns each program with its tracepoint.
 fn programs(maps: &BpfMaps, time: CallTiming, types: &KernelTypes) -> Vec<(Vec<u64>, u32)> {
     let leave = match time {
         CallTiming::Measured => maps.on_syscall_exit(),
@@ -108,7 +108,7 @@ fn programs(maps: &BpfMaps, time: CallTiming, types: &KernelTypes) -> Vec<(Vec<u
     with_tracepoints.take(program_count(time)).collect()
 }
 
-/// Where this kernel has what the programs need.
+/// The type IDs and offsets of this kernel that the programs need.
 #[derive(Debug)]
 struct KernelTypes {
     tracepoints: [u32; TRACEPOINTS.len()],

@@ -1,8 +1,8 @@
-//! The programs that run in the kernel, and what they keep.
+//! The BPF programs and their data.
 //!
-//! A task that is watched has a value of its own: since when and in which call it is, whether it is counted at the
-//! moment, and the slot of whoever watches it. Tasks get theirs from the task that made them. Each slot has its counts in a table
-//! of its own for each processor.
+//! A watched task has a value in task storage: its current call and when that began, whether it is counted, and the slot of
+//! its watcher. A new task inherits the slot of the task that created it. Each slot has a table of counts per processor, so
+//! that programs count without locks or atomics; readers add the tables up.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,23 +11,23 @@ use super::assembler::{
 };
 use crate::syscall_names;
 
-/// Words of a task's value.
+/// The number of words of a task's value.
 pub(super) const TASK_WORDS: usize = 4;
 const SINCE: i16 = 0;
 const NUMBER: i16 = 8;
 const STATE: i16 = 16;
 const SLOT: i16 = 24;
 
-/// Whether calls of a task are counted.
+/// Whether the calls of a task are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum TaskState {
     Counted = 0,
-    /// From the next call on: the one that it is in began before.
+    /// Counted from the next call on: the current one began earlier.
     FromNextCall = 1,
-    /// From its exec on.
+    /// Counted from its exec on.
     AwaitsExec = 2,
-    /// Not any more: it executed a program with rights of its own.
+    /// No longer counted: it executed a privileged program.
     Excluded = 3,
 }
 
@@ -36,50 +36,51 @@ impl TaskState {
         self as i32
     }
 
-    /// The value of a task that is put into a slot.
+    /// Returns the initial value of a task in a slot.
     pub(super) fn task_value(self, slot: u32) -> [u64; TASK_WORDS] {
         [0, 0, self as u64, u64::from(slot)]
     }
 }
 
-/// How many can watch at the same time. A slot's number is never used again: a task may outlive whoever watched it.
+/// The maximum number of slots in use. A slot's number is never reused, because a task may outlive its watcher.
 pub(super) const SLOTS_MAX: u32 = 1024;
 
-/// Calls with numbers up to this have a row of their own in the table.
+/// The number of rows of a table, one per system call number.
 pub(super) const ROWS: usize = 512;
-/// Where calls with larger numbers are counted, and those of programs of 32 bits.
+/// The row of all calls with larger numbers.
 pub(super) const ROW_LARGE: usize = 510;
+/// The row of all calls of 32-bit programs.
 pub(super) const ROW_COMPAT: usize = 511;
-/// Words of a row.
+/// The number of words of a row.
 pub(super) const ROW_WORDS: usize = 4;
 const HITS: i16 = 0;
 const BYTES: i16 = 8;
 const NANOS: i16 = 16;
 const ERRORS: i16 = 24;
 
-/// Words that each slot has for all processors together.
+/// The number of words of a slot, shared by all processors.
 pub(super) const SLOT_WORDS: usize = 2;
-/// How many tasks were made by watched ones, less those that ended.
+/// Index: tasks created by watched tasks, minus watched tasks that exited.
 pub(super) const LIVE_TASKS: usize = 0;
-/// Whether the program has started.
+/// Index: whether the program has started.
 pub(super) const STARTED: usize = 1;
-/// A word of a slot, for code.
+/// Returns the byte offset of a word of a slot.
 const fn byte_offset(word: usize) -> i16 {
     (8 * word) as i16
 }
 
-/// Where the kernel says that a program gets rights which its caller has not: a bit of what it executes.
+/// The position of `linux_binprm.secureexec`, which is set for a program that gains privileges.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SecureBit {
     pub byte: i16,
     pub mask: i32,
 }
 
-/// The descriptors of the maps that programs use.
+/// The descriptors of the maps that the programs use.
 #[derive(Debug)]
 pub(super) struct BpfMaps {
     pub tasks: OwnedFd,
-    /// A map for each slot: its tables.
+    /// Maps a slot to its per-processor table.
     pub tables: OwnedFd,
     pub slots: OwnedFd,
 }
@@ -91,7 +92,7 @@ const ROW: JumpLabel = JumpLabel(3);
 const LARGE: JumpLabel = JumpLabel(4);
 
 impl BpfMaps {
-    /// The value of the current task into register 7, or the end.
+    /// Loads the value of the current task into R7; jumps to `END` if it has none.
     fn current_task(&self, a: &mut Assembler) {
         a.call(KernelHelper::CurrentTask);
         a.load_map(R1, self.tasks.as_raw_fd());
@@ -103,7 +104,7 @@ impl BpfMaps {
         a.copy(R7, R0);
     }
 
-    /// The row of the call whose number is in register 8 into register 0; `ROW` must follow.
+    /// Loads into R0 the address of the row of the call number in R8. Uses the label `ROW`.
     fn row(&self, a: &mut Assembler) {
         self.slot_key(a);
         a.load_map(R1, self.tables.as_raw_fd());
@@ -115,7 +116,7 @@ impl BpfMaps {
         a.add_number(R2, -4);
         a.call(KernelHelper::MapLookup);
         a.jump(JumpCondition::Equal, R0, 0, END);
-        // Here the kernel's check sees that the row is within the table.
+        // This bound lets the verifier prove that the row is within the table.
         a.jump(JumpCondition::Below, R8, ROWS as i32, ROW);
         a.set(R8, ROW_LARGE as i32);
         a.bind_label(ROW);
@@ -123,7 +124,7 @@ impl BpfMaps {
         a.add(R0, R8);
     }
 
-    /// The address of the current task's slot number into register 2.
+    /// Loads the address of the current task's slot number into R2.
     fn slot_key(&self, a: &mut Assembler) {
         a.load(R1, R7, SLOT);
         a.store_32(R10, -4, R1);
@@ -131,7 +132,7 @@ impl BpfMaps {
         a.add_number(R2, -4);
     }
 
-    /// The words of the current task's slot into register 0, or the end.
+    /// Loads the address of the current task's slot into R0; jumps to `END` if it has none.
     fn slot(&self, a: &mut Assembler) {
         self.slot_key(a);
         a.load_map(R1, self.slots.as_raw_fd());
@@ -139,7 +140,7 @@ impl BpfMaps {
         a.jump(JumpCondition::Equal, R0, 0, END);
     }
 
-    /// At the start of a call: `sys_enter(registers, number)`.
+    /// Program for `sys_enter(registers, number)`: stores the call's number and start time.
     pub(super) fn on_syscall_enter(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         a.copy(R6, R1);
@@ -163,7 +164,7 @@ impl BpfMaps {
         a.call(KernelHelper::Nanoseconds);
         a.store(R7, SINCE, R0);
         a.jump_always(END);
-        // Calls that do not return are counted where they begin.
+        // Calls that do not return are counted at their start.
         a.bind_label(COUNT);
         a.store_number(R7, SINCE, 0);
         self.row(&mut a);
@@ -174,7 +175,7 @@ impl BpfMaps {
         a.finish()
     }
 
-    /// Numbers that have no row of their own share one. Those of programs of 32 bits mean something else.
+    /// Replaces the number in R8 by that of a shared row if it is too large or belongs to a 32-bit program.
     fn clamp_number(&self, a: &mut Assembler) {
         a.jump(JumpCondition::Below, R8, ROW_LARGE as i32, LARGE);
         a.set(R8, ROW_LARGE as i32);
@@ -191,12 +192,12 @@ impl BpfMaps {
         }
     }
 
-    /// At the end of a call whose start was seen: `sys_exit(registers, result)`.
+    /// Program for `sys_exit(registers, result)`: counts a call whose start was seen.
     pub(super) fn on_syscall_exit(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         a.copy(R6, R1);
         self.current_task(&mut a);
-        // A task that was made in a call leaves it without having entered.
+        // A new task exits a call that it did not enter.
         a.load(R9, R7, SINCE);
         a.jump(JumpCondition::Equal, R9, 0, END);
         a.store_number(R7, SINCE, 0);
@@ -209,11 +210,13 @@ impl BpfMaps {
         self.count_result(a)
     }
 
-    /// The same where starts are not seen, for half the price: the number is still among the registers.
+    /// Program for `sys_exit` without times: reads the call's number from the registers, so that `sys_enter` needs no
+    /// program, at half the cost.
     pub(super) fn on_syscall_exit_untimed(&self) -> Vec<u64> {
-        const NUMBER_IN_REGISTERS: i16 = match cfg!(target_arch = "aarch64") {
-            true => 280,
-            false => 120,
+        const NUMBER_IN_REGISTERS: i16 = if cfg!(target_arch = "aarch64") {
+            280
+        } else {
+            120
         };
         let mut a = Assembler::default();
         a.copy(R6, R1);
@@ -236,7 +239,7 @@ impl BpfMaps {
         self.count_result(a)
     }
 
-    /// Counts the call whose row is in register 0 by its result, and is done.
+    /// Adds the result of the call to the row in R0, and finishes the program.
     fn count_result(&self, mut a: Assembler) -> Vec<u64> {
         add_to_row(&mut a, HITS, None);
         a.load(R2, R6, 8);
@@ -251,7 +254,7 @@ impl BpfMaps {
         a.finish()
     }
 
-    /// When a task was made, before it runs: `task_newtask(task, flags)`.
+    /// Program for `task_newtask(task, flags)`: a new task, before it runs, inherits the slot of its creator.
     pub(super) fn on_new_task(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         a.load(R6, R1, 0);
@@ -266,13 +269,13 @@ impl BpfMaps {
         a.load_map(R1, self.tasks.as_raw_fd());
         a.copy(R2, R6);
         a.set(R3, 0);
-        // Make it if it is not there.
+        // BPF_LOCAL_STORAGE_GET_F_CREATE.
         a.set(R4, 1);
         a.call(KernelHelper::TaskStorageGet);
         a.jump(JumpCondition::Equal, R0, 0, END);
         a.load(R1, R7, SLOT);
         a.store(R0, SLOT, R1);
-        // It leaves a call that it did not make.
+        // It will exit a call that it did not enter.
         a.store_number(R0, STATE, TaskState::FromNextCall.number());
         self.slot(&mut a);
         a.set(R2, 1);
@@ -283,8 +286,8 @@ impl BpfMaps {
         a.finish()
     }
 
-    /// When a program has taken the place of another: `sched_process_exec(task, number, what)`. The program's first call is
-    /// this one. One with rights that its caller lacks is nothing for the caller to look into: it runs uncounted.
+    /// Program for `sched_process_exec(task, pid, binprm)`: starts counting, with the exec as the first call. A program
+    /// that gained privileges is excluded, because its caller may not observe it.
     pub(super) fn on_exec(&self, secure: SecureBit) -> Vec<u64> {
         const ORDINARY: JumpLabel = JumpLabel(6);
         let mut a = Assembler::default();
@@ -317,7 +320,7 @@ impl BpfMaps {
         a.finish()
     }
 
-    /// When a task ends: `sched_process_exit(task, …)`.
+    /// Program for `sched_process_exit(task, …)`: counts down the live tasks.
     pub(super) fn on_exit(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         self.current_task(&mut a);
@@ -331,8 +334,8 @@ impl BpfMaps {
     }
 }
 
-/// Adds one, or a register, to a word of the row in register 0. No other task of this processor comes between, and
-/// other processors have rows of their own.
+/// Adds one, or a register, to a word of the row in R0. Not atomic: no other task of this processor can interleave, and
+/// other processors have their own rows.
 fn add_to_row(a: &mut Assembler, word: i16, amount: Option<super::assembler::BpfRegister>) {
     a.load(R1, R0, word);
     match amount {

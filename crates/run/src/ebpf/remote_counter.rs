@@ -1,4 +1,4 @@
-//! The wrapper's side: an agent counts, and is asked.
+//! The wrapper's side of remote counting: asks an agent to count a process and polls its counts.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,30 +8,29 @@ use std::time::Duration;
 use super::watch_protocol::{CountFrom, CountsReading, WatchRequest};
 use super::{CallTiming, EbpfError, task};
 
-/// Agents that may count for others: where they would be, and how one gets to them. Whoever connects makes sure of whom it
-/// talks to.
+/// Agents that may count for others: their sockets, and the function that connects to one. `connect` must verify the peer.
 #[derive(Debug, Clone)]
 pub struct CountingAgents {
     pub sockets: Vec<PathBuf>,
     pub connect: fn(&Path) -> io::Result<UnixStream>,
 }
 
-/// An agent that takes longer than this has other troubles: the program is not to wait for it.
+/// The timeout of the first request, because the program waits for it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// When it does, it is asked until it does not answer for this long.
+/// The timeout of later requests; after it the agent counts as lost.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// No answer is longer.
+/// The maximum length of an answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
 
 impl CountingAgents {
-    /// The first one that counts for us. Where nobody does, what the last one said.
+    /// Returns the first agent that accepts the request, or the error of the last one.
     pub(super) fn request_counting(
         &self,
         pid: i32,
         from: CountFrom,
         time: CallTiming,
     ) -> Result<RemoteCounter, EbpfError> {
-        let mut why = "none is there".to_owned();
+        let mut why = "none is running".to_owned();
         for socket in &self.sockets {
             let asked = (self.connect)(socket);
             match asked.and_then(|stream| RemoteCounter::connect(stream, pid, from, time)) {
@@ -40,7 +39,7 @@ impl CountingAgents {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                         wait_until_untraced(pid);
-                        why = "it does not answer".to_owned();
+                        why = "it does not respond".to_owned();
                     }
                     _ => why = error.to_string(),
                 },
@@ -50,7 +49,8 @@ impl CountingAgents {
     }
 }
 
-/// An agent that was too late may hold the process for a moment, until it sees that nobody is there any more.
+/// Waits until the process is no longer traced: an agent that accepted too late holds it until it notices the closed
+/// connection.
 fn wait_until_untraced(pid: i32) {
     for _ in 0..200 {
         if crate::ptrace::check_untraced(pid).is_ok() {
@@ -60,14 +60,14 @@ fn wait_until_untraced(pid: i32) {
     }
 }
 
-/// An agent that counts one program for us.
+/// A connection to an agent that counts one program.
 #[derive(Debug)]
 pub(super) struct RemoteCounter {
     agent: BufReader<UnixStream>,
 }
 
 impl RemoteCounter {
-    /// Asks an agent to count a process.
+    /// Sends the request to count a process.
     fn connect(
         stream: UnixStream,
         pid: i32,
@@ -88,7 +88,7 @@ impl RemoteCounter {
         };
         match remote.request_line(&request.to_string())?.as_str() {
             "ok" => {
-                // The program runs now, and nobody waits for an answer.
+                // From here on the program does not wait for answers.
                 remote
                     .agent
                     .get_ref()
@@ -98,7 +98,7 @@ impl RemoteCounter {
             answer => {
                 let why = answer
                     .strip_prefix("error ")
-                    .unwrap_or("it does not know how");
+                    .unwrap_or("it does not support counting");
                 Err(io::Error::other(why.to_owned()))
             }
         }
@@ -125,9 +125,9 @@ impl RemoteCounter {
         CountsReading::parse(&answer).ok_or_else(broken)
     }
 
-    /// The end of the process may be known now.
+    /// Lets the parent of the process be notified of its exit.
     pub(super) fn release(&mut self) {
-        // An agent that is gone holds nobody.
+        // Errors are ignored: an agent that is gone holds no process.
         let _ = self.request_line("release");
     }
 }

@@ -1,8 +1,8 @@
-//! One set of programs for all that is watched on a node.
+//! Shares one set of programs between all wrappers of a user on a node.
 //!
-//! Whoever loads the programs first gives their descriptors to the others that ask, over a socket that the kernel names by
-//! user. Programs run as long as somebody holds them, so that nobody depends on the one who loaded them; when that one ends,
-//! the next to come loads a set of its own.
+//! The first wrapper loads the programs and serves their descriptors to the others over an abstract socket named after the
+//! user. The programs run as long as any process holds their descriptors, so that no wrapper depends on the loader; after
+//! the loader has exited, the next wrapper loads a new set.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,24 +21,24 @@ use super::program_set::{ProgramSet, program_count};
 use super::programs::BpfMaps;
 
 const MAP_COUNT: usize = 3;
-/// As many as the larger kind of set has.
+/// The number of descriptors of the larger kind of set.
 const DESCRIPTORS_MAX: usize = MAP_COUNT + program_count(CallTiming::Measured);
-/// Loading takes some milliseconds; whoever does it serves right after.
+/// Loading takes some milliseconds; the loader serves right after.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What became of looking for others.
+/// The result of looking for a shared set.
 #[derive(Debug)]
 pub(super) enum SharedSetLookup {
-    /// There is nobody: load the programs, and serve them here.
+    /// No wrapper has loaded a set: load one and serve it on this socket.
     NotLoaded(UnixListener),
-    /// Somebody gave these, and a place in them.
+    /// A set of another wrapper, and a slot in it.
     Shared(ProgramSet, u32),
-    /// Load the programs for oneself.
+    /// Sharing failed: load a set without serving it.
     Unavailable,
 }
 
-/// What a set is made of. It changes with the programs and their maps, so that wrappers of other versions on the same node
-/// do not take what they would not understand.
+/// The version of the programs and maps. Must change with them, so that wrappers of different versions on the same node do
+/// not share sets.
 const FORMAT_VERSION: u32 = 3;
 
 fn address(time: CallTiming) -> io::Result<SocketAddr> {
@@ -50,12 +50,12 @@ fn address(time: CallTiming) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("pegel-ebpf.{uid}.{FORMAT_VERSION}{kind}"))
 }
 
-/// Looks for somebody who has loaded the programs.
+/// Looks for a set loaded by another wrapper.
 pub(super) fn find_shared_set(time: CallTiming) -> SharedSetLookup {
     let Ok(address) = address(time) else {
         return SharedSetLookup::Unavailable;
     };
-    // The one who is asked may end just then: once more, and then for oneself.
+    // The loader may exit in between: retry once.
     for _ in 0..2 {
         match UnixListener::bind_addr(&address) {
             Ok(listener) if listener.set_nonblocking(true).is_ok() => {
@@ -79,7 +79,7 @@ fn is_same_user(socket: &UnixStream) -> bool {
 fn receive_set(address: &SocketAddr, time: CallTiming) -> io::Result<(ProgramSet, u32)> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let socket = UnixStream::connect_addr(address)?;
-    // Anybody could have taken the name.
+    // Any user can bind the name.
     if !is_same_user(&socket) {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
@@ -109,7 +109,7 @@ fn receive_set(address: &SocketAddr, time: CallTiming) -> io::Result<(ProgramSet
     Ok((ProgramSet::new(maps, links), u32::from_ne_bytes(slot)))
 }
 
-/// The side of the one who loaded them.
+/// The loader's side: serves the set.
 #[derive(Debug)]
 pub(super) struct SetServer {
     listener: UnixListener,
@@ -120,13 +120,13 @@ impl SetServer {
         SetServer { listener }
     }
 
-    /// Gives the set to all who wait for it.
+    /// Sends the set to all waiting wrappers. Never blocks.
     pub(super) fn serve(&self, set: &ProgramSet) {
         while let Ok((socket, _)) = self.listener.accept() {
             if !is_same_user(&socket) {
                 continue;
             }
-            // Whoever goes away does without.
+            // Errors are ignored: the wrapper may have exited.
             let _ = send_set(&socket, set, set.take_slot());
         }
     }

@@ -1,4 +1,4 @@
-//! Processes and their threads, as far as counting needs to know them.
+//! Handles and properties of processes and threads.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::programs::TaskState;
 use super::watch_slot::WatchSlot;
 
-/// New threads may appear while the others are marked.
+/// The maximum number of scans: new threads may appear while the others are added.
 const ROUNDS_MAX: usize = 1000;
 
 pub(super) fn open_process(pid: i32) -> io::Result<OwnedFd> {
     open_with(pid, PidfdFlags::empty())
 }
 
-/// One thread, where the kernel can name one (6.9).
+/// Opens one thread; requires PIDFD_THREAD (Linux 6.9).
 fn open_thread(thread: i32) -> io::Result<OwnedFd> {
     const THREAD: u32 = 0o200;
     open_with(thread, PidfdFlags::from_bits_retain(THREAD))
@@ -28,16 +28,16 @@ fn open_with(pid: i32, flags: PidfdFlags) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, flags)?)
 }
 
-/// When a process began, in ticks since the machine did.
+/// Returns the start time of a process, in clock ticks since boot.
 pub(super) fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Its name may hold anything, and stands in parentheses.
+    // The name is in parentheses and may contain any character.
     let (_, behind) = stat.rsplit_once(')')?;
     behind.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether a process has this user's rights and no others, by the rule that lets a user trace it: its users are all the
-/// same, its groups too, and the kernel lets its user look into it.
+/// Returns whether a process has exactly this user's privileges, by the kernel's rule for ptrace: its user IDs are all the
+/// same, its group IDs too, and the process is dumpable (/proc/PID belongs to the user).
 pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     let path = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
@@ -52,26 +52,27 @@ pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     numbers("Uid:") == [uid; 4] && has_groups && is_open
 }
 
-/// Counts all threads of a process from now on. Says how many there are; an error if somebody counts all of them already.
+/// Starts counting all threads of a process and returns their number. An error if all are counted already.
 pub(super) fn add_all_threads(place: &mut WatchSlot, pid: i32) -> io::Result<usize> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
         let mut is_new = false;
         for thread in crate::ptrace::threads(pid) {
-            let opened = match thread == pid {
-                true => open_process(pid),
-                false => open_thread(thread),
+            let opened = if thread == pid {
+                open_process(pid)
+            } else {
+                open_thread(thread)
             };
             let put = opened.and_then(|task| place.add_task(task.as_fd(), TaskState::FromNextCall));
             match put {
                 Ok(true) => (count, is_new) = (count + 1, true),
                 Ok(false) => {}
-                // It ended meanwhile.
+                // It exited meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && thread != pid => {}
                 Err(error) => return Err(error),
             }
         }
-        // Threads that are made from here on have makers that are counted.
+        // Threads created from here on have creators that are counted.
         if !is_new {
             break;
         }

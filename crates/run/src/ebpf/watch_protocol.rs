@@ -1,14 +1,14 @@
-//! What an agent tells a wrapper for which it counts: one line of text for each question.
+//! The protocol between a wrapper and an agent that counts for it: one line of text per request and per answer.
 //!
 //! ```text
-//! watch exec PID START [untimed]      counts the process PID, that began at START, from its exec on: `ok`, or `error WHY`
-//! watch now PID START [untimed]       from now on, with all its threads
+//! watch exec PID START [untimed]      counts process PID, started at START, from its exec on: `ok`, or `error WHY`
+//! watch now PID START [untimed]       counts all its threads from now on
 //! counts                              `counts STARTED ALIVE END [ROW:HITS:BYTES:NANOSECONDS:ERRORS]…`
-//! release                             the process has ended, and its parent may know: `ok`
+//! release                             lets the parent of an exited process be notified: `ok`
 //! ```
 //!
-//! `END` is `-` while the process runs, `x3` when it has exited with 3, `k9` when signal 9 has killed it, `?` when nobody
-//! knows. Rows are those that changed since the last answer, with all that they hold.
+//! `END` is `-` while the process runs, `x3` after exit status 3, `k9` after signal 9, `?` if unknown. An answer contains
+//! the rows that changed since the previous one, with their totals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,23 +18,24 @@ use super::programs::ROWS;
 use super::watch_slot::{CallRow, TaskProgress};
 use crate::ptrace::ProcessEnd;
 
-/// From when on a process is counted.
+/// The point from which a process is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountFrom {
     Exec,
     Now,
 }
 
-/// The first word on a connection.
+/// The first line of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WatchRequest {
     pub from: CountFrom,
     pub pid: i32,
-    /// When it began, in the kernel's ticks. A process of another namespace has another number here.
+    /// Its start time in clock ticks. Detects a process ID of another PID namespace, and one that was reused.
     pub start: u64,
     pub time: CallTiming,
 }
 
+/// The answer to `counts`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CountsReading {
     pub progress: TaskProgress,
@@ -56,9 +57,9 @@ impl fmt::Display for WatchRequest {
     }
 }
 
-/// The text is no such line.
+/// A malformed `watch` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not `watch exec|now PID START [untimed]`")]
+#[error("expected `watch exec|now PID START [untimed]`")]
 pub(super) struct InvalidWatchRequest;
 
 impl FromStr for WatchRequest {
@@ -78,15 +79,15 @@ impl FromStr for WatchRequest {
         };
         let pid: i32 = pid.parse().map_err(|_| InvalidWatchRequest)?;
         let start = start.parse().map_err(|_| InvalidWatchRequest)?;
-        match pid > 0 {
-            true => Ok(WatchRequest {
-                from,
-                pid,
-                start,
-                time,
-            }),
-            false => Err(InvalidWatchRequest),
+        if pid <= 0 {
+            return Err(InvalidWatchRequest);
         }
+        Ok(WatchRequest {
+            from,
+            pid,
+            start,
+            time,
+        })
     }
 }
 
@@ -116,7 +117,7 @@ impl fmt::Display for CountsReading {
 }
 
 impl CountsReading {
-    /// None if it is none.
+    /// Parses an answer; None if it is malformed.
     pub(super) fn parse(text: &str) -> Option<CountsReading> {
         let mut words = text.strip_prefix("counts ")?.split(' ');
         let mut flag = || match words.next()? {

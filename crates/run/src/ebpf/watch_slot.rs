@@ -1,4 +1,4 @@
-//! One watched program in the kernel: its slot in a set, and the table with its counts.
+//! The slot of a watched program in a set, and the table with its counts.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -8,37 +8,38 @@ use super::program_set::{self, ProgramSet};
 use super::programs::{LIVE_TASKS, ROW_WORDS, ROWS, SLOT_WORDS, STARTED, TaskState};
 use super::{EbpfError, bpf_syscall, kernel_refused};
 
-/// All that was counted of one call: hits, bytes, nanoseconds, errors.
+/// The totals of one system call: hits, bytes, nanoseconds, errors.
 pub(super) type CallRow = [u64; ROW_WORDS];
 
+/// A slot in use. Dropping it removes its entries from the kernel's maps.
 #[derive(Debug)]
 pub(super) struct WatchSlot {
     set: Arc<ProgramSet>,
     slot: u32,
     table: OwnedFd,
     processors: usize,
-    /// How many tasks were put here; the kernel counts what they make.
+    /// The number of tasks added here; the kernel counts the tasks that they create.
     tasks_added: u64,
-    /// What was in the table at the last reading.
+    /// The totals of the last reading.
     last_rows: Vec<CallRow>,
 }
 
-/// How far the tasks of a place are.
+/// The progress of the tasks of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TaskProgress {
-    /// The first one has become the program.
+    /// The first task has executed the program.
     pub has_started: bool,
-    /// Tasks are left.
+    /// Some task has not exited.
     pub is_alive: bool,
 }
 
 impl WatchSlot {
-    /// The first slot of a set, whose table is in it already.
+    /// Returns slot 0 of a set, whose table is installed already.
     pub(super) fn first(set: Arc<ProgramSet>, table: OwnedFd) -> Result<WatchSlot, EbpfError> {
         WatchSlot::with(set, 0, table)
     }
 
-    /// Another slot.
+    /// Creates the table of another slot.
     pub(super) fn another(set: Arc<ProgramSet>, slot: u32) -> Result<WatchSlot, EbpfError> {
         let table = program_set::create_table().map_err(kernel_refused("maps"))?;
         bpf_syscall::update_map(&set.maps.tables, slot, &table)
@@ -47,7 +48,7 @@ impl WatchSlot {
     }
 
     fn with(set: Arc<ProgramSet>, slot: u32, table: OwnedFd) -> Result<WatchSlot, EbpfError> {
-        // From here on, what was put under the number is removed again, whatever happens.
+        // From here on, drop removes the slot's map entries on every path.
         let place = WatchSlot {
             set,
             slot,
@@ -65,7 +66,7 @@ impl WatchSlot {
         &self.set
     }
 
-    /// Counts a task from here on. False if it is counted already, because its maker is.
+    /// Starts counting a task. Returns false if it is counted already, because its creator is.
     pub(super) fn add_task(&mut self, task: BorrowedFd<'_>, state: TaskState) -> io::Result<bool> {
         let value = state.task_value(self.slot);
         match bpf_syscall::insert_task(&self.set.maps.tasks, task, &value) {
@@ -80,7 +81,7 @@ impl WatchSlot {
 
     pub(super) fn progress(&self) -> TaskProgress {
         let mut words = [0; SLOT_WORDS];
-        // A map of our own can be read.
+        // Cannot fail: the entry was inserted in `with`.
         let _ = bpf_syscall::lookup(&self.set.maps.slots, self.slot, &mut words);
         TaskProgress {
             has_started: words[STARTED] != 0,
@@ -91,7 +92,7 @@ impl WatchSlot {
         }
     }
 
-    /// The rows that changed since the last reading, with all that is in them.
+    /// Returns the rows that changed since the last reading, with their totals.
     pub(super) fn read(&mut self) -> Vec<(usize, CallRow)> {
         let mut table = vec![0; ROWS * ROW_WORDS * self.processors];
         if bpf_syscall::lookup(&self.table, 0, &mut table).is_err() {
@@ -117,13 +118,13 @@ impl WatchSlot {
 
 impl Drop for WatchSlot {
     fn drop(&mut self) {
-        // Tasks that outlive their watch find nothing under their number. An error means that it is gone already.
+        // Tasks that outlive the watch find no entry and are not counted. An error means that the entry is gone already.
         let _ = bpf_syscall::delete(&self.set.maps.tables, self.slot);
         let _ = bpf_syscall::delete(&self.set.maps.slots, self.slot);
     }
 }
 
-/// How many processors there can be: the kernel keeps a table for each.
+/// Returns the number of possible processors; the kernel keeps a table for each.
 pub(super) fn possible_processors() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next();

@@ -1,4 +1,4 @@
-//! A process that is counted: its place in the kernel, and the hold on it that keeps its end back.
+//! A watched process: its slot in the kernel, and the hold that delays the notification of its exit.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,11 @@ use super::watch_protocol::CountsReading;
 use super::watch_slot::WatchSlot;
 use crate::ptrace::{ExitHold, HeldState, ProcessEnd};
 
-/// Fields are dropped in this order: the process is let go before the kernel's tables are removed, which takes milliseconds.
+/// A watched process. The order of the fields matters for drop: the process is released before the kernel's tables are
+/// removed, which takes milliseconds.
 #[derive(Debug)]
 pub(super) struct WatchedProcess {
-    /// None where the kernel does not allow to hold the process: then its parent learns of its end when we do.
+    /// None if the kernel does not permit holding the process; its parent is then notified at the same time as we are.
     exit_hold: Option<ExitHold>,
     pub slot: WatchSlot,
     process: OwnedFd,
@@ -22,7 +23,7 @@ pub(super) struct WatchedProcess {
 }
 
 impl WatchedProcess {
-    /// From its exec on. An error if somebody counts it already.
+    /// Watches a process from its exec on. An error if it is watched already.
     pub(super) fn from_exec(
         mut place: WatchSlot,
         pid: i32,
@@ -39,7 +40,7 @@ impl WatchedProcess {
         })
     }
 
-    /// All threads of a process, from now on. Says how many there are.
+    /// Watches all threads of a process from now on, and returns their number.
     pub(super) fn from_now(
         mut place: WatchSlot,
         pid: i32,
@@ -55,12 +56,12 @@ impl WatchedProcess {
         Ok((watched, threads))
     }
 
-    /// Whether it has ended, known to all.
+    /// Returns whether the process has exited and its parent may be notified.
     pub(super) fn has_exited(&self) -> bool {
         has_ended(&self.process)
     }
 
-    /// Readable when the process may have ended.
+    /// Returns a descriptor that is readable when the process may have exited.
     pub(super) fn exit_fd(&self) -> BorrowedFd<'_> {
         match &self.exit_hold {
             Some(hold) => hold.as_fd(),
@@ -69,7 +70,7 @@ impl WatchedProcess {
     }
 
     pub(super) fn read(&mut self) -> CountsReading {
-        // First: what it counted is complete when it has ended.
+        // Poll the end first: counts read after the exit are complete.
         self.poll_end();
         CountsReading {
             progress: self.slot.progress(),
@@ -78,7 +79,7 @@ impl WatchedProcess {
         }
     }
 
-    /// Whether it has ended. How, is known to the one who holds it, or to its parent.
+    /// Updates `end`. The exit status is known only if the process is held.
     fn poll_end(&mut self) {
         if self.end.is_some() {
             return;
@@ -91,7 +92,7 @@ impl WatchedProcess {
         }
     }
 
-    /// Its end may be known now.
+    /// Lets the parent be notified of the exit.
     pub(super) fn release(&mut self) {
         if self.end.is_some()
             && let Some(hold) = self.exit_hold.take()
