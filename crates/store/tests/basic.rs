@@ -1,4 +1,4 @@
-//! The store through its public face: what goes in comes out, across blocks, hours and restarts.
+//! The store through its public API: samples are preserved across blocks, hours and restarts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -133,7 +133,7 @@ fn feed(place: &TestStoreDir, store: &Store, ticks: std::ops::Range<i64>) {
         }
         group.append_to(&mut tick);
         store.tick(&mut tick);
-        // The queue is bounded: give the writer a chance.
+        // The queue is bounded: let the writer catch up.
         if n % 500 == 0 {
             drain_queue(store);
         }
@@ -141,7 +141,7 @@ fn feed(place: &TestStoreDir, store: &Store, ticks: std::ops::Range<i64>) {
     drain_queue(store);
 }
 
-/// A push is answered after everything that was queued before it.
+/// A push is acknowledged after everything queued before it.
 fn drain_queue(store: &Store) {
     let _ = store.push(Input::Push, Vec::new());
 }
@@ -239,7 +239,7 @@ fn hours_are_sealed_and_keep_every_sample() {
         points(&store, "turns_total", START, START + 9 * HOUR, None)[0].1,
         wanted
     );
-    // Late, after the hour was sealed: it goes to a block of its own and wins.
+    // Late, after the hour was sealed: it goes to its own block and takes precedence.
     push(
         &store,
         &series(&TURNS, "a"),
@@ -260,7 +260,7 @@ fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
     let a = series(&TEMPERATURE, "a");
     push(&store, &a, &[(START, 1.0), (START + 10, 2.0)]);
     feed(&place, &store, 0..300);
-    // As a crash would leave it: a copy of the files while the store is open.
+    // The state after a crash: a copy of the files while the store is open.
     let copy = TestStoreDir::new("vanish-copy");
     for name in ["log", "blocks"] {
         std::fs::create_dir_all(copy.dir.join(name)).expect("a directory");
@@ -461,10 +461,10 @@ fn current_values_know_when_they_changed() {
     );
     let mut changed = 0;
     store.latest(&Selector::all(), change, &mut |_, _| changed += 1);
-    assert_eq!(changed, 0, "nothing since");
+    assert_eq!(changed, 0, "nothing changed since");
     place.set(START + HOUR);
     store.latest(&Selector::all(), 0, &mut |_, _| changed += 1);
-    assert_eq!(changed, 0, "an hour later nothing is current");
+    assert_eq!(changed, 0, "nothing is current an hour later");
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn age_and_size_bound_the_store() {
 fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     let place = TestStoreDir::new("hidden");
     let store = place.open();
-    // Both kinds stand in one group, so that they share their times; in memory and in a block.
+    // Both kinds are in one group, so that they share their times; in memory and in a block.
     feed(&place, &store, 0..400);
     store.flush_to_blocks();
     feed(&place, &store, 400..800);

@@ -1,4 +1,4 @@
-//! Limits and books when many things happen at once.
+//! Limits and the ledger under concurrency.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -28,7 +28,7 @@ fn assert_balanced(ledger: &Ledger) {
     }
 }
 
-/// A disk whose writes take long, so that what comes meanwhile is written together.
+/// A disk with slow writes, so that commands that arrive meanwhile are written together.
 #[derive(Debug, Default)]
 struct SlowWrites;
 
@@ -92,7 +92,7 @@ fn the_limit_of_series_holds_for_what_comes_at_once() {
     let grouped = store.ledger().kept_total(Input::Collect);
     assert!(
         grouped == 10 || grouped == 0,
-        "a row comes in whole or not at all: {grouped}"
+        "a row is accepted as a whole or not at all: {grouped}"
     );
     let status = store.status();
     assert_eq!(status.series, kept + grouped / 2);
@@ -149,7 +149,10 @@ fn ticks_and_pushes_while_the_store_closes_are_counted() {
             .ledger()
             .dropped_total(Input::Collect, DropReason::Closed);
     }
-    assert!(closed > 0, "no tick came too late: nothing was tried");
+    assert!(
+        closed > 0,
+        "no tick arrived after closing: nothing was tested"
+    );
 }
 
 #[test]
@@ -178,14 +181,17 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
             assert_eq!(points.len(), 1);
             visits += 1;
             if visits == 1 {
-                // While this answer is read, its blocks are dropped and a new one is written.
+                // While this result is read, its blocks are dropped and a new one is written.
                 clock.advance(Duration::from_secs(7200));
                 store.flush_to_blocks();
                 push("new", 3.0);
             }
         })
         .expect("an answer");
-    assert_eq!(visits, 2, "the reader sees what was there when it asked");
+    assert_eq!(
+        visits, 2,
+        "the reader sees the state at the start of its query"
+    );
     let read = |store: &Store| {
         let mut found = Vec::new();
         let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
@@ -234,12 +240,12 @@ fn many_live_series_alone_do_not_make_blocks() {
     let status = store.status();
     assert!(
         status.memory_bytes > (8 << 20) / 4,
-        "they take much: {status:?}"
+        "they use much memory: {status:?}"
     );
     assert!(status.blocks <= 4, "{status:?}");
 }
 
-/// One tick of a group with this many series, when it has been looked at.
+/// Sends one tick of a group with this many series, and waits until it was processed.
 fn tick_of(store: &Store, time: Millis, count: usize) {
     let mut group = SampleGroup::new("many", 3, 5000);
     let mut tick = Tick::new(Input::Collect);
@@ -250,7 +256,7 @@ fn tick_of(store: &Store, time: Millis, count: usize) {
     tick.reset(time);
     group.append_to(&mut tick);
     store.tick(&mut tick);
-    // Behind the tick in the queue.
+    // Queued behind the tick.
     let _ = store.push(Input::Push, Vec::new());
 }
 
@@ -284,7 +290,7 @@ fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
         clock.advance(Duration::from_secs(9));
         assert_eq!(store.status().degraded, Some(degraded), "still");
         clock.advance(Duration::from_secs(2));
-        assert_eq!(store.status().degraded, None, "none was lost for a while");
+        assert_eq!(store.status().degraded, None, "no recent drops");
     }
 }
 
@@ -305,7 +311,7 @@ fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
     assert_eq!(store.status().degraded, None);
 }
 
-/// Files of blocks that this process holds open in a directory.
+/// Counts the block files in a directory that this process holds open.
 fn open_blocks(dir: &std::path::Path) -> usize {
     let files = std::fs::read_dir("/proc/self/fd").expect("our own descriptors");
     let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());

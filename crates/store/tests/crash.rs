@@ -1,5 +1,5 @@
-//! Crashes on a simulated disk: of the process between any two file operations, and of the power with
-//! what was not synced lost in any combination.
+//! Crashes on a simulated disk: of the process between any two file operations, and power failures that lose unsynced
+//! data in any combination.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use pegel_testkit::{FakeClock, Rng, SimFiles, TempDir};
 /// On the hour.
 const START: Millis = 1_700_006_400_000;
 const MINUTE: u64 = 60;
-/// A power cut may cost this much.
+/// The most data that a power failure may cost.
 const LOSS_MAX: Duration = Duration::from_secs(1);
 
-/// Of another class than the node's: a head becomes two blocks.
+/// In another class than the node's: a head becomes two blocks.
 static DEPTH: Family =
     Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.").of_input(Input::Push);
 static TURNS: Family = Family::new("turns_total", MetricKind::Counter, "", 1, "Turns.");
 
-/// What a client was told is stored: how many file operations there were by then, and when it was told.
+/// An acknowledged point: the number of file operations and the time at its acknowledgement.
 struct AcknowledgedPoint {
     operations: usize,
     at: Instant,
@@ -44,7 +44,7 @@ fn depth(gauge: u64) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(DEPTH.clone()), &labels).expect("a valid series"))
 }
 
-/// Pushes one point and notes that it was acknowledged.
+/// Pushes one point and records its acknowledgement.
 fn push(
     store: &Store,
     disk: &SimFiles,
@@ -76,14 +76,14 @@ fn push(
     });
 }
 
-/// Everything in the store; fails if a time comes twice or out of order.
+/// Returns everything in the store; fails on duplicate or unordered times.
 fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
     let mut all = BTreeMap::new();
     let question = RangeQuery::new(Selector::all(), 0, Millis::MAX / 2, None);
     let answer = store.query_range(&question, &mut |series, points| {
         assert!(
             points.is_sorted_by(|a, b| a.0 < b.0),
-            "{series}: a time comes twice"
+            "{series}: duplicate time"
         );
         all.extend(
             points
@@ -95,7 +95,7 @@ fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
     all
 }
 
-/// The value that counts at each place among those told so far: the last one.
+/// Returns the last acknowledged value of each series and time.
 fn expected<'a>(
     told: impl Iterator<Item = &'a AcknowledgedPoint>,
 ) -> BTreeMap<(String, Millis), f64> {
@@ -149,14 +149,14 @@ fn a_process_may_die_between_any_two_operations() {
                     found.get(place)
                 );
             }
-            // What was not acknowledged yet may be there, but only as it was sent.
+            // Unacknowledged samples may be present, but only with the values sent.
             let invented = found.keys().find(|place| !later.contains_key(*place));
             assert_eq!(invented, None, "after {died} operations, {round}");
             store.flush_to_blocks();
         }
         assert!(
             store.status().set_aside.is_empty(),
-            "after {died}: nothing was damaged"
+            "after {died}: no damage expected"
         );
     }
 }
@@ -166,7 +166,7 @@ fn a_power_cut_costs_at_most_a_second() {
     let (dir, disk) = (TempDir::new(), SimFiles::new());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mut options_now = options(&dir, &disk, clock.clone());
-    // Often enough that blocks are made and logs removed in the short time of this test.
+    // Often enough that blocks are written and logs removed within this short test.
     options_now.keep_memory = Duration::from_millis(400);
     let store = Store::open(options_now).expect("opens");
     let mut told = Vec::new();

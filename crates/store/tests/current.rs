@@ -1,4 +1,4 @@
-//! Current values of points that come late, or ahead of the clock, across blocks and restarts.
+//! Current values of points that are late or ahead of the clock, across blocks and restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn a_point_ahead_of_the_clock_is_current_when_its_time_has_come() {
             times.extend(points.iter().map(|(time, _)| time - START));
         });
         answer.expect("an answer");
-        assert_eq!(times, [-1000, 0, 60_000, 120_000], "stored all the same");
+        assert_eq!(times, [-1000, 0, 60_000, 120_000], "stored regardless");
         for (second, expected) in [(59, 1.0), (60, 9.0), (119, 9.0), (120, 2.0), (200, 2.0)] {
             let by = START + second * 1000 - scene.clock.utc();
             scene.clock.advance(Duration::from_millis(by as u64));

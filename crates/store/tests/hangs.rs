@@ -1,4 +1,4 @@
-//! A disk that hangs, and a directory that goes away, while the store is in use.
+//! A hanging disk, and a directory that disappears, while the store is in use.
 
 use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 static DEPTH: Family = Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.");
 
-/// Operations of one kind hang while it is closed.
+/// Makes operations of one kind hang while it is closed.
 #[derive(Debug)]
 struct BlockingHook {
     operation: FileOperation,
@@ -39,7 +39,7 @@ impl BlockingHook {
     }
 }
 
-/// Opens a valve at the end of a test, failed or not: a store closes only when its disk answers.
+/// Releases blocked operations at the end of a test, failed or not: a store closes only when its disk responds.
 struct UnblockOnDrop(Arc<BlockingHook>);
 
 impl Drop for UnblockOnDrop {
@@ -58,7 +58,7 @@ impl FileHook for BlockingHook {
     }
 }
 
-/// One group with one series, ticked as the sampler does.
+/// One group with one series, ticked like the sampler does.
 struct DepthTicker {
     group: SampleGroup,
     slot: pegel_metric::Slot,
@@ -113,7 +113,8 @@ fn is_degraded(store: &Store) -> Result<String, &'static str> {
     Ok(degraded.reason)
 }
 
-/// While operations of this kind hang, the store is degraded and samples in memory; then it recovers.
+/// Checks that while operations of this kind hang, the store is degraded and keeps samples in memory, and that it
+/// recovers.
 fn check_hang(operation: FileOperation) {
     let (dir, valve) = (TempDir::new(), BlockingHook::new(operation));
     let mut options = StoreOptions::new(dir.path());
@@ -131,7 +132,7 @@ fn check_hang(operation: FileOperation) {
         is_degraded(&store)
     });
     assert!(reason.contains("has not answered"), "{reason}");
-    // Pushes are refused at once: not one of many waits for the disk.
+    // Pushes are rejected at once: none of them waits for the disk.
     let begun = Instant::now();
     for _ in 0..1000 {
         let refused = push(&store, "b").expect_err("refused");
@@ -150,14 +151,14 @@ fn check_hang(operation: FileOperation) {
     let dropped = store
         .ledger()
         .dropped_total(Input::Collect, DropReason::QueueFull);
-    assert_eq!(dropped, 0, "samples went on in memory");
+    assert_eq!(dropped, 0, "samples are kept in memory");
 
     valve.set_closed(false);
     eventually("it recovers", || {
         sampler.tick(&store);
         is_degraded(&store).map_or(Ok(()), Err)
     });
-    eventually("pushes are taken", || push(&store, "c"));
+    eventually("pushes are accepted", || push(&store, "c"));
     let count = |store: &Store| {
         let question = pegel_store::RangeQuery::new(
             Selector::name("depth"),
@@ -180,11 +181,7 @@ fn check_hang(operation: FileOperation) {
     store.close();
     drop(store);
     let store = Store::open(options).expect("opens");
-    assert_eq!(
-        count(&store),
-        before,
-        "what was sampled meanwhile is stored"
-    );
+    assert_eq!(count(&store), before, "samples taken meanwhile are stored");
 }
 
 #[test]
@@ -214,10 +211,10 @@ fn a_disk_that_never_syncs_keeps_the_store_degraded() {
     let begun = Instant::now();
     while files.failures() < failures + 4 && begun.elapsed() < Duration::from_secs(60) {
         sampler.tick(&store);
-        assert!(is_degraded(&store).is_ok(), "well for a moment");
+        assert!(is_degraded(&store).is_ok(), "not degraded for a moment");
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(files.failures() >= failures + 4, "it was tried again");
+    assert!(files.failures() >= failures + 4, "retries");
     files.clear_faults();
     eventually("it recovers", || {
         sampler.tick(&store);
@@ -225,7 +222,7 @@ fn a_disk_that_never_syncs_keeps_the_store_degraded() {
     });
 }
 
-/// Takes the store's directory away in some manner: no push is acknowledged from then on.
+/// Removes the store's directory in some manner: no push is acknowledged from then on.
 fn check_removed(context: &str, take_away: impl Fn(&std::path::Path)) {
     let home = TempDir::new();
     let dir = home.join("store");
@@ -271,7 +268,7 @@ fn ticks_alone_notice_that_the_directory_was_removed() {
         sampler.tick(&store);
         is_degraded(&store)
     });
-    assert!(!dir.exists(), "it is not made anew: nobody holds its lock");
+    assert!(!dir.exists(), "it is not recreated: its lock is not held");
     fs::rename(home.join("moved"), &dir).expect("moved back");
     eventually("it recovers", || {
         sampler.tick(&store);

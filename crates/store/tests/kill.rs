@@ -1,9 +1,9 @@
-//! kill -9 under load, again and again on one directory: what was acknowledged or could be read is there
-//! afterwards, once, with its value.
+//! kill -9 under load, repeatedly on one directory: everything that was acknowledged or readable is present afterwards,
+//! once, with its value.
 //!
-//! The parent starts this test binary again as the child, which fills a store from several threads and tells
-//! through a pipe what it was promised. Values follow from series and time, so that the parent can check
-//! each one that it finds.
+//! The parent starts this test binary again as the child, which fills a store from several threads and reports
+//! acknowledged samples through a pipe. Values are a function of series and time, so that the parent can check each one
+//! that it finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -31,7 +31,7 @@ fn series(label: &str) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("by", label)]).expect("a valid series"))
 }
 
-/// The one value that a series can have at a time: some are decimals, some are not.
+/// Returns the value of a series at a time: some are decimals, some are not.
 fn value_of(text: &str, time: Millis) -> f64 {
     let mut mixed = Rng::new(time as u64 ^ u64::from(crc32fast::hash(text.as_bytes())) << 20);
     match mixed.below(3) {
@@ -41,7 +41,7 @@ fn value_of(text: &str, time: Millis) -> f64 {
     }
 }
 
-/// Small bounds, so that segments, blocks and hours change while the child is killed.
+/// Small limits, so that segments, blocks and hours change while the child is killed.
 fn options(dir: &Path, clock: Arc<dyn Clock>) -> StoreOptions {
     let mut options = StoreOptions::new(dir);
     options.keep_memory = Duration::from_millis(60);
@@ -67,7 +67,7 @@ impl Clock for FastClock {
     }
 }
 
-/// Not a test of its own: the child's life, which only the parent's kill ends.
+/// Not a test by itself: the child process, which runs until the parent kills it.
 #[test]
 fn child() {
     let (Ok(dir), Ok(from)) = (std::env::var(CHILD_DIR), std::env::var(CHILD_FROM)) else {
@@ -90,7 +90,7 @@ fn child() {
     tick_forever(&store, &clock);
 }
 
-/// One line at a time, whole: the parent must not see half of a promise.
+/// Writes one complete line at a time: the parent must not see a partial report.
 fn report_to_parent(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(format!("@ {line}\n").as_bytes());
@@ -144,7 +144,7 @@ fn tick_forever(store: &Store, clock: &FastClock) {
     let mut tick = Tick::new(Input::Collect);
     for round in 0_u64.. {
         if round % 200 == 199 {
-            // A member goes and another comes.
+            // One member is replaced by another.
             let at = (round / 200) as usize % MEMBERS;
             group.retire(slots[at]);
             labels[at] = format!("tick {at} of {round}");
@@ -166,7 +166,7 @@ fn tick_forever(store: &Store, clock: &FastClock) {
     }
 }
 
-/// Whatever could be read once must be there later.
+/// Reports everything readable: it must be present later.
 fn read_forever(store: &Store, clock: &FastClock) {
     loop {
         let now = clock.utc();
@@ -197,7 +197,7 @@ fn start(dir: &Path, from: Millis) -> (Child, BufReader<ChildStdout>) {
 
 type SeriesSampleTimes = BTreeMap<String, BTreeSet<Millis>>;
 
-/// Reads what the child says until it is gone; only whole lines count. The kill comes from another thread.
+/// Reads the child's reports until it ends; only complete lines count. Another thread kills it.
 fn read_acknowledged(out: BufReader<ChildStdout>, promised: &mut SeriesSampleTimes) -> u64 {
     let mut lines = 0;
     for line in out.lines() {
@@ -238,7 +238,7 @@ fn nothing_that_was_acknowledged_or_read_is_lost_by_kill_9() {
         use std::os::unix::process::ExitStatusExt;
         assert_eq!(status.signal(), Some(9), "round {round}: {status}");
 
-        // The next child goes on where the clock of this one can be at most.
+        // The next child starts after the latest possible time of this one's clock.
         from += life.as_millis() as Millis * 20_000 + 60 * 3_600_000;
         let clock = Arc::new(FastClock {
             from,
@@ -271,7 +271,7 @@ fn wait_until_open(out: &mut BufReader<ChildStdout>) {
     }
 }
 
-/// Every promised sample is there; everything that is there has its value.
+/// Checks that every reported sample is present, and that everything present has its value.
 fn check(store: &Store, promised: &SeriesSampleTimes, round: usize) {
     let mut question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
     question.bytes_max = 1 << 30;
@@ -281,7 +281,7 @@ fn check(store: &Store, promised: &SeriesSampleTimes, round: usize) {
         .query_range(&question, &mut |series, points| {
             assert!(
                 points.is_sorted_by(|a, b| a.0 < b.0),
-                "round {round}: {series} is doubled or out of order"
+                "round {round}: {series} is duplicate or out of order"
             );
             for (time, value) in points {
                 let wanted = value_of(series.text(), *time);
@@ -293,7 +293,7 @@ fn check(store: &Store, promised: &SeriesSampleTimes, round: usize) {
             }
             let times = points.iter().map(|(time, _)| *time).collect();
             let again = found.insert(series.text().to_owned(), times);
-            assert!(again.is_none(), "round {round}: {series} comes twice");
+            assert!(again.is_none(), "round {round}: {series} is visited twice");
         })
         .expect("an answer");
     let nothing = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Series offered without end. In a process of its own, because its memory is measured.
+//! An endless stream of new series. In its own process, because its memory is measured.
 
 #![allow(clippy::print_stderr)] // A failing test shows what it measured; a passing one does not.
 
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 static FAMILY: Family = Family::new("requests_total", MetricKind::Counter, "", 1, "Requests.");
 
-/// What this process has in memory.
+/// Returns the resident memory of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -63,7 +63,7 @@ fn ten_million_offered_series_do_not_move_memory() {
         );
         assert_eq!(pushed.refused.len() as u64, BATCH - expected);
         if from + BATCH == series_max {
-            // The block is part of it: while it is made, its samples are in memory twice.
+            // Includes writing a block: meanwhile its samples are in memory twice.
             store.flush_to_blocks();
             when_full = resident();
         }
@@ -72,7 +72,7 @@ fn ten_million_offered_series_do_not_move_memory() {
     let took = begun.elapsed();
     let status = store.status();
     eprintln!(
-        "{OFFERED} series in {took:?}: {} MiB before, {} when full, {} at most; by its own account {} MiB",
+        "{OFFERED} series in {took:?}: {} MiB before, {} when full, {} at most; {} MiB by its own measure",
         before / MIB,
         when_full / MIB,
         highest / MIB,
@@ -85,15 +85,15 @@ fn ten_million_offered_series_do_not_move_memory() {
     let dropped = ledger.dropped_total(Input::Push, DropReason::SeriesLimit);
     assert_eq!(dropped, OFFERED - series_max);
     assert!(status.memory_bytes <= memory_max, "{status:?}");
-    // Nothing grows with what is refused: a batch and its answer come and go.
+    // Rejected series must not use memory: only the batch and its reply do, for a moment.
     assert!(highest <= memory_max, "{} MiB at most", highest / MIB);
     assert!(
         highest <= when_full + 8 * MIB,
-        "it went on growing: {} MiB",
+        "memory kept growing: {} MiB",
         highest / MIB
     );
 
-    // Known series go on as before.
+    // Known series are still accepted.
     let pushed = store.push(Input::Push, batch(&family, 0, SystemClock.utc() + 1));
     assert_eq!(pushed.expect("taken").kept, BATCH);
     let wanted = Selector::parse(r#"requests_total{id="00000007-c0ffee"}"#).expect("valid");

@@ -1,4 +1,4 @@
-//! What a reader does delays neither samples nor other readers, and ends at its deadline.
+//! Slow readers delay neither samples nor other readers, and end at their deadline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,7 +28,7 @@ fn points(count: usize, time: Millis) -> Vec<Point> {
     (0..count).map(point).collect()
 }
 
-/// A group of three and a hundred loose series, at the present.
+/// A group of three and a hundred ungrouped series, at the present time.
 fn filled(dir: &TempDir) -> (Store, SampleGroup, Millis) {
     let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let now = SystemClock.utc();
@@ -45,7 +45,7 @@ fn filled(dir: &TempDir) -> (Store, SampleGroup, Millis) {
     (store, group, now)
 }
 
-/// A selector that says when it is asked and answers only after it was released.
+/// A selector that signals when it is evaluated, and returns only after it was released.
 fn stuck() -> (Selector, Receiver<()>, Sender<()>) {
     let (asked, is_asked) = channel();
     let (release, released) = channel::<()>();
@@ -108,10 +108,10 @@ fn a_reader_that_is_stuck_in_its_selector_delays_nothing() {
                 done.send(seen).expect("the test waits");
             })
         };
-        // The bound is for a failure: nothing here waits for the reader.
+        // The timeout only matters on failure: nothing here waits for the reader.
         let seen = is_done.recv_timeout(Duration::from_secs(60));
         drop(release);
-        assert_eq!(seen, Ok(103), "series that others saw meanwhile");
+        assert_eq!(seen, Ok(103), "series seen by other readers meanwhile");
         others.join().expect("no panic");
         reader.join().expect("no panic");
     }
@@ -126,7 +126,7 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let deadline = Instant::now() + Duration::from_millis(20);
-    // It matches nothing, and takes longer than the whole question may.
+    // Matches nothing, and takes longer than the whole query may.
     let selector = Selector::with_predicate("flow", move |_| {
         count.fetch_add(1, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(1));
@@ -139,7 +139,7 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
     assert!(is_late(store.query_range(&question, &mut { never })));
     let first = asked.load(Ordering::Relaxed);
     assert!(0 < first && first < 100, "{first} series were tried");
-    // From here on the time is over before anything was looked at.
+    // From here on the deadline has passed before any work is done.
     assert!(is_late(store.query_range(&question, &mut { never })));
     assert!(is_late(
         store.series(&question, &mut |_| panic!("nothing matches"))
@@ -180,7 +180,7 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     let base = SystemClock.utc() - 70_000_000;
     let one = series("one");
     let store = Store::open(options()).expect("opens");
-    // Each time twice, the second value counts; 65,537 is a prime.
+    // Each time is written twice, the second value wins; 65,537 is a prime.
     for value in [1.0, 2.0] {
         for batch in 0..64 {
             let point = |n: i64| Point {

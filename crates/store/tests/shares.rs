@@ -1,4 +1,4 @@
-//! Shares of `keep.bytes`: an input that fills the disk drops its own history and no other's.
+//! Shares of `keep.bytes`: an input that fills the disk drops only its own history.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct ShareFixture {
     group: SampleGroup,
     slots: Vec<Slot>,
     tick: Tick,
-    /// Steps in which the node was sampled.
+    /// The number of steps in which the node was sampled.
     sampled: u64,
 }
 
@@ -69,7 +69,7 @@ impl ShareFixture {
         self.sampled += 1;
     }
 
-    /// Values that do not compress: eight bytes for each series.
+    /// Writes incompressible values: eight bytes for each series.
     fn flood(&mut self, store: &Store, input: Input, series: u64) {
         let family = Arc::new(Family {
             name: "".into(),
@@ -97,7 +97,7 @@ impl ShareFixture {
     }
 }
 
-/// Samples of one series, and the time of the oldest.
+/// Returns the number of samples of one series, and the time of the oldest.
 fn history(store: &Store, text: &str) -> (u64, Option<Millis>) {
     let wanted = Selector::parse(text).expect("valid");
     let question = RangeQuery::new(wanted, 0, Millis::MAX / 2, None);
@@ -119,7 +119,7 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
     for input in [Input::Statsd, Input::Put] {
         let mut scene = ShareFixture::new(4);
         let store = Store::open(scene.options.clone()).expect("opens");
-        // Four hours: fresh blocks, sealed hours; several times what the store may keep.
+        // Four hours: fresh blocks, sealed hours; several times the bytes that the store may keep.
         for _ in 0..60 {
             scene.sample_node(&store);
             scene.flood(&store, input, 4_000);
@@ -159,7 +159,7 @@ fn what_was_borrowed_is_given_back_to_the_node() {
         assert!(disk_bytes(&store) <= KEEP_BYTES, "{:?}", store.status());
     }
     let (kept, _) = history(&store, r#"load{cpu="0"}"#);
-    assert_eq!(kept, 30, "its share is its own");
+    assert_eq!(kept, 30, "its share is reserved");
     // Beyond its share it drops its own history, not that of others.
     let (before, oldest) = history(&store, r#"statsd{n="0"}"#);
     assert!(before > 0);
@@ -205,7 +205,7 @@ fn blocks_without_a_class_are_read_and_accounted_to_the_node() {
         scene.step(&store);
         assert!(disk_bytes(&store) <= KEEP_BYTES, "{:?}", store.status());
     }
-    // Sealed as they were, together with the node's.
+    // Sealed in their own class, together with the node's.
     let node = history(&store, r#"load{cpu="0"}"#);
     assert_eq!(node, (scene.sampled, Some(START)));
 }

@@ -1,4 +1,4 @@
-//! A disk whose syncs take as long as the test likes: nobody waits for them.
+//! A disk whose syncs block as long as the test requires: neither pushes nor readers wait for them.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pegel_testkit::{FileFailure, FileHook, FileOperation, HookedFiles, TempDir, 
 
 static DEPTH: Family = Family::new("depth", MetricKind::Gauge, "", 1, "How deep it is.");
 
-/// How many syncs are waiting, and whether they may go on.
+/// The number of blocked syncs, and whether they may continue.
 #[derive(Debug, Default)]
 struct SyncBlocker {
     state: Mutex<(usize, bool)>,
@@ -50,7 +50,7 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
     let (dir, gate) = (TempDir::new(), Arc::new(SyncBlocker::default()));
     let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(gate.clone()));
-    // A sync that hangs for seconds degrades the store: a test of its own.
+    // A sync that hangs for seconds degrades the store, which other tests cover.
     options.disk_timeout = Duration::from_secs(600);
     // A new segment with nearly every push: a rotation must not wait either.
     options.keep_memory = Duration::from_millis(1);
@@ -67,7 +67,7 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
         store.push(Input::Push, vec![point]).expect("taken");
         *pushed += 1;
     };
-    // Until both the syncer and the writer of blocks hang in a sync, and some more.
+    // Continue until both the syncer and maintenance hang in a sync, and a little longer.
     eventually("syncs hang", || {
         push(&mut pushed);
         if gate.waiting() >= 2 {

@@ -1,4 +1,4 @@
-//! Damage to blocks: cut, and each byte changed.
+//! Damage to blocks: truncation, and changes of single bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -59,7 +59,7 @@ impl BlockFixture {
     }
 }
 
-/// Series that share a fate: members of a group, or a loose series by itself.
+/// Series that are lost together: members of a group, or an ungrouped series by itself.
 fn owner(text: &str) -> &str {
     let label = text
         .trim_start_matches("depth{at=\"")
@@ -86,7 +86,7 @@ fn check_flips(stored: &BlockFixture, settle_every: usize) {
             );
             let status = store.status();
             assert_eq!(status.damaged_blocks, 1, "{context}");
-            // It is told, but today's samples are as safe as ever.
+            // Damage is reported, but does not degrade the store: new samples are safe.
             assert!(status.degraded.is_none(), "{context}");
             partly += 1;
         } else {
@@ -94,9 +94,9 @@ fn check_flips(stored: &BlockFixture, settle_every: usize) {
             assert_eq!(lost.len(), stored.all.len(), "{context}");
             set_aside += 1;
         }
-        assert_eq!(read(&store), found, "{context}: asked again");
+        assert_eq!(read(&store), found, "{context}: second query");
         if at % settle_every == 0 {
-            // Sealing meets the damage, keeps what is whole, and sets the rest aside.
+            // Sealing finds the damage, keeps the intact parts, and sets the file aside.
             stored.scene.advance(3 * HOUR);
             store.flush_to_blocks();
             assert_eq!(read(&store), found, "{context}: sealed");

@@ -1,4 +1,4 @@
-//! Disks that fail: full, broken, read-only; for good, for a while, or once.
+//! Failing disks: full, broken, read-only; permanently, temporarily, or once.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 use crate::fixture::{DamageFixture, SampleBits, missing, read, try_read};
 
-/// What was kept: ticks, and pushes that were acknowledged.
+/// Kept samples: ticks, and acknowledged pushes.
 #[derive(Default)]
 struct AcknowledgedSamples {
     samples: SampleBits,
     refused: u64,
 }
 
-/// Half a second of the scene's time: a tick and a push.
+/// Advances the fixture by half a second: a tick and a push.
 fn half_second(scene: &mut DamageFixture, store: &Store, kept: &mut AcknowledgedSamples) {
     scene.advance(500);
     kept.samples.extend(scene.tick(store, &[0, 1]));
@@ -38,7 +38,7 @@ fn check_ledger(store: &Store) {
     }
 }
 
-/// Everything kept is there, nothing else, also after reopening.
+/// Checks that exactly the kept samples are present, also after reopening.
 fn check_all(scene: &DamageFixture, store: Store, kept: &AcknowledgedSamples, context: &str) {
     let found = read(&store);
     assert_eq!(
@@ -60,7 +60,7 @@ fn check_all(scene: &DamageFixture, store: Store, kept: &AcknowledgedSamples, co
     );
 }
 
-/// A disk that fails from some moment on until it is healed.
+/// Checks a disk that fails from some moment on until it is repaired.
 fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: bool) {
     let files = FaultyFiles::new();
     let mut scene = DamageFixture::new().with_files(files.clone());
@@ -98,7 +98,7 @@ fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: b
     );
 
     files.clear_faults();
-    // By itself: nobody settles. Its threads look each second.
+    // The store recovers without a flush: its threads retry every second.
     eventually_within(Duration::from_secs(5), context, || {
         scene.advance(2000);
         half_second(&mut scene, &store, &mut kept);
@@ -169,7 +169,7 @@ fn a_disk_that_cannot_sync_is_survived() {
     check_all(&scene, store, &kept, "sync");
 }
 
-/// Every kind of operation fails once, at every moment of a short life with blocks and a sealed hour.
+/// Every kind of operation fails once, at every moment of a short run with blocks and a sealed hour.
 #[test]
 fn an_operation_that_fails_once_costs_nothing() {
     for operation in FileOperation::ALL {
@@ -210,7 +210,8 @@ fn an_operation_that_fails_once_costs_nothing() {
     }
 }
 
-/// Memory is bounded also while nothing can be written: ticks are shown and dropped, and the books say so.
+/// Memory is bounded even while nothing can be written: ticks update current values, their samples are dropped and
+/// counted.
 #[test]
 fn memory_is_bounded_on_a_full_disk() {
     let files = FaultyFiles::new();

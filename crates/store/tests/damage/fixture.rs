@@ -1,4 +1,4 @@
-//! A store with known contents, and what is left of them.
+//! A store with known contents, and helpers to compare what remains of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub const START: Millis = 1_700_006_400_000;
 
 static FAMILY: Family = Family::new("depth", MetricKind::Gauge, "metres", 1, "How deep it is.");
 
-/// Bits of values by text and time.
+/// Bits of values by series text and time.
 pub type SampleBits = BTreeMap<(String, Millis), u64>;
 
 /// A directory, a clock, and the groups and series that write into it.
@@ -82,7 +82,7 @@ impl DamageFixture {
         self.clock.advance(Duration::from_millis(millis));
     }
 
-    /// Takes a tick of some groups and waits until it can be read; says what it held.
+    /// Sends a tick of some groups and waits until it can be read; returns its samples.
     pub fn tick(&mut self, store: &Store, which: &[usize]) -> SampleBits {
         self.count += 1;
         let time = self.now();
@@ -101,12 +101,12 @@ impl DamageFixture {
             group.append_to(&mut self.tick);
         }
         store.tick(&mut self.tick);
-        // A push is answered after everything that was queued before it, even if it is refused.
+        // A push is completed after everything queued before it, even if it is rejected.
         let _ = store.push(Input::Push, Vec::new());
         samples
     }
 
-    /// Pushes one point of each label; says what it held if it was taken.
+    /// Pushes one point of each label; returns the points if they were accepted.
     pub fn push(&mut self, store: &Store, labels: &[&str]) -> Result<SampleBits, PushError> {
         self.count += 1;
         let points: Vec<Point> = labels
@@ -147,7 +147,7 @@ pub fn try_read(store: &Store) -> Result<SampleBits, pegel_store::QueryError> {
     Ok(samples)
 }
 
-/// What is in `all` and not in `found`. Panics if `found` holds anything else.
+/// Returns what is in `all` and not in `found`. Panics if `found` holds anything else.
 #[track_caller]
 pub fn missing(all: &SampleBits, found: &SampleBits, context: &str) -> SampleBits {
     for (key, bits) in found {
@@ -161,14 +161,14 @@ pub fn missing(all: &SampleBits, found: &SampleBits, context: &str) -> SampleBit
     lost.map(|(key, bits)| (key.clone(), *bits)).collect()
 }
 
-/// The one file in a folder of the store.
+/// Returns the only file in a folder of the store.
 pub fn only_file(folder: &Path) -> PathBuf {
     let files = files_in(folder);
     assert_eq!(files.len(), 1, "{files:?}");
     files[0].clone()
 }
 
-/// Sorted; empty where there is no such folder.
+/// Returns the files of a folder, sorted; empty if it does not exist.
 pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
@@ -179,7 +179,7 @@ pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Every file of the store but the lock, with its bytes.
+/// Returns every file of the store except the lock, with its contents.
 pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let folders = [
         dir.to_owned(),

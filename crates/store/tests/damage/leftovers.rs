@@ -1,4 +1,4 @@
-//! What a crash or a person left in the directory.
+//! Files that a crash or a person left in the directory.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::fixture::{DamageFixture, SampleBits, contents, files_in, only_file, r
 
 const HOUR: u64 = 3_600_000;
 
-/// Ticks and pushes over some minutes, settled in parts: several fresh blocks and a log.
+/// Writes ticks and pushes over some minutes, flushed in parts: several fresh blocks and a log.
 fn fill(scene: &mut DamageFixture, store: &Store, blocks: usize) -> SampleBits {
     let mut all = SampleBits::new();
     for _ in 0..blocks {
@@ -110,7 +110,7 @@ fn missing_and_empty_files_cost_only_themselves() {
     let status = store.status();
     assert_eq!(status.set_aside.len(), 1, "the empty block: {status:?}");
     assert_eq!(status.torn_bytes, 0);
-    // New segments and blocks go behind the numbers that were there.
+    // New segments and blocks get higher numbers than existing ones.
     store.flush_to_blocks();
     drop(store);
     fs::remove_dir_all(scene.path("log")).expect("removed");
@@ -124,7 +124,7 @@ fn another_version_is_refused_and_nothing_is_changed() {
     let store = scene.open();
     fill(&mut scene, &store, 2);
     drop(store);
-    // Things that opening would clean up.
+    // Leftovers that opening would clean up.
     fs::write(scene.path("blocks/0000000001.tmp"), b"half").expect("written");
     fs::write(scene.path("blocks/0000000000.blk"), b"damaged").expect("written");
     let log = only_file(&scene.path("log"));

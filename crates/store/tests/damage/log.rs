@@ -1,4 +1,4 @@
-//! Damage to the log: cut at every byte, and each byte changed.
+//! Damage to the log: truncation at every byte, and changes of single bytes.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::fixture::{
     DamageFixture, SampleBits, contents, files_in, missing, only_file, read, restore,
 };
 
-/// As `log/mod.rs` documents the format.
+/// As documented in `log/mod.rs`.
 const HEADER_LEN: usize = 24;
 const FRAME_HEAD_LEN: usize = 12;
 const GROUP: u8 = 1;
@@ -23,7 +23,7 @@ struct ExpectedFrame {
     end: usize,
     kind: u8,
     samples: SampleBits,
-    /// For each group whose row is in the frame, how many rows of it came before.
+    /// For each group with a row in the frame, the number of its earlier rows.
     rows: Vec<(usize, usize)>,
 }
 
@@ -35,7 +35,7 @@ struct LogFixture {
 }
 
 impl LogFixture {
-    /// A log of so many ticks, with pushes between; each is a frame of its own.
+    /// Creates a log of this many ticks, with pushes between; each is its own frame.
     fn new(ticks: usize) -> LogFixture {
         let mut scene = DamageFixture::new();
         let store = scene.open();
@@ -88,7 +88,8 @@ impl LogFixture {
             .position(|frame| frame.start <= byte && byte < frame.end)
     }
 
-    /// What may be lost when a frame is damaged: its samples, what it defines, and rows up to the next key.
+    /// Returns what may be lost when a frame is damaged: its samples, the series it defines, and rows up to the next
+    /// key row.
     fn may_be_lost(&self, damaged: usize) -> SampleBits {
         let mut lost = SampleBits::new();
         let mut on_track = [false; 2];
@@ -157,7 +158,7 @@ fn a_log_cut_at_any_byte_keeps_every_whole_frame() {
             drop(store);
             let store = logged.scene.open();
             assert_eq!(read(&store), wanted, "cut at {len}, reopened");
-            // A log without samples stays until the next block.
+            // A log without samples is kept until the next block.
             assert_eq!(
                 store.status().torn_bytes > 0,
                 wanted.is_empty() && len > end
@@ -188,7 +189,7 @@ fn check_flip(logged: &LogFixture, at: usize, flip: u8) {
     assert_eq!(read(&store), found, "{context}: settled");
     let aside = store.status().set_aside;
     if is_last {
-        assert!(aside.is_empty(), "{context}: a torn end is no damage");
+        assert!(aside.is_empty(), "{context}: a torn end is not damage");
     } else {
         assert_eq!(aside.len(), 1, "{context}");
         assert!(
@@ -217,10 +218,7 @@ fn a_long_log_gets_back_on_track_at_the_next_key_row() {
     let losses: Vec<usize> = (0..logged.frames.len())
         .map(|frame| logged.may_be_lost(frame).len())
         .collect();
-    assert!(
-        losses[100] < logged.all.len() / 2,
-        "the bound means something"
-    );
+    assert!(losses[100] < logged.all.len() / 2, "the limit is effective");
     for at in (0..logged.bytes.len()).step_by(logged.bytes.len() / 150) {
         check_flip(&logged, at, 0xff);
     }
@@ -229,7 +227,7 @@ fn a_long_log_gets_back_on_track_at_the_next_key_row() {
 #[test]
 fn definitions_are_written_again_in_a_long_log() {
     let mut logged = LogFixture::new(1);
-    // Enough for the second copy of the definitions, which comes after 32 KiB.
+    // Enough for the second copy of the definitions, which follows after 32 KiB.
     let mut scene = DamageFixture::new();
     scene.options.keep_memory = Duration::from_secs(86_400);
     let store = scene.open();
@@ -291,7 +289,7 @@ fn a_tail_of_zeros_is_torn_and_costs_nothing() {
     assert_eq!(read(&store), logged.all);
     assert_eq!(store.status().torn_bytes, 4096);
     drop(store);
-    // Nothing but zeros: space was given out and never written.
+    // Only zeros: space that was allocated and never written.
     let store = logged.open_with(&[0; 8192]);
     assert_eq!(read(&store), SampleBits::new());
     assert_eq!(store.status().torn_bytes, 8192);

@@ -1,4 +1,4 @@
-//! What must hold at any time, and questions with random ranges, steps and folds.
+//! Invariants of the store, and queries with random ranges, steps and aggregations.
 
 use pegel_metric::{Clock, Input, Millis, Selector};
 use pegel_store::{QueryStep, RangeQuery, StepAggregation};
@@ -73,7 +73,7 @@ impl ModelRun {
         }
     }
 
-    /// Every sample that must be there is, and what is there is right. Returns the answer.
+    /// Checks that every expected sample is present and every present sample is right. Returns the result.
     fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
         let answer = self.answer(selector, start, end, None);
         let wanted = self.naive.raw(selector, start, end);
@@ -116,7 +116,7 @@ impl ModelRun {
         answer
     }
 
-    /// Whatever is missing of an input is missing from its beginning: each has bytes of its own.
+    /// Checks that only the oldest samples of each input are missing: each input has its own bytes.
     fn check_beginning(
         &self,
         answer: &NaiveAnswer,
@@ -145,7 +145,7 @@ impl ModelRun {
         let raw = if start >= self.retained_from && !is_bounded_by_bytes {
             self.naive.raw(selector, start, end)
         } else {
-            // Retention must not come between the two questions.
+            // Retention must not run between the two queries.
             self.store.flush_to_blocks();
             self.check_raw(selector, start, end)
         };
@@ -187,7 +187,8 @@ fn compare(answer: &NaiveAnswer, wanted: &NaiveAnswer) {
     compare_by(answer, wanted, |a, b| a == b);
 }
 
-/// Bit for bit, but for what IEEE 754 leaves open: which NaN a sum is, and which zero is the least.
+/// Compares bit for bit, except where IEEE 754 leaves the result open: which NaN a sum is, and which zero is the
+/// minimum.
 fn compare_folded(answer: &NaiveAnswer, wanted: &NaiveAnswer, step: QueryStep) {
     compare_by(answer, wanted, |a, b| {
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));

@@ -1,4 +1,4 @@
-//! A collector of the model, and the values that its series take.
+//! A collector of the model, and the values of its series.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pegel_metric::{Family, Input, MetricKind, Millis, SampleGroup, Series, Slot};
 use pegel_testkit::Rng;
 
-/// A group whose members come and go.
+/// A group with changing members.
 pub struct ModelCollector {
     pub group: SampleGroup,
     pub live_for: Millis,
@@ -43,7 +43,7 @@ impl ModelCollector {
         collector
     }
 
-    /// A member comes or goes; says which.
+    /// Adds or removes a member; returns a description.
     pub fn change(&mut self, rng: &mut Rng) -> String {
         let grows = self.slots.is_empty() || (!self.absent.is_empty() && rng.chance(2));
         if grows {
@@ -91,7 +91,7 @@ pub fn series(name: &str, kind: MetricKind, number: usize) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(family), &[("n", &number)]).expect("a valid series"))
 }
 
-/// Often the value before, mostly ordinary numbers, sometimes any bits at all.
+/// Returns often the previous value, mostly ordinary numbers, sometimes arbitrary bits.
 pub fn next_value(
     rng: &mut Rng,
     last: &mut HashMap<Arc<Series>, f64>,

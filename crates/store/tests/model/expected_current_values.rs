@@ -1,7 +1,7 @@
-//! The naive view of current values: what `Store::latest` must say.
+//! The expected current values: what `Store::latest` must return.
 //!
-//! Some answers depend on when the store forgot a series that was no longer live: on rotation, or by a
-//! restart after its block was written. Those are marked as not sure, and then checked less strictly.
+//! Some results depend on when the store removed a series that was no longer live: on rotation, or by a
+//! restart after its block was written. Those are marked as inexact, and checked less strictly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pegel_store::LatestValue;
 
 use crate::naive_store::NaiveStore;
 
-/// How long a loose series stays current.
+/// The time for which an ungrouped series stays current.
 const UNGROUPED_LIVE_MS: Millis = 5 * 60 * 1000;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct ExpectedCurrentValues {
     /// Series with points that were current before the clock was set back, and were ahead of it when the store was
     /// opened again.
     is_ahead_again: HashSet<Arc<Series>>,
-    /// The clock was set back since the store was opened: what was current then may be ahead now.
+    /// Whether the clock was set back since the store was opened: current points may be ahead of it now.
     was_set_back: bool,
 }
 
@@ -60,7 +60,7 @@ impl ExpectedValue {
 
     fn take(&mut self, bits: u64, time: Millis) {
         if !self.is_sure {
-            // The store may know another value before this one, or none.
+            // The store may know another previous value, or none.
             *self = ExpectedValue::new(bits, time);
             self.changed = Millis::MIN;
             self.changed_is_exact = false;
@@ -134,7 +134,7 @@ impl ExpectedCurrentValues {
         }
     }
 
-    /// Points whose time has come become current with the next change.
+    /// Applies a change: points that are due become current.
     pub fn changed(&mut self, clock: Millis) {
         while let Some(entry) = self.ahead.first_entry()
             && entry.key().0 <= clock
@@ -152,8 +152,8 @@ impl ExpectedCurrentValues {
         self.clock(clock);
     }
 
-    /// The clock ran ahead of the writer, which may have taken live groups for dead ones and forgotten when
-    /// they changed.
+    /// Called when the clock ran ahead of the writer, which may have treated live groups as expired and lost their
+    /// times of change.
     pub fn mark_change_times_inexact(&mut self) {
         for group in &mut self.groups {
             let values = group.values.values_mut();
@@ -161,7 +161,7 @@ impl ExpectedCurrentValues {
         }
     }
 
-    /// The clock moved: what is no longer live may have been forgotten.
+    /// Called when the clock moved: series that are no longer live may have been removed.
     pub fn clock(&mut self, now: Millis) {
         for group in &mut self.groups {
             group.is_sure &= now - group.time <= group.live_for;
@@ -171,7 +171,7 @@ impl ExpectedCurrentValues {
         }
     }
 
-    /// The store was opened again: what is in blocks alone is not current any more.
+    /// Called when the store was reopened: series with samples only in blocks are not current any more.
     pub fn reopened(&mut self, clock: Millis, naive: &NaiveStore) {
         self.changed(clock);
         let series = self.loose.keys();
@@ -187,7 +187,7 @@ impl ExpectedCurrentValues {
             .for_each(|loose| loose.is_sure = false);
     }
 
-    /// Compares with what the store says now.
+    /// Compares with the current values of the store.
     pub fn check(&self, visits: Vec<(Arc<Series>, LatestValue)>, now: Millis, naive: &NaiveStore) {
         let mut visited: BTreeMap<Arc<Series>, LatestValue> = BTreeMap::new();
         for (series, latest) in visits {
@@ -221,7 +221,7 @@ impl ExpectedCurrentValues {
             let is_clear = !known.is_empty() && !self.is_ahead_again.contains(series);
             let is_sure = is_clear && known.iter().all(|now| now.is_sure);
             let newest = known.iter().map(|now| now.seen).max();
-            // Of a series that is both in a group and loose the newest counts, of equal times the last.
+            // Of a series that is both in a group and ungrouped the newest value wins, of equal times the last.
             let fits = known.iter().any(|now| match known.len() {
                 1 => now.accepts(latest),
                 _ => Some(latest.last_sampled) == newest && now.changed <= latest.last_changed,

@@ -1,4 +1,4 @@
-//! Random operations on the store and on a naive map, by seed: both must always say the same.
+//! Random operations on the store and on a naive map, by seed: both must always agree.
 //!
 //! `PEGEL_SEED=n cargo test -p pegel-store --test model` repeats one run.
 
@@ -15,7 +15,7 @@ use model_run::ModelRun;
 const SEEDS: u64 = 200;
 const OPERATIONS: usize = 100;
 
-/// Tells what led to a failure.
+/// Prints the operations that led to a failure.
 struct PrintOnPanic(ModelRun);
 
 impl Drop for PrintOnPanic {

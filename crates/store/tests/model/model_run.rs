@@ -1,4 +1,4 @@
-//! One run of the model: a store, the naive one beside it, and random operations on both.
+//! One run of the model: a store, the naive store beside it, and random operations on both.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -19,16 +19,16 @@ pub const MINUTE: Millis = 60_000;
 pub const HOUR: Millis = 60 * MINUTE;
 pub const AHEAD_MAX: Millis = 10 * MINUTE;
 
-/// What a run is about.
+/// The focus of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelMode {
-    /// Everything at once; bounded by age.
+    /// All operations; bounded by age.
     Wild,
-    /// Bounded by few bytes, and all samples in order: what is missing is exactly the oldest.
+    /// Bounded by few bytes, all samples in order: exactly the oldest are missing.
     Ordered,
-    /// Bounded by few bytes, samples in any order: what is there is right.
+    /// Bounded by few bytes, samples in any order: what is present is right.
     Tight,
-    /// Few series allowed.
+    /// A low limit of series.
     Crowded,
 }
 
@@ -45,15 +45,15 @@ pub struct ModelRun {
     loose: Vec<Arc<Series>>,
     last_value: HashMap<Arc<Series>, f64>,
     tick: Tick,
-    /// Retention may have dropped what is older.
+    /// Retention may have dropped older samples.
     pub retained_from: Millis,
-    /// What the books must say was kept since the store was opened.
+    /// The number of samples that the ledger must count as kept since the store was opened.
     pub kept: u64,
-    /// Samples that were written again. Beyond their age, the first one may show.
+    /// Samples that were overwritten. Beyond retention, the first value may reappear.
     pub rewritten: HashSet<(Arc<Series>, Millis)>,
-    /// Opened again and not settled: series that were forgotten come back with their log.
+    /// Reopened and not flushed: removed series reappear with their log.
     is_reopened: bool,
-    /// The operations so far, for whoever reads a failure.
+    /// The operations so far, printed on failure.
     pub operation_log: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl ModelRun {
         }
     }
 
-    /// Nothing is left to do: everything must be there, and the books must balance.
+    /// Ends the run: everything must be present, and the ledger must balance.
     pub fn finish(&mut self) {
         self.flush_to_blocks();
         self.check_everything();
@@ -172,7 +172,7 @@ impl ModelRun {
     fn tick_once(&mut self) {
         let time = self.clock.utc();
         let which = match self.mode {
-            // One at a time, so that the books tell whether it was refused.
+            // One at a time, so that the ledger shows whether it was rejected.
             ModelMode::Crowded => 1 << self.rng.below(3),
             _ => self.rng.below(7) + 1,
         };
@@ -315,7 +315,7 @@ impl ModelRun {
                 let known = self.naive.times(series);
                 match known.is_empty() {
                     true => now,
-                    // Mostly recent ones, which are still in memory.
+                    // Mostly recent times, which are still in memory.
                     false if self.rng.chance(2) => *self.rng.pick(&known),
                     false => *self.rng.pick(&known[known.len().saturating_sub(20)..]),
                 }
@@ -335,7 +335,7 @@ impl ModelRun {
         self.store.flush_to_blocks();
         self.is_reopened = false;
         let status = self.store.status();
-        // Groups that do not fit are part of the game.
+        // Groups that exceed the limit are expected.
         if let Some(degraded) = &status.degraded {
             assert!(degraded.reason.contains("limits.series"), "{degraded:?}");
         }
@@ -390,7 +390,7 @@ impl ModelRun {
         self.open_in(self.options.dir.clone());
     }
 
-    /// As a crash would leave it: a copy of the files while the store is open.
+    /// Simulates a crash: reopens a copy of the files taken while the store is open.
     fn crash(&mut self) {
         self.log_operation("crash and reopen".into());
         self.sync();
@@ -416,7 +416,7 @@ impl ModelRun {
         self.currents.reopened(self.clock.utc(), &self.naive);
     }
 
-    /// A push is answered after everything that was queued before it.
+    /// Waits until everything queued so far was processed.
     pub fn sync(&self) {
         self.store
             .push(Input::Push, Vec::new())
@@ -428,7 +428,7 @@ fn keep_ms(options: &StoreOptions) -> Millis {
     options.keep_disk.as_millis() as Millis
 }
 
-/// Copies log and blocks; false when the store changed its files meanwhile, which a crash would not see.
+/// Copies log and blocks; returns false if the store changed its files meanwhile, which a real crash would not see.
 fn copy_store(from: &Path, to: &Path) -> bool {
     let _ = std::fs::remove_dir_all(to);
     let list = || -> Vec<std::path::PathBuf> {

@@ -1,4 +1,4 @@
-//! The naive store: a map, and folds written the plain way.
+//! The naive store: a map, and straightforward aggregations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ pub struct NaiveStore {
     samples: BTreeMap<Arc<Series>, BTreeMap<Millis, u64>>,
 }
 
-/// An answer: text of the series and its points, values as bits.
+/// A query result: series and points, values as bits.
 pub type NaiveAnswer = Vec<(Arc<Series>, Vec<(Millis, u64)>)>;
 
 impl NaiveStore {
-    /// Says whether there was a sample at that time.
+    /// Writes a sample; returns whether there was one at that time.
     pub fn write(&mut self, series: &Arc<Series>, time: Millis, value: f64) -> bool {
         let times = match self.samples.get_mut(series) {
             Some(times) => times,
@@ -29,13 +29,13 @@ impl NaiveStore {
         self.samples.get(series)?.get(&time).copied()
     }
 
-    /// The newest sample that is not later than this time.
+    /// Returns the newest sample that is not later than this time.
     pub fn newest(&self, series: &Series, time: Millis) -> Option<(Millis, u64)> {
         let newest = self.samples.get(series)?.range(..=time).next_back();
         newest.map(|(&time, &bits)| (time, bits))
     }
 
-    /// Times at which the series has a sample.
+    /// Returns the times of the samples of a series.
     pub fn times(&self, series: &Series) -> Vec<Millis> {
         self.samples
             .get(series)
@@ -58,7 +58,7 @@ impl NaiveStore {
     }
 }
 
-/// Folds raw answers as the documentation of `Step` and `Fold` says.
+/// Aggregates raw results as documented at `QueryStep` and `StepAggregation`.
 pub fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
     raw.into_iter()
         .map(|(series, points)| {
@@ -82,7 +82,7 @@ pub fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
         .collect()
 }
 
-/// Sums add up in the order of the times, as the store does: results are equal bit for bit.
+/// Adds in the order of the times, as the store does: results are equal bit for bit.
 fn folded(fold: StepAggregation, values: &[f64]) -> f64 {
     let (first, rest) = (values[0], &values[1..]);
     let sum = || rest.iter().fold(first, |sum, value| sum + value);
