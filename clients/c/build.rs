@@ -1,5 +1,5 @@
-//! Gives the shared library its name for the dynamic linker: programs ask for the major version.
-#![allow(clippy::print_stdout)] // That is how a build script talks to cargo.
+//! Sets the soname of the shared library: programs depend on the major version.
+#![allow(clippy::print_stdout)] // Build scripts pass instructions to cargo on stdout.
 
 fn main() {
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();

@@ -1,4 +1,4 @@
-/* Nothing that a program hands over by mistake does any harm. Prints what is wrong with each. */
+/* Passes invalid arguments, none of which does any harm, and prints the error of each. */
 #include <pegel.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A small solver that tells what it does: Jacobi's method for a tridiagonal system.
+/* A small solver with metrics: Jacobi's method for a tridiagonal system.
  *
  *     cc solver.c $(pkg-config --cflags --libs pegel) -o solver && ./solver 200
  */

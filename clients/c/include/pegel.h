@@ -4,19 +4,19 @@
  *         pegel_counter_new("solver_iterations_total", "Iterations", "phase=assembly");
  *     pegel_add(iterations, 1);
  *
- * Make a handle once and keep it; it stays valid until the process ends, in children of fork() too, and
- * is never freed. Making one looks the series up and may wait for other threads that do the same.
+ * Create a handle once and keep it; it stays valid until the process ends, in children of fork() too,
+ * and is never freed. Creating one looks the series up and may wait for other threads that do the same.
  *
  * An update is a few atomic instructions in shared memory: no system call, no lock, no allocation. It
- * never fails, and may be done in a signal handler. Every function takes NULL in place of a handle and
- * does nothing then, so that errors need not be looked at.
+ * never fails, and is safe in a signal handler. Every function accepts NULL in place of a handle and
+ * does nothing then, so that errors need not be checked.
  *
- * Labels are written "key=value,key=value"; a backslash takes the meaning from a comma, an equals sign or
- * another backslash in a value. The bare words "pid" and "rank" ask for labels that tell processes or
- * ranks apart: "phase=assembly,rank". NULL and "" mean no labels; likewise no help.
+ * Labels are written "key=value,key=value"; a backslash escapes a comma, an equals sign or another
+ * backslash in a value. The bare words "pid" and "rank" request labels that distinguish processes or
+ * ranks: "phase=assembly,rank". NULL and "" mean no labels; likewise no help.
  *
- * With no agent on the node the program runs all the same, and an agent that starts later finds the
- * totals so far. PEGEL_DISABLE=1 in the environment turns everything off.
+ * Without an agent on the node the program runs unchanged, and an agent that starts later finds the
+ * totals so far. PEGEL_DISABLE=1 in the environment turns metrics off.
  */
 #ifndef PEGEL_H
 #define PEGEL_H
@@ -34,7 +34,7 @@ typedef struct pegel_histogram pegel_histogram;
 typedef struct pegel_timer pegel_timer;
 typedef struct pegel_point pegel_point;
 
-/* How the values of one gauge in several programs become one. */
+/* How the values of one gauge in several programs are combined. */
 enum pegel_aggregation {
     PEGEL_LAST = 0, /* the value that was set last */
     PEGEL_MIN = 1,
@@ -42,11 +42,11 @@ enum pegel_aggregation {
     PEGEL_SUM = 3
 };
 
-/* A whole number that only grows. An amount of 2^63 or more was negative once and is left out. */
+/* A whole number that only grows. An amount of 2^63 or more was negative before a cast and is ignored. */
 pegel_counter *pegel_counter_new(const char *name, const char *help, const char *labels);
 void pegel_add(pegel_counter *counter, uint64_t amount);
 
-/* A number with a fraction that only grows: seconds, joules. */
+/* A floating point number that only grows: seconds, joules. */
 pegel_float_counter *pegel_float_counter_new(const char *name, const char *help, const char *labels);
 void pegel_add_float(pegel_float_counter *counter, double amount);
 
@@ -56,11 +56,11 @@ pegel_gauge *pegel_gauge_new(const char *name, const char *help, const char *lab
 void pegel_set(pegel_gauge *gauge, double value);
 void pegel_change(pegel_gauge *gauge, double by);
 
-/* How large something is: count, sum, smallest, largest and buckets. */
+/* The distribution of a size: count, sum, smallest, largest and buckets. */
 pegel_histogram *pegel_histogram_new(const char *name, const char *help, const char *labels);
 void pegel_record(pegel_histogram *histogram, double value);
 
-/* How long something takes:
+/* The duration of an operation, in seconds:
  *     uint64_t since = pegel_start();
  *     work();
  *     pegel_stop(timer, since);
@@ -70,20 +70,21 @@ uint64_t pegel_start(void);
 void pegel_stop(pegel_timer *timer, uint64_t since);
 void pegel_record_seconds(pegel_timer *timer, double seconds);
 
-/* Single values with their own times, in milliseconds since 1970; the first form is for now. */
+/* Single values with their own timestamps, in milliseconds since 1970; the first form uses the current
+ * time. */
 pegel_point *pegel_point_new(const char *name, const char *help, const char *labels);
 void pegel_point_add(pegel_point *point, double value);
 void pegel_point_add_at(pegel_point *point, double value, int64_t time_ms);
 
-/* 1 when an agent can see what this program counts. 0 before the first series, when there is no room for
- * shared memory, and when everything is turned off. */
+/* Returns 1 if an agent can read what this program counts. 0 before the first series, if there is no space
+ * in shared memory, and if metrics are turned off. */
 int pegel_is_published(void);
 
-/* Why the last pegel_..._new of this thread returned NULL; "" when it did not. Valid until the thread's
+/* Returns why the last pegel_..._new of this thread returned NULL; "" if it did not. Valid until the thread's
  * next call of such a function. */
 const char *pegel_error(void);
 
-/* The version of the library, such as "0.1.0". */
+/* Returns the version of the library, such as "0.1.0". */
 const char *pegel_version(void);
 
 #ifdef __cplusplus

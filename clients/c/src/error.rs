@@ -1,11 +1,11 @@
-//! The reason why the last series of a thread was not made.
+//! The reason why the last series of a thread was not created, for `pegel_error`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_char;
 
 use pegel_lane::CreateError;
 
-/// What can be wrong with the texts that C hands over.
+/// The error in the arguments of a C program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadText {
     Utf8,
@@ -19,11 +19,9 @@ impl BadText {
     fn text(self) -> &'static str {
         match self {
             BadText::Utf8 => "name, help and labels must be UTF-8",
-            BadText::Label => {
-                "labels are written key=value,key=value; only pid and rank stand alone"
-            }
+            BadText::Label => "labels must be key=value,key=value; only pid and rank have no value",
             BadText::Aggregation => {
-                "the aggregation is one of PEGEL_LAST, PEGEL_MIN, PEGEL_MAX, PEGEL_SUM"
+                "the aggregation must be PEGEL_LAST, PEGEL_MIN, PEGEL_MAX or PEGEL_SUM"
             }
             BadText::Refused(error) => error.text(),
         }
@@ -39,7 +37,7 @@ thread_local! {
 
 pub fn remember(error: Option<BadText>) {
     let text = error.map_or("", BadText::text).as_bytes();
-    // A thread that is being torn down has no place for it any more, and nobody to read it.
+    // Errors are ignored: a thread that is being torn down has no thread-local storage any more.
     let _ = LAST.try_with(|last| {
         let mut kept = [0; BYTES];
         for (to, from) in kept.iter_mut().take(BYTES - 1).zip(text) {

@@ -1,4 +1,4 @@
-//! Labels as C programs write them: `phase=assembly,rank`.
+//! Parses labels as C programs write them: `phase=assembly,rank`.
 
 use crate::error::BadText;
 
@@ -36,7 +36,7 @@ fn until(text: &str, ends: [char; 2]) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
-/// A value up to the next comma that no backslash stands before.
+/// Returns a value up to the next comma that is not escaped, and the rest.
 fn unescape(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -71,7 +71,7 @@ mod tests {
         assert!(parse("pid").expect("good").with_pid);
         assert_eq!(parse("a=").expect("good").pairs, pairs(&[("a", "")]));
         assert_eq!(parse("a=b=c,").expect("good").pairs, pairs(&[("a", "b=c")]));
-        // What no key can be is for the lane to refuse, with the reason.
+        // Invalid keys are refused by the lane, with the reason.
         assert_eq!(parse("=x").expect("good").pairs, pairs(&[("", "x")]));
     }
 

@@ -1,5 +1,5 @@
-//! The functions of `pegel.h`. A handle is the address of its series in shared memory: nothing is
-//! allocated for it, and nothing has to be freed.
+//! The functions of `pegel.h`. A handle is the address of its series in shared memory: nothing is allocated
+//! for it, and nothing has to be freed.
 
 mod error;
 mod labels;
@@ -13,19 +13,19 @@ use pegel_lane::{
 
 use error::{BadText, remember};
 
-/// What stands behind the pointers of C; never looked at from here.
+/// The target of the pointers of C; never dereferenced here.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque {
     _private: [u8; 0],
 }
 
-/// Makes a series from the texts of C; null, and the reason kept for `pegel_error`, when it cannot be.
+/// Creates a series from C strings. On error returns null and keeps the reason for `pegel_error`.
 ///
 /// # Safety
 ///
 /// The texts must be null or end with a zero byte.
-// SAFETY: the caller keeps what is said above.
+// SAFETY: upheld by the caller, see above.
 unsafe fn make<T: RawHandle>(
     kind: LaneKind,
     name: *const c_char,
@@ -33,7 +33,7 @@ unsafe fn make<T: RawHandle>(
     labels: *const c_char,
     aggregation: c_int,
 ) -> *mut Opaque {
-    // SAFETY: promised by the caller.
+    // SAFETY: upheld by the caller, see above.
     let texts = unsafe { (text(name), text(help), text(labels)) };
     let made = texts.0.and_then(|name| {
         let labels = labels::parse(texts.2?)?;
@@ -63,12 +63,12 @@ unsafe fn make<T: RawHandle>(
 /// # Safety
 ///
 /// Null, or a text that ends with a zero byte and lives as long as the result is used.
-// SAFETY: the caller keeps what is said above.
+// SAFETY: upheld by the caller, see above.
 unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, BadText> {
     if text.is_null() {
         return Ok("");
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: not null; ends with a zero byte, as upheld by the caller.
     let bytes = unsafe { CStr::from_ptr(text) };
     bytes.to_str().map_err(|_| BadText::Utf8)
 }
@@ -78,7 +78,7 @@ macro_rules! make {
         /// # Safety
         ///
         /// The texts must be null or end with a zero byte.
-        // SAFETY: C's caller keeps what is said above; the name is ours alone.
+        // SAFETY: upheld by the C caller, see above; no other library defines this name.
         #[unsafe(no_mangle)]
         // SAFETY: as above.
         pub unsafe extern "C" fn $function(
@@ -86,7 +86,7 @@ macro_rules! make {
             help: *const c_char,
             labels: *const c_char,
         ) -> *mut Opaque {
-            // SAFETY: promised by the caller.
+            // SAFETY: upheld by the C caller, see above.
             unsafe { make::<$handle>($kind, name, help, labels, 0) }
         }
     };
@@ -105,7 +105,7 @@ make!(pegel_point_new, Points, LaneKind::Point);
 /// # Safety
 ///
 /// The texts must be null or end with a zero byte.
-// SAFETY: C's caller keeps what is said above; the name is ours alone.
+// SAFETY: upheld by the C caller, see above; no other library defines this name.
 #[unsafe(no_mangle)]
 // SAFETY: as above.
 pub unsafe extern "C" fn pegel_gauge_new(
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn pegel_gauge_new(
     labels: *const c_char,
     aggregation: c_int,
 ) -> *mut Opaque {
-    // SAFETY: promised by the caller.
+    // SAFETY: upheld by the C caller, see above.
     unsafe { make::<Gauge>(LaneKind::Gauge, name, help, labels, aggregation) }
 }
 
@@ -123,11 +123,11 @@ macro_rules! update {
         /// # Safety
         ///
         /// The handle must be null or come from the function that makes its kind.
-        // SAFETY: C's caller keeps what is said above; the name is ours alone.
+        // SAFETY: upheld by the C caller, see above; no other library defines this name.
         #[unsafe(no_mangle)]
         // SAFETY: as above.
         pub unsafe extern "C" fn $function(handle: *mut Opaque $(, $argument: $type)*) {
-            // SAFETY: promised by the caller.
+            // SAFETY: upheld by the C caller, see above.
             let $found = unsafe { <$handle>::from_ptr(handle.cast()) };
             $work
         }
@@ -159,25 +159,25 @@ update!(pegel_stop, Timer, |timer, since: u64| {
     timer.record_seconds(elapsed as f64 / 1e9);
 });
 
-// SAFETY: the name is ours alone.
+// SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn pegel_start() -> u64 {
     pegel_lane::monotonic_ns()
 }
 
-// SAFETY: the name is ours alone.
+// SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn pegel_is_published() -> c_int {
     c_int::from(pegel_lane::process_lanes().is_published())
 }
 
-// SAFETY: the name is ours alone.
+// SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn pegel_error() -> *const c_char {
     error::last()
 }
 
-// SAFETY: the name is ours alone.
+// SAFETY: no other library defines this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn pegel_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

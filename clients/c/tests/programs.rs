@@ -1,4 +1,4 @@
-//! The library as a C programmer meets it: installed, found by pkg-config, compiled against and run.
+//! The library as a C programmer uses it: installed, found by pkg-config, compiled against and run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Installed once for all tests here. A static value is never dropped, so that the directory is one that
-/// the next run uses again.
+/// Returns an installation shared by all tests here. A static value is never dropped, so the directory is one
+/// that the next run reuses.
 fn installed() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -199,11 +199,11 @@ fn mistakes_are_explained_and_do_no_harm() {
          the metric name is empty\n\
          the metric name contains a brace, a quote or a control character\n\
          name, help and labels must be UTF-8\n\
-         labels are written key=value,key=value; only pid and rank stand alone\n\
+         labels must be key=value,key=value; only pid and rank have no value\n\
          a label key is empty or contains one of {{ }} \" = , ! ~ or a control character\n\
          duplicate label\n\
          the labels pid and rank are set by the agent: request them without a value\n\
-         the aggregation is one of PEGEL_LAST, PEGEL_MIN, PEGEL_MAX, PEGEL_SUM\n\
+         the aggregation must be PEGEL_LAST, PEGEL_MIN, PEGEL_MAX or PEGEL_SUM\n\
          version {}\n",
         env!("CARGO_PKG_VERSION")
     );

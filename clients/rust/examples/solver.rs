@@ -1,4 +1,4 @@
-//! A small solver that tells what it does: Jacobi's method for a tridiagonal system.
+//! A small solver with metrics: Jacobi's method for a tridiagonal system.
 //!
 //! `cargo run -p pegel-client --example solver -- 200`, and beside it `pegel values --match 'solver_*'`.
 #![allow(clippy::print_stdout)] // A program may print.
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One sweep over `2 x[i] - x[i-1] - x[i+1] = 1`, and the largest change.
+/// Does one sweep over `2 x[i] - x[i-1] - x[i+1] = 1`, and returns the largest change.
 fn sweep(x: &[f64]) -> (Vec<f64>, f64) {
     let at = |index: Option<usize>| index.and_then(|index| x.get(index)).copied().unwrap_or(0.0);
     let next: Vec<f64> = (0..x.len())

@@ -1,3 +1,5 @@
+//! Builders of series: name, help, labels, level, aggregation.
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -5,7 +7,7 @@ use pegel_lane::{Aggregation, CreateError, Handle};
 
 use crate::{Gauge, LaneKind, LaneSeriesSpec};
 
-/// A series to be made; ends with [`Builder::build`] or [`Builder::try_build`].
+/// A series to be created; ends with [`Builder::build`] or [`Builder::try_build`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder<T> {
@@ -21,7 +23,7 @@ pub struct Builder<T> {
     made: PhantomData<fn() -> T>,
 }
 
-/// Why there is no such series.
+/// The reason why a series cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     name: String,
@@ -29,7 +31,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Whether that is by the user's wish, with `PEGEL_DISABLE`.
+    /// Returns whether the user turned metrics off with `PEGEL_DISABLE`.
     pub fn is_disabled(&self) -> bool {
         self.cause == CreateError::Disabled
     }
@@ -37,7 +39,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no series {:?}", self.name)
+        write!(f, "cannot create series {:?}", self.name)
     }
 }
 
@@ -63,7 +65,7 @@ impl<T> Builder<T> {
         }
     }
 
-    /// One sentence for those who read the metric.
+    /// Sets the help text: one sentence that describes the metric.
     pub fn help(mut self, help: &str) -> Builder<T> {
         help.clone_into(&mut self.help);
         self
@@ -74,19 +76,19 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Tells processes apart, by the label `pid`.
+    /// Distinguishes processes by the label `pid`.
     pub fn pid(mut self) -> Builder<T> {
         self.with_pid = true;
         self
     }
 
-    /// Tells the ranks of a parallel job apart, by the label `rank`.
+    /// Distinguishes the ranks of a parallel job by the label `rank`.
     pub fn rank(mut self) -> Builder<T> {
         self.with_rank = true;
         self
     }
 
-    /// How detailed the metric is: an agent at level N keeps what is at most N. 1 unless said here.
+    /// Sets the level of detail: an agent at level N keeps metrics of level N and below. The default is 1.
     pub fn level(mut self, level: u8) -> Builder<T> {
         self.level = level;
         self
@@ -94,7 +96,7 @@ impl<T> Builder<T> {
 }
 
 impl Builder<Gauge> {
-    /// How the values of several programs become one; the last one set, unless said here.
+    /// Sets how the values of several programs are combined. The default is the value that was set last.
     pub fn aggregate(mut self, aggregation: Aggregation) -> Builder<Gauge> {
         self.aggregation = aggregation;
         self
@@ -102,7 +104,7 @@ impl Builder<Gauge> {
 }
 
 impl<T: Handle> Builder<T> {
-    /// The handle; one that does nothing when the name or a label is no good.
+    /// Returns the handle; if the name or a label is invalid, one that does nothing.
     pub fn build(self) -> T {
         self.try_build().unwrap_or_else(|_| T::none())
     }

@@ -1,12 +1,14 @@
+//! Timers: durations in seconds.
+
 use std::time::{Duration, Instant};
 
 use pegel_lane::{CreateError, Handle, LaneSeriesSpec, ProcessLanes};
 
-/// How long something takes, in seconds.
+/// The duration of an operation, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Timer(pegel_lane::Timer);
 
-/// Time that is running; recorded when the value goes out of scope.
+/// A running measurement; recorded when the value goes out of scope.
 #[derive(Debug)]
 #[must_use = "the time is recorded when this goes out of scope"]
 pub struct Running {
@@ -15,7 +17,7 @@ pub struct Running {
 }
 
 impl Timer {
-    /// Starts the clock.
+    /// Starts a measurement.
     pub fn start(&self) -> Running {
         Running {
             timer: *self,
@@ -23,20 +25,20 @@ impl Timer {
         }
     }
 
-    /// Records how long `work` takes, also when it panics.
+    /// Records the duration of `work`, also when it panics.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let _running = self.start();
         work()
     }
 
-    /// Records a time that was measured elsewhere.
+    /// Records a duration that was measured elsewhere.
     pub fn record(&self, elapsed: Duration) {
         self.0.record(elapsed);
     }
 }
 
 impl Running {
-    /// Stops the clock without recording.
+    /// Ends the measurement without recording it.
     pub fn cancel(self) {
         std::mem::forget(self);
     }

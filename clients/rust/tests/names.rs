@@ -1,10 +1,10 @@
-//! Bad names make handles that do nothing, and errors for those who ask.
+//! Invalid names give handles that do nothing, and errors from `try_build`.
 
 use std::error::Error as _;
 
 #[test]
 fn a_bad_name_is_an_error_or_a_handle_that_does_nothing() {
-    // Of no use to others on this machine.
+    // The directory does not exist: nothing is published on this machine.
     // SAFETY: this binary has one test, so that no other thread reads the environment.
     unsafe { std::env::set_var("PEGEL_LANES", "/no/such/place") };
     for bad in ["", "a{", "a\"b", "a\nb"] {
@@ -16,7 +16,7 @@ fn a_bad_name_is_an_error_or_a_handle_that_does_nothing() {
         pegel::float_counter(bad).build().add(1.0);
         pegel::timer(bad).build().time(|| ());
         let error = pegel::counter(bad).try_build().expect_err("a bad name");
-        assert_eq!(error.to_string(), format!("no series {bad:?}"));
+        assert_eq!(error.to_string(), format!("cannot create series {bad:?}"));
         assert!(!error.is_disabled() && error.source().is_some());
     }
     let twice = pegel::gauge("depth")

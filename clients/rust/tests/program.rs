@@ -1,4 +1,4 @@
-//! The example as a program of its own, as users run it: what it counts is in its lane.
+//! The example as a separate process, as users run it: what it counts is in its lane.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -99,7 +99,7 @@ fn a_place_that_is_no_good_does_not_disturb_the_program() {
     }
 }
 
-/// In a mount namespace of its own, so that nobody else's shared memory is full.
+/// Runs in its own mount namespace, so that no other shared memory is filled.
 fn in_full_memory(script: &str) -> Option<FinishedProcess> {
     need("unshare")?;
     let is_root = rustix_is_root();
@@ -118,7 +118,7 @@ fn in_full_memory(script: &str) -> Option<FinishedProcess> {
 }
 
 fn rustix_is_root() -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -138,7 +138,7 @@ fn full_shared_memory_does_not_disturb_the_program() {
 
 #[test]
 fn shared_memory_that_fills_up_takes_as_many_as_fit() {
-    // 32 KiB and a ring of 80 KiB each: nine fit into one MiB, and the lanes that did are whole.
+    // 32 KiB and a ring of 80 KiB each: nine fit into one MiB, and those lanes are complete.
     let script = r#"
         for i in $(seq 30); do "$SOLVER" 5 || exit 1; done | sort | uniq -c | sed 's/^ *//'
         find /dev/shm/pegel.0 -name '*.lane' | wc -l; find /dev/shm/pegel.0 -name '*.tmp' | wc -l
@@ -189,7 +189,7 @@ fn the_systems_directory_comes_before_the_users() {
     let Some(finished) = in_full_memory(script) else {
         return;
     };
-    // Readable by the agent, whoever that is; nobody else can list the directory.
+    // Readable by an agent of any user; no other user can list the directory.
     assert_eq!(
         finished.stdout, "2 steps, published: true\n644\n",
         "{finished}"

@@ -1,4 +1,4 @@
-//! Lanes that lie, shrink, grow, change while they are read, or are no lanes at all.
+//! Lanes that are malformed, shrink, grow, change while they are read, or are not lanes at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -14,7 +14,7 @@ use pegel_lane::{
 };
 use pegel_testkit::{OtherUser, Rng, TempDir};
 
-/// Places in the header, as the format says.
+/// Offsets in the header, as in the format.
 const VERSION: usize = 8;
 const FILE_BYTES: usize = 64;
 const RING_OFFSET: usize = 68;
@@ -26,7 +26,7 @@ const SERIES: usize = 512;
 
 const NAME: &str = "00112233445566778899aabbccddeeff.lane";
 
-/// A good lane with series of several kinds, as bytes.
+/// Returns the bytes of a valid lane with series of several kinds.
 fn good(with_points: bool) -> Vec<u8> {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
@@ -52,7 +52,7 @@ fn good(with_points: bool) -> Vec<u8> {
     bytes
 }
 
-/// A directory with a file that says it is a lane.
+/// A directory with a file that claims to be a lane.
 struct HostileLane {
     dir: TempDir,
     directory: LaneDirectoryHandle,
@@ -94,7 +94,7 @@ fn changed(at: usize, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What reading says, from a file and from memory.
+/// Returns the error of reading, from a file and from memory.
 fn refusal(bytes: &[u8]) -> String {
     let parsed = ParsedLane::parse(bytes)
         .err()
@@ -226,7 +226,7 @@ fn any_byte_may_be_wrong() {
             for (index, value) in view.iter() {
                 let _ = (view.series(index), view.ignored(index), value);
             }
-            // A shorter copy than the one that was checked is not possible, but would be survived.
+            // A shorter copy than the parsed one is not possible, but must not panic.
             let _ = lane.view(&bytes[..600.min(bytes.len())]).value(0);
         }
     }
@@ -265,7 +265,7 @@ fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
         "{error:?}"
     );
 
-    // A longer one is read as far as it said at first.
+    // A longer one is read up to the length in its first header.
     let trap = HostileLane::with(&good(false));
     let mut lane = trap.open().expect("good");
     let file = OpenOptions::new()
@@ -330,7 +330,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
         assert!(points.len() <= 2048);
         assert_eq!(read.read, points.len() as u64);
         assert_eq!(read.read + read.lost, head);
-        // A head that goes back is no news.
+        // A head that goes back is ignored.
         trap.write_at(RING_HEAD, &1_u64.to_le_bytes());
         lane.read(&mut buffer).expect("good");
         let again = lane
@@ -338,7 +338,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
             .expect("readable");
         assert_eq!((again.read, again.lost), (0, u64::from(head == 0)));
     }
-    // Points of a series that is not there.
+    // Points of a series that does not exist.
     let mut bytes = good(true);
     let ring =
         u32::from_le_bytes(*bytes[RING_OFFSET..].first_chunk().expect("long enough")) as usize;
@@ -360,7 +360,7 @@ fn an_unfinished_point_is_waited_for_and_then_given_up() {
     let mut bytes = good(true);
     let ring =
         u32::from_le_bytes(*bytes[RING_OFFSET..].first_chunk().expect("long enough")) as usize;
-    // The writer of the last point but one died in the middle.
+    // The writer of the last point but one died while writing it.
     let place = ring + 2998 % 2048 * 32;
     bytes[place..place + 8].copy_from_slice(&(2 * 2998_u64 + 1).to_le_bytes());
     let trap = HostileLane::with(&bytes);
@@ -383,7 +383,7 @@ fn an_unfinished_point_is_waited_for_and_then_given_up() {
         .expect("readable");
     assert_eq!((read.read, read.lost, lane.position()), (1, 1, 3000));
 
-    // When the lane has ended, nobody will finish it.
+    // When the lane has ended, no writer will finish it.
     let mut lane = trap.open().expect("good");
     lane.set_position(2000);
     lane.read(&mut buffer).expect("good");
@@ -573,10 +573,10 @@ fn a_program_whose_lane_is_scribbled_over_writes_only_into_its_lane() {
             ring = Some(File::open(&path).expect("readable"));
         }
     }
-    // An offset taken out of the lane would lead some 2.7 GB below the mapping.
+    // An offset taken from the lane would point some 2.7 GB below the mapping.
     first_points.add_at(2.0, 2);
     first_counter.add(1);
-    // The descriptions are gone, so that these are further series.
+    // The descriptions are overwritten, so these are new series.
     for _ in 0..3 {
         points().add_at(3.0, 3);
         counter().add(1);

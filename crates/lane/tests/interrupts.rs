@@ -1,4 +1,5 @@
-//! Threads and signal handlers that update the same series at the same time: nothing is lost or doubled.
+//! Threads and signal handlers that update the same series at the same time: no update is lost or counted
+//! twice.
 
 mod support;
 
@@ -53,7 +54,7 @@ impl HandleOfEachKind {
     }
 }
 
-/// All lanes of `dir` together hold `updates` of everything.
+/// Asserts that all lanes of `dir` together hold `updates` of everything.
 fn assert_all(dir: &TempDir, updates: u64) {
     for name in ["steps_total", "striped_total", "calls", "sizes"] {
         assert_eq!(total(dir, name), updates, "{name}");
@@ -128,7 +129,7 @@ fn points_of_many_threads_are_whole() {
             }
         }
     });
-    // Every number is accounted for, and no point is made of two.
+    // Every number is accounted for, and no point is a mix of two.
     assert_eq!(points.len() as u64 + lost, 600_000);
     assert!(points.len() >= 2048, "{}", points.len());
     assert!(
@@ -155,7 +156,7 @@ extern "C" fn handler(_: libc::c_int) {
 
 /// Signals this thread every few microseconds from now on.
 fn start_signals() {
-    // SAFETY: a handler that only does what handlers may; a timer of this process.
+    // SAFETY: the handler is async-signal-safe; the timer belongs to this process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -184,7 +185,7 @@ fn stop_signals() {
     }
 }
 
-/// In a child, because a timer belongs to a whole process.
+/// Runs in a child, because a timer belongs to a whole process.
 #[test]
 fn a_handler_updates_what_it_interrupted() {
     let dir = TempDir::new();
@@ -193,13 +194,13 @@ fn a_handler_updates_what_it_interrupted() {
     let shared = SharedNumbers::new();
     let child = ForkedChild::run(|| {
         IN_HANDLER.store(std::ptr::from_ref(all).cast_mut(), Ordering::Relaxed);
-        // From the start: the first update of a child makes its lanes, also when a handler does it.
+        // From the start: the first update of a child creates its lanes, also from a handler.
         start_signals();
         let mut updates = 0_u64;
         while HANDLED.load(Ordering::Relaxed) < 2000 {
             all.update();
             updates += 1;
-            // Making a series takes the lock; handlers must not meet it.
+            // Creating a series takes the lock; handlers must not wait for it.
             if updates.is_multiple_of(64) {
                 let name = format!("c{}_total", updates % 100);
                 Counter::create_in(home, &counter(&name))
@@ -214,7 +215,7 @@ fn a_handler_updates_what_it_interrupted() {
     assert_all(&dir, shared.get(0));
 }
 
-/// A handler that runs first in a new process, again and again.
+/// A handler that runs first in a new process, repeatedly.
 #[test]
 fn a_child_can_get_its_lanes_from_within_a_handler() {
     let dir = TempDir::new();
@@ -238,7 +239,7 @@ fn a_child_can_get_its_lanes_from_within_a_handler() {
     assert_all(&dir, shared.get(0));
 }
 
-/// Under the stack's hash two threads may share a stripe; the sum is right all the same.
+/// Two threads may share a stripe by the hash of their stacks; the sum is correct all the same.
 #[test]
 fn deep_stacks_change_the_stripe_and_not_the_sum() {
     let dir = TempDir::new();

@@ -1,4 +1,4 @@
-//! Every order of events in the lock-free parts, tried out by loom.
+//! Explores every interleaving of the lock-free parts with loom.
 //!
 //! `cargo test -p pegel-lane --features loom --test loom`
 
@@ -34,11 +34,11 @@ fn a_histogram_keeps_count_sum_and_bounds() {
     });
 }
 
-/// More points than places: writers meet in one place, and a reader copies meanwhile. Whatever it takes
-/// for a point is one that was written, whole.
+/// More points than slots: writers compete for one slot, and a reader copies meanwhile. Each point that it
+/// reads is one that was written, complete.
 #[test]
 fn points_are_whole_whoever_overtakes_whom() {
-    // Without a bound three threads take minutes; faults of this kind show with two or three switches.
+    // Unbounded, three threads take minutes; bugs of this kind show with two or three preemptions.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -62,7 +62,7 @@ fn points_are_whole_whoever_overtakes_whom() {
     });
 }
 
-/// Enough places: every point is there in the end, under a number of its own.
+/// Enough slots: every point is present in the end, with its own number.
 #[test]
 fn points_with_room_are_all_there() {
     loom::model(|| {

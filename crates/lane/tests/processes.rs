@@ -1,4 +1,4 @@
-//! Real processes: fork, exec, closed descriptors, sudden death. What was counted is there, once.
+//! Real processes: fork, exec, closed descriptors, sudden death. Everything counted is present exactly once.
 
 mod support;
 
@@ -74,7 +74,7 @@ fn children_of_children_and_all_kinds_are_kept_apart() {
     work(1);
     let child = ForkedChild::run(|| {
         work(10);
-        // The daemon's way: the one in the middle ends at once.
+        // Like a daemon: the process in the middle ends at once.
         let middle = ForkedChild::run(|| {
             let last = ForkedChild::run(|| work(100));
             assert_eq!(last.wait(), 0);
@@ -117,7 +117,7 @@ fn forks_amid_busy_threads_lose_nothing() {
                 }
             });
         }
-        // Holds the lock much of the time, so that children are made while it is held.
+        // Holds the lock much of the time, so that children are forked while it is held.
         scope.spawn(|| {
             for number in 0.. {
                 if is_over.load(Ordering::Relaxed) {
@@ -160,7 +160,7 @@ fn exec_ends_the_lane_but_not_the_process() {
         steps.add(5);
         let args = ["sleep", "1000"].map(|arg| CString::new(arg).expect("no zero byte"));
         let args = [args[0].as_ptr(), args[1].as_ptr(), std::ptr::null()];
-        // SAFETY: a list of texts that ends with null.
+        // SAFETY: `args` is a list of C strings that ends with null.
         unsafe { libc::execvp(args[0], args.as_ptr()) };
     });
     let mut lane = eventually("the lane of a child", || {
@@ -192,7 +192,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
     let shared = SharedNumbers::new();
     let child = ForkedChild::run(|| {
         steps.add(1);
-        // SAFETY: closes what the child has; it uses nothing of that afterwards.
+        // SAFETY: closes the descriptors of the child, which uses none of them afterwards.
         unsafe { libc::close_range(0, u32::MAX, 0) };
         shared.set(0, 1);
         wait_until(|| shared.get(1) == 1);
@@ -226,10 +226,10 @@ fn a_program_has_no_descriptor_of_ours() {
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
     let child = ForkedChild::run(|| {
-        // SAFETY: closes what the child has; it uses nothing of that afterwards.
+        // SAFETY: closes the descriptors of the child, which uses none of them afterwards.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         steps.add(1);
-        // SAFETY: asks about descriptors.
+        // SAFETY: F_GETFD only queries a descriptor.
         let is_open = |fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
         assert!(!(3..1024).any(is_open));
     });
@@ -255,7 +255,7 @@ fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
     shared.await_at_least(0, 1);
     let mut lane = lane_of(&dir, child.pid());
     assert_eq!(child.wait(), 0);
-    // Its child is there and holds the mapping, but will not write to it.
+    // Its child exists and holds the mapping, but will not write to it.
     assert!(lane.is_ended().expect("asked"));
     assert_eq!(lane.process(), ProcessState::Gone);
     assert_eq!(count_in(&mut lane, "steps_total"), 7);
@@ -339,7 +339,7 @@ fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
     }
 }
 
-/// Copies of a lane whose process is gone, the one with the highest number last.
+/// Creates copies of a lane whose process is gone; the one with the highest number is the newest.
 fn create_stale_lanes(dir: &TempDir, count: usize) {
     let home = ProcessLanes::in_directory(dir.path());
     ForkedChild::run(|| {
@@ -391,7 +391,7 @@ fn lanes_that_nobody_reads_do_not_pile_up() {
         .expect("ours");
     file.set_modified(SystemTime::UNIX_EPOCH).expect("set");
 
-    // While somebody reads, nothing is removed.
+    // While an agent reads, nothing is removed.
     let reader = LaneDirectoryHandle::open(dir.path()).expect("a directory");
     assert!(reader.lock_for_reading());
     Counter::create_in(ProcessLanes::in_directory(dir.path()), &counter("b_total")).expect("made");

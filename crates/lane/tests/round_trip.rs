@@ -1,4 +1,4 @@
-//! What one half writes, the other reads.
+//! The reader reads what the writer writes.
 
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ fn a_series_is_made_once_and_seen_when_it_comes() {
 fn a_full_lane_gets_a_larger_neighbour_until_there_are_too_many() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
-    // Large ones, so that this is quick: 64 stripes are 4 KiB.
+    // Large ones, so that this is fast: 64 stripes are 4 KiB.
     let mut made = 0_u64;
     let refused = loop {
         let name = format!("c{made}_total");
@@ -216,7 +216,7 @@ fn points_come_in_order_and_gaps_are_counted() {
     assert_eq!(points[0].time_ms, 5000 - 2048);
     assert_eq!(points[2047].value, 4999.0);
 
-    // Another reader goes on where this one stood.
+    // Another reader continues where this one stopped.
     let position = lane.position();
     depth.add_at(9.0, 9);
     let mut second = only_lane(&dir);

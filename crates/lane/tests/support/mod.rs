@@ -1,4 +1,4 @@
-//! Children made with `fork`, and the sums of what they counted.
+//! Children created with `fork`, and the sums of what they counted.
 #![allow(dead_code)] // Each test uses a part of it.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl SharedNumbers {
     }
 }
 
-/// For a child that waits for its parent.
+/// Waits in a child for its parent.
 pub fn wait_until(is_there: impl Fn() -> bool) {
     while !is_there() {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -63,7 +63,7 @@ pub fn counter(name: &str) -> LaneSeriesSpec<'_> {
     LaneSeriesSpec::new(LaneKind::Counter, name)
 }
 
-/// The lane of one process; it has only one.
+/// Returns the lane of one process, which has only one.
 pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
     let mut lanes = open_lanes(dir);
     lanes.retain(|lane| lane.header().pid == pid.unsigned_abs());
@@ -71,12 +71,12 @@ pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
     lanes.remove(0)
 }
 
-/// The value of one counter in one lane.
+/// Returns the value of one counter in one lane.
 pub fn count_in(lane: &mut LaneFile, name: &str) -> u64 {
     counts(lane).get(name).copied().unwrap_or(0)
 }
 
-/// The sum over all lanes of a directory.
+/// Returns the sum over all lanes of a directory.
 pub fn total(dir: &TempDir, name: &str) -> u64 {
     open_lanes(dir)
         .iter_mut()
