@@ -1,6 +1,6 @@
-// Asking the agent. Every address is relative to the page, so that a prefix in front of it does not matter.
+// Requests to the agent. Every URL is relative to the page, so that it works behind a prefix.
 
-/** An answer that is not 200: what the agent said about it. */
+/** A response that is not 200, with the agent's message. */
 export class Refused extends Error {
   /**
    * @param {number} status
@@ -38,17 +38,17 @@ export async function ask(path, query = []) {
     throw new Refused(0, "the agent cannot be reached");
   }
   if (response.ok) return response.json();
-  let message = `the agent answered ${response.status}`;
+  let message = `the agent responded with status ${response.status}`;
   try {
     const { error } = await response.json();
     message = error.hint ? `${error.message} (${error.hint})` : error.message;
   } catch {
-    // Something between the page and the agent answered; its words are not for people.
+    // A proxy between the page and the agent responded; its body is not shown.
   }
   throw new Refused(response.status, message);
 }
 
-/** What is asked for by several parts of the page, kept for a short while. */
+/** A response that several parts of the page use, cached for a short time. */
 class Kept {
   /**
    * @param {string} path
@@ -64,7 +64,7 @@ class Kept {
     this.last = null;
   }
 
-  /** @param {number} [millis] how old it may be; what is large may be older */
+  /** @param {number} [millis] the maximum age; large responses may be older */
   get(millis = this.millis) {
     const now = performance.now();
     if (!this.answer || now - this.at > Math.max(millis, (this.last?.length ?? 0) * 5)) {

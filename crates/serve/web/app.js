@@ -1,4 +1,4 @@
-// The page: which view is shown, and what is around it.
+// The page: switches between the views, and fills the bar at the top.
 
 import { status } from "./agent.js";
 import { byId, el, say } from "./dom.js";
@@ -23,7 +23,7 @@ const VIEWS = {
   status: ["Status", statusView],
 };
 
-const STATES = { connecting: "connecting …", live: "live", paused: "paused", lost: "no agent" };
+const STATES = { connecting: "connecting …", live: "live", paused: "paused", lost: "disconnected" };
 
 /** @type {View | null} */
 let shown = null;
@@ -61,12 +61,12 @@ async function nameNode() {
     const notice = byId("notice");
     notice.hidden = !facts.degraded;
     if (facts.degraded)
-      say(notice, `The agent is not well: ${facts.store.degraded?.reason ?? "see Status"}.`);
+      say(notice, `The agent is degraded: ${facts.store.degraded?.reason ?? "see Status"}.`);
   } catch (error) {
     const refused = /** @type {any} */ (error).status === 401 || /** @type {any} */ (error).status === 403;
     const notice = byId("notice");
     notice.hidden = !refused;
-    if (refused) say(notice, `This agent does not let you read: ${/** @type {Error} */ (error).message}.`);
+    if (refused) say(notice, `This agent denies read access: ${/** @type {Error} */ (error).message}.`);
   }
 }
 
@@ -88,7 +88,7 @@ function start() {
   startHelp(Object.keys(VIEWS));
   onMove(links);
   addEventListener("hashchange", show);
-  // The wheel moves in time only with Shift: without it, people scroll.
+  // The wheel moves in time only with Shift: without it, the page scrolls.
   byId("main").addEventListener(
     "wheel",
     (/** @type {any} */ event) => {
@@ -107,7 +107,7 @@ function start() {
   show();
 }
 
-// Until the first sample comes, the agent's own clock is the best guess.
+// Until the first sample arrives, the agent's own clock is the best estimate.
 status.get().then(
   (facts) => {
     stretch.now = facts.store.newest ?? stretch.now;

@@ -1,4 +1,4 @@
-// The MPI and system calls of a job: their time over time, and the calls that take most of it.
+// The MPI and system calls of a job: time spent over time, and the calls that take most of it.
 
 import { el, say } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -32,8 +32,8 @@ export function callsPart(kind, heading, where) {
     stack: true,
     queries: [query("time")],
     derive: top,
-    missing: "Times are not counted here: only calls and bytes.",
-    hint: "Seconds per second: 2 means that two processes were always inside",
+    missing: "Times are not measured here, only calls and bytes.",
+    hint: "Seconds per second: 2 means that two processes were in calls all the time",
   });
   const bytes = new Panel({
     title: kind === "mpi" ? "MPI: data" : "Input and output",
@@ -41,7 +41,7 @@ export function callsPart(kind, heading, where) {
     stack: true,
     queries: [query("size")],
     derive: top,
-    missing: "No call has moved data yet.",
+    missing: "No call has transferred data yet.",
   });
   const table = new Table(`${heading}: calls, by time`, [
     label === "call" ? "call" : "system call",
@@ -92,12 +92,12 @@ export function callsPart(kind, heading, where) {
     const inside =
       rankLines.length > 0
         ? `${number((total / rankLines.length) * 100, "%")} of the time of ${rankLines.length} ranks was spent in ${heading}`
-        : `${heading} ${kind === "mpi" ? "takes" : "take"} as much time as ${number(total)} processes that do nothing else`;
+        : `${heading} ${kind === "mpi" ? "takes" : "take"} the time of ${number(total)} processes`;
     say(
       share,
       total > 0
-        ? `${inside}; most of it in ${calls[0]}. Means over the shown time.`
-        : "Means over the shown time.",
+        ? `${inside}; most of it in ${calls[0]}. Averages over the shown time.`
+        : "Averages over the shown time.",
     );
     table.show(
       calls.slice(0, CALLS_MAX).map((call) => {
@@ -115,13 +115,13 @@ export function callsPart(kind, heading, where) {
           ],
         };
       }),
-      "No call in the shown time.",
+      "No calls in the shown time.",
     );
   }
 }
 
 /**
- * The largest lines. Their order is fixed when they are loaded, so that colours do not change with every tick.
+ * Returns the largest lines. Their order is fixed when they are loaded, so that colours do not change with every tick.
  * @param {number} count
  * @returns {(frame: Frame) => import("./chart.js").Line[]}
  */

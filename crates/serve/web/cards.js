@@ -1,4 +1,4 @@
-// The cards of the Overview: what each shows, and how its rows are made of series.
+// The cards of the Overview: what each shows, and how its rows are computed from series.
 
 import { number } from "./format.js";
 import { lineColour } from "./theme.js";
@@ -143,7 +143,7 @@ export const CARDS = [
     href: "#/node",
     collector: "pressure",
     level: 2,
-    missing: "This kernel does not measure pressure (psi=1).",
+    missing: "This kernel does not measure pressure; boot with psi=1.",
     queries: ["cpu", "memory", "io"].map((key) => ({
       name: `node_pressure_${key}_waiting_seconds_total`,
       rate: true,
@@ -160,14 +160,14 @@ export const CARDS = [
         const data = combined(frame, [key], (value) => value);
         return { label, share: last(data), text: number(last(data), "%"), spark: data, max: 10 };
       }),
-    note: () => "share of time in which something had to wait",
+    note: () => "share of time in which tasks had to wait",
   },
   {
     title: "Disks",
     href: "#/node",
     collector: "disk",
     level: 2,
-    missing: "No disks here.",
+    missing: "This node has no disks.",
     queries: [
       ["io_time_seconds_total", "busy", percent],
       ["read_bytes_total", "read"],
@@ -192,7 +192,7 @@ export const CARDS = [
         };
       });
     },
-    note: () => "bar: share of time busy",
+    note: () => "bar: share of time the disk was busy",
   },
   {
     title: "File systems",
@@ -236,14 +236,14 @@ export const CARDS = [
       }));
       return rows.sort((a, b) => b.size - a.size);
     },
-    missing: "No network beyond this machine.",
+    missing: "This node has no network interface except loopback.",
   },
   {
     title: "GPUs",
     href: "#/node",
     collector: "nvidia",
     level: 3,
-    missing: "No GPU here that the agent can read.",
+    missing: "No GPU that the agent can read.",
     queries: [
       { name: "node_nvidia_gpu_utilization_ratio", by: ["gpu"], key: "busy", map: percent },
       { name: "node_nvidia_memory_used_bytes", by: ["gpu"], key: "used" },

@@ -1,4 +1,4 @@
-// What changed lately: of all series, those whose last minutes differ most from the time before.
+// Recent changes: the series whose last minutes differ most from the time before.
 
 import { list } from "./agent.js";
 import { el, sparkline } from "./dom.js";
@@ -16,15 +16,15 @@ const CELLS = 40;
 const RECENT = 6;
 const SHOWN = 10;
 const EVERY_MS = 30e3;
-/** More series than this are not compared all at once: the answer would be too large. */
+/** Beyond this number, only selected series are compared: the response would be too large. */
 const SERIES_MAX = 8000;
-/** These change by their nature, or say what others say. */
+/** Series that always change, or that duplicate others. */
 const DULL =
   /^(node_time|node_uptime|node_boot|node_timex|node_entropy|pegel_|node_softnet|node_netstat_Ip|node_memory_(Active|Inactive|numa|DirectMap|Vmalloc)|node_disk_.*weighted|node_schedstat)/;
 const LEAST = { bytes: 1 << 20, "bytes/s": 64 << 10, seconds: 1e-3, "seconds/s": 0.02, "/s": 5, "": 0.5 };
 
 export function changesCard() {
-  const title = el("h2", { text: "What changed" });
+  const title = el("h2", { text: "Recent changes" });
   const note = el("p", { class: "note", text: "Comparing …" });
   const table = el("div", { class: "changes" });
   const element = el("section", { class: "card changes-card", "aria-live": "off" }, title, note, table);
@@ -64,12 +64,12 @@ export function changesCard() {
     const [from, to] = bounds();
     const known = to - Math.max(from, stretch.oldest ?? to);
     if (changes.length === 0 && known < span / 2)
-      note.textContent = `Nothing to compare with yet: the store has ${duration(known)} of these ${duration(span)}.`;
+      note.textContent = `Not enough history to compare: the store has ${duration(known)} of these ${duration(span)}.`;
     else
       note.textContent =
         changes.length > 0
-          ? `The last ${duration(recent)} beside the ${duration(span - recent)} before.`
-          : `Nothing stands out: the last ${duration(recent)} are like the ${duration(span - recent)} before.`;
+          ? `The last ${duration(recent)} compared with the ${duration(span - recent)} before.`
+          : `No notable change: the last ${duration(recent)} are similar to the ${duration(span - recent)} before.`;
     table.replaceChildren(...changes.map(changeRow));
   }
 
@@ -103,7 +103,7 @@ function changeRow(change) {
     {
       class: "change",
       href: `#/metrics?chart=${encodeURIComponent(change.text)}`,
-      title: `${change.text}: show it`,
+      title: `Show ${change.text} as a chart`,
     },
     el("span", { class: "change-name", text: change.text }),
     el("span", { class: `change-times ${rises ? "up" : "down"}`, text: `${rises ? "▲" : "▼"} ${times}` }),
@@ -137,7 +137,7 @@ export function rank(answer, known, step, to) {
 }
 
 /**
- * How far the recent mean lies from the one before, in units of how much it usually moves.
+ * Compares the recent mean with the one before, relative to the usual variation.
  * @param {string} text
  * @param {Past["points"]} points
  * @param {boolean} counter
@@ -158,7 +158,7 @@ function compare(text, points, counter, unit, step, to) {
     else if (previous && previous[1] !== null && value >= previous[1])
       values[cell] = ((value - previous[1]) / (time - previous[0])) * 1000;
   });
-  // The last cell is not over yet.
+  // The last cell is incomplete.
   const recent = values.slice(-RECENT - 1, -1).filter((value) => value !== null);
   const earlier = values.slice(0, -RECENT - 1).filter((value) => value !== null);
   if (recent.length < 3 || earlier.length < 5) return null;

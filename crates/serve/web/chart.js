@@ -1,4 +1,4 @@
-// One drawing of lines over time, by uPlot.
+// One chart of lines over time, drawn by uPlot.
 
 import { clock, number } from "./format.js";
 import { colour, lineColour } from "./theme.js";
@@ -9,7 +9,7 @@ import { colour, lineColour } from "./theme.js";
  * @typedef {object} Look
  * @property {string} unit
  * @property {boolean} [stack]
- * @property {number} [max] the least upper end of the axis
+ * @property {number} [max] the minimum upper end of the axis
  * @property {number} [height]
  */
 
@@ -19,7 +19,7 @@ const uPlot = /** @type {any} */ (globalThis).uPlot;
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 /** Powers of two, so that axes of bytes have round numbers. */
 const BINARY_STEPS = Array.from({ length: 60 }, (_, at) => 2 ** at);
-/** Areas cost more than lines, and hide each other. */
+/** Filled areas are more expensive than lines, and hide each other. */
 const FILL_LINES_MAX = 1;
 
 export class Chart {
@@ -67,7 +67,7 @@ export class Chart {
     }
   }
 
-  /** Moves the window without new data. @param {[number, number]} bounds */
+  /** Moves the time window without new data. @param {[number, number]} bounds */
   slide(bounds) {
     this.range = [bounds[0] / 1000, bounds[1] / 1000];
     this.plot?.setScale("x", { min: this.range[0], max: this.range[1] });
@@ -171,7 +171,7 @@ export class Chart {
 }
 
 /**
- * Each line on top of those before it.
+ * Stacks each line on those before it.
  * @param {Line[]} lines
  * @returns {Column[]}
  */
@@ -197,12 +197,12 @@ function faint(paint, share) {
   );
 }
 
-/** Dates stand below times. @param {any} _plot @param {string[] | null} texts */
+/** The height of the time axis: dates are placed below times. @param {any} _plot @param {string[] | null} texts */
 function timeSize(_plot, texts) {
   return texts?.some((text) => text.includes("\n")) ? 40 : 26;
 }
 
-/** Room for a time: shorter without seconds. @param {any} _plot @param {number} _axis @param {number} low @param {number} high */
+/** The width of a tick label: times without seconds are shorter. @param {any} _plot @param {number} _axis @param {number} low @param {number} high */
 function timeSpace(_plot, _axis, low, high) {
   return high - low > 240 ? 50 : 66;
 }

@@ -1,4 +1,4 @@
-// What is charted, and how: the form in which an address keeps it.
+// A charted series and its options, in the form that the page's URL stores.
 
 /**
  * @typedef {{
@@ -10,7 +10,7 @@
  * }} Choice
  */
 
-/** Each series by itself; or all of them as one. */
+/** One line per series, or one line for all of them. */
 export const EACH = "(each)";
 export const ALL = "(all)";
 
@@ -19,7 +19,7 @@ export function choice(series) {
   return { series, by: EACH, fold: "sum", rate: null, stack: false };
 }
 
-/** The options stand before the series, which may hold any character. @param {Choice} chosen */
+/** Encodes a choice. The options precede the series, which may contain any character. @param {Choice} chosen */
 export function written(chosen) {
   const options = [
     chosen.by !== EACH && `by=${chosen.by}`,

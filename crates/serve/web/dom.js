@@ -1,4 +1,4 @@
-// Making elements. Text is always text: nothing that an agent sends becomes markup.
+// Creates elements. Text is always inserted as text: nothing that an agent sends becomes markup.
 
 /**
  * @typedef {Node | string | number | null | undefined | false} Child
@@ -6,7 +6,7 @@
  */
 
 /**
- * An element. `class`, `text` and `on` (a map of listeners) are understood; the rest are attributes.
+ * Creates an element. `class`, `text` and `on` (a map of listeners) are special; other properties are attributes.
  * @param {string} tag
  * @param {Properties} [properties]
  * @param {...(Child | Child[])} children
@@ -41,7 +41,7 @@ function append(element, children) {
 }
 
 /**
- * Sets text only where it differs, so that nothing is laid out anew for nothing.
+ * Sets the text only if it differs, to avoid needless layout.
  * @param {Element} element
  * @param {string} text
  */
@@ -57,7 +57,7 @@ export function byId(id) {
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * A small line without axes.
+ * Creates a small line chart without axes.
  * @param {(number | null)[]} values
  * @param {{width?: number, height?: number, label?: string, max?: number, min?: number}} [options]
  */

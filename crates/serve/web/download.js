@@ -1,4 +1,4 @@
-// A chart as a file: its numbers as CSV, its picture as PNG.
+// Saves a chart to a file: its values as CSV, its image as PNG.
 
 import { colour, lineColour } from "./theme.js";
 import { moment, number } from "./format.js";

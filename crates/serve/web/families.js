@@ -1,4 +1,4 @@
-// Metrics by name, how many series each has, and who sent them.
+// Metrics by name, the number of series of each, and their senders.
 
 import { number, whole } from "./format.js";
 import { parse } from "./series.js";

@@ -1,5 +1,5 @@
-// A frame and its life: loaded when its element comes into sight, kept up by the stream, loaded anew when the window
-// moves, when the stream had a gap, and now and then.
+// The life cycle of a frame: it is loaded when its element becomes visible, updated by the stream, and reloaded when
+// the time window moves, after a gap in the stream, and periodically.
 
 import { Frame } from "./frame.js";
 import { past } from "./history.js";
@@ -10,12 +10,12 @@ import { bounds, fitStep, isLive, onMove, stretch } from "./window.js";
  * @typedef {object} Drawer
  * @property {() => number} width in pixels
  * @property {() => void} draw
- * @property {() => void} [slide] the window moved; the data comes later
+ * @property {() => void} [slide] the window moved; the data follows later
  */
 
 const RELOAD_MS = 120e3;
 const REDRAW_MS = 2e3;
-/** Slow series have few samples: their last one may lie before the window. */
+/** Slow series have few samples: their last one may precede the window. */
 const LEAD_MS = 30e3;
 
 /** @type {Set<Feed>} */
@@ -29,7 +29,7 @@ const sight = new IntersectionObserver(
   { rootMargin: "200px 0px" },
 );
 
-// What ended, and what the stream and the store see differently, comes right again.
+// Corrects series that ended, and differences between the stream and the store.
 setInterval(() => {
   if (!document.hidden && isLive()) for (const feed of active) feed.reload();
 }, RELOAD_MS);
@@ -94,12 +94,12 @@ export class Feed {
     this.moving = setTimeout(() => this.reload(), 120);
   }
 
-  /** Asks the store for the whole window. */
+  /** Loads the whole window from the store. */
   async reload() {
     if (!this.started) return;
     const number = (this.loading += 1);
     const [from, to] = bounds();
-    // The stream has two events a second, however often the agent samples.
+    // The stream has two events per second, however often the agent samples.
     const rate = isLive() ? Math.max(stretch.rate, 500) : stretch.rate;
     const step = fitStep(to - from, this.drawer.width() || 400, rate);
     const start = (Math.floor(from / step) - 1) * step - (step < LEAD_MS ? LEAD_MS : 0);
@@ -134,7 +134,7 @@ export class Feed {
       tick: (at) => {
         const cell = frame.last;
         if (frame.tick(at)) this.reload();
-        // Within a cell little changes: drawing it now and then is enough.
+        // Within a cell little changes: redrawing it occasionally is enough.
         if (!this.visible || (frame.last === cell && at - this.drawn < REDRAW_MS)) return;
         this.drawn = at;
         this.drawSoon();

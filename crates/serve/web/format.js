@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers and times for display.
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL = ["", "k", "M", "G", "T", "P", "E"];
@@ -40,7 +40,7 @@ function shortTime(seconds) {
 }
 
 /**
- * A value with its unit. Units end in `/s` where they are rates.
+ * Formats a value with its unit. Units of rates end in `/s`.
  * @param {number | null | undefined} value
  * @param {string} [unit]
  * @returns {string}
@@ -84,7 +84,7 @@ export function number(value, unit = "") {
 }
 
 /**
- * How long, in at most two parts: `3 d 4 h`.
+ * Formats a duration in at most two parts: `3 d 4 h`.
  * @param {number} millis
  */
 export function duration(millis) {
@@ -123,7 +123,7 @@ export function day(millis) {
 }
 
 /**
- * A time, with its day where that is not today's.
+ * Formats a time, with its date unless that is today.
  * @param {number} millis
  * @param {number} [now]
  */

@@ -1,6 +1,6 @@
-// The numbers behind one chart: a grid of cells in time, and a line of values for each group of series.
+// The data of one chart: a grid of time cells, and a column of values for each group of series.
 //
-// The store fills the grid; the stream goes on with it, cell by cell, and what leaves the window is gone. So a
+// The store fills the grid; the stream extends it cell by cell, and cells that leave the window are dropped. So a
 // frame has the same size after a minute and after a day.
 
 import { labelText, nameTest, textOf } from "./series.js";
@@ -12,17 +12,17 @@ import { labelText, nameTest, textOf } from "./series.js";
  */
 
 /**
- * Which series, and what becomes of them.
+ * Selects series, and defines how they are combined.
  * @typedef {object} Query
- * @property {string} name may hold `*`
- * @property {string} [pattern] what the agent is asked for, when it is not just the name
+ * @property {string} name may contain `*`
+ * @property {string} [pattern] the pattern requested from the agent, if it differs from the name
  * @property {(labels: Record<string, string>) => boolean} [where]
  * @property {boolean} [rate] per second
- * @property {string[]} [by] labels that tell groups apart; all of them when it is missing
- * @property {"sum" | "avg" | "min" | "max"} [fold] how series of one group become one
+ * @property {string[]} [by] labels that define groups; all labels if missing
+ * @property {"sum" | "avg" | "min" | "max"} [fold] how the series of one group are combined
  * @property {(value: number) => number} [map] applied to each series
  * @property {string} [label] of the group; `$name` and `$key` stand for the name and a label's value
- * @property {string} [key] for those who compute with groups
+ * @property {string} [key] identifies groups in computations
  */
 
 /**
@@ -34,9 +34,9 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {Query} query
  * @property {Track[]} tracks
  * @property {Column} data
- * @property {number} sum of the ticks in the current cell
+ * @property {number} of the ticks in the current cell
  * @property {number} count
- * @property {number} back so many cells the next value is for
+ * @property {number} back the number of cells that the next value covers
  */
 
 /**
@@ -47,14 +47,14 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {number} interval between two samples
  * @property {number | null} lastTime
  * @property {number} lastValue
- * @property {number} seen time of the last change that was taken
- * @property {number} late how much later than others it comes
- * @property {number | null} current what it adds to its group now
+ * @property {number} seen time of the last change that was processed
+ * @property {number} late how much later than others it arrives
+ * @property {number | null} current its current contribution to its group
  */
 
 const GROUPS_MAX = 64;
 const TRACKS_MAX = 4096;
-/** Holes of so many cells are bridged: a late event is no outage. */
+/** Gaps of up to this many cells are bridged: a late event is not an outage. */
 const BRIDGE_CELLS = 3;
 
 export class Frame {
@@ -75,13 +75,13 @@ export class Frame {
     this.leftOut = 0;
   }
 
-  /** The last cell. */
+  /** The index of the last cell. */
   get last() {
     return this.first + this.count - 1;
   }
 
   /**
-   * Empties the frame and gives it another grid.
+   * Clears the frame and sets another grid.
    * @param {number} from
    * @param {number} to
    * @param {number} step
@@ -99,7 +99,7 @@ export class Frame {
   }
 
   /**
-   * Fills the grid. `from` of the request must lie at least one step before the grid, for rates.
+   * Fills the grid. The request must start at least one step before the grid, for rates.
    * @param {Past[]} answer
    * @param {number} newest
    */
@@ -132,7 +132,7 @@ export class Frame {
   }
 
   /**
-   * A sample holds until the next.
+   * Fills values: a sample is valid until the next one.
    * @param {Track} track
    * @param {Past["points"]} points
    * @param {number} newest
@@ -153,7 +153,7 @@ export class Frame {
   }
 
   /**
-   * A counter tells of the time since the sample before.
+   * Fills rates: a counter sample covers the time since the previous one.
    * @param {Track} track
    * @param {Past["points"]} points
    * @param {number} newest
@@ -175,15 +175,14 @@ export class Frame {
       if (isLast && newest - time <= reach) track.current = rate;
     });
     const tail = points[points.length - 1];
-    // Within a longer step nobody knows when the last sample was taken: the first tick will tell.
+    // Within a longer step the time of the last sample is unknown until the first tick.
     const isExact = this.step <= this.rate * 1.01 || track.interval > this.step * 1.01;
     if (isExact && tail && tail[1] !== null && newest - tail[0] <= reach)
       this.#remember(track, tail[0], tail[1]);
   }
 
   /**
-   * The time between the samples that two points stand for. Of a step that is not over yet, the last sample is the
-   * newest one.
+   * The time between the samples that two points represent. In an incomplete step, the last sample is the newest one.
    * @param {Track} track
    * @param {number} before
    * @param {number} time
@@ -284,13 +283,13 @@ export class Frame {
     return track;
   }
 
-  /** Another stream begins: its entries will come one by one. */
+  /** Resets the entries: a new stream begins, which announces them again. */
   restart() {
     for (const track of this.tracks.values()) track.entry = null;
   }
 
   /**
-   * A series of the stream.
+   * Adds a series of the stream.
    * @param {Entry} entry
    */
   meet(entry) {
@@ -302,9 +301,9 @@ export class Frame {
   }
 
   /**
-   * Goes on to a time of the stream.
+   * Advances to a time of the stream.
    * @param {number} at
-   * @returns {boolean} whether it left a hole that only the store can fill
+   * @returns {boolean} whether it left a gap that only the store can fill
    */
   tick(at) {
     if (this.count === 0) return false;
@@ -364,24 +363,24 @@ export class Frame {
     if (entry.ts > track.seen) {
       const since = entry.ts > track.lastTime ? entry.ts - track.lastTime : track.interval;
       const more = entry.value - track.lastValue;
-      // A counter that fell was started anew.
+      // A counter that decreased was reset.
       track.current = more >= 0 ? this.#mapped(query, (more / since) * 1000) : null;
-      // What programs send is stored a moment after the node's own samples.
+      // Samples of programs are stored shortly after the node's own samples.
       if (at - entry.ts <= this.rate * 2) track.late = Math.max(track.late, at - entry.ts);
-      // What is slow or late tells of all the time since its last sample.
+      // A slow or late sample covers all the time since the previous one.
       const tells = isSlow || track.late > 0 ? Math.round((at - track.lastTime) / this.step) : 0;
       track.group.back = Math.max(track.group.back, tells);
       this.#remember(track, Math.max(entry.ts, track.lastTime), entry.value);
       track.seen = entry.ts;
     } else if (at - track.lastTime >= track.interval + (isSlow ? this.rate * 1.5 : track.late)) {
-      // It was sampled again and is the same.
+      // It was sampled again and is unchanged.
       track.current = this.#mapped(query, 0);
       track.lastTime += Math.floor((at - track.late - track.lastTime) / track.interval) * track.interval;
     }
   }
 
   /**
-   * The groups of a key, or all.
+   * The groups with a key, or all groups.
    * @param {string} [key]
    */
   lines(key) {

@@ -1,4 +1,4 @@
-// The keys, and what they do.
+// Keyboard shortcuts and the help dialog.
 
 import { byId, el } from "./dom.js";
 import { nextTheme } from "./theme.js";
@@ -6,16 +6,16 @@ import { move, pan, showAll, stretch, zoom } from "./window.js";
 
 /** @type {[string, string, (() => void) | null][]} */
 const KEYS = [
-  ["1 … 5", "the views, from left to right", null],
+  ["1 … 5", "switch to a view, from left to right", null],
   ["/", "search for a metric", () => find()],
-  ["←", "back in time", () => pan(-0.5)],
-  ["→", "forward in time", () => pan(0.5)],
+  ["←", "move back in time", () => pan(-0.5)],
+  ["→", "move forward in time", () => pan(0.5)],
   ["+", "zoom in", () => zoom(0.5)],
   ["-", "zoom out", () => zoom(2)],
-  ["l", "live: follow what happens", () => move(stretch.span, null)],
-  ["a", "all that the store has", showAll],
-  ["t", "light or dark", nextTheme],
-  ["?", "this help", () => toggle()],
+  ["l", "follow live data", () => move(stretch.span, null)],
+  ["a", "show all stored data", showAll],
+  ["t", "switch between light and dark", nextTheme],
+  ["?", "show this help", () => toggle()],
 ];
 
 const ARROWS = { ArrowLeft: "←", ArrowRight: "→", "=": "+" };
@@ -37,10 +37,10 @@ export function startHelp(views) {
     el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })),
   );
   byId("keys").append(
-    el("h2", { id: "keys-title", text: "Keys" }),
+    el("h2", { id: "keys-title", text: "Keyboard shortcuts" }),
     el("table", {}, el("tbody", {}, rows)),
     el("p", {
-      text: "In a chart: drag to zoom in, double-click to zoom out, hold Shift and turn the wheel to move in time. A click on a name in the legend shows it alone.",
+      text: "In a chart: drag to zoom in, double-click to zoom out, hold Shift and turn the wheel to move in time. Click a name in the legend to show only that line.",
     }),
     el("button", { type: "button", text: "Close", on: { click: toggle } }),
   );

@@ -1,11 +1,11 @@
-// Samples of the past. Charts that ask for the same stretch within a moment share one request.
+// Loads stored samples. Charts that need the same time range at the same moment share one request.
 
 import { ask, Refused } from "./agent.js";
 
 /** @typedef {{name: string, labels: Record<string, string>, points: [number, number | null][]}} Past */
 /** @typedef {{patterns: string[], resolve: (past: Past[]) => void, reject: (error: Error) => void}} Waiting */
 
-/** The agent takes 8 KiB; a proxy in front of it may take less. */
+/** The agent accepts URIs up to 8 KiB; a proxy in front of it may accept less. */
 const PATTERN_BYTES_MAX = 3500;
 const GATHER_MS = 25;
 const AT_ONCE_MAX = 2;
@@ -17,7 +17,7 @@ const queue = [];
 let running = 0;
 
 /**
- * Every stored sample that fits, one per step; counters as they stood at the end of each step.
+ * Returns the matching stored samples, one per step; counters have their value at the end of each step.
  * @param {string[]} patterns
  * @param {number} from
  * @param {number} to

@@ -1,5 +1,5 @@
-// What happens now: one stream for the whole page, whatever it shows. It is closed while nobody looks, and
-// opened again after the agent was away; those who watch then fill their gap from the store.
+// Live data: one stream for the whole page, whatever it shows. It is closed while the page is hidden, and reopened
+// after the connection was lost; watchers then fill the gap from the store.
 
 import { address } from "./agent.js";
 import { parse } from "./series.js";
@@ -18,13 +18,13 @@ import { stretch } from "./window.js";
  * @typedef {"connecting" | "live" | "paused" | "lost"} State
  */
 
-/** Changes with every tick, at every level, so that time goes on when nothing else happens. */
+/** A series that changes with every tick, at every level, so that time advances even if nothing else changes. */
 const PULSE = 'pegel_received_total{input="collect"}';
 const RETRY_MS = [500, 1000, 2000, 4000];
-/** Without any event for so long, the connection is dead although nobody said so. */
+/** Without any event for this long, the connection is considered dead. */
 const SILENCE_MS = 15000;
 const HIDDEN_MS = 3000;
-/** The agent ends a stream with more series; so many also bound what the page keeps. */
+/** The agent ends a stream with more series; this also bounds the memory of the page. */
 const ENTRIES_MAX = 19000;
 
 /** @type {Set<Watcher>} */
@@ -62,7 +62,7 @@ function become(next) {
 
 /**
  * @param {Watcher} watcher
- * @returns {() => void} ends it
+ * @returns {() => void} stops watching
  */
 export function watch(watcher) {
   watchers.add(watcher);
@@ -136,7 +136,7 @@ function close() {
 }
 
 /**
- * Takes one event of the stream.
+ * Processes one event of the stream.
  * @param {Event} event
  */
 export function feed(event) {
@@ -154,7 +154,7 @@ export function feed(event) {
     if (entries[id].text === PULSE) pulse = entries[id];
     for (const watcher of watchers) watcher.meet(entries[id]);
   }
-  // Programs may send samples that lie ahead; the pulse says what time it is.
+  // Programs may send samples with future times; the pulse defines the current time.
   const at = pulse ? pulse.ts : event.at;
   const restarted = gap || at < stretch.now - 60e3;
   if (at > stretch.now || restarted || state !== "live") stretch.now = at;
@@ -188,6 +188,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) hiding = setTimeout(pause, HIDDEN_MS);
   else resume();
 });
-// Browsers keep a page that was left, to go back to it, and its connection with it; they allow six for each agent.
+// Browsers cache a page that was left, with its connection; they permit six connections per agent.
 addEventListener("pagehide", pause);
 addEventListener("pageshow", (event) => event.persisted && resume());

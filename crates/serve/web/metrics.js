@@ -1,4 +1,4 @@
-// The Metrics view: every series, by name; what is chosen becomes a chart. The choice is part of the address.
+// The Metrics view: all series by name; chosen ones become charts. The choice is part of the URL.
 
 import { list, status } from "./agent.js";
 import { ALL, choice, EACH, read, written } from "./choice.js";
@@ -26,7 +26,7 @@ export function metricsView(main) {
   const search = el("input", {
     id: "search",
     type: "search",
-    placeholder: "Search names, labels and meanings",
+    placeholder: "Search names, labels and descriptions",
     "aria-label": "Search metrics",
     autocomplete: "off",
     spellcheck: "false",
@@ -37,7 +37,7 @@ export function metricsView(main) {
   const charts = el("div", { class: "panels" });
   const hint = el("p", {
     class: "empty",
-    text: "Nothing chosen yet: pick a metric from the list. Charts are part of the address, so that a bookmark keeps them.",
+    text: "No charts yet: choose a metric from the list. Charts are part of the page's address, so a bookmark keeps them.",
   });
   const senders = new Table("Series by sender", ["sender", "input", "#series", "#received", "#dropped"]);
   const largest = new Table("Names with the most series", ["name", "type", "#series", "labels"]);
@@ -103,7 +103,7 @@ export function metricsView(main) {
     say(
       found,
       fitting.length === 0
-        ? `No metric fits “${search.value}”. Words are searched in names, labels and meanings.`
+        ? `No metric matches “${search.value}”. The search covers names, labels and descriptions.`
         : `${whole(fitting.length)} of ${whole(families.size)} names${shown.length < fitting.length ? `, the first ${shown.length} shown` : ""}`,
     );
     const focused = document.activeElement?.getAttribute("data-name");
@@ -179,7 +179,7 @@ export function metricsView(main) {
     });
   }
 
-  /** Someone followed a link to a chart. */
+  /** Restores the charts in the URL, after a link was followed. */
   function restore() {
     if (here().view !== "metrics") return;
     const wanted = here().query.getAll("chart");
@@ -206,7 +206,7 @@ export function metricsView(main) {
       height: 220,
       wide: true,
       hint: family?.doc,
-      missing: family ? undefined : `No live series has the name ${name}.`,
+      missing: family ? undefined : `There is no live series named ${name}.`,
       queries: [
         {
           name,

@@ -1,4 +1,4 @@
-// The Node view: charts by topic. What this node lacks is said in a line, not with an empty frame each.
+// The Node view: charts by topic. For data that this node lacks, a line of text replaces the chart.
 
 import { list, status } from "./agent.js";
 import { el } from "./dom.js";
@@ -89,6 +89,6 @@ function why(definition, facts) {
   return (
     (collector && explain(collector, definition, facts.level)) ??
     definition.missing ??
-    "No such series on this node."
+    "This node has no such series."
   );
 }

@@ -1,4 +1,4 @@
-// The Overview: how full everything is, as bars, and what changed lately.
+// The Overview: utilisation as bars, and recent changes.
 
 import { status } from "./agent.js";
 import { CARDS, last } from "./cards.js";
@@ -39,7 +39,7 @@ async function describe(facts) {
       `Agent ${known.version}, up ${up}, level ${known.level}, a sample every ${number(known.rate, "seconds")} · ${whole(known.store.series)} series · history ${known.store.oldest === null ? "none yet" : duration(known.store.newest - known.store.oldest)}`,
     );
   } catch (error) {
-    say(facts, `The agent does not answer: ${/** @type {Error} */ (error).message}.`);
+    say(facts, `The agent does not respond: ${/** @type {Error} */ (error).message}.`);
   }
 }
 
@@ -102,7 +102,7 @@ function cardOf(card, grid) {
       said ??
         (feed.frame.groups.size > 0
           ? "Waiting for a second sample …"
-          : `No samples in these ${duration(bounds()[1] - bounds()[0])}.`),
+          : `No samples in the last ${duration(bounds()[1] - bounds()[0])}.`),
     );
   }
 }

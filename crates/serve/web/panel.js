@@ -1,5 +1,5 @@
-// A chart with its title, legend and buttons. It loads when it comes into sight, follows the stream, and says why
-// when it has nothing to show.
+// A chart with its title, legend and buttons. It loads when it becomes visible, follows the stream, and explains why
+// it is empty.
 
 import { list, status } from "./agent.js";
 import { Chart } from "./chart.js";
@@ -22,9 +22,9 @@ import { bounds, move } from "./window.js";
  * @property {number} [max]
  * @property {number} [height]
  * @property {boolean} [wide]
- * @property {string} [collector] whose state explains an empty chart
- * @property {number} [level] that it needs
- * @property {string} [missing] what it means when there is no such series
+ * @property {string} [collector] the collector whose state explains an empty chart
+ * @property {number} [level] that it requires
+ * @property {string} [missing] the explanation if there is no such series
  * @property {Record<string, string>} [colours] of lines, by label
  * @property {(frame: Frame) => Line[]} [derive]
  * @property {string} [hint]
@@ -85,8 +85,8 @@ export class Panel {
           "div",
           { class: "panel-tools" },
           tools,
-          button("CSV", "save the numbers", () => saveCsv(title, this.frame.times, this.lines)),
-          button("PNG", "save the picture", () => this.#picture()),
+          button("CSV", "save the values", () => saveCsv(title, this.frame.times, this.lines)),
+          button("PNG", "save the image", () => this.#picture()),
         ),
       ),
       el("div", { class: "stage" }, this.plot, this.message),
@@ -137,7 +137,7 @@ export class Panel {
         this.legend.append(
           el("li", {
             class: "more",
-            text: `and ${this.frame.leftOut} more series: group them, or narrow the search`,
+            text: `and ${this.frame.leftOut} more series; group them, or narrow the selection`,
           }),
         );
       this.plot.setAttribute("aria-label", `${this.definition.title}: ${this.lines.length} lines`);
@@ -164,7 +164,7 @@ export class Panel {
         type: "button",
         class: line.hidden ? "off" : "",
         "aria-pressed": String(!line.hidden),
-        title: `${line.label}: click to show it alone, with Shift to hide it`,
+        title: `${line.label}: click to show only this line, Shift-click to hide it`,
         on: { click: toggle },
       },
       mark,
@@ -221,7 +221,7 @@ async function whyEmpty(definition, frame) {
     const facts = await status.get();
     if (frame.groups.size > 0) return "Waiting for a second sample …";
     const oldest = facts.store.oldest;
-    if (oldest !== null && to < oldest) return `Before the store's oldest sample, of ${moment(oldest)}.`;
+    if (oldest !== null && to < oldest) return `The store's oldest sample is from ${moment(oldest)}, after the shown time.`;
     const collector = facts.collectors.find((/** @type {any} */ each) => each.name === definition.collector);
     const said = collector && explain(collector, definition, facts.level);
     if (said) return said;
@@ -229,8 +229,8 @@ async function whyEmpty(definition, frame) {
     const exists = all.some((/** @type {any} */ series) =>
       frame.queries.some(({ fits }) => fits(series.name.split("{")[0])),
     );
-    if (exists) return `No samples in these ${duration(to - from)}.`;
-    return definition.missing ?? "No such series on this node.";
+    if (exists) return `No samples in the shown ${duration(to - from)}.`;
+    return definition.missing ?? "This node has no such series.";
   } catch (error) {
     return `Cannot load: ${error instanceof Error ? error.message : error}.`;
   }
@@ -249,11 +249,11 @@ export function explain(collector, definition, level) {
       return `The collector ${collector.name} fails: ${collector.error}.`;
     case "disabled":
       if (definition.level && level < definition.level)
-        return `Needs level ${definition.level}; the agent runs at level ${level}.`;
-      return `The collector ${collector.name} is switched off. In the configuration: collectors: {${collector.name}: {enabled: true}}.`;
+        return `Requires level ${definition.level}; the agent runs at level ${level}.`;
+      return `The collector ${collector.name} is disabled. To enable it, set collectors: {${collector.name}: {enabled: true}} in the configuration.`;
     default:
       return definition.level && level < definition.level
-        ? `Needs level ${definition.level}; the agent runs at level ${level}.`
+        ? `Requires level ${definition.level}; the agent runs at level ${level}.`
         : null;
   }
 }

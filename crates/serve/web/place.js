@@ -1,4 +1,4 @@
-// Where in the page someone is: the part of its address after `#`. It can be kept as a bookmark, or sent to others.
+// The state of the page in its URL: the part after `#`. It can be bookmarked and shared.
 
 import { bounds, isLive, move, onMove, stretch } from "./window.js";
 
@@ -25,19 +25,19 @@ function putTime(query) {
   return query;
 }
 
-/** Another view keeps the time. @param {string} view */
+/** The URL of another view, with the same time window. @param {string} view */
 export function addressOf(view) {
   return text(view, putTime(new URLSearchParams()));
 }
 
-/** Changes what the address says of the present view. @param {(query: URLSearchParams) => void} change */
+/** Changes the query of the current view in the URL. @param {(query: URLSearchParams) => void} change */
 export function amend(change) {
   const { view, query } = here();
   change(query);
   history.replaceState(null, "", text(view, query));
 }
 
-/** Takes the time from the address. */
+/** Reads the time window from the URL. */
 export function readTime() {
   const { query } = here();
   const span = Number(query.get("span")) * 1000 || 300e3;

@@ -1,4 +1,4 @@
-// The Programs view: what programs say of themselves, and what Pegel counts of their MPI and system calls, by job.
+// The Programs view: metrics that programs send, and their MPI and system calls that Pegel counts, by job.
 
 import { list, status } from "./agent.js";
 import { callsPart } from "./calls.js";
@@ -13,7 +13,7 @@ import { Table } from "./table.js";
  * @typedef {import("./series.js").Series & {type: string, unit: string, doc: string}} Known
  */
 
-/** What the agent itself measures; everything else came from programs. */
+/** Metrics that the agent itself collects; all others come from programs. */
 const OF_THE_NODE =
   /^(node_|pegel_)|^(cpu_percent|load_average|used_RAM|num_running_processes|DeviceUtilization|DeviceMemoryUtilization|DevicePowerUsage)$/;
 const CALLS = /^(mpi|strace)_(hits|size|time)_total$/;
@@ -69,7 +69,7 @@ export function programsView(main) {
     );
     names.slice(0, JOBS_MAX).forEach((name, at) => {
       const series = own.filter((each) => jobOf(each.labels) === name);
-      // Anew only when series come or go, so that open charts stay as they are.
+      // Rebuilt only when series appear or disappear, so that open charts are kept.
       const shape = series.map((each) => each.text).join("\n");
       const old = jobs.get(name);
       if (old?.shape === shape) return;
@@ -95,20 +95,20 @@ function plural(count, word) {
 
 /** @param {any} facts @param {Element} summary */
 function nothing(facts, summary) {
-  say(summary, "No program has sent anything.");
+  say(summary, "No program has sent metrics.");
   const ways = [
     ["pegel run -m -s -- COMMAND", "counts the MPI and system calls of any program"],
     ["pegel push NAME=VALUE", "from any script"],
-    ["NAME:1|c", "statsd lines, to where the agent listens"],
-    ["POST /api/put", "points in OpenTSDB's form"],
+    ["NAME:1|c", "statsd lines, sent to the agent's statsd address"],
+    ["POST /api/put", "points in OpenTSDB's format"],
   ];
   const senders = facts.senders.filter((/** @type {any} */ each) => each.received > 0).length;
   const because =
     facts.level < 1
-      ? "The agent runs at level 0, which keeps nothing of programs."
+      ? "The agent runs at level 0, which keeps no metrics of programs."
       : senders > 0
-        ? `${plural(senders, "sender")} sent something, but there is no live series: they ended, or what they sent was dropped. Status says more.`
-        : "The agent is ready to take their metrics; nobody has sent any since it started.";
+        ? `${plural(senders, "sender")} sent samples, but there is no live series: the programs ended, or their samples were dropped. See Status.`
+        : "The agent is ready to accept metrics; no program has sent any since it started.";
   return el(
     "div",
     { class: "card why" },
@@ -167,10 +167,10 @@ function jobCard(name, series) {
   };
 }
 
-/** Everything else that the job's programs sent. @param {Known[]} series */
+/** All other metrics that the job's programs sent. @param {Known[]} series */
 function ownPart(series) {
   const shown = series.slice(0, OWN_MAX);
-  const table = new Table("Metrics of its programs", ["series", "type", "#value", "#rate", "last change"]);
+  const table = new Table("Metrics of the programs", ["series", "type", "#value", "#rate", "last change"]);
   /** @type {Map<string, {value: number | null, rate: number | null, ts: number, entry: import("./live.js").Entry | null}>} */
   const values = new Map(shown.map((each) => [each.text, { value: null, rate: null, ts: 0, entry: null }]));
   const names = [...new Set(shown.map((each) => each.name))].slice(0, 60);
@@ -178,7 +178,7 @@ function ownPart(series) {
     series.length > shown.length
       ? el("p", {
           class: "note",
-          text: `and ${whole(series.length - shown.length)} more: search for them under Metrics`,
+          text: `and ${whole(series.length - shown.length)} more; search for them in Metrics`,
         })
       : null;
   const links = new Map(

@@ -21,7 +21,7 @@ export function parse(text) {
 }
 
 /**
- * The text of a series: what the stream and the lists call it.
+ * The text of a series, as the stream and the lists write it.
  * @param {string} name
  * @param {Labels} labels
  */
@@ -34,7 +34,7 @@ export function textOf(name, labels) {
 }
 
 /**
- * A name that may hold `*`, as a test over names.
+ * Returns a test for names; the pattern may contain `*`.
  * @param {string} pattern
  * @returns {(name: string) => boolean}
  */
@@ -46,7 +46,7 @@ export function nameTest(pattern) {
 }
 
 /**
- * Labels as a short text: values only, where that is clear enough.
+ * Formats labels as a short text: values only, if that is unambiguous.
  * @param {Labels} labels
  * @param {string[]} [keys]
  */

@@ -1,4 +1,4 @@
-// The Status view: the agent itself. What it reads and why not, what it costs, what it dropped, how it is configured.
+// The Status view: the agent itself. Collectors and their state, cost, dropped samples, and the configuration.
 
 import { ask, status } from "./agent.js";
 import { el, say } from "./dom.js";
@@ -50,7 +50,7 @@ export function statusView(main) {
   );
   const counts = el("span", { class: "note" });
   const collectors = new Table("Collectors", ["collector", "state", "why", "#series", "#cost", "#failures"]);
-  const drops = new Table("What came in, and what was dropped", [
+  const drops = new Table("Received and dropped samples", [
     "input",
     "#received",
     "#kept",
@@ -58,8 +58,8 @@ export function statusView(main) {
     "reasons",
   ]);
   const senders = new Table("Senders", ["sender", "input", "#series", "#received", "#dropped", "reasons"]);
-  const store = new Table("Store", ["what", "value"]);
-  const http = new Table("Connections and refusals", ["what", "#count"]);
+  const store = new Table("Store", ["property", "value"]);
+  const http = new Table("Connections and refusals", ["event", "#count"]);
   const config = new Table("Configuration in force", ["key", "value", "from"]);
   main.append(
     facts,
@@ -97,7 +97,7 @@ export function statusView(main) {
           cells: [each.key, each.value, each.place],
           class: each.place === "default" ? "faint" : "",
         })),
-        "The agent does not say.",
+        "The agent reports no configuration.",
       ),
     (error) => config.show([], `Cannot load: ${error.message}.`),
   );
@@ -114,13 +114,13 @@ export function statusView(main) {
       known = await status.get(EVERY_MS - 500);
       if (!gone) show();
     } catch (error) {
-      say(facts, `The agent does not answer: ${/** @type {Error} */ (error).message}.`);
+      say(facts, `The agent does not respond: ${/** @type {Error} */ (error).message}.`);
     }
   }
 
   function show() {
     if (!known) return;
-    const degraded = known.degraded ? ` · not well: ${known.store.degraded?.reason ?? "see below"}` : "";
+    const degraded = known.degraded ? ` · degraded: ${known.store.degraded?.reason ?? "see below"}` : "";
     say(
       facts,
       `Pegel ${known.version} · process ${known.pid} · started ${moment(known.started)} · level ${known.level} · a sample every ${number(known.rate, "seconds")}${degraded}`,
@@ -140,7 +140,7 @@ export function statusView(main) {
           ],
           class: total(each.dropped) > 0 ? "warm" : "",
         })),
-      "Nothing came in yet.",
+      "No samples received yet.",
     );
     senders.show(
       known.senders.map((/** @type {any} */ each) => ({
@@ -155,7 +155,7 @@ export function statusView(main) {
         ],
         class: total(each.dropped) > 0 ? "warm" : "",
       })),
-      "No program has sent anything since the agent started.",
+      "No program has sent samples since the agent started.",
     );
     store.show(storeFacts(known).map(([what, value]) => ({ key: what, cells: [what, value] })));
     const refused = Object.entries(known.http.refused).filter(([, count]) => Number(count) > 0);
@@ -164,7 +164,7 @@ export function statusView(main) {
         ["connections", known.http.connections],
         ["connections on the socket", known.http.socket_connections],
         ...refused.map(([reason, count]) => [`refused: ${reason.replaceAll("_", " ")}`, count]),
-        ["series left out of /metrics", known.http.name_collisions],
+        ["series omitted from /metrics", known.http.name_collisions],
       ].map(([what, count]) => ({ key: String(what), cells: [String(what), whole(Number(count))] })),
     );
   }
@@ -211,7 +211,7 @@ function why(collector) {
   if (collector.error) return collector.error;
   if (collector.state === "absent")
     return collector.looked_for ? `not on this node: looked for ${collector.looked_for}` : "not on this node";
-  if (collector.state === "disabled") return "switched off, or above the agent's level";
+  if (collector.state === "disabled") return "disabled, or above the agent's level";
   return "";
 }
 
@@ -247,7 +247,7 @@ function storeFacts({ store, limits, sampling }) {
         ? "none yet"
         : `${duration(store.newest - store.oldest)}, since ${moment(store.oldest)}`,
     ],
-    ["came twice, came late", `${whole(store.duplicates)}, ${whole(store.out_of_order)}`],
+    ["duplicate, out of order", `${whole(store.duplicates)}, ${whole(store.out_of_order)}`],
     ["set aside", store.set_aside.length > 0 ? store.set_aside.join(", ") : "nothing"],
     ...(sampling
       ? [

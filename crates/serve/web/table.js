@@ -1,4 +1,4 @@
-// Tables whose numbers change: a row is made once and keeps its cells.
+// Tables whose values change: a row is created once and keeps its cells.
 
 import { el, say } from "./dom.js";
 
@@ -10,7 +10,7 @@ import { el, say } from "./dom.js";
 export class Table {
   /**
    * @param {string} caption
-   * @param {string[]} heads those that begin with `#` stand over numbers
+   * @param {string[]} heads those that begin with `#` are columns of numbers
    */
   constructor(caption, heads) {
     this.heads = heads;
@@ -38,9 +38,9 @@ export class Table {
 
   /**
    * @param {Row[]} rows
-   * @param {string} [why] there are none
+   * @param {string} [why] the text if there are no rows
    */
-  show(rows, why = "Nothing.") {
+  show(rows, why = "None.") {
     this.empty.hidden = rows.length > 0;
     this.table.hidden = rows.length === 0;
     say(this.empty, rows.length > 0 ? "" : why);

@@ -1,7 +1,7 @@
-// Light and dark: as the system says, unless someone chose. Colours of lines come from the style sheet.
+// Light and dark theme: that of the system, unless the user chose one. Line colours come from the style sheet.
 
 const KEY = "pegel-theme";
-const NAMES = { auto: "as the system", light: "light", dark: "dark" };
+const NAMES = { auto: "system setting", light: "light", dark: "dark" };
 const SIGNS = { auto: "◐", light: "☀", dark: "☾" };
 
 /** @typedef {"auto" | "light" | "dark"} Theme */
@@ -23,7 +23,7 @@ function chosen() {
     const kept = localStorage.getItem(KEY);
     return kept === "light" || kept === "dark" ? kept : "auto";
   } catch {
-    return "auto"; // Some browsers forbid it in private windows.
+    return "auto"; // Some browsers deny access in private windows.
   }
 }
 
@@ -49,7 +49,7 @@ export function nextTheme() {
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // Then it is forgotten with the page.
+    // The choice is then lost when the page is closed.
   }
   apply();
 }

@@ -1,4 +1,4 @@
-// Which time to show: lengths, steps back and forth, and a line from the store's oldest sample to now.
+// Selects the shown time: its length, steps back and forward, and a slider from the store's oldest sample to now.
 
 import { status } from "./agent.js";
 import { byId, el, say } from "./dom.js";
@@ -15,12 +15,12 @@ export function startTimebar() {
   const spans = SPANS.map((span, at) =>
     button(NAMES[at], `Show ${duration(span)}`, () => move(span, stretch.end)),
   );
-  const all = button("all", "Everything that the store has (a)", showAll);
+  const all = button("all", "Show all stored data (a)", showAll);
   const live = el("button", {
     type: "button",
     class: "live",
     text: "Live",
-    title: "Follow what happens (l)",
+    title: "Follow live data (l)",
     on: { click: () => move(stretch.span, null) },
   });
   const range = el("span", { class: "range" });
@@ -67,12 +67,12 @@ export function startTimebar() {
       if (Math.abs(stretch.now - facts.store.newest) > 60e3) stretch.now = facts.store.newest ?? stretch.now;
       show();
     } catch {
-      // The state of the stream says it.
+      // The stream's state already shows that the agent is unreachable.
     }
   }
 }
 
-/** The whole store as a line; the window is a part of it that can be dragged. */
+/** A slider over the whole store; the shown window can be dragged. */
 function slider() {
   const thumb = el("div", { class: "thumb" });
   const element = el(

@@ -1,4 +1,4 @@
-// What the Node view shows: charts by topic.
+// The charts of the Node view, by topic.
 
 import { lineColour } from "./theme.js";
 
@@ -11,7 +11,7 @@ import { lineColour } from "./theme.js";
 
 const percent = (/** @type {number} */ value) => value * 100;
 
-/** Modes of a processor, from the bottom of the stack to its top. */
+/** Processor modes, from the bottom of the stack to the top. */
 const MODES = ["user", "nice", "system", "irq", "softirq", "iowait", "steal"];
 const MODE_COLOURS = { user: 0, nice: 9, system: 1, irq: 5, softirq: 4, iowait: 2, steal: 6 };
 
@@ -21,7 +21,7 @@ function column(frame, key) {
 }
 
 /**
- * A line made of others, cell by cell; a cell that lacks one of them is empty.
+ * Combines lines cell by cell; a cell that lacks one of them is empty.
  * @param {Frame} frame
  * @param {string[]} keys
  * @param {(...values: number[]) => number} make
@@ -39,7 +39,7 @@ export function combined(frame, keys, make) {
 }
 
 /**
- * One line per group of the first key, made with the group of the second that has the same labels.
+ * Returns one line per group of the first key, combined with the group of the second key that has the same labels.
  * @param {Frame} frame
  * @param {string} upper
  * @param {string} lower
@@ -76,7 +76,7 @@ export const CPU = {
   max: 100,
   collector: "cpu",
   level: 2,
-  hint: "Share of all processors' time, by what they did",
+  hint: "Share of the time of all processors, by mode",
   queries: [
     {
       name: "node_cpu_seconds_total",
@@ -99,7 +99,7 @@ export const MEMORY = {
   stack: true,
   collector: "memory",
   level: 2,
-  hint: "Used is what is left of the total without free memory, buffers and caches",
+  hint: "Used is the total minus free memory, buffers and caches",
   queries: ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"].map(memory),
   derive: (frame) => [
     {
@@ -119,7 +119,7 @@ export const MEMORY = {
 const REAL_DEVICE = (/** @type {Record<string, string>} */ labels) =>
   !/^(loop|ram|zram|dm-)/.test(labels.device ?? "");
 const REAL_LINK = (/** @type {Record<string, string>} */ labels) => labels.device !== "lo";
-const NO_GPU = "No GPU here that the agent can read.";
+const NO_GPU = "No GPU that the agent can read.";
 
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
 const disk = (name, label, more = {}) => ({
@@ -182,7 +182,7 @@ export const TOPICS = [
         queries: [gauge("node_procs_running", "running"), gauge("node_procs_blocked", "blocked")],
       },
       {
-        title: "Switches and interrupts",
+        title: "Context switches and interrupts",
         unit: "/s",
         collector: "stat",
         level: 2,
@@ -197,7 +197,7 @@ export const TOPICS = [
         unit: "hertz",
         collector: "cpufreq",
         level: 3,
-        missing: "The kernel does not say how fast the processors run.",
+        missing: "The kernel does not report processor frequencies.",
         queries: [{ name: "node_cpu_scaling_frequency_hertz", by: ["cpu"], label: "cpu $cpu" }],
       },
     ],
@@ -211,18 +211,18 @@ export const TOPICS = [
         unit: "%",
         collector: "pressure",
         level: 2,
-        missing: "This kernel does not measure pressure (psi=1).",
-        queries: [rate("node_pressure_cpu_waiting_seconds_total", "some wait", { map: percent })],
+        missing: "This kernel does not measure pressure; boot with psi=1.",
+        queries: [rate("node_pressure_cpu_waiting_seconds_total", "some tasks wait", { map: percent })],
       },
       {
         title: "Waiting for memory",
         unit: "%",
         collector: "pressure",
         level: 2,
-        missing: "This kernel does not measure pressure (psi=1).",
+        missing: "This kernel does not measure pressure; boot with psi=1.",
         queries: [
-          rate("node_pressure_memory_waiting_seconds_total", "some wait", { map: percent }),
-          rate("node_pressure_memory_stalled_seconds_total", "all wait", { map: percent }),
+          rate("node_pressure_memory_waiting_seconds_total", "some tasks wait", { map: percent }),
+          rate("node_pressure_memory_stalled_seconds_total", "all tasks wait", { map: percent }),
         ],
       },
       {
@@ -230,10 +230,10 @@ export const TOPICS = [
         unit: "%",
         collector: "pressure",
         level: 2,
-        missing: "This kernel does not measure pressure (psi=1).",
+        missing: "This kernel does not measure pressure; boot with psi=1.",
         queries: [
-          rate("node_pressure_io_waiting_seconds_total", "some wait", { map: percent }),
-          rate("node_pressure_io_stalled_seconds_total", "all wait", { map: percent }),
+          rate("node_pressure_io_waiting_seconds_total", "some tasks wait", { map: percent }),
+          rate("node_pressure_io_stalled_seconds_total", "all tasks wait", { map: percent }),
         ],
       },
     ],
@@ -259,10 +259,10 @@ export const TOPICS = [
         unit: "/s",
         collector: "vmstat",
         level: 2,
-        queries: [rate("node_vmstat_pgfault", "all"), rate("node_vmstat_pgmajfault", "with a disk access")],
+        queries: [rate("node_vmstat_pgfault", "all"), rate("node_vmstat_pgmajfault", "with disk access")],
       },
       {
-        title: "On its way to disk",
+        title: "Waiting to be written",
         unit: "bytes",
         collector: "memory",
         level: 2,
@@ -330,7 +330,7 @@ export const TOPICS = [
         derive: (frame) => paired(frame, "time", "count", (time, count) => (count > 0 ? time / count : 0)),
       },
       {
-        title: "File systems, full",
+        title: "File system usage",
         unit: "%",
         max: 100,
         collector: "filesystem",
@@ -386,7 +386,7 @@ export const TOPICS = [
         queries: [
           rate("node_netstat_Tcp_InSegs", "segments in"),
           rate("node_netstat_Tcp_OutSegs", "segments out"),
-          rate("node_netstat_Tcp_RetransSegs", "sent again"),
+          rate("node_netstat_Tcp_RetransSegs", "retransmitted"),
         ],
       },
       {
@@ -397,7 +397,7 @@ export const TOPICS = [
         queries: [
           gauge("node_sockstat_sockets_used", "all"),
           gauge("node_sockstat_TCP_inuse", "TCP"),
-          gauge("node_sockstat_TCP_tw", "TCP, waiting to close"),
+          gauge("node_sockstat_TCP_tw", "TCP, TIME_WAIT"),
           gauge("node_sockstat_UDP_inuse", "UDP"),
         ],
       },
@@ -406,7 +406,7 @@ export const TOPICS = [
         unit: "bytes/s",
         collector: "infiniband",
         level: 3,
-        missing: "No InfiniBand adapter here.",
+        missing: "This node has no InfiniBand adapter.",
         queries: [
           {
             name: "node_infiniband_port_data_received_bytes_total",
@@ -484,7 +484,7 @@ export const TOPICS = [
         unit: "watts",
         collector: "rapl",
         level: 3,
-        missing: "No energy counters here (RAPL), or only root may read them.",
+        missing: "This node has no energy counters (RAPL), or only root may read them.",
         queries: [{ name: "node_rapl_*_joules_total", rate: true, label: "$name $index" }],
       },
       {
@@ -492,7 +492,7 @@ export const TOPICS = [
         unit: "watts",
         collector: "cray",
         level: 3,
-        missing: "No power meter of the node here (Cray).",
+        missing: "This node has no power meter (Cray).",
         queries: [{ name: "node_cray_power_watts", by: ["part"] }],
       },
       {
@@ -500,7 +500,7 @@ export const TOPICS = [
         unit: "celsius",
         collector: "hwmon",
         level: 3,
-        missing: "No sensors here.",
+        missing: "This node has no sensors.",
         queries: [
           { name: "node_hwmon_temp_celsius", by: ["chip", "sensor"], label: "$chip $sensor" },
           { name: "node_thermal_zone_temp", by: ["type", "zone"], label: "$type $zone" },
@@ -517,7 +517,7 @@ export const TOPICS = [
         unit: "%",
         collector: "cgroup",
         level: 3,
-        missing: "No control groups with their own accounts here.",
+        missing: "This node has no control groups with accounting.",
         queries: [{ name: "node_cgroup_cpu_usage_seconds_total", rate: true, by: ["cgroup"], map: percent }],
       },
       {
@@ -525,7 +525,7 @@ export const TOPICS = [
         unit: "bytes",
         collector: "cgroup",
         level: 3,
-        missing: "No control groups with their own accounts here.",
+        missing: "This node has no control groups with accounting.",
         queries: [{ name: "node_cgroup_memory_usage_bytes", by: ["cgroup"] }],
       },
     ],

@@ -1,5 +1,5 @@
-// The stretch of time that all charts show. Its times are the node's, taken from samples: the browser's clock
-// may differ.
+// The time window that all charts show. Its times are those of the node, taken from samples: the browser's clock may
+// differ.
 
 /** @typedef {{span: number, end: number | null, now: number, oldest: number | null, rate: number}} Stretch */
 
@@ -14,7 +14,7 @@ export const stretch = { span: 300e3, end: null, now: Date.now(), oldest: null, 
 const listeners = new Set();
 
 /**
- * Called when someone moves the window; not when live time goes on.
+ * Registers a listener for moves of the window by the user, not for the advance of live time.
  * @param {() => void} listener
  */
 export function onMove(listener) {
@@ -39,7 +39,7 @@ export function bounds() {
 export function move(span, end) {
   const oldest = stretch.oldest ?? -Infinity;
   stretch.span = Math.min(Math.max(span, SPAN_MIN), SPAN_MAX);
-  // An end at, or after, the newest sample is no end: it follows.
+  // An end at or after the newest sample means that the window follows live data.
   const follows = end === null || end >= stretch.now - stretch.rate;
   stretch.end = follows ? null : Math.max(end, oldest + Math.min(stretch.span, stretch.now - oldest));
   for (const listener of [...listeners]) listener();
@@ -64,7 +64,7 @@ export function zoom(factor, centre) {
   move(span, middle + span * (1 - share));
 }
 
-/** Everything that the store has. */
+/** Shows everything in the store. */
 export function showAll() {
   if (stretch.oldest === null) return;
   move(stretch.now - stretch.oldest, null);
@@ -76,7 +76,7 @@ const STEPS = [
 ];
 
 /**
- * Milliseconds per point, so that a line has about as many points as pixels.
+ * Returns the milliseconds per point, so that a line has about as many points as pixels.
  * @param {number} span
  * @param {number} pixels
  * @param {number} rate between two samples
@@ -84,6 +84,6 @@ const STEPS = [
 export function fitStep(span, pixels, rate) {
   const wanted = span / Math.min(Math.max(pixels, 100), 1200);
   const step = STEPS.find((candidate) => candidate >= wanted * 0.8) ?? STEPS[STEPS.length - 1];
-  // A step between two multiples of the rate would hold now one sample, now two.
+  // A step that is not a multiple of the rate would contain sometimes one sample, sometimes two.
   return Math.max(Math.ceil(step / rate) * rate, rate);
 }
