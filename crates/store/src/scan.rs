@@ -28,55 +28,55 @@ pub(crate) use series_list::list_series;
 
 pub(crate) fn query_range(
     shared: &StoreContext,
-    question: &RangeQuery,
+    query: &RangeQuery,
     visit: &mut SeriesVisitor<'_>,
 ) -> Result<(), QueryError> {
-    if question.start > question.end {
+    if query.start > query.end {
         return Err(QueryError::Reversed);
     }
-    if question.step.is_some_and(|step| step.millis < 1) {
+    if query.step.is_some_and(|step| step.millis < 1) {
         return Err(QueryError::Step);
     }
     // Expired samples may still exist, but not everything that replaced them: never show them.
-    let mut question = question.clone();
-    question.start = question.start.max(shared.retention_start());
-    if question.start > question.end {
+    let mut query = query.clone();
+    query.start = query.start.max(shared.retention_start());
+    if query.start > query.end {
         return Ok(());
     }
-    let question = &question;
-    let mut limit = TimeLimit::new(Some(question.deadline));
+    let query = &query;
+    let mut limit = TimeLimit::new(Some(query.deadline));
     let SeriesFragments {
         mut series,
         mut reader,
-    } = gather_fragments(shared, question, &mut limit)?;
-    let mut names: Vec<Arc<Series>> = series.keys().cloned().collect();
-    names.sort_unstable();
-    let mut answer = PointsBuilder::new(question);
-    let mut bytes_left = question.bytes_max;
+    } = gather_fragments(shared, query, &mut limit)?;
+    let mut matching: Vec<Arc<Series>> = series.keys().cloned().collect();
+    matching.sort_unstable();
+    let mut builder = PointsBuilder::new(query);
+    let mut bytes_left = query.bytes_max;
     let hidden_ranges = shared.hidden_ranges.ranges();
-    for name in names {
+    for name in matching {
         limit.check_now()?;
-        let mut pieces = series.remove(&name).unwrap_or_default();
-        let fold = question
+        let mut fragments = series.remove(&name).unwrap_or_default();
+        let aggregation = query
             .step
             .and_then(|step| step.aggregation)
             .unwrap_or_else(|| StepAggregation::default_for(name.family().kind));
         let shown_from = hidden_ranges::hidden_before(&hidden_ranges, name.family().input)
-            .map_or(question.start, |before| before.max(question.start));
-        if shown_from > question.end {
+            .map_or(query.start, |before| before.max(query.start));
+        if shown_from > query.end {
             continue;
         }
-        if answer.begin_series(fold, shown_from) {
+        if builder.begin_series(aggregation, shown_from) {
             reader.forget_times();
         }
-        reader.read_series(&mut pieces, question, &mut limit, bytes_left, &mut answer)?;
-        let points = answer.finish();
+        reader.read_series(&mut fragments, query, &mut limit, bytes_left, &mut builder)?;
+        let points = builder.finish();
         if points.is_empty() {
             continue;
         }
         bytes_left = bytes_left
             .checked_sub(size_of_val(points))
-            .ok_or(QueryError::TooLarge(question.bytes_max))?;
+            .ok_or(QueryError::TooLarge(query.bytes_max))?;
         visit(&name, points);
     }
     Ok(())

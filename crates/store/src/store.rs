@@ -269,20 +269,20 @@ impl Store {
     /// Runs a query and visits the matching series one by one, sorted by text; points are sorted by time.
     pub fn query_range(
         &self,
-        question: &RangeQuery,
+        query: &RangeQuery,
         visit: &mut SeriesVisitor<'_>,
     ) -> Result<(), QueryError> {
-        scan::query_range(&self.inner.shared, question, visit)
+        scan::query_range(&self.inner.shared, query, visit)
     }
 
     /// Visits the series that match and have samples in the range of a query, live or not, sorted by text. Does not
     /// read the samples.
     pub fn series(
         &self,
-        question: &RangeQuery,
+        query: &RangeQuery,
         visit: &mut dyn FnMut(&Arc<Series>),
     ) -> Result<(), QueryError> {
-        scan::list_series(&self.inner.shared, question, visit)
+        scan::list_series(&self.inner.shared, query, visit)
     }
 
     /// Writes the samples in memory to blocks and waits until maintenance has sealed finished hours and dropped old

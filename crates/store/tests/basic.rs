@@ -86,10 +86,10 @@ fn points(
     end: Millis,
     step: Option<QueryStep>,
 ) -> Vec<(String, Vec<(Millis, f64)>)> {
-    let question = RangeQuery::new(Selector::parse(pattern).expect("valid"), start, end, step);
+    let query = RangeQuery::new(Selector::parse(pattern).expect("valid"), start, end, step);
     let mut answer = Vec::new();
     store
-        .query_range(&question, &mut |series, points| {
+        .query_range(&query, &mut |series, points| {
             answer.push((series.text().to_owned(), points.to_vec()))
         })
         .expect("an answer");
@@ -181,10 +181,10 @@ fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
     let store = place.open();
     let listed = |store: &Store, pattern: &str, start: Millis, end: Millis| {
         let selector = Selector::parse(pattern).expect("valid");
-        let question = RangeQuery::new(selector, start, end, None);
+        let query = RangeQuery::new(selector, start, end, None);
         let mut texts = Vec::new();
         let visit = &mut |series: &Arc<Series>| texts.push(series.text().to_owned());
-        store.series(&question, visit).expect("listed");
+        store.series(&query, visit).expect("listed");
         texts
     };
     feed(&place, &store, 0..500);
@@ -207,8 +207,8 @@ fn series_are_listed_from_memory_and_from_blocks_whether_live_or_not() {
             place.set(START + 9 * HOUR);
         }
     }
-    let question = RangeQuery::new(Selector::all(), 5, 4, None);
-    let reversed = store.series(&question, &mut |_| {});
+    let query = RangeQuery::new(Selector::all(), 5, 4, None);
+    let reversed = store.series(&query, &mut |_| {});
     assert!(matches!(reversed, Err(QueryError::Reversed)));
     let mut small = RangeQuery::new(Selector::all(), START, START + HOUR, None);
     small.bytes_max = 32;
@@ -419,16 +419,16 @@ fn questions_are_bounded() {
     let place = TestStoreDir::new("bounds");
     let store = place.open();
     feed(&place, &store, 0..2000);
-    let mut question = RangeQuery::new(Selector::all(), START, START + HOUR, None);
-    question.bytes_max = 10_000;
+    let mut query = RangeQuery::new(Selector::all(), START, START + HOUR, None);
+    query.bytes_max = 10_000;
     assert!(matches!(
-        store.query_range(&question, &mut |_, _| {}),
+        store.query_range(&query, &mut |_, _| {}),
         Err(QueryError::TooLarge(10_000))
     ));
-    question.bytes_max = 1 << 20;
-    question.deadline = std::time::Instant::now() - Duration::from_secs(1);
+    query.bytes_max = 1 << 20;
+    query.deadline = std::time::Instant::now() - Duration::from_secs(1);
     assert!(matches!(
-        store.query_range(&question, &mut |_, _| {}),
+        store.query_range(&query, &mut |_, _| {}),
         Err(QueryError::TooLong)
     ));
     let reversed = RangeQuery::new(Selector::all(), START, START - 1, None);
@@ -507,9 +507,10 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     let expected: Vec<_> = before
         .iter()
         .map(|(name, points)| {
-            let from = match name.starts_with("temperature") {
-                true => cut,
-                false => START,
+            let from = if name.starts_with("temperature") {
+                cut
+            } else {
+                START
             };
             let shown = points.iter().filter(|(time, _)| *time >= from);
             (name.clone(), shown.copied().collect::<Vec<_>>())

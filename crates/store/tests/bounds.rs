@@ -174,10 +174,10 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
     };
     push("old", 1.0);
     push("old too", 2.0);
-    let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+    let query = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
     let mut visits = 0;
     store
-        .query_range(&question, &mut |_, points| {
+        .query_range(&query, &mut |_, points| {
             assert_eq!(points.len(), 1);
             visits += 1;
             if visits == 1 {
@@ -194,9 +194,9 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
     );
     let read = |store: &Store| {
         let mut found = Vec::new();
-        let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+        let query = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
         store
-            .query_range(&question, &mut |series, points| {
+            .query_range(&query, &mut |series, points| {
                 found.push((series.text().to_owned(), points.to_vec()));
             })
             .expect("an answer");
@@ -343,7 +343,7 @@ fn a_question_about_many_blocks_holds_few_files_open() {
     }
     let blocks = store.status().blocks as usize;
     assert!(blocks > 270, "{blocks} blocks");
-    let question = RangeQuery::new(
+    let query = RangeQuery::new(
         Selector::name("flow"),
         START,
         START + HOURS as i64 * 3_600_000,
@@ -351,7 +351,7 @@ fn a_question_about_many_blocks_holds_few_files_open() {
     );
     let (mut seen, mut most) = (0, 0);
     store
-        .query_range(&question, &mut |_, points| {
+        .query_range(&query, &mut |_, points| {
             seen += points.len();
             most = most.max(open_blocks(dir.path()));
         })

@@ -79,8 +79,8 @@ fn push(
 /// Returns everything in the store; fails on duplicate or unordered times.
 fn read_all(store: &Store) -> BTreeMap<(String, Millis), f64> {
     let mut all = BTreeMap::new();
-    let question = RangeQuery::new(Selector::all(), 0, Millis::MAX / 2, None);
-    let answer = store.query_range(&question, &mut |series, points| {
+    let query = RangeQuery::new(Selector::all(), 0, Millis::MAX / 2, None);
+    let answer = store.query_range(&query, &mut |series, points| {
         assert!(
             points.is_sorted_by(|a, b| a.0 < b.0),
             "{series}: duplicate time"

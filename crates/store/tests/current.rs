@@ -83,9 +83,9 @@ fn a_point_ahead_of_the_clock_is_current_when_its_time_has_come() {
             store.close();
             store = scene.open();
         }
-        let question = RangeQuery::new(Selector::all(), 0, Millis::MAX, None);
+        let query = RangeQuery::new(Selector::all(), 0, Millis::MAX, None);
         let mut times = Vec::new();
-        let answer = store.query_range(&question, &mut |_, points| {
+        let answer = store.query_range(&query, &mut |_, points| {
             times.extend(points.iter().map(|(time, _)| time - START));
         });
         answer.expect("an answer");

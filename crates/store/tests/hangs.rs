@@ -160,14 +160,14 @@ fn check_hang(operation: FileOperation) {
     });
     eventually("pushes are accepted", || push(&store, "c"));
     let count = |store: &Store| {
-        let question = pegel_store::RangeQuery::new(
+        let query = pegel_store::RangeQuery::new(
             Selector::name("depth"),
             0,
             SystemClock.utc() + 1000,
             None,
         );
         let mut count = 0;
-        let read = store.query_range(&question, &mut |series, points| {
+        let read = store.query_range(&query, &mut |series, points| {
             count += if series.text() == "depth" {
                 points.len()
             } else {
@@ -290,9 +290,9 @@ fn a_log_that_was_removed_is_begun_again() {
     store.close();
     drop(store);
     let store = Store::open(StoreOptions::new(&dir)).expect("opens");
-    let question = pegel_store::RangeQuery::new(Selector::all(), 0, SystemClock.utc() + 1000, None);
+    let query = pegel_store::RangeQuery::new(Selector::all(), 0, SystemClock.utc() + 1000, None);
     let mut found = Vec::new();
-    let read = store.query_range(&question, &mut |series, _| {
+    let read = store.query_range(&query, &mut |series, _| {
         found.push(series.text().to_owned())
     });
     read.expect("an answer");

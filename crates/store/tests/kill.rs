@@ -170,9 +170,9 @@ fn tick_forever(store: &Store, clock: &FastClock) {
 fn read_forever(store: &Store, clock: &FastClock) {
     loop {
         let now = clock.utc();
-        let question = RangeQuery::new(Selector::all(), now - 600_000, Millis::MAX, None);
+        let query = RangeQuery::new(Selector::all(), now - 600_000, Millis::MAX, None);
         let mut read = Vec::new();
-        let asked = store.query_range(&question, &mut |series, points| {
+        let asked = store.query_range(&query, &mut |series, points| {
             if let Some((time, _)) = points.last() {
                 read.push(format!("read\t{}\t{time}", series.text()));
             }
@@ -273,12 +273,12 @@ fn wait_until_open(out: &mut BufReader<ChildStdout>) {
 
 /// Checks that every reported sample is present, and that everything present has its value.
 fn check(store: &Store, promised: &SeriesSampleTimes, round: usize) {
-    let mut question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
-    question.bytes_max = 1 << 30;
-    question.deadline = Instant::now() + Duration::from_secs(60);
+    let mut query = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+    query.bytes_max = 1 << 30;
+    query.deadline = Instant::now() + Duration::from_secs(60);
     let mut found = SeriesSampleTimes::new();
     store
-        .query_range(&question, &mut |series, points| {
+        .query_range(&query, &mut |series, points| {
             assert!(
                 points.is_sorted_by(|a, b| a.0 < b.0),
                 "round {round}: {series} is duplicate or out of order"

@@ -97,10 +97,10 @@ fn ten_million_offered_series_do_not_move_memory() {
     let pushed = store.push(Input::Push, batch(&family, 0, SystemClock.utc() + 1));
     assert_eq!(pushed.expect("taken").kept, BATCH);
     let wanted = Selector::parse(r#"requests_total{id="00000007-c0ffee"}"#).expect("valid");
-    let mut question = RangeQuery::new(wanted, Millis::MIN, Millis::MAX, None);
-    question.deadline = Instant::now() + Duration::from_secs(60);
+    let mut query = RangeQuery::new(wanted, Millis::MIN, Millis::MAX, None);
+    query.deadline = Instant::now() + Duration::from_secs(60);
     let mut found = 0;
-    let asked = store.query_range(&question, &mut |_, points| found += points.len());
+    let asked = store.query_range(&query, &mut |_, points| found += points.len());
     asked.expect("an answer");
     assert_eq!(found, 2);
 }

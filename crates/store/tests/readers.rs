@@ -58,10 +58,10 @@ fn stuck() -> (Selector, Receiver<()>, Sender<()>) {
     (selector, is_asked, release)
 }
 
-fn question(selector: Selector, now: Millis) -> RangeQuery {
-    let mut question = RangeQuery::new(selector, now - 60_000, now + 60_000, None);
-    question.deadline = Instant::now() + Duration::from_secs(600);
-    question
+fn query(selector: Selector, now: Millis) -> RangeQuery {
+    let mut query = RangeQuery::new(selector, now - 60_000, now + 60_000, None);
+    query.deadline = Instant::now() + Duration::from_secs(600);
+    query
 }
 
 type ReadOperation = fn(&Store, Selector, Millis);
@@ -73,10 +73,10 @@ fn a_reader_that_is_stuck_in_its_selector_delays_nothing() {
             store.latest(&selector, 0, &mut |_, _| {});
         },
         |store, selector, now| {
-            let _ = store.query_range(&question(selector, now), &mut |_, _| {});
+            let _ = store.query_range(&query(selector, now), &mut |_, _| {});
         },
         |store, selector, now| {
-            let _ = store.series(&question(selector, now), &mut |_| {});
+            let _ = store.series(&query(selector, now), &mut |_| {});
         },
     ];
     for read in reads {
@@ -132,17 +132,17 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
         thread::sleep(Duration::from_millis(1));
         false
     });
-    let mut question = question(selector.clone(), now);
-    question.deadline = deadline;
+    let mut query = query(selector.clone(), now);
+    query.deadline = deadline;
     let is_late = |result: Result<(), QueryError>| matches!(result, Err(QueryError::TooLong));
     let never = |_: &Arc<Series>, _: &[(Millis, f64)]| panic!("nothing matches");
-    assert!(is_late(store.query_range(&question, &mut { never })));
+    assert!(is_late(store.query_range(&query, &mut { never })));
     let first = asked.load(Ordering::Relaxed);
     assert!(0 < first && first < 100, "{first} series were tried");
     // From here on the deadline has passed before any work is done.
-    assert!(is_late(store.query_range(&question, &mut { never })));
+    assert!(is_late(store.query_range(&query, &mut { never })));
     assert!(is_late(
-        store.series(&question, &mut |_| panic!("nothing matches"))
+        store.series(&query, &mut |_| panic!("nothing matches"))
     ));
     let latest = store.latest_until(deadline, &selector, 0, &mut |_, _| panic!("no match"));
     assert!(is_late(latest.map(drop)));
@@ -194,11 +194,10 @@ fn shuffled_points_read_back_from_memory_after_a_restart_and_from_blocks() {
     }
     assert_eq!(store.ledger().kept_total(Input::Push), 2 * 65_536);
     let check = |store: &Store, what: &str| {
-        let mut question = RangeQuery::new(Selector::all(), base, base + 70_000, None);
-        question.deadline = Instant::now() + Duration::from_secs(600);
+        let mut query = RangeQuery::new(Selector::all(), base, base + 70_000, None);
+        query.deadline = Instant::now() + Duration::from_secs(600);
         let mut found = Vec::new();
-        let answered =
-            store.query_range(&question, &mut |_, points| found.extend_from_slice(points));
+        let answered = store.query_range(&query, &mut |_, points| found.extend_from_slice(points));
         answered.expect("an answer");
         let expected = (1..65_537).map(|n| (base + n, 2.0));
         assert!(found.into_iter().eq(expected), "{what}");

@@ -100,9 +100,9 @@ impl ShareFixture {
 /// Returns the number of samples of one series, and the time of the oldest.
 fn history(store: &Store, text: &str) -> (u64, Option<Millis>) {
     let wanted = Selector::parse(text).expect("valid");
-    let question = RangeQuery::new(wanted, 0, Millis::MAX / 2, None);
+    let query = RangeQuery::new(wanted, 0, Millis::MAX / 2, None);
     let mut found = (0, None);
-    let read = store.query_range(&question, &mut |_, points| {
+    let read = store.query_range(&query, &mut |_, points| {
         found = (points.len() as u64, points.first().map(|point| point.0));
     });
     read.expect("an answer");

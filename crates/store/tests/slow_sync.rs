@@ -77,10 +77,10 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
         }
     });
     (0..100).for_each(|_| push(&mut pushed));
-    let question = RangeQuery::new(Selector::name("depth"), start, start + pushed, None);
+    let query = RangeQuery::new(Selector::name("depth"), start, start + pushed, None);
     let mut read = 0;
     store
-        .query_range(&question, &mut |_, points| read = points.len() as i64)
+        .query_range(&query, &mut |_, points| read = points.len() as i64)
         .expect("an answer");
     assert_eq!(read, pushed);
     gate.open();

@@ -79,22 +79,22 @@ struct TimeColumn {
 
 pub(crate) fn gather_fragments(
     shared: &StoreContext,
-    question: &RangeQuery,
+    query: &RangeQuery,
     limit: &mut TimeLimit,
 ) -> Result<SeriesFragments, QueryError> {
     let mut budget = QueryBudget {
-        left: question.bytes_max,
-        max: question.bytes_max,
+        left: query.bytes_max,
+        max: query.bytes_max,
     };
-    let in_memory = gather_memory(shared, question, limit, &mut budget)?;
+    let in_memory = gather_memory(shared, query, limit, &mut budget)?;
     // Blocks are searched after memory, so that samples that moved to a block meanwhile are found twice rather than not
     // at all.
     let blocks: Vec<_> = {
         let state = shared.read();
-        let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
+        let overlapping = |block: &&Arc<Block>| block.overlaps(query.start, query.end);
         state.blocks.iter().filter(overlapping).cloned().collect()
     };
-    let mut pieces = SeriesFragments {
+    let mut fragments = SeriesFragments {
         series: HashMap::new(),
         reader: FragmentReader {
             open_max: shared.options.block_files_max,
@@ -104,7 +104,7 @@ pub(crate) fn gather_fragments(
     for block in blocks {
         limit.check_now()?;
         match BlockReader::open(&block, &shared.indexes) {
-            Ok(reader) => gather_block(reader, question, limit, &mut pieces, &mut budget)?,
+            Ok(reader) => gather_block(reader, query, limit, &mut fragments, &mut budget)?,
             Err(BlockReadError::Io(source)) => {
                 return Err(QueryError::Read {
                     path: block.path.clone(),
@@ -118,12 +118,12 @@ pub(crate) fn gather_fragments(
             }
         }
     }
-    for (series, piece) in in_memory {
+    for (series, fragment) in in_memory {
         limit.spend(TimeLimit::STEP)?;
-        pieces.series.entry(series).or_default().push(piece);
+        fragments.series.entry(series).or_default().push(fragment);
     }
-    pieces.reader.reads_ahead = pieces.series.len() >= AHEAD_SERIES_MIN;
-    Ok(pieces)
+    fragments.reader.reads_ahead = fragments.series.len() >= AHEAD_SERIES_MIN;
+    Ok(fragments)
 }
 
 struct QueryBudget {
@@ -143,13 +143,13 @@ impl QueryBudget {
 
 fn gather_memory(
     shared: &StoreContext,
-    question: &RangeQuery,
+    query: &RangeQuery,
     limit: &mut TimeLimit,
     budget: &mut QueryBudget,
 ) -> Result<Vec<(Arc<Series>, SampleFragment)>, QueryError> {
-    let mut pieces = Vec::new();
-    head_search::find_in_memory(shared, question, usize::MAX, limit, &mut |series, found| {
-        let (min, max, copied, place) = match found {
+    let mut fragments = Vec::new();
+    head_search::find_in_memory(shared, query, usize::MAX, limit, &mut |series, found| {
+        let (min, max, copied, location) = match found {
             MemorySamples::Run { run, column } => {
                 let run = run.clone();
                 (
@@ -173,54 +173,54 @@ fn gather_memory(
             }
         };
         budget.take(size_of::<SampleFragment>() + 8 + copied)?;
-        let piece = SampleFragment {
+        let fragment = SampleFragment {
             min,
             max,
             rank: 0,
-            location: place,
+            location,
         };
-        pieces.push((series.clone(), piece));
+        fragments.push((series.clone(), fragment));
         Ok(())
     })?;
-    Ok(pieces)
+    Ok(fragments)
 }
 
 /// Adds the fragments of a block that match the query. Of its index only the entries needed to read them are kept.
 fn gather_block(
     mut reader: BlockReader,
-    question: &RangeQuery,
+    query: &RangeQuery,
     limit: &mut TimeLimit,
-    pieces: &mut SeriesFragments,
+    fragments: &mut SeriesFragments,
     budget: &mut QueryBudget,
 ) -> Result<(), QueryError> {
     let index = reader.index.clone();
-    let mut places: Vec<(u32, u32)> = Vec::new();
+    let mut locations: Vec<(u32, u32)> = Vec::new();
     let mut found: Vec<(&Arc<Series>, Range<usize>)> = Vec::new();
-    for at in index.candidates(&question.selector).into_iter().flatten() {
+    for at in index.candidates(&query.selector).into_iter().flatten() {
         let series = &index.series[at];
         limit.spend_on(series)?;
-        if !question.selector.matches(series) {
+        if !query.selector.matches(series) {
             continue;
         }
-        let first = places.len();
-        places.extend(index.locations_of(at as u32).iter().filter(|&&(run, _)| {
+        let first = locations.len();
+        locations.extend(index.locations_of(at as u32).iter().filter(|&&(run, _)| {
             let entry = &index.runs[run as usize];
-            entry.min <= question.end && question.start <= entry.max
+            entry.min <= query.end && query.start <= entry.max
         }));
-        let count = places.len() - first;
+        let count = locations.len() - first;
         if count > 0 {
             budget.take(count * (size_of::<SampleFragment>() + LOCATION_BYTES) + 8)?;
             limit.spend(count * TimeLimit::STEP)?;
-            found.push((series, first..places.len()));
+            found.push((series, first..locations.len()));
         }
     }
     if found.is_empty() {
         return Ok(());
     }
-    let (subset, places) = index.subset(&places);
-    let block = pieces.reader.blocks.len();
+    let (subset, locations) = index.subset(&locations);
+    let block = fragments.reader.blocks.len();
     for (series, range) in found {
-        let places = places[range].iter().map(|&(run, column)| {
+        let locations = locations[range].iter().map(|&(run, column)| {
             let entry = &subset.runs[run as usize];
             SampleFragment {
                 min: entry.min,
@@ -229,14 +229,14 @@ fn gather_block(
                 location: FragmentLocation::Block { block, run, column },
             }
         });
-        match pieces.series.get_mut(series) {
-            Some(known) => known.extend(places),
-            None => drop(pieces.series.insert(series.clone(), places.collect())),
+        match fragments.series.get_mut(series) {
+            Some(known) => known.extend(locations),
+            None => drop(fragments.series.insert(series.clone(), locations.collect())),
         }
     }
     reader.index = Arc::new(subset);
-    pieces.reader.blocks.push(reader);
-    pieces.reader.track_open_file(block);
+    fragments.reader.blocks.push(reader);
+    fragments.reader.track_open_file(block);
     Ok(())
 }
 
@@ -260,18 +260,18 @@ impl FragmentReader {
     /// Adds the samples of one series to the result, in the order of their times.
     pub fn read_series(
         &mut self,
-        pieces: &mut [SampleFragment],
-        question: &RangeQuery,
+        fragments: &mut [SampleFragment],
+        query: &RangeQuery,
         limit: &mut TimeLimit,
         bytes_max: usize,
-        answer: &mut PointsBuilder,
+        builder: &mut PointsBuilder,
     ) -> Result<(), QueryError> {
-        pieces
+        fragments
             .iter_mut()
             .enumerate()
-            .for_each(|(rank, piece)| piece.rank = rank);
-        pieces.sort_unstable_by_key(|piece| piece.min);
-        let mut rest = &*pieces;
+            .for_each(|(rank, fragment)| fragment.rank = rank);
+        fragments.sort_unstable_by_key(|fragment| fragment.min);
+        let mut rest = &*fragments;
         while let Some(first) = rest.first() {
             // Fragments with overlapping times are merged first.
             let mut max = first.max;
@@ -282,12 +282,12 @@ impl FragmentReader {
             }
             if count == 1 {
                 limit.check_now()?;
-                self.read_fragment(first, answer)?;
+                self.read_fragment(first, builder)?;
             } else {
-                self.read_interleaved(&rest[..count], question, limit, bytes_max, answer)?;
+                self.read_interleaved(&rest[..count], query, limit, bytes_max, builder)?;
             }
-            if answer.bytes() > bytes_max {
-                return Err(QueryError::TooLarge(question.bytes_max));
+            if builder.bytes() > bytes_max {
+                return Err(QueryError::TooLarge(query.bytes_max));
             }
             rest = &rest[count..];
         }
@@ -296,44 +296,44 @@ impl FragmentReader {
 
     fn read_fragment(
         &mut self,
-        piece: &SampleFragment,
-        answer: &mut PointsBuilder,
+        fragment: &SampleFragment,
+        builder: &mut PointsBuilder,
     ) -> Result<(), QueryError> {
-        if let FragmentLocation::Points(points) = &piece.location {
-            answer.add_samples(points.iter().copied());
+        if let FragmentLocation::Points(points) = &fragment.location {
+            builder.add_samples(points.iter().copied());
             return Ok(());
         }
-        let Some(times) = self.read(piece, answer)? else {
+        let Some(times) = self.read(fragment, builder)? else {
             return Ok(());
         };
         match &self.samples.present {
-            None => answer.add_column(&times.times, &self.samples.values, &times.boundaries),
-            Some(_) => answer.add_samples(self.present_samples(&times.times)),
+            None => builder.add_column(&times.times, &self.samples.values, &times.boundaries),
+            Some(_) => builder.add_samples(self.present_samples(&times.times)),
         }
         Ok(())
     }
 
     fn read_interleaved(
         &mut self,
-        pieces: &[SampleFragment],
-        question: &RangeQuery,
+        fragments: &[SampleFragment],
+        query: &RangeQuery,
         limit: &mut TimeLimit,
         bytes_max: usize,
-        answer: &mut PointsBuilder,
+        builder: &mut PointsBuilder,
     ) -> Result<(), QueryError> {
         let mut points: Vec<(Millis, f64)> = Vec::new();
-        let mut pieces: Vec<&SampleFragment> = pieces.iter().collect();
-        pieces.sort_unstable_by_key(|piece| piece.rank);
-        for piece in pieces {
+        let mut fragments: Vec<&SampleFragment> = fragments.iter().collect();
+        fragments.sort_unstable_by_key(|fragment| fragment.rank);
+        for fragment in fragments {
             limit.check_now()?;
-            match &piece.location {
+            match &fragment.location {
                 FragmentLocation::Points(copied) => points.extend_from_slice(copied),
                 _ => {
-                    if let Some(times) = self.read(piece, answer)? {
-                        let cut = times.boundaries.rows.clone();
+                    if let Some(times) = self.read(fragment, builder)? {
+                        let rows = times.boundaries.rows.clone();
                         let (from, to) = (
-                            times.times.get(cut.start),
-                            times.times.get(cut.end.wrapping_sub(1)),
+                            times.times.get(rows.start),
+                            times.times.get(rows.end.wrapping_sub(1)),
                         );
                         if let (Some(&from), Some(&to)) = (from, to) {
                             points.extend(
@@ -345,11 +345,11 @@ impl FragmentReader {
                 }
             }
             if size_of_val(&points[..]) > bytes_max {
-                return Err(QueryError::TooLarge(question.bytes_max));
+                return Err(QueryError::TooLarge(query.bytes_max));
             }
         }
         sort_keep_last(&mut points);
-        answer.add_samples(points.into_iter());
+        builder.add_samples(points.into_iter());
         Ok(())
     }
 
@@ -366,10 +366,10 @@ impl FragmentReader {
     /// Decodes a fragment into `self.samples` and returns its times; `None` if it is damaged.
     fn read(
         &mut self,
-        piece: &SampleFragment,
-        answer: &PointsBuilder,
+        fragment: &SampleFragment,
+        builder: &PointsBuilder,
     ) -> Result<Option<Arc<TimeColumn>>, QueryError> {
-        let (key, result) = match &piece.location {
+        let (key, result) = match &fragment.location {
             FragmentLocation::Points(_) => return Ok(None),
             FragmentLocation::Memory { run, column } => {
                 let bytes = run.column_bytes(&run.columns[*column]);
@@ -392,7 +392,7 @@ impl FragmentReader {
         let times = result.and_then(|()| match self.times.get(&key) {
             Some(times) => Ok(times.clone()),
             None => {
-                let times = match &piece.location {
+                let times = match &fragment.location {
                     FragmentLocation::Block { block, run, .. } => {
                         self.blocks[*block].times(*run)?
                     }
@@ -401,21 +401,18 @@ impl FragmentReader {
                         return Err(DecodeError("points have no time column").into());
                     }
                 };
-                let cuts = answer.step_boundaries(&times);
+                let boundaries = builder.step_boundaries(&times);
                 self.times_rows += times.len();
                 if self.times_rows > TIMES_ROWS_MAX {
                     self.times.clear();
                     self.times_rows = times.len();
                 }
-                let times = Arc::new(TimeColumn {
-                    times,
-                    boundaries: cuts,
-                });
+                let times = Arc::new(TimeColumn { times, boundaries });
                 self.times.insert(key, times.clone());
                 Ok(times)
             }
         });
-        match (times, &piece.location) {
+        match (times, &fragment.location) {
             (Ok(times), _) => Ok(Some(times)),
             (Err(error), FragmentLocation::Block { block, .. }) => {
                 let block = &self.blocks[*block].block;
@@ -450,7 +447,7 @@ mod tests {
     #[test]
     fn a_query_keeps_only_the_columns_that_it_wants() {
         static FAMILY: Family = Family::new("", MetricKind::Gauge, "", 1, "");
-        let dir = std::env::temp_dir().join(format!("pegel-pieces-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("pegel-fragments-{}", std::process::id()));
         let store = Store::open(StoreOptions::new(&dir)).expect("opens");
         let now = store.shared().now();
         let family = Arc::new(FAMILY.clone());
@@ -469,9 +466,9 @@ mod tests {
         }
         let gathered = |pattern: &str| {
             let selector = Selector::parse(pattern).expect("valid");
-            let question = RangeQuery::new(selector, now - 1000, now, None);
+            let query = RangeQuery::new(selector, now - 1000, now, None);
             let mut limit = TimeLimit::new(None);
-            gather_fragments(store.shared(), &question, &mut limit).expect("gathered")
+            gather_fragments(store.shared(), &query, &mut limit).expect("gathered")
         };
         let some = gathered("series_01*");
         assert_eq!((some.series.len(), some.reader.blocks.len()), (10, 3));

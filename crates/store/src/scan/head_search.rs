@@ -51,7 +51,7 @@ struct GroupView {
 /// Finds the samples in memory of matching series within the range; at most `points_max` of each tail.
 pub(super) fn find_in_memory(
     shared: &StoreContext,
-    question: &RangeQuery,
+    query: &RangeQuery,
     points_max: usize,
     limit: &mut TimeLimit,
     sink: &mut MemorySampleSink<'_>,
@@ -63,16 +63,16 @@ pub(super) fn find_in_memory(
     let frozen = frozen
         .into_iter()
         .map(|frozen| HeadView::new(&frozen.head, Some(frozen.clone())));
-    let mut finder = HeadSearch {
+    let mut search = HeadSearch {
         shared,
-        selector: &question.selector,
-        range: question.start..=question.end,
+        selector: &query.selector,
+        range: query.start..=query.end,
         points_max,
         limit,
         matching: HashMap::new(),
     };
     for view in frozen.chain([active]) {
-        finder.search(&view, sink)?;
+        search.search(&view, sink)?;
     }
     Ok(())
 }
@@ -95,19 +95,19 @@ impl HeadView {
         }
     }
 
-    /// Calls `look` with the head, under the lock while the head is active. Returns `None` if it has become a block.
-    fn with_head<T>(&self, shared: &StoreContext, look: impl FnOnce(&Head) -> T) -> Option<T> {
+    /// Calls `read` with the head, under the lock while the head is active. Returns `None` if it has become a block.
+    fn with_head<T>(&self, shared: &StoreContext, read: impl FnOnce(&Head) -> T) -> Option<T> {
         if let Some(frozen) = &self.frozen {
-            return Some(look(&frozen.head));
+            return Some(read(&frozen.head));
         }
         let state = shared.read();
         if state.head.number == self.number {
-            return Some(look(&state.head));
+            return Some(read(&state.head));
         }
-        let is_it = |frozen: &&Arc<FrozenHead>| frozen.head.number == self.number;
-        let frozen = state.frozen.iter().find(is_it).cloned();
+        let is_same_head = |frozen: &&Arc<FrozenHead>| frozen.head.number == self.number;
+        let frozen = state.frozen.iter().find(is_same_head).cloned();
         drop(state);
-        frozen.map(|frozen| look(&frozen.head))
+        frozen.map(|frozen| read(&frozen.head))
     }
 }
 
@@ -225,17 +225,17 @@ impl HeadSearch<'_> {
         let group = &view.groups[at];
         let (range, points_max) = (self.range.clone(), self.points_max);
         let copied = view.with_head(self.shared, |head| {
-            let now = &head.groups[at];
-            let is_same = Arc::ptr_eq(now.members(), &group.members);
+            let current = &head.groups[at];
+            let is_same = Arc::ptr_eq(current.members(), &group.members);
             // Rows with other members arrived after the query began.
             let wanted = if is_same { members } else { &[] };
             let tail = |member: &u32| {
-                let samples = now.tail_samples(*member as usize);
+                let samples = current.tail_samples(*member as usize);
                 let samples = samples.filter(|(time, _)| range.contains(time));
                 samples.take(points_max).collect()
             };
             let tails: Vec<Vec<(Millis, f64)>> = wanted.iter().map(tail).collect();
-            (now.closed().clone(), tails)
+            (current.closed().clone(), tails)
         });
         let Some((closed, tails)) = copied else {
             return Ok(());

@@ -33,11 +33,11 @@ pub(crate) struct StepBoundaries {
 }
 
 impl PointsBuilder {
-    pub fn new(question: &RangeQuery) -> PointsBuilder {
+    pub fn new(query: &RangeQuery) -> PointsBuilder {
         PointsBuilder {
-            start: question.start,
-            end: question.end,
-            step: question.step.map(|step| step.millis),
+            start: query.start,
+            end: query.end,
+            step: query.step.map(|step| step.millis),
             fold: StepAggregation::Last,
             open: None,
             points: Vec::new(),
@@ -85,9 +85,9 @@ impl PointsBuilder {
     }
 
     /// Adds a column in which every row is present.
-    pub fn add_column(&mut self, times: &[Millis], values: &[f64], cuts: &StepBoundaries) {
+    pub fn add_column(&mut self, times: &[Millis], values: &[f64], boundaries: &StepBoundaries) {
         if self.step.is_none() {
-            let rows = cuts.rows.clone();
+            let rows = boundaries.rows.clone();
             self.points.extend(
                 times[rows.clone()]
                     .iter()
@@ -96,8 +96,8 @@ impl PointsBuilder {
             );
             return;
         }
-        let mut row = cuts.rows.start;
-        for &(time, end) in &cuts.buckets {
+        let mut row = boundaries.rows.start;
+        for &(time, end) in &boundaries.buckets {
             self.add_slice(time, &values[row..end]);
             row = end;
         }

@@ -15,27 +15,27 @@ use super::head_search;
 /// same few hundred rows in which the range begins may be visited too.
 pub(crate) fn list_series(
     shared: &StoreContext,
-    question: &RangeQuery,
+    query: &RangeQuery,
     visit: &mut dyn FnMut(&Arc<Series>),
 ) -> Result<(), QueryError> {
-    if question.start > question.end {
+    if query.start > query.end {
         return Err(QueryError::Reversed);
     }
-    let mut question = question.clone();
-    question.start = question.start.max(shared.retention_start());
-    let mut limit = TimeLimit::new(Some(question.deadline));
+    let mut query = query.clone();
+    query.start = query.start.max(shared.retention_start());
+    let mut limit = TimeLimit::new(Some(query.deadline));
     let mut found = MatchingSeries {
         series: HashSet::new(),
-        count_max: question.bytes_max / (2 * size_of::<Arc<Series>>()),
-        question: &question,
+        count_max: query.bytes_max / (2 * size_of::<Arc<Series>>()),
+        question: &query,
     };
-    head_search::find_in_memory(shared, &question, 1, &mut limit, &mut |series, _| {
+    head_search::find_in_memory(shared, &query, 1, &mut limit, &mut |series, _| {
         found.add(series)
     })?;
     // Blocks are searched after memory, so that samples that moved to a block meanwhile are found there.
     let blocks: Vec<_> = {
         let state = shared.read();
-        let overlapping = |block: &&Arc<Block>| block.overlaps(question.start, question.end);
+        let overlapping = |block: &&Arc<Block>| block.overlaps(query.start, query.end);
         state.blocks.iter().filter(overlapping).cloned().collect()
     };
     for block in blocks {
@@ -78,18 +78,18 @@ impl MatchingSeries<'_> {
     }
 
     fn add_block(&mut self, reader: &BlockReader, limit: &mut TimeLimit) -> Result<(), QueryError> {
-        let (index, question) = (&reader.index, self.question);
-        let candidates = index.candidates(&question.selector);
+        let (index, query) = (&reader.index, self.question);
+        let candidates = index.candidates(&query.selector);
         for at in candidates.into_iter().flatten() {
             let series = &index.series[at];
             limit.spend_on(series)?;
             let overlaps = || {
                 index.locations_of(at as u32).iter().any(|(run, _)| {
                     let entry = &index.runs[*run as usize];
-                    entry.min <= question.end && question.start <= entry.max
+                    entry.min <= query.end && query.start <= entry.max
                 })
             };
-            if question.selector.matches(series) && overlaps() {
+            if query.selector.matches(series) && overlaps() {
                 self.add(series)?;
             }
         }

@@ -134,8 +134,8 @@ pub fn read(store: &Store) -> SampleBits {
 
 pub fn try_read(store: &Store) -> Result<SampleBits, pegel_store::QueryError> {
     let mut samples = SampleBits::new();
-    let question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
-    store.query_range(&question, &mut |series, points| {
+    let query = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
+    store.query_range(&query, &mut |series, points| {
         assert!(
             points.is_sorted_by(|a, b| a.0 < b.0),
             "{series} is out of order"

@@ -161,9 +161,9 @@ impl ModelRun {
         step: Option<QueryStep>,
     ) -> NaiveAnswer {
         let mut answer = NaiveAnswer::new();
-        let question = RangeQuery::new(selector.clone(), start, end, step);
+        let query = RangeQuery::new(selector.clone(), start, end, step);
         self.store
-            .query_range(&question, &mut |series, points| {
+            .query_range(&query, &mut |series, points| {
                 let points = points.iter().map(|(time, value)| (*time, value.to_bits()));
                 answer.push((series.clone(), points.collect()));
             })

@@ -72,10 +72,11 @@ impl ExpectedValue {
     }
 
     fn accepts(&self, latest: &LatestValue) -> bool {
-        let changed_fits = match self.changed_is_exact {
-            true => latest.last_changed == self.changed,
+        let changed_fits = if self.changed_is_exact {
+            latest.last_changed == self.changed
+        } else {
             // It may also be after `seen`: a row after a step back of the clock is older than its past.
-            false => self.changed <= latest.last_changed,
+            self.changed <= latest.last_changed
         };
         latest.value.to_bits() == self.bits && latest.last_sampled == self.seen && changed_fits
     }

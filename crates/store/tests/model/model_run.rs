@@ -313,11 +313,13 @@ impl ModelRun {
             7..=8 => now - self.rng.between(0..keep),
             9..=11 => {
                 let known = self.naive.times(series);
-                match known.is_empty() {
-                    true => now,
+                if known.is_empty() {
+                    now
+                } else if self.rng.chance(2) {
+                    *self.rng.pick(&known)
+                } else {
                     // Mostly recent times, which are still in memory.
-                    false if self.rng.chance(2) => *self.rng.pick(&known),
-                    false => *self.rng.pick(&known[known.len().saturating_sub(20)..]),
+                    *self.rng.pick(&known[known.len().saturating_sub(20)..])
                 }
             }
             _ => now - self.rng.between(0..2000),
