@@ -122,7 +122,7 @@ macro_rules! update {
     ($function:ident, $handle:ty, |$found:ident $(, $argument:ident: $type:ty)*| $work:expr) => {
         /// # Safety
         ///
-        /// The handle must be null or come from the function that makes its kind.
+        /// The handle must be null or come from the function that creates its kind.
         // SAFETY: upheld by the C caller, see above; no other library defines this name.
         #[unsafe(no_mangle)]
         // SAFETY: as above.

@@ -263,8 +263,8 @@ impl Admission {
                     has_input_label: true,
                 })
             }
-            pass => Ok(AdmittedSeries {
-                permit: pass?,
+            permit => Ok(AdmittedSeries {
+                permit: permit?,
                 series,
                 has_input_label: false,
             }),
@@ -300,7 +300,7 @@ impl Admission {
             return Err(AdmissionError::SeriesLimit(settings.series_max));
         }
         // From here on, dropping the permit releases everything.
-        let mut pass = SeriesPermit {
+        let mut permit = SeriesPermit {
             sender: sender.clone(),
             usage: self.usage.clone(),
             series: 1,
@@ -317,11 +317,11 @@ impl Admission {
             sender.release_text(bytes);
             return Err(AdmissionError::Bytes(all));
         }
-        pass.text_bytes = bytes;
+        permit.text_bytes = bytes;
         if !sender.try_charge(bytes) {
             return Err(AdmissionError::SenderRate);
         }
-        Ok(pass)
+        Ok(permit)
     }
 
     /// Returns the series under which a request is stored, after the rules. It is not charged to any sender
@@ -594,8 +594,8 @@ mod tests {
         let gate = gate(10, 10);
         let a = gate.sender(Input::Statsd, "a");
         let [one, two] = ["one", "second"].map(|name| gate.admit(&a, &offer(name)).expect("room"));
-        let mut pass = one.permit;
-        pass.merge(two.permit);
+        let mut permit = one.permit;
+        permit.merge(two.permit);
         let held = || {
             let text_bytes = gate.usage.text_bytes.load(Ordering::Relaxed);
             (
@@ -605,11 +605,11 @@ mod tests {
             )
         };
         assert_eq!(held(), (2, 2, 9));
-        assert!(pass.release(&two.series));
+        assert!(permit.release(&two.series));
         assert_eq!(held(), (1, 1, 3));
-        assert!(!pass.release(&one.series));
+        assert!(!permit.release(&one.series));
         assert_eq!(held(), (0, 0, 0));
-        drop(pass);
+        drop(permit);
         assert_eq!(held(), (0, 0, 0));
     }
 

@@ -161,7 +161,7 @@ impl LaneTestAgent {
         self.store
             .latest(&Selector::all(), 0, &mut |series, latest| {
                 let before = values.insert(series.text().to_owned(), latest.value);
-                assert_eq!(before, None, "{series} is there twice");
+                assert_eq!(before, None, "duplicate series {series}");
             });
         values
     }
@@ -197,14 +197,14 @@ fn counter(home: &'static ProcessLanes, name: &str) -> Counter {
 /// Starts a child that counts `amount`, creates a file to report it, and waits to be killed.
 fn counting_child(node: &LaneTestNode, amount: u64) -> ForkedChild {
     let home = node.home();
-    let said = node.dir.join(format!("said-{amount}"));
+    let marker = node.dir.join(format!("counted-{amount}"));
     let child = ForkedChild::run(|| {
         counter(home, "steps_total").add(amount);
-        fs::write(&said, "x").expect("written");
+        fs::write(&marker, "x").expect("written");
         std::thread::sleep(Duration::from_secs(60));
     });
     eventually("the child counts", || {
-        said.exists().then_some(()).ok_or("not yet")
+        marker.exists().then_some(()).ok_or("not yet")
     });
     child
 }
@@ -247,7 +247,7 @@ fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
     ];
     let mut children = Vec::new();
     for (at, value) in [3.0, 1.0, 2.0].into_iter().enumerate() {
-        let (home, said) = (node.home(), node.dir.join(format!("set-{at}")));
+        let (home, marker) = (node.home(), node.dir.join(format!("set-{at}")));
         children.push(ForkedChild::run(|| {
             for (name, aggregation) in all {
                 let spec = LaneSeriesSpec {
@@ -256,10 +256,12 @@ fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
                 };
                 Gauge::create_in(home, &spec).expect("made").set(value);
             }
-            fs::write(&said, "x").expect("written");
+            fs::write(&marker, "x").expect("written");
             std::thread::sleep(Duration::from_secs(60));
         }));
-        eventually("it is set", || said.exists().then_some(()).ok_or("not yet"));
+        eventually("it is set", || {
+            marker.exists().then_some(()).ok_or("not yet")
+        });
         // The time of a gauge is kept to the kernel's tick.
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -497,8 +499,8 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
-    let (said, go, done) = (
-        node.dir.join("said"),
+    let (marker, go, done) = (
+        node.dir.join("closed"),
         node.dir.join("go"),
         node.dir.join("done"),
     );
@@ -507,7 +509,7 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
         steps.add(5);
         // SAFETY: closes descriptors that this child inherited and does not use.
         unsafe { libc::close_range(3, u32::MAX, 0) };
-        fs::write(&said, "x").expect("written");
+        fs::write(&marker, "x").expect("written");
         eventually("the agent saw the end", || {
             go.exists().then_some(()).ok_or("not yet")
         });
@@ -515,7 +517,7 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
         fs::write(&done, "x").expect("written");
         std::thread::sleep(Duration::from_secs(60));
     });
-    eventually("closed", || said.exists().then_some(()).ok_or("not yet"));
+    eventually("closed", || marker.exists().then_some(()).ok_or("not yet"));
     agent.pass_after(SECOND);
     agent.pass_after(SECOND);
     fs::write(&go, "x").expect("written");

@@ -164,7 +164,7 @@ fn counters_go_on_where_the_agent_before_left_them() {
     assert_eq!(
         values.len(),
         10,
-        "the others are gone, and none is there twice"
+        "the others are removed, and there are no duplicates"
     );
     assert_eq!(values[1], ("c00001".to_owned(), 8.0));
 }
@@ -279,7 +279,11 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     points
         .write(&sender, &[point("a", START + 2, 1.0)], later)
         .expect("taken");
-    assert_eq!(sender.series(), 1, "what nobody writes leaves the account");
+    assert_eq!(
+        sender.series(),
+        1,
+        "a series without points is no longer charged"
+    );
 }
 
 #[test]

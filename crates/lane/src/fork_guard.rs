@@ -180,15 +180,15 @@ mod tests {
     use super::*;
 
     /// Returns whether the guard is open in a child, before and after the child opens it for itself.
-    fn in_a_child(gate: &ForkGuard) -> (bool, bool) {
+    fn in_a_child(guard: &ForkGuard) -> (bool, bool) {
         // SAFETY: the child calls nothing that another thread's lock could block, and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let before = gate.is_open();
-            if let Some(lock) = gate.lock() {
+            let before = guard.is_open();
+            if let Some(lock) = guard.lock() {
                 lock.open();
             }
-            let code = i32::from(before) | i32::from(gate.is_open()) << 1;
+            let code = i32::from(before) | i32::from(guard.is_open()) << 1;
             // SAFETY: ends the child without running exit handlers of the parent.
             unsafe { libc::_exit(code) };
         }
@@ -202,20 +202,20 @@ mod tests {
     #[test]
     fn a_child_finds_it_closed_and_opens_its_own() {
         for wipe in [enable_wipe_on_fork, |_| false] {
-            let gate = ForkGuard::new();
-            assert!(!gate.is_open());
-            let lock = gate.lock_with(wipe).expect("memory");
+            let guard = ForkGuard::new();
+            assert!(!guard.is_open());
+            let lock = guard.lock_with(wipe).expect("memory");
             lock.open();
             // The child is forked while the lock is held: it must not wait for its parent.
-            assert_eq!(in_a_child(&gate), (false, true));
+            assert_eq!(in_a_child(&guard), (false, true));
             drop(lock);
-            assert!(gate.is_open());
+            assert!(guard.is_open());
         }
     }
 
     #[test]
     fn only_one_thread_at_a_time() {
-        let gate = ForkGuard::new();
+        let guard = ForkGuard::new();
         let mut count = 0_u64;
         struct SharedCounter(*mut u64);
         // SAFETY: the number is accessed only under the lock, which is what is tested.
@@ -225,7 +225,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        let _lock = gate.lock().expect("memory");
+                        let _lock = guard.lock().expect("memory");
                         // SAFETY: the lock is held.
                         unsafe { *shared.0 += 1 };
                     }

@@ -32,7 +32,7 @@ pub struct ProcessLanes {
     lanes: [WriterLane; LANES_MAX],
 }
 
-// SAFETY: `settings` is only touched under the lock of `gate`; all else is atomic.
+// SAFETY: `settings` is only accessed under the lock of `fork_guard`; everything else is atomic.
 unsafe impl Sync for ProcessLanes {}
 // SAFETY: as above; nothing in it belongs to a thread.
 unsafe impl Send for ProcessLanes {}
@@ -140,7 +140,7 @@ impl ProcessLanes {
         Ok(())
     }
 
-    #[allow(clippy::mut_from_ref)] // The lock is what makes it exclusive.
+    #[allow(clippy::mut_from_ref)] // The lock makes it exclusive.
     fn settings<'a>(&self, _: &'a ForkGuardLock<'_>) -> &'a mut WriterConfig {
         // SAFETY: the caller holds the lock, and keeps no other reference while it holds this one.
         unsafe { &mut *self.settings.get() }

@@ -216,7 +216,7 @@ mod tests {
             return;
         };
         let stat = stranger.run_as(|| WriterDirectory::Shared.open().map(|(_, stat)| stat));
-        let stat = stat.expect("the stranger's own");
+        let stat = stat.expect("the other user's own");
         assert_eq!((stat.st_uid, stat.st_mode & 0o777), (OtherUser::UID, 0o700));
         // Only when it is empty, as it was before.
         for path in user_directories(OtherUser::UID) {

@@ -253,7 +253,7 @@ fn a_lane_that_shrinks_grows_or_takes_back_is_refused() {
     file.set_len(600).expect("shortened");
     let error = lane
         .read(&mut buffer)
-        .expect_err("it is shorter than it says");
+        .expect_err("the file is shorter than its header claims");
     assert!(
         matches!(error, LaneError::Truncated { found: 600, .. }),
         "{error:?}"
@@ -316,7 +316,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
         let read = lane.points(&mut buffer, true, &mut points);
         assert!(
             matches!(read, Err(LaneError::Header(_))),
-            "nobody wrote that many"
+            "no program writes that many"
         );
     }
     for head in [1_u64 << 40, 2500, 2048, 0] {

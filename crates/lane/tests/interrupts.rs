@@ -140,7 +140,7 @@ fn points_of_many_threads_are_whole() {
     let mut times: Vec<i64> = points.iter().map(|point| point.time_ms).collect();
     times.sort_unstable();
     times.dedup();
-    assert_eq!(times.len(), points.len(), "a point came twice");
+    assert_eq!(times.len(), points.len(), "duplicate point");
 }
 
 static IN_HANDLER: AtomicPtr<HandleOfEachKind> = AtomicPtr::new(std::ptr::null_mut());

@@ -410,5 +410,5 @@ fn lanes_that_nobody_reads_do_not_pile_up() {
         left.contains(&format!("{removed:032x}.lane")),
         "the younger stay"
     );
-    assert!(used.exists(), "whoever counts is left alone");
+    assert!(used.exists(), "the lane of a running program stays");
 }

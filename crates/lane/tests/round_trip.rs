@@ -253,6 +253,6 @@ fn a_directory_lists_lanes_and_nothing_else() {
     directory.remove(&format!("{id}.lane")).expect("removed");
     directory
         .remove(&format!("{id}.lane"))
-        .expect("gone already");
+        .expect("a missing file is not an error");
     assert_eq!(directory.list(10).expect("readable").lanes.len(), 1);
 }

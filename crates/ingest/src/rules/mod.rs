@@ -15,17 +15,17 @@ use pegel_metric::{Family, MetricKind, Series, glob_matches};
 pub use pattern::{CaptureTemplate, Captures, NamePattern, PatternError};
 
 settings! {
-    /// One rule.
+    /// A rule for programs' series.
     pub struct RelabelRuleSettings {
-        /// Which names it is for: *, ?, and parts in braces that rename and label can use.
+        /// Names that the rule matches: *, ?, and captures in braces that rename and label can use.
         name: Option<NamePattern> = None,
-        /// Which labels a series must have: patterns with * and ?.
+        /// Labels that a series must have: patterns with * and ?.
         labels: BTreeMap<String, String> = BTreeMap::new(),
-        /// Keep it as it is now, whatever the rules below say.
+        /// Keep the series as it is, ignoring later rules.
         keep: bool = false,
-        /// Drop it, and count that.
+        /// Drop the series and count it.
         drop: bool = false,
-        /// Give it another name.
+        /// Rename the series.
         rename: Option<CaptureTemplate> = None,
         /// Add labels, or replace them.
         label: BTreeMap<String, CaptureTemplate> = BTreeMap::new(),

@@ -1,3 +1,5 @@
+//! Tests of the journal writer on a disk that fails or hangs.
+
 use std::path::Path;
 
 use pegel_testkit::{FaultyFiles, FileFault, FileOperation, TempDir, eventually};

@@ -89,7 +89,7 @@ mod tests {
         };
         std::thread::sleep(Duration::from_millis(300));
         stop.trigger();
-        thread.join().expect("it ends when told");
+        thread.join().expect("it ends after the stop signal");
         // 1 + 2 + 4 + … ms: at most nine pauses fit into 300 ms.
         let count = shared.errors.count();
         assert!((1..=10).contains(&count), "{count} errors");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Wakes threads that wait in `poll` and tells them to end.
+/// Wakes threads that wait in `poll`, so that they end.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     event: OwnedFd,

@@ -354,7 +354,9 @@ mod tests {
                 std::thread::yield_now();
             }
             stop.trigger();
-            group.run_first(origins(&gate)).expect("told to stop");
+            group
+                .run_first(origins(&gate))
+                .expect("it ends after the stop signal");
         });
         let sent = (2 * needed - 1) * DATAGRAMS_PER_CALL + 1;
         assert_eq!(total(&shared), [sent as f64]);

@@ -116,7 +116,7 @@ mod tests {
         drop((socket, owned));
         assert!(!path.exists());
         fs::write(&path, "text").expect("a file");
-        let error = bind_stream(&path).expect_err("a file is there");
+        let error = bind_stream(&path).expect_err("the path is a regular file");
         assert!(error.to_string().contains("no socket"), "{error}");
         assert!(path.exists());
     }

@@ -163,12 +163,11 @@ impl StatsdTable {
         let (kind, is_plain) = (metric.kind, !naming.with_type);
         // Most names equal the text of their only series, so that the key needs no copy.
         let is_text = |one: &AdmittedSeries| one.series.text().as_bytes() == metric.name;
-        let key = match tags.is_empty() && row.first().is_some_and(is_text) {
-            true => None,
-            false => {
-                let key = self.keys.add(metric.name, tags);
-                Some(key.ok_or(SeriesConflict::Refused(DropReason::BadName))?)
-            }
+        let key = if tags.is_empty() && row.first().is_some_and(is_text) {
+            None
+        } else {
+            let key = self.keys.add(metric.name, tags);
+            Some(key.ok_or(SeriesConflict::Refused(DropReason::BadName))?)
         };
         let series: Vec<Arc<Series>> = row.iter().map(|one| one.series.clone()).collect();
         let (handle, payer) = self.series.add(row);

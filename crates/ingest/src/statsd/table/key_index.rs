@@ -113,15 +113,11 @@ mod tests {
             state ^= state << 17;
             let entry = (state % 300) as u32;
             let hash = u64::from(entry % 40) * 3;
-            match model.contains_key(&entry) {
-                true => {
-                    index.remove(hash, entry);
-                    model.remove(&entry);
-                }
-                false => {
-                    index.insert(hash, entry);
-                    model.insert(entry, hash);
-                }
+            if model.remove(&entry).is_some() {
+                index.remove(hash, entry);
+            } else {
+                index.insert(hash, entry);
+                model.insert(entry, hash);
             }
             if step % 64 == 0 {
                 for entry in 0..300_u32 {
