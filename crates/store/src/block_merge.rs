@@ -148,7 +148,7 @@ pub(crate) fn merge_into_block(
     writer: &mut BlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut groups: BTreeMap<Arc<str>, Vec<RunLocation>> = BTreeMap::new();
-    let mut loose: BTreeMap<Arc<Series>, Vec<RunLocation>> = BTreeMap::new();
+    let mut ungrouped: BTreeMap<Arc<Series>, Vec<RunLocation>> = BTreeMap::new();
     for (at, source) in sources.iter().enumerate() {
         for (number, run) in (0u32..).zip(source.sample_run_summaries()) {
             if !window.overlaps(run.min, run.max) || !source.has_accepted_series(number, window) {
@@ -158,18 +158,18 @@ pub(crate) fn merge_into_block(
                 Some(group) => groups.entry(group).or_default().push((at, number)),
                 None => {
                     if let Some(series) = source.ungrouped_series(number) {
-                        loose.entry(series).or_default().push((at, number));
+                        ungrouped.entry(series).or_default().push((at, number));
                     }
                 }
             }
         }
     }
-    for (group, places) in groups {
-        merge_group(&group, sources, &places, window, effort, writer)?;
+    for (group, locations) in groups {
+        merge_group(&group, sources, &locations, window, effort, writer)?;
     }
-    for (series, mut places) in loose {
-        add_group_locations(&series, sources, window, &mut places);
-        merge_ungrouped(&series, sources, &places, window, effort, writer)?;
+    for (series, mut locations) in ungrouped {
+        add_group_locations(&series, sources, window, &mut locations);
+        merge_ungrouped(&series, sources, &locations, window, effort, writer)?;
     }
     Ok(())
 }
@@ -181,7 +181,7 @@ fn add_group_locations(
     series: &Series,
     sources: &[MergeSource],
     window: MergeWindow,
-    places: &mut Vec<RunLocation>,
+    locations: &mut Vec<RunLocation>,
 ) {
     for (at, source) in sources.iter().enumerate() {
         let MergeSource::Block(reader) = source else {
@@ -191,11 +191,11 @@ fn add_group_locations(
         for &(number, _) in known.map_or(&[][..], |known| reader.index.locations_of(known)) {
             let run = &reader.index.runs[number as usize];
             if run.group.is_some() && window.overlaps(run.min, run.max) {
-                places.push((at, number));
+                locations.push((at, number));
             }
         }
     }
-    places.sort_unstable();
+    locations.sort_unstable();
 }
 
 /// A part of a joined run: a loaded run and the range of its rows that is used.
@@ -208,14 +208,14 @@ struct JoinedPart {
 fn merge_group(
     group: &Arc<str>,
     sources: &[MergeSource],
-    places: &[RunLocation],
+    locations: &[RunLocation],
     window: MergeWindow,
     effort: EncodingEffort,
     writer: &mut BlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut parts: Vec<JoinedPart> = Vec::new();
     let mut times: Vec<Millis> = Vec::new();
-    for &(source, number) in places {
+    for &(source, number) in locations {
         let Some(run) = sources[source].load(number)? else {
             continue;
         };
@@ -261,8 +261,8 @@ fn write_joined(
             if !window.accepts(series) {
                 continue;
             }
-            let places = columns.entry(series).or_default();
-            match places.last_mut() {
+            let locations = columns.entry(series).or_default();
+            match locations.last_mut() {
                 None => order.push(series),
                 // A group that names a series twice: its last column wins, as everywhere.
                 Some(last) if last.0 == number => {
@@ -271,7 +271,7 @@ fn write_joined(
                 }
                 Some(_) => {}
             }
-            places.push((number, column));
+            locations.push((number, column));
         }
     }
     let series = order.iter().map(|series| (*series).clone()).collect();
@@ -331,14 +331,14 @@ fn take_rows(
 fn merge_ungrouped(
     series: &Arc<Series>,
     sources: &[MergeSource],
-    places: &[RunLocation],
+    locations: &[RunLocation],
     window: MergeWindow,
     effort: EncodingEffort,
     writer: &mut BlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut points: Vec<(Millis, f64)> = Vec::new();
     let mut samples = DecodedColumn::default();
-    for &(source, number) in places {
+    for &(source, number) in locations {
         let Some(run) = sources[source].load(number)? else {
             continue;
         };

@@ -249,9 +249,9 @@ impl StoreContext {
     }
 
     /// Records the reason why the log cannot be written, or `None` once it can be written again.
-    pub fn set_log_failure(&self, trouble: Option<String>) {
+    pub fn set_log_failure(&self, failure: Option<String>) {
         let now = self.now();
-        update_degradation(&mut self.write().log_failure, trouble, now, "log");
+        update_degradation(&mut self.write().log_failure, failure, now, "log");
     }
 
     /// Reports a hanging sync, even before the writer's next commit notices it.
@@ -264,9 +264,9 @@ impl StoreContext {
     }
 
     /// Records the reason why blocks cannot be written, or `None` once they can be written again.
-    pub fn set_block_failure(&self, trouble: Option<String>) {
+    pub fn set_block_failure(&self, failure: Option<String>) {
         let now = self.now();
-        update_degradation(&mut self.write().block_failure, trouble, now, "blocks");
+        update_degradation(&mut self.write().block_failure, failure, now, "blocks");
     }
 
     /// Measures the memory used by samples and series: in the active head, and in total. Walks all series: too
@@ -282,11 +282,11 @@ impl StoreContext {
 /// Updates a degradation and logs only transitions, not every failure.
 fn update_degradation(
     known: &mut Option<Degradation>,
-    trouble: Option<String>,
+    failure: Option<String>,
     now: Millis,
     what: &str,
 ) {
-    match trouble {
+    match failure {
         Some(reason) if known.as_ref().is_none_or(|known| known.reason != reason) => {
             tracing::error!(
                 reason,

@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &StoreContext) {
     let mut pause = PASS_INTERVAL;
     let mut trust = ClockTrust::new(shared);
     loop {
-        let asked = {
+        let requested = {
             let mut work = shared.background_work();
             if work.maintenance_requested == work.maintenance_done && !work.stop {
                 work = shared
@@ -44,15 +44,15 @@ pub(crate) fn run(shared: &StoreContext) {
             }
             work.maintenance_requested
         };
-        let trouble = run_pass(shared, &mut trust).err();
-        pause = if trouble.is_some() {
+        let failure = run_pass(shared, &mut trust).err();
+        pause = if failure.is_some() {
             RETRY_INTERVAL
         } else {
             PASS_INTERVAL
         };
-        shared.set_block_failure(trouble);
+        shared.set_block_failure(failure);
         let mut work = shared.background_work();
-        work.maintenance_done = work.maintenance_done.max(asked);
+        work.maintenance_done = work.maintenance_done.max(requested);
         drop(work);
         shared.maintenance_passed.notify_all();
     }

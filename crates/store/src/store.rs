@@ -101,7 +101,7 @@ impl Store {
                 source,
             })
         };
-        let (for_syncer, for_upkeep) = (shared.clone(), shared.clone());
+        let (for_syncer, for_maintenance) = (shared.clone(), shared.clone());
         let (disk, disk_thread) = LogIo::new(
             shared.options.files.clone(),
             shared.log_dir(),
@@ -122,7 +122,7 @@ impl Store {
                 thread("store-syncer", Box::new(move |_| syncer::run(&for_syncer)))?,
                 thread(
                     "store-upkeep",
-                    Box::new(move |_| maintenance::run(&for_upkeep)),
+                    Box::new(move |_| maintenance::run(&for_maintenance)),
                 )?,
             ],
             _lock: lock,
@@ -186,7 +186,7 @@ impl Store {
         let Some(_in_flight) = InFlightPoints::reserve(&self.inner.shared, count) else {
             return queue_full(&mut unsettled);
         };
-        let (reply, answer) = sync_channel(1);
+        let (reply, response) = sync_channel(1);
         let command = Command::Push {
             input,
             points,
@@ -195,7 +195,7 @@ impl Store {
         };
         match self.inner.commands.send(command) {
             // No reply: the writer ended before it reached this push.
-            Ok(()) => answer.recv().unwrap_or(Err(PushError::Closed)),
+            Ok(()) => response.recv().unwrap_or(Err(PushError::Closed)),
             Err(QueueSendError::Full(Command::Push { mut unsettled, .. })) => {
                 queue_full(&mut unsettled)
             }

@@ -224,7 +224,7 @@ impl StoreWriter {
             return Err(state
                 .log_failure
                 .as_ref()
-                .map_or_else(String::new, |trouble| trouble.reason.clone()));
+                .map_or_else(String::new, |degradation| degradation.reason.clone()));
         };
         if is_full {
             return Err("memory is full (limits.memory) and blocks cannot be written".to_owned());
@@ -289,7 +289,7 @@ impl StoreWriter {
         }
     }
 
-    fn rotate_if_due(&mut self, asked: bool) {
+    fn rotate_if_due(&mut self, is_requested: bool) {
         let now = self.shared.options.clock.monotonic();
         let options = &self.shared.options;
         let Some(log) = &self.log else {
@@ -298,10 +298,10 @@ impl StoreWriter {
         let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
         let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 16);
         // Writing a block frees samples, not live series: series alone do not trigger one.
-        let grown = self.head_bytes.saturating_sub(self.head_bytes_initial);
-        let is_large = grown >= options.memory_bytes_max / 4;
+        let growth = self.head_bytes.saturating_sub(self.head_bytes_initial);
+        let is_large = growth >= options.memory_bytes_max / 4;
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
-        if (asked || is_old || is_long || is_large)
+        if (is_requested || is_old || is_long || is_large)
             && has_room
             && let Err(error) = self.rotate(false)
         {

@@ -492,8 +492,8 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
     feed(&place, &store, 0..400);
     store.flush_to_blocks();
     feed(&place, &store, 400..800);
-    let loose = series(&TEMPERATURE, "b");
-    push(&store, &loose, &[(START, 1.0), (START + 100_000, 2.0)]);
+    let ungrouped = series(&TEMPERATURE, "b");
+    push(&store, &ungrouped, &[(START, 1.0), (START + 100_000, 2.0)]);
     let end = START + HOUR;
     let all = |store: &Store, step| points(store, "*", START, end, step);
     let step = Some(QueryStep {
@@ -539,7 +539,7 @@ fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
 
     // Current values are those of the log, which is empty after a restart.
     place.set(START + 400_000);
-    push(&store, &loose, &[(START + 400_000, 3.0)]);
+    push(&store, &ungrouped, &[(START + 400_000, 3.0)]);
     push(&store, &series(&TURNS, "b"), &[(START + 400_000, 3.0)]);
     let live = |store: &Store| {
         let mut names = Vec::new();

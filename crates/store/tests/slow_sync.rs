@@ -47,9 +47,9 @@ impl FileHook for SyncBlocker {
 
 #[test]
 fn pushes_are_answered_and_read_while_syncs_hang() {
-    let (dir, gate) = (TempDir::new(), Arc::new(SyncBlocker::default()));
+    let (dir, blocker) = (TempDir::new(), Arc::new(SyncBlocker::default()));
     let mut options = StoreOptions::new(dir.path());
-    options.files = Arc::new(HookedFiles::with(gate.clone()));
+    options.files = Arc::new(HookedFiles::with(blocker.clone()));
     // A sync that hangs for seconds degrades the store, which other tests cover.
     options.disk_timeout = Duration::from_secs(600);
     // A new segment with nearly every push: a rotation must not wait either.
@@ -70,10 +70,10 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
     // Continue until both the syncer and maintenance hang in a sync, and a little longer.
     eventually("syncs hang", || {
         push(&mut pushed);
-        if gate.waiting() >= 2 {
+        if blocker.waiting() >= 2 {
             Ok(())
         } else {
-            Err(gate.waiting())
+            Err(blocker.waiting())
         }
     });
     (0..100).for_each(|_| push(&mut pushed));
@@ -83,7 +83,7 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
         .query_range(&query, &mut |_, points| read = points.len() as i64)
         .expect("an answer");
     assert_eq!(read, pushed);
-    gate.open();
+    blocker.open();
     store.flush_to_blocks();
     store.close();
     assert!(store.status().degraded.is_none());
@@ -91,15 +91,15 @@ fn pushes_are_answered_and_read_while_syncs_hang() {
 
 #[test]
 fn readers_do_not_wait_while_the_list_of_hidden_ranges_is_written() {
-    let (dir, gate) = (TempDir::new(), Arc::new(SyncBlocker::default()));
+    let (dir, blocker) = (TempDir::new(), Arc::new(SyncBlocker::default()));
     let mut options = StoreOptions::new(dir.path());
-    options.files = Arc::new(HookedFiles::with(gate.clone()));
+    options.files = Arc::new(HookedFiles::with(blocker.clone()));
     let store = Store::open(options).expect("opens");
     let hiding = {
         let store = store.clone();
         std::thread::spawn(move || store.hide_before(Input::Http, 5))
     };
-    eventually("the file's sync hangs", || match gate.waiting() {
+    eventually("the file's sync hangs", || match blocker.waiting() {
         0 => Err(0),
         _ => Ok(()),
     });
@@ -112,7 +112,7 @@ fn readers_do_not_wait_while_the_list_of_hidden_ranges_is_written() {
         })
     };
     let seen = answered.recv_timeout(Duration::from_secs(20));
-    gate.open();
+    blocker.open();
     hiding.join().expect("no panic").expect("written");
     reader.join().expect("no panic");
     assert_eq!(seen, Ok(None), "a reader waited for the disk");

@@ -144,31 +144,31 @@ impl BlockIndex {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();
         };
-        let place = |text: &str| self.series.partition_point(|series| series.text() < text);
+        let position_of = |text: &str| self.series.partition_point(|series| series.text() < text);
         let mut ranges = Vec::new();
         for name in names {
             // First the bare name, then all series with labels; longer names may sort between the two.
-            let bare = place(name);
+            let bare = position_of(name);
             let is_there = self
                 .series
                 .get(bare)
                 .is_some_and(|series| series.text() == name);
             ranges.push(bare..bare + usize::from(is_there));
-            ranges.push(place(&format!("{name}{{"))..place(&format!("{name}|")));
+            ranges.push(position_of(&format!("{name}{{"))..position_of(&format!("{name}|")));
         }
         ranges
     }
 
     /// Returns an index of only these columns, and the location of each in it as (run, column). It has no series and no
     /// groups: a query that needs a few columns of many blocks must not hold the names of all their series.
-    pub fn subset(&self, places: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        order.sort_unstable_by_key(|&at| places[at]);
+    pub fn subset(&self, locations: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
+        let mut order: Vec<usize> = (0..locations.len()).collect();
+        order.sort_unstable_by_key(|&at| locations[at]);
         let mut subset = BlockIndex::default();
-        let mut renumbered = vec![(0, 0); places.len()];
+        let mut renumbered = vec![(0, 0); locations.len()];
         let mut last_run = None;
         for at in order {
-            let (run, column) = places[at];
+            let (run, column) = locations[at];
             let number = subset.columns.len() as u32;
             subset.columns.push(self.columns[column as usize]);
             if last_run != Some(run) {

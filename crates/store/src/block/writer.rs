@@ -226,14 +226,14 @@ impl BlockWriter {
             .map(|(series, id)| (series, *id))
             .collect();
         sorted.sort_unstable();
-        let mut place = vec![0u64; sorted.len()];
+        let mut positions = vec![0u64; sorted.len()];
         let mut raw = Vec::new();
         put_varint(&mut raw, self.groups.len() as u64);
         self.groups.iter().for_each(|name| put_str(&mut raw, name));
         put_varint(&mut raw, sorted.len() as u64);
         let mut writer = SeriesEncoder::default();
         for (at, (series, id)) in sorted.into_iter().enumerate() {
-            place[id as usize] = at as u64;
+            positions[id as usize] = at as u64;
             writer.put(series, &mut raw);
         }
         put_varint(&mut raw, self.runs.len() as u64);
@@ -247,7 +247,7 @@ impl BlockWriter {
             raw.extend_from_slice(&run.times_crc.to_le_bytes());
             put_varint(&mut raw, run.columns as u64);
             for column in columns.by_ref().take(run.columns) {
-                put_varint(&mut raw, place[column.series as usize]);
+                put_varint(&mut raw, positions[column.series as usize]);
                 put_varint(&mut raw, u64::from(column.len));
                 raw.extend_from_slice(&column.crc.to_le_bytes());
             }

@@ -81,9 +81,9 @@ impl CurrentValuesSnapshot {
         limit: &mut TimeLimit,
         visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> Result<(), QueryError> {
-        let mut older_loose = HashSet::new();
+        let mut older_ungrouped = HashSet::new();
         for group in self.groups.iter().filter(|group| group.is_live(now)) {
-            let older_members = self.resolve_overlapping(group, now, &mut older_loose);
+            let older_members = self.resolve_overlapping(group, now, &mut older_ungrouped);
             for (index, series) in group.members.series.iter().enumerate() {
                 if group.row.change[index] <= after || !group.row.is_present(index) {
                     continue;
@@ -99,7 +99,7 @@ impl CurrentValuesSnapshot {
                 continue;
             }
             limit.spend_on(series)?;
-            if !older_loose.contains(&slot) && selector.matches(series) {
+            if !older_ungrouped.contains(&slot) && selector.matches(series) {
                 visit(series, current.latest);
             }
         }
@@ -107,24 +107,25 @@ impl CurrentValuesSnapshot {
     }
 
     /// Decides which value wins for the members of a live group that are ungrouped series too. Returns the members
-    /// whose ungrouped points are newer, sorted, and adds the slots whose ungrouped points are older to `older_loose`.
+    /// whose ungrouped points are newer, sorted, and adds the slots whose ungrouped points are older to
+    /// `older_ungrouped`.
     fn resolve_overlapping(
         &self,
         group: &CurrentGroup,
         now: Millis,
-        older_loose: &mut HashSet<u32>,
+        older_ungrouped: &mut HashSet<u32>,
     ) -> Vec<usize> {
-        let shadowed = group.overlapping.extended(&group.members, &self.ungrouped);
+        let overlapping = group.overlapping.extended(&group.members, &self.ungrouped);
         let mut older_members = Vec::new();
-        for &(member, slot) in shadowed.pairs.iter() {
+        for &(member, slot) in overlapping.pairs.iter() {
             if !group.row.is_present(member as usize) {
                 continue;
             }
-            let loose = self.ungrouped.get(slot);
-            if loose.is_live(now) && loose.latest.last_sampled >= group.row.time {
+            let ungrouped = self.ungrouped.get(slot);
+            if ungrouped.is_live(now) && ungrouped.latest.last_sampled >= group.row.time {
                 older_members.push(member as usize);
             } else {
-                older_loose.insert(slot);
+                older_ungrouped.insert(slot);
             }
         }
         older_members.sort_unstable();
@@ -165,7 +166,7 @@ impl CurrentRow {
 
     /// Returns the same values for another list of members, so that a series keeps the time of its last change.
     pub fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
-        let places: HashMap<&str, usize> = from
+        let indexes: HashMap<&str, usize> = from
             .series
             .iter()
             .enumerate()
@@ -174,7 +175,7 @@ impl CurrentRow {
         let mut remapped = CurrentRow::new(to.series.len());
         remapped.time = self.time;
         for (index, series) in to.series.iter().enumerate() {
-            if let Some(&old) = places.get(series.text()) {
+            if let Some(&old) = indexes.get(series.text()) {
                 remapped.bits[index] = self.bits[old];
                 remapped.changed[index] = self.changed[old];
                 remapped.change[index] = self.change[old];
@@ -210,12 +211,12 @@ impl OverlappingMembers {
     pub fn extended(
         &self,
         members: &GroupMembers,
-        loose: &UngroupedCurrentValues,
+        ungrouped: &UngroupedCurrentValues,
     ) -> OverlappingMembers {
-        if self.ungrouped_count == loose.len {
+        if self.ungrouped_count == ungrouped.len {
             return self.clone();
         }
-        let new: HashMap<&Arc<Series>, u32> = loose
+        let new: HashMap<&Arc<Series>, u32> = ungrouped
             .iter_from(self.ungrouped_count)
             .map(|(slot, series, _)| (series, slot))
             .collect();
@@ -225,7 +226,7 @@ impl OverlappingMembers {
         Arc::make_mut(&mut pairs).extend(added);
         OverlappingMembers {
             pairs,
-            ungrouped_count: loose.len,
+            ungrouped_count: ungrouped.len,
         }
     }
 }

@@ -135,12 +135,12 @@ impl Head {
     /// Returns all samples as runs, oldest first within each owner; for writing a block.
     pub fn runs(&self) -> Vec<Arc<SampleRun>> {
         let mut runs: Vec<Arc<SampleRun>> = self.groups.iter().flat_map(GroupHead::runs).collect();
-        let mut loose: Vec<_> = self.ungrouped.iter().collect();
-        loose.sort_unstable_by_key(|(_, series, _)| *series);
+        let mut ungrouped: Vec<_> = self.ungrouped.iter().collect();
+        ungrouped.sort_unstable_by_key(|(_, series, _)| *series);
         runs.extend(
-            loose
+            ungrouped
                 .into_iter()
-                .flat_map(|(_, series, loose)| loose.runs(series)),
+                .flat_map(|(_, series, ungrouped)| ungrouped.runs(series)),
         );
         runs
     }

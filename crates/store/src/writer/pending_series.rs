@@ -45,7 +45,7 @@ impl PendingSeries {
         {
             return true;
         }
-        let newcomer = self
+        let pending = self
             .groups
             .iter()
             .position(|known| known.group == members.group);
@@ -53,13 +53,13 @@ impl PendingSeries {
             .groups
             .iter()
             .find(|group| group.is_same_group(members));
-        let before = match (newcomer, in_head) {
+        let before = match (pending, in_head) {
             (Some(at), _) => self.groups[at].series.len(),
             (None, Some(group)) => group.members().series.len(),
             (None, None) => 0,
         };
         if let Some(group) = in_head
-            && newcomer.is_none()
+            && pending.is_none()
             && Arc::ptr_eq(group.members(), members)
         {
             return true;
@@ -67,7 +67,7 @@ impl PendingSeries {
         let after = members.series.len();
         let fits = after <= before || self.count(head) - before + after <= series_max;
         if fits {
-            match newcomer {
+            match pending {
                 Some(at) => self.groups[at] = members.clone(),
                 None => self.groups.push(members.clone()),
             }

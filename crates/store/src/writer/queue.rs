@@ -222,9 +222,9 @@ impl<'a> InFlightPoints<'a> {
 
     pub fn reserve(shared: &'a StoreContext, count: u64) -> Option<InFlightPoints<'a>> {
         let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
-        let entered = InFlightPoints { shared, count };
+        let reservation = InFlightPoints { shared, count };
         // A single push that exceeds the limit is accepted when no other is in flight.
-        (before == 0 || before + count <= InFlightPoints::MAX).then_some(entered)
+        (before == 0 || before + count <= InFlightPoints::MAX).then_some(reservation)
     }
 }
 
