@@ -134,11 +134,11 @@ impl RunningAgent {
 
         let status = Arc::new(AgentStatus::new(&plan));
         let finished = Arc::new(tokio::sync::Notify::new());
-        let intake = Arc::new(start_ingest(&plan, &store)?);
-        let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, intake.admission()));
+        let ingest = Arc::new(start_ingest(&plan, &store)?);
+        let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, ingest.admission()));
         let app = AgentHandles {
             store: store.clone(),
-            ingest: intake.clone(),
+            ingest: ingest.clone(),
             statsd: Some(metrics.clone()),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
             clock: plan.store.clock.clone(),
@@ -151,7 +151,7 @@ impl RunningAgent {
         };
         let server = BoundServer::bind(plan.serve.clone(), app)?;
         // After the push socket: its directory exists and its lock is held.
-        let statsd = start_statsd(&plan, &metrics, &intake, &store)?;
+        let statsd = start_statsd(&plan, &metrics, &ingest, &store)?;
         let sampler = start_sampler(&plan, &store, &status)?;
         let active = sampler.active_count();
         status.set_sampler(sampler);
@@ -168,7 +168,7 @@ impl RunningAgent {
             tracing::warn!(%error, "cannot write endpoint.json; retrying");
         }
         let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
-        announcement.extend(intake.lanes_status().iter().flat_map(LanesStatus::remarks));
+        announcement.extend(ingest.lanes_status().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
         if let Some(notify) = &notify {
@@ -180,7 +180,7 @@ impl RunningAgent {
         let running = Some(running);
         Ok(RunningAgent {
             store,
-            ingest: intake,
+            ingest,
             statsd,
             status,
             stop_requested: finished,
@@ -334,14 +334,14 @@ pub(crate) fn open_store(plan: &AgentSettings) -> Result<Store, AgentStartError>
 fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStartError> {
     let clock = plan.store.clock.clone();
     let lanes = plan.lanes.as_ref();
-    let intake = Ingest::start(
+    let ingest = Ingest::start(
         plan.admission.clone(),
         lanes,
         store,
         clock,
         plan.collect.rate,
     )?;
-    Ok(intake)
+    Ok(ingest)
 }
 
 /// Binds the addresses of statsd and starts reading them. From now on, each tick of ingest includes
@@ -349,13 +349,13 @@ fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStar
 fn start_statsd(
     plan: &AgentSettings,
     statsd: &StatsdInput,
-    intake: &Ingest,
+    ingest: &Ingest,
     store: &Store,
 ) -> Result<StatsdListener, AgentStartError> {
     let users = LocalUsers::new(&plan.serve.allow_users)?;
     let mut listening =
         StatsdListener::bind(statsd, &plan.statsd, Arc::new(AgentPeerPolicy { users }))?;
-    intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));
+    ingest.add_source(statsd.source(&listening, ingest.point_writer(), store, ingest.now()));
     listening.start()?;
     Ok(listening)
 }

@@ -153,7 +153,7 @@ mod tests {
             before.elapsed()
         };
         assert!(wait(100, 10) < Duration::from_secs(5));
-        // SAFETY: the child makes a lane and waits to be killed; it touches nothing that another thread may hold.
+        // SAFETY: the child only creates a lane and waits to be killed; it uses no lock that another thread may hold.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let spec = LaneSeriesSpec::new(LaneKind::Counter, "test_total");
@@ -166,7 +166,7 @@ mod tests {
             let waiting = scope.spawn(|| wait(10_000, 400));
             std::thread::sleep(Duration::from_millis(1_000));
             assert!(!waiting.is_finished(), "the program runs");
-            // SAFETY: ends and buries our own child.
+            // SAFETY: kills and reaps our own child.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, std::ptr::null_mut(), 0);

@@ -1,5 +1,5 @@
-//! A thread of the agent that panics ends the agent with the reason. The panic is real: the clock or the disk that the
-//! thread uses panics.
+//! A panic in a thread of the agent stops the agent with the reason. The panic is real: the clock
+//! or the disk that the thread uses panics.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl PanicHook {
         );
     }
 
-    /// Some of the store's threads are to panic while they use the disk.
+    /// Makes some of the store's threads panic while they use the disk.
     fn check_clock(&self) {
         if !["store-log", "store-syncer", "store-upkeep"].contains(&self.thread) {
             self.check();
@@ -101,7 +101,7 @@ fn ends_with_the_reason(thread: &'static str) {
     let reason = format!("thread {thread} panicked: caught in the trap");
     assert_eq!(error.to_string(), reason);
 
-    // It still answers, and tells the truth.
+    // It still responds, and reports the failure.
     let health = get(&address, "/healthz").expect("an answer");
     assert_eq!(health.status, 503);
     assert!(health.text().contains(&reason), "{}", health.text());

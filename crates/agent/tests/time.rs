@@ -1,5 +1,5 @@
-//! Steps of the clock, through the sampler and the store as the agent connects them. The machine's own clock
-//! is left alone: the test adds to it.
+//! Steps of the clock, through the sampler and the store as the agent connects them. The machine's
+//! own clock is not changed: the test adds an offset to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const YEAR_2038: Millis = (1 << 31) * SECOND;
 const YEAR_2100: Millis = 4_102_444_800 * SECOND;
 const RATE: Millis = 10;
 
-/// The machine's clock, set by someone.
+/// The machine's clock with an offset.
 #[derive(Debug, Default)]
 struct SetClock(AtomicI64);
 
@@ -79,13 +79,13 @@ impl ClockStepSetup {
         }
     }
 
-    /// Every stored sample of a series whose values do not matter here.
+    /// The times of all stored samples of a series.
     fn times(&self) -> Vec<Millis> {
         let selector = Selector::name("node_load1");
         let question = RangeQuery::new(selector, Millis::MIN, Millis::MAX, None);
         let mut times = Vec::new();
         let asked = self.store.query_range(&question, &mut |_, points| {
-            assert!(times.is_empty(), "the series comes twice");
+            assert!(times.is_empty(), "duplicate series");
             times.extend(points.iter().map(|(time, _)| *time));
         });
         asked.expect("an answer");
@@ -104,7 +104,8 @@ impl ClockStepSetup {
         seen
     }
 
-    /// Waits until the current values are of the time that the clock shows now, and some more were taken.
+    /// Waits until the current values have the new time of the clock, and a few more samples were
+    /// taken.
     fn sample(&self) {
         let from = self.clock.utc() + 20 * RATE;
         eventually("it samples at the new time", || {
@@ -114,7 +115,7 @@ impl ClockStepSetup {
         });
     }
 
-    /// Sets the clock and checks what came of it.
+    /// Steps the clock and checks the result.
     fn step(&mut self, by: Millis) {
         let before = self.times();
         let last = self.clock.utc();
@@ -135,36 +136,37 @@ impl ClockStepSetup {
         assert_eq!(
             kept,
             before.len(),
-            "a step by {by} ms: what was stored stays"
+            "a step by {by} ms: stored samples are kept"
         );
-        // What is new belongs to the time before the step or to that after it.
+        // New samples have times before the step or after it.
         let is_meant = |time: Millis| (time <= last + RATE) || (first - RATE..=now).contains(&time);
         let fresh = after
             .iter()
             .filter(|time| before.binary_search(time).is_err());
         let odd: Vec<_> = fresh.filter(|time| !is_meant(**time)).collect();
         assert!(odd.is_empty(), "a step by {by} ms: {odd:?}");
-        // A pause of hours was not slept through: nobody missed a sample in it.
+        // A step of hours is not a pause: no samples were missed.
         assert!(counts.missed < 1_000, "{counts:?}");
     }
 
-    /// received = kept + dropped, and all that was kept is stored: once.
+    /// Checks that received = kept + dropped, and that every kept sample is stored exactly once.
     fn assert_books(mut self) {
         self.sampler.stop();
         let ledger = self.store.ledger().clone();
         eventually("the store has written all", || {
             let account = &ledger.totals_by_input()[Input::Collect as usize];
             let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
-            // A tick that is on its way when the clock leaps is refused for its time, and counted.
+            // A tick in progress during the step is refused for its time, and counted.
             let is_leap = |reason| matches!(reason, DropReason::TooOld | DropReason::Future);
             let others = account
                 .dropped
                 .iter()
                 .filter(|(reason, _)| !is_leap(*reason));
             let is_all = others.map(|(_, count)| count).sum::<u64>() == 0;
-            match account.received == account.kept + dropped && is_all {
-                true => Ok(()),
-                false => Err(account.clone()),
+            if account.received == account.kept + dropped && is_all {
+                Ok(())
+            } else {
+                Err(account.clone())
             }
         });
         let mut question = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
@@ -233,7 +235,7 @@ fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
     let (before, start) = (scene.times(), scene.clock.utc());
     scene.clock.0.fetch_add(YEAR_2100 - start, Ordering::SeqCst);
     scene.sample();
-    // Everything is older than two days now.
+    // Everything is now older than two days.
     scene.store.flush_to_blocks();
     assert!(scene.times().iter().all(|time| *time >= YEAR_2100));
     scene.clock.0.fetch_sub(YEAR_2100 - start, Ordering::SeqCst);

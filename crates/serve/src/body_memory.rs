@@ -82,14 +82,14 @@ impl BodyMemory {
     /// Reads a body to its end. Reserves memory for the bytes received, not for the announced
     /// length: a client that announces much and sends little takes no memory from others.
     pub async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
-        let mut growing = self.buffer();
+        let mut buffer = self.buffer();
         loop {
             match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-                None => return Ok(growing.finish()),
+                None => return Ok(buffer.finish()),
                 Some(Err(_)) => return Err(BodyReadError::Aborted),
                 Some(Ok(frame)) => {
                     if let Some(bytes) = frame.data_ref() {
-                        growing.add(bytes)?;
+                        buffer.add(bytes)?;
                     }
                 }
             }
@@ -125,13 +125,13 @@ impl BodyMemory {
     }
 
     fn gunzip(&self, body: &[u8]) -> Result<Bytes, (ApiError, DropReason)> {
-        let mut growing = self.buffer();
+        let mut buffer = self.buffer();
         let mut decoder = MultiGzDecoder::new(body);
         let mut piece = [0; 8 << 10];
         loop {
             match decoder.read(&mut piece) {
-                Ok(0) => return Ok(growing.finish()),
-                Ok(read) => growing
+                Ok(0) => return Ok(buffer.finish()),
+                Ok(read) => buffer
                     .add(&piece[..read])
                     .map_err(|error| (error.failure(self), error.drop_reason()))?,
                 Err(error) => {

@@ -71,21 +71,21 @@ pub(crate) struct ConnectionContext {
 /// kernel reports it.
 pub(crate) async fn serve<S>(
     mut stream: S,
-    visit: ConnectionInfo,
+    info: ConnectionInfo,
     pid: Option<u32>,
     shared: ConnectionContext,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let since = Instant::now();
-    match line_protocol::detect_protocol(&mut stream, visit.local.is_none(), since, &shared).await {
-        DetectedProtocol::Http(begun) => {
-            serve_http(PrefixedStream::new(begun, stream), since, visit, shared).await
+    match line_protocol::detect_protocol(&mut stream, info.local.is_none(), since, &shared).await {
+        DetectedProtocol::Http(prefix) => {
+            serve_http(PrefixedStream::new(prefix, stream), since, info, shared).await
         }
         // Boxed: rare, and larger than the HTTP future.
-        DetectedProtocol::Lines(dialect, begun) => {
+        DetectedProtocol::Lines(dialect, prefix) => {
             Box::pin(line_protocol::serve(
-                stream, begun, dialect, visit, pid, shared,
+                stream, prefix, dialect, info, pid, shared,
             ))
             .await;
         }
@@ -97,7 +97,7 @@ pub(crate) async fn serve<S>(
 async fn serve_http<S>(
     stream: PrefixedStream<S>,
     since: Instant,
-    visit: ConnectionInfo,
+    info: ConnectionInfo,
     shared: ConnectionContext,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -109,9 +109,9 @@ async fn serve_http<S>(
         service_fn(move |request| {
             progress.request_begins();
             let (shared, progress) = (shared.clone(), progress.clone());
-            let visit = visit.clone();
+            let info = info.clone();
             async move {
-                let mut answer = respond(request, visit, shared).await;
+                let mut answer = respond(request, info, shared).await;
                 answer.headers_mut().extend(BROWSER_HEADERS);
                 Ok::<_, Infallible>(answer.map(|body| TrackedBody {
                     body,
@@ -196,7 +196,7 @@ where
 /// Responds to one request, with an error response if it is refused.
 async fn respond(
     request: Request<Incoming>,
-    visit: ConnectionInfo,
+    info: ConnectionInfo,
     shared: ConnectionContext,
 ) -> Response<Body> {
     let ConnectionContext {
@@ -216,25 +216,21 @@ async fn respond(
         return ApiError::uri_too_long(settings.uri_bytes_max).into_response();
     }
     let (mut head, body) = request.into_parts();
-    let caller = match guard.admit(
-        &visit,
-        &head,
-        routes::access_before_routing(head.uri.path()),
-    ) {
+    let caller = match guard.admit(&info, &head, routes::access_before_routing(head.uri.path())) {
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
     if caller.rights > AccessRights::None {
-        visit.standing.admit();
+        info.standing.admit();
     }
-    let mut coming = PendingBody {
+    let mut pending = PendingBody {
         error: Some(BodyReadError::Aborted),
         input: routes::input_for_path(head.uri.path()).filter(|_| head.method == Method::POST),
         sender_name: caller.peer.sender_name(),
         site: site.clone(),
     };
     head.extensions.insert(caller);
-    let answered = timeout(settings.request_time, async {
+    let response_result = timeout(settings.request_time, async {
         let announced =
             content_length(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
         let body = match (announced, &head.method) {
@@ -244,19 +240,19 @@ async fn respond(
             }
             (None, _) => drain_body(body, settings.body_bytes_max).await,
         };
-        coming.error = body.as_ref().err().copied();
-        drop(coming);
+        pending.error = body.as_ref().err().copied();
+        drop(pending);
         match body {
             Ok(body) => {
                 router
                     .call(Request::from_parts(head, Body::from(body)))
                     .await
             }
-            Err(unread) => Ok(unread.failure(&site.body_memory).into_response()),
+            Err(error) => Ok(error.failure(&site.body_memory).into_response()),
         }
     })
     .await;
-    match answered {
+    match response_result {
         Ok(Ok(response)) => response,
         Err(_) => {
             refusals.count(ClientRefusal::RequestTime);
@@ -276,18 +272,18 @@ struct PendingBody {
 
 impl Drop for PendingBody {
     fn drop(&mut self) {
-        let Some(unread) = self.error else {
+        let Some(error) = self.error else {
             return;
         };
-        if let Some(refusal) = unread.refusal() {
+        if let Some(refusal) = error.refusal() {
             self.site.refusals.count(refusal);
             self.site.sender_refusals.count(&self.sender_name, refusal);
         }
         if let Some(input) = self.input {
-            let intake = &self.site.agent.ingest;
-            intake.count_refused(
-                &intake.sender(input, &self.sender_name),
-                unread.drop_reason(),
+            let ingest = &self.site.agent.ingest;
+            ingest.count_refused(
+                &ingest.sender(input, &self.sender_name),
+                error.drop_reason(),
             );
         }
     }

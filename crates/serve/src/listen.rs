@@ -45,7 +45,7 @@ pub(crate) trait Listener: Send + Sync + 'static {
     fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
-        visit: ConnectionInfo,
+        info: ConnectionInfo,
         shared: ConnectionContext,
     ) -> impl Future<Output = ()> + Send;
 }
@@ -80,21 +80,21 @@ impl Listener for TcpAcceptor {
     async fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
-        mut visit: ConnectionInfo,
+        mut info: ConnectionInfo,
         shared: ConnectionContext,
     ) {
         if !self.is_tls {
-            return connection::serve(stream, visit, None, shared).await;
+            return connection::serve(stream, info, None, shared).await;
         }
         // A TLS listener exists only if a certificate was loaded.
         let Some(config) = shared.guard.tls() else {
             return;
         };
         if let Some(stream) = tls::accept_tls(stream, config, &shared).await {
-            if let PeerIdentity::Remote { certified, .. } = &mut visit.peer {
+            if let PeerIdentity::Remote { certified, .. } = &mut info.peer {
                 *certified = tls::has_client_certificate(&stream);
             }
-            connection::serve(stream, visit, None, shared).await;
+            connection::serve(stream, info, None, shared).await;
         }
     }
 }
@@ -118,12 +118,12 @@ impl Listener for UnixListener {
     async fn serve(
         self: Arc<Self>,
         stream: Self::Stream,
-        visit: ConnectionInfo,
+        info: ConnectionInfo,
         shared: ConnectionContext,
     ) {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-        connection::serve(stream, visit, pid, shared).await;
+        connection::serve(stream, info, pid, shared).await;
     }
 }
 
@@ -154,18 +154,18 @@ pub(crate) async fn accept_all<L: Listener>(
         };
         // Not on the connection's own task: unknown clients could otherwise take every permit
         // before they are identified. The kernel responds within microseconds.
-        let Ok(visit) = listener.identify(&stream, &shared.guard) else {
+        let Ok(info) = listener.identify(&stream, &shared.guard) else {
             continue;
         };
-        let rights = shared.guard.rights_of(visit.peer);
-        let refusal = match limit.acquire(rights, &visit.standing) {
+        let rights = shared.guard.rights_of(info.peer);
+        let refusal = match limit.acquire(rights, &info.standing) {
             Ok(permit) => {
                 let listener = listener.clone();
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    let serving = listener.serve(stream, visit.clone(), shared.clone());
-                    if !ends_itself(serving, visit.standing.displaced()).await {
-                        count_refusal(&shared, &visit, ClientRefusal::UnknownConnections);
+                    let serving = listener.serve(stream, info.clone(), shared.clone());
+                    if !ends_itself(serving, info.standing.displaced()).await {
+                        count_refusal(&shared, &info, ClientRefusal::UnknownConnections);
                     }
                     drop(permit);
                 });
@@ -174,7 +174,7 @@ pub(crate) async fn accept_all<L: Listener>(
             Err(LimitReached::All) => L::FULL,
             Err(LimitReached::ForUnknown) => ClientRefusal::UnknownConnections,
         };
-        count_refusal(&shared, &visit, refusal);
+        count_refusal(&shared, &info, refusal);
         if let (true, Ok(permit)) = (
             listener.is_plaintext(),
             refusals.clone().try_acquire_owned(),
@@ -187,12 +187,12 @@ pub(crate) async fn accept_all<L: Listener>(
     }
 }
 
-fn count_refusal(shared: &ConnectionContext, visit: &ConnectionInfo, refusal: ClientRefusal) {
+fn count_refusal(shared: &ConnectionContext, info: &ConnectionInfo, refusal: ClientRefusal) {
     shared.refusals.count(refusal);
     shared
         .site
         .sender_refusals
-        .count(&visit.peer.sender_name(), refusal);
+        .count(&info.peer.sender_name(), refusal);
 }
 
 /// Serves a connection. Returns true if it ended by itself, false if a newer one displaced it.

@@ -79,7 +79,7 @@ impl RequestExecutor {
         settings: &ServeSettings,
         refusals: Arc<RefusalCounters>,
     ) -> io::Result<RequestExecutor> {
-        let pieces = settings.responses_bytes_max / PERMIT_BYTES;
+        let permits = settings.responses_bytes_max / PERMIT_BYTES;
         Ok(RequestExecutor {
             response_bytes_max: settings.response_bytes_max,
             queries: Slots::new(settings.queries_max),
@@ -88,8 +88,8 @@ impl RequestExecutor {
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
             refreshes: Arc::new(Semaphore::new(1)),
             memory: ResponseMemory {
-                all: Arc::new(Semaphore::new(pieces)),
-                large: Arc::new(Semaphore::new(pieces / 4 * 3)),
+                all: Arc::new(Semaphore::new(permits)),
+                large: Arc::new(Semaphore::new(permits / 4 * 3)),
             },
             refusals,
         })
@@ -132,14 +132,14 @@ impl RequestExecutor {
 
     /// Refreshes programs' counters, so that a read sees what they counted until now. If the store
     /// hangs, the read does not wait for long and returns the values that are there.
-    pub async fn refresh(&self, intake: &Arc<Ingest>) {
-        let intake = intake.clone();
+    pub async fn refresh(&self, ingest: &Arc<Ingest>) {
+        let ingest = ingest.clone();
         let slot = self.refreshes.clone().acquire_owned();
         let threads = Handle::current();
         let refresh = self.run_blocking(slot, &threads, move || {
             // Values that cannot be written now are as old as the last tick; `/status` reports the
             // reason.
-            let _ = intake.refresh();
+            let _ = ingest.refresh();
             Ok(())
         });
         let _ = timeout(REFRESH_TIME, refresh).await;
@@ -278,8 +278,8 @@ impl ResponseBuffer {
     }
 
     fn gzip(self) -> Result<ResponseBuffer, ApiError> {
-        let room = ResponseBuffer::new(self.bytes_max, self.memory);
-        let mut encoder = GzEncoder::new(room, Compression::fast());
+        let buffer = ResponseBuffer::new(self.bytes_max, self.memory);
+        let mut encoder = GzEncoder::new(buffer, Compression::fast());
         io::Write::write_all(&mut encoder, &self.bytes)
             .and_then(|()| encoder.finish())
             .map_err(|error| buffer_error(Some(error.kind()), self.bytes_max))
@@ -288,7 +288,7 @@ impl ResponseBuffer {
     /// Reserves what is missing for a buffer of this capacity.
     fn reserve(&mut self, capacity: usize) -> io::Result<()> {
         let wanted = capacity.div_ceil(PERMIT_BYTES).max(self.reserved);
-        let large = |pieces: usize| pieces.saturating_sub(SMALL_RESPONSE_BYTES / PERMIT_BYTES);
+        let large = |permits: usize| permits.saturating_sub(SMALL_RESPONSE_BYTES / PERMIT_BYTES);
         for (memory, more) in [
             (&self.memory.large, large(wanted) - large(self.reserved)),
             (&self.memory.all, wanted - self.reserved),
@@ -386,19 +386,19 @@ mod tests {
 
     #[test]
     fn an_answer_stops_at_its_largest_size() {
-        let mut room = answers(10, 1 << 20).response_buffer();
-        assert_eq!(room.json(&"1234567"), Ok(()));
-        assert_eq!(room.text("ab"), Err(ApiError::response_too_large(10)));
-        assert_eq!(room.into_bytes(), b"\"1234567\""[..]);
+        let mut buffer = answers(10, 1 << 20).response_buffer();
+        assert_eq!(buffer.json(&"1234567"), Ok(()));
+        assert_eq!(buffer.text("ab"), Err(ApiError::response_too_large(10)));
+        assert_eq!(buffer.into_bytes(), b"\"1234567\""[..]);
     }
 
     #[test]
     fn only_what_gains_is_compressed() {
         let answers = answers(1 << 20, 1 << 20);
         let finished = |bytes: usize| {
-            let mut room = answers.response_buffer();
-            room.text(&"a".repeat(bytes)).expect("room");
-            room.finish("text/plain", true).expect("finished")
+            let mut buffer = answers.response_buffer();
+            buffer.text(&"a".repeat(bytes)).expect("room");
+            buffer.finish("text/plain", true).expect("finished")
         };
         let small = finished(100);
         assert!(!small.gzipped && small.bytes.len() == 100);

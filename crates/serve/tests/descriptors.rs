@@ -1,5 +1,5 @@
-//! What happens when the process runs out of descriptors. In a process of its own, because the
-//! limit holds for all of it.
+//! The server without free descriptors. In a separate process, because the limit applies to the
+//! whole process.
 
 #[path = "serve/support.rs"]
 #[allow(dead_code)]

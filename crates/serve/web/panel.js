@@ -221,7 +221,8 @@ async function whyEmpty(definition, frame) {
     const facts = await status.get();
     if (frame.groups.size > 0) return "Waiting for a second sample …";
     const oldest = facts.store.oldest;
-    if (oldest !== null && to < oldest) return `The store's oldest sample is from ${moment(oldest)}, after the shown time.`;
+    if (oldest !== null && to < oldest)
+      return `The store's oldest sample is from ${moment(oldest)}, after the shown time.`;
     const collector = facts.collectors.find((/** @type {any} */ each) => each.name === definition.collector);
     const said = collector && explain(collector, definition, facts.level);
     if (said) return said;

@@ -1,3 +1,5 @@
+//! Failures, restarts and stuck threads.
+
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;

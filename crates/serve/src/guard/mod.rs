@@ -249,15 +249,15 @@ impl Guard {
     /// require more with [`Guard::require`].
     pub fn admit(
         &self,
-        visit: &ConnectionInfo,
+        info: &ConnectionInfo,
         head: &request::Parts,
         access: Access,
     ) -> Result<Caller, AccessDenied> {
         let caller = Caller {
-            peer: visit.peer,
-            rights: self.rights_with_token(visit.peer, &head.headers),
+            peer: info.peer,
+            rights: self.rights_with_token(info.peer, &head.headers),
         };
-        let verdict = match visit.local {
+        let verdict = match info.local {
             Some(local) => self.check_host(head, local),
             None => Ok(()),
         };
@@ -266,13 +266,13 @@ impl Guard {
     }
 
     /// Admits a client of a line protocol, which has no way to send a token.
-    pub fn admit_lines(&self, visit: &ConnectionInfo) -> Result<Caller, AccessDenied> {
+    pub fn admit_lines(&self, info: &ConnectionInfo) -> Result<Caller, AccessDenied> {
         let caller = Caller {
-            peer: visit.peer,
-            rights: self.rights_of(visit.peer),
+            peer: info.peer,
+            rights: self.rights_of(info.peer),
         };
         let verdict = match caller.rights {
-            AccessRights::None => Err(AccessDenied::Stranger(visit.peer)),
+            AccessRights::None => Err(AccessDenied::Stranger(info.peer)),
             AccessRights::User | AccessRights::Owner => Ok(()),
         };
         self.record_refusal(&caller, verdict).map(|()| caller)

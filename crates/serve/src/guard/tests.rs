@@ -1,3 +1,5 @@
+//! The rules of the guard: hosts, users, tokens, origins.
+
 use axum::http::Request;
 use axum::response::IntoResponse;
 use pegel_config::Secret;
@@ -59,7 +61,7 @@ fn get(headers: &[(&str, &str)]) -> request::Parts {
     head(Method::GET, headers)
 }
 
-/// What a caller gets for each kind of access.
+/// The result of each kind of access for a caller.
 fn statuses(guard: &Guard, visit: &ConnectionInfo, head: &request::Parts) -> [u16; 4] {
     [Access::Open, Access::Read, Access::Change, Access::Owner].map(|access| {
         match guard.admit(visit, head, access) {
@@ -84,7 +86,7 @@ fn local_users_have_the_rights_of_their_kind() {
             expected,
             "{peer:?}"
         );
-        // The same rules hold on the UNIX socket.
+        // The same rules apply on the UNIX socket.
         let on_socket = ConnectionInfo {
             local: None,
             ..visit(peer)
@@ -123,11 +125,11 @@ fn the_token_lets_anyone_do_everything_and_a_wrong_one_nothing() {
     assert_eq!(
         statuses(&guard, &local(OWN), &with),
         [200; 4],
-        "who needs no token may have another one's"
+        "a wrong token does not hurt a caller with rights"
     );
 }
 
-/// For another machine, the address that it came to.
+/// Sets the `Host` header to the address at which the connection arrived.
 fn with_host(mut head: request::Parts, visit: &ConnectionInfo) -> request::Parts {
     let host = visit.local.expect("over TCP").to_string();
     head.headers.insert("host", host.parse().expect("a header"));
@@ -149,7 +151,7 @@ fn other_machines_need_a_token_or_a_certificate() {
     assert_eq!(
         statuses(&insecure, &plain, &head(&plain)),
         [200, 401, 401, 401],
-        "there is a token, so it is asked for"
+        "a token is configured, so it is required"
     );
     let open = guard(|settings| {
         settings.insecure = true;
@@ -159,7 +161,7 @@ fn other_machines_need_a_token_or_a_certificate() {
     assert_eq!(
         statuses(&open, &local(STRANGER), &get(&[])),
         [200, 401, 401, 401],
-        "loopback keeps its rule"
+        "the rule for loopback is unchanged"
     );
 }
 
@@ -197,7 +199,7 @@ fn a_request_for_another_name_is_misdirected_whoever_sends_it() {
     assert_eq!(
         statuses(&guard, &on_socket, &head),
         [200; 4],
-        "no browser asks a socket"
+        "browsers cannot use a UNIX socket"
     );
 }
 
@@ -214,7 +216,7 @@ fn the_host_must_be_said_once_and_the_target_counts_too() {
     assert_eq!(
         statuses(&guard, &local(OWN), &head),
         [200; 4],
-        "none, and none is needed"
+        "no Host, and none is required"
     );
     let mut absolute = get(&[]);
     absolute.uri = "http://evil.example/x".parse().expect("a target");
@@ -266,7 +268,7 @@ fn a_route_can_ask_for_more_than_its_first_look() {
     let head = get(&[]);
     let caller = guard
         .admit(&local(ALLOWED), &head, Access::Read)
-        .expect("let in");
+        .expect("admitted");
     assert_eq!(caller.rights, AccessRights::User);
     assert_eq!(guard.require(&caller, &head, Access::Change), Ok(()));
     assert_eq!(

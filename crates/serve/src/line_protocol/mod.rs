@@ -59,19 +59,19 @@ impl LineProtocol {
     }
 }
 
-/// Serves a connection to its end. `begun` is what detection has already read of it.
+/// Serves a connection to its end. `prefix` is what detection has already read of it.
 pub(crate) async fn serve<S>(
     mut stream: S,
-    begun: Vec<u8>,
+    prefix: Vec<u8>,
     dialect: LineProtocol,
-    visit: ConnectionInfo,
+    info: ConnectionInfo,
     pid: Option<u32>,
     shared: ConnectionContext,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let write_time = shared.settings.write_time;
-    let caller = match shared.guard.admit_lines(&visit) {
+    let caller = match shared.guard.admit_lines(&info) {
         Ok(caller) => caller,
         Err(denied) => {
             let text = dialect.error_line(&denied.message());
@@ -82,7 +82,7 @@ pub(crate) async fn serve<S>(
     let work = LineHandler::new(&shared.site, dialect, &caller.peer, pid);
     let mut client = LineClient {
         stream,
-        buffer: begun,
+        buffer: prefix,
         is_skipping: false,
         since: Instant::now(),
         dialect,

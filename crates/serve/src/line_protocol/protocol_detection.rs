@@ -39,12 +39,12 @@ enum ProtocolGuess {
 pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_socket: bool,
-    begun: Instant,
+    since: Instant,
     shared: &ConnectionContext,
 ) -> DetectedProtocol {
     let (mut bytes, mut chunk) = (Vec::new(), [0; FIRST_BYTES]);
     let mut stage = shared.stage.clone();
-    let deadline = begun + shared.settings.head_time;
+    let deadline = since + shared.settings.head_time;
     loop {
         let read = timeout_at(deadline, read(stream, &mut chunk));
         match unless_stopped(read, &mut stage).await {

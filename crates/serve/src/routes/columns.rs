@@ -40,14 +40,14 @@ impl ColumnEncoder {
     /// Writes the values that changed after change number `after`.
     pub fn write(
         &mut self,
-        room: &mut ResponseBuffer,
+        buffer: &mut ResponseBuffer,
         store: &Store,
         selector: &Selector,
         after: u64,
     ) -> Result<WrittenChanges, ApiError> {
         let (found, change) = changed_after(store, selector, after)?;
         let count = found.len();
-        room.json(&self.event(&found)?)?;
+        buffer.json(&self.event(&found)?)?;
         Ok(WrittenChanges { count, change })
     }
 

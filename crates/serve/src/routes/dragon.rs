@@ -57,11 +57,11 @@ fn store_metrics(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Bytes, ApiError> {
-    let intake = &site.agent.ingest;
-    let sender = intake.sender(Input::Http, &caller.peer.sender_name());
+    let ingest = &site.agent.ingest;
+    let sender = ingest.sender(Input::Http, &caller.peer.sender_name());
     let body = site.decompress_body(&sender, headers, body)?;
     let batch = dragon::metrics(&body).map_err(|error| {
-        intake.count_refused(&sender, DropReason::Malformed);
+        ingest.count_refused(&sender, DropReason::Malformed);
         ApiError::bad_request(error.to_string())
             .hint("send {\"timestamp\": SECONDS, \"dps\": [{\"metric\",\"value\",\"tags\"}]}")
     })?;
@@ -69,10 +69,10 @@ fn store_metrics(
         not_before: site.agent.store.hidden_before(Input::Http),
         ..DRAGON_DEFAULTS
     };
-    let verdict = intake.store_batch(&sender, &batch, defaults)?;
+    let verdict = ingest.store_batch(&sender, &batch, defaults)?;
     let shown = verdict.refused.iter().take(ERRORS_SHOWN_MAX);
-    let mut room = site.executor.response_buffer();
-    room.json(&DragonReply {
+    let mut buffer = site.executor.response_buffer();
+    buffer.json(&DragonReply {
         success: verdict.kept,
         failed: verdict.refused.len(),
         errors: shown
@@ -82,7 +82,7 @@ fn store_metrics(
             })
             .collect(),
     })?;
-    Ok(room.into_bytes())
+    Ok(buffer.into_bytes())
 }
 
 /// Hides samples older than the given time, of series that were written by `/api/metrics`.

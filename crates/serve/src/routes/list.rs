@@ -30,7 +30,7 @@ pub(super) async fn list(
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     site.executor.refresh(&site.agent.ingest).await;
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let made = site.executor.read_latest(caller.rights, move || {
         let (mut found, _) = changed_after(&store, &selector, 0)?;
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -38,8 +38,8 @@ pub(super) async fn list(
             .iter()
             .map(|(series, _)| listed_series(series))
             .collect();
-        room.json(&listed)?;
-        room.finish("application/json", gzip)
+        buffer.json(&listed)?;
+        buffer.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }

@@ -22,7 +22,7 @@ pub(super) async fn metrics(
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     site.executor.refresh(&site.agent.ingest).await;
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let (finished, collisions) = site
         .executor
         .read_latest(caller.rights, move || {
@@ -42,8 +42,8 @@ pub(super) async fn metrics(
                 ),
             };
             drop(readings);
-            room.adopt(text.into_bytes())?;
-            Ok((room.finish(content_type, gzip)?, encoded.collisions))
+            buffer.adopt(text.into_bytes())?;
+            Ok((buffer.finish(content_type, gzip)?, encoded.collisions))
         })
         .await?;
     if site.name_collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {

@@ -83,15 +83,15 @@ fn store_points(
     body: Bytes,
     flags: PutFlags,
 ) -> Result<(StatusCode, Option<Bytes>), ApiError> {
-    let intake = &site.agent.ingest;
-    let sender = intake.sender(Input::Put, &caller.peer.sender_name());
+    let ingest = &site.agent.ingest;
+    let sender = ingest.sender(Input::Put, &caller.peer.sender_name());
     let body = site.decompress_body(&sender, headers, body)?;
     let batch = opentsdb::put(&body).map_err(|error| {
-        intake.count_refused(&sender, DropReason::Malformed);
+        ingest.count_refused(&sender, DropReason::Malformed);
         let hint = "send {\"metric\",\"timestamp\",\"value\",\"tags\"}, or a list of such";
         ApiError::bad_request(error.to_string()).hint(hint)
     })?;
-    let verdict = intake.store_batch(&sender, &batch, PUT_DEFAULTS)?;
+    let verdict = ingest.store_batch(&sender, &batch, PUT_DEFAULTS)?;
     put_response(site, flags, &body, &batch, &verdict)
 }
 
@@ -128,13 +128,13 @@ fn put_response(
             })
             .collect()
     });
-    let mut room = site.executor.response_buffer();
-    room.json(&PutSummary {
+    let mut buffer = site.executor.response_buffer();
+    buffer.json(&PutSummary {
         errors,
         failed,
         success: verdict.kept,
     })?;
-    Ok((status, Some(room.into_bytes())))
+    Ok((status, Some(buffer.into_bytes())))
 }
 
 fn point_as_json(point: &[u8]) -> Value {

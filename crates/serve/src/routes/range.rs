@@ -25,10 +25,10 @@ pub(super) async fn range(
     let question = parse_range_query(&uri, site.agent.clock.utc())?;
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let made = site.executor.query(caller.rights, move || {
-        write_range(&mut room, &store, &question)?;
-        room.finish("application/json", gzip)
+        write_range(&mut buffer, &store, &question)?;
+        buffer.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }
@@ -91,33 +91,33 @@ fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::
 }
 
 fn write_range(
-    room: &mut ResponseBuffer,
+    buffer: &mut ResponseBuffer,
     store: &Store,
     question: &RangeQuery,
 ) -> Result<(), ApiError> {
-    room.text("[")?;
+    buffer.text("[")?;
     let mut first = true;
     let mut written = Ok(());
     store.query_range(question, &mut |series, points| {
         // The store's scan cannot be stopped; after the first error the rest is skipped.
         if written.is_ok() {
-            written = write_series(room, series, points, std::mem::take(&mut first));
+            written = write_series(buffer, series, points, std::mem::take(&mut first));
         }
     })?;
     written?;
-    room.text("]")
+    buffer.text("]")
 }
 
 fn write_series(
-    room: &mut ResponseBuffer,
+    buffer: &mut ResponseBuffer,
     series: &Series,
     points: &[(Millis, f64)],
     first: bool,
 ) -> Result<(), ApiError> {
     if !first {
-        room.text(",")?;
+        buffer.text(",")?;
     }
-    room.json(&SeriesPoints {
+    buffer.json(&SeriesPoints {
         name: series.name(),
         labels: series.labels(),
         points,

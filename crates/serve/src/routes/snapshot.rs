@@ -20,10 +20,10 @@ pub(super) async fn snapshot(
             .hint("retry in a second, or use `pegel snapshot`"));
     };
     let gzip = content_negotiation::accepts_gzip(&headers);
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let made = site.executor.read_latest(caller.rights, move || {
-        room.text(&snapshot)?;
-        room.finish("application/json", gzip)
+        buffer.text(&snapshot)?;
+        buffer.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }

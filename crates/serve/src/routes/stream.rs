@@ -149,16 +149,16 @@ impl ChangeFollower {
             self.selector.clone(),
             self.after,
         );
-        let mut room = self.site.executor.response_buffer();
+        let mut buffer = self.site.executor.response_buffer();
         let mut columns = self.columns.take();
         let read = self.site.executor.read_latest(self.rights, move || {
-            room.text("data: ")?;
+            buffer.text("data: ")?;
             let seen = match &mut columns {
-                None => write_current(&mut room, &store, &selector, after)?,
-                Some(columns) => columns.write(&mut room, &store, &selector, after)?,
+                None => write_current(&mut buffer, &store, &selector, after)?,
+                Some(columns) => columns.write(&mut buffer, &store, &selector, after)?,
             };
-            room.text("\n\n")?;
-            Ok((seen, room.into_bytes(), columns))
+            buffer.text("\n\n")?;
+            Ok((seen, buffer.into_bytes(), columns))
         });
         let (seen, event, columns) = read.await?;
         self.columns = columns;

@@ -39,10 +39,10 @@ pub(super) async fn values(
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     site.executor.refresh(&site.agent.ingest).await;
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let made = site.executor.read_latest(caller.rights, move || {
-        write_current(&mut room, &store, &selector, 0)?;
-        room.finish("application/json", gzip)
+        write_current(&mut buffer, &store, &selector, 0)?;
+        buffer.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
 }
@@ -72,7 +72,7 @@ pub(super) fn changed_after(
 
 /// Writes the values that changed after change number `after`, as a JSON array.
 pub(super) fn write_current(
-    room: &mut ResponseBuffer,
+    buffer: &mut ResponseBuffer,
     store: &Store,
     selector: &Selector,
     after: u64,
@@ -87,7 +87,7 @@ pub(super) fn write_current(
             value: latest.value,
         })
         .collect();
-    room.json(&current)?;
+    buffer.json(&current)?;
     Ok(WrittenChanges {
         count: current.len(),
         change,

@@ -1,4 +1,4 @@
-//! Notes on charts: made by a client, kept, shown by Grafana.
+//! Annotations: created by a client, stored, and shown by Grafana.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::grafana::{BrowserSeries, GoAnnotation, GoSeries};
 use crate::support::{RawConnection, TestServer};
 use crate::{ask, site};
 
-/// Status and body of a request with any method.
+/// Returns the status and body of a request with any method.
 fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut client = RawConnection::new(site.tcp());
     client.send(&format!(

@@ -1,4 +1,4 @@
-//! What the editor asks while a panel is put together.
+//! The requests of Grafana's query editor.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,11 @@
-//! The types into which Grafana reads answers. A field of another type fails the whole panel there.
+//! The types into which Grafana parses responses. A field of another type fails the whole panel
+//! there.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-/// What the Go backend reads without `arrays`.
+/// What the Go backend parses without `arrays`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoSeries {
@@ -12,7 +13,7 @@ pub struct GoSeries {
     pub tags: HashMap<String, String>,
     #[serde(default)]
     pub aggregate_tags: Vec<String>,
-    /// Sorted as text, and read as whole seconds.
+    /// Sorted as text, and parsed as whole seconds.
     pub dps: BTreeMap<String, f64>,
     #[serde(default)]
     pub annotations: Vec<GoAnnotation>,
@@ -20,7 +21,7 @@ pub struct GoSeries {
     pub global_annotations: Vec<GoAnnotation>,
 }
 
-/// And with `arrays`.
+/// What it parses with `arrays`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoArrays {
@@ -38,7 +39,7 @@ pub struct GoAnnotation {
     pub start_time: f64,
 }
 
-/// What the browser reads; a null is a gap.
+/// What the browser parses; a null is a gap.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BrowserSeries {
@@ -58,7 +59,7 @@ pub struct BrowserQuery {
     pub index: usize,
 }
 
-/// What `/api/search/lookup` gives to tag_names and tag_values.
+/// The response of `/api/search/lookup` for tag_names and tag_values.
 #[derive(Debug, Deserialize)]
 pub struct LookupReply {
     pub results: Vec<LookupResult>,
@@ -69,7 +70,7 @@ pub struct LookupResult {
     pub tags: HashMap<String, String>,
 }
 
-/// Error texts: the browser shows `error.message`.
+/// Error responses: the browser shows `error.message`.
 #[derive(Debug, Deserialize)]
 pub struct ErrorResponse {
     pub error: ErrorDetails,

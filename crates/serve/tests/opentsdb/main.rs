@@ -1,5 +1,5 @@
-//! What Grafana's OpenTSDB data source asks, in the form of its browser part and in that of its backend, and what
-//! it reads: every action of the editor, and every mistake that a client can make.
+//! The requests of Grafana's OpenTSDB data source, from its browser part and from its backend, and
+//! how it parses the responses: every action of the editor, and every error that a client can make.
 
 #[path = "../serve/support.rs"]
 #[allow(dead_code)] // The other tests of the server use the rest.
@@ -15,7 +15,8 @@ use pegel_metric::{MetricKind, Millis};
 use pegel_testkit::{AgentAddress, TestResponse, post};
 use support::{TestServer, now};
 
-/// A site with what the tests ask about, and a whole second in the recent past at which it has values.
+/// A server with the series that the tests query, and a whole second in the recent past at which
+/// they have values.
 fn site(change: impl FnOnce(&mut pegel_serve::ServeSettings)) -> (TestServer, Millis) {
     let site = TestServer::with(change);
     let at = (now() / 10_000 - 6) * 10_000;

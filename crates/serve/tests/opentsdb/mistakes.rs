@@ -1,4 +1,5 @@
-//! Whatever a client gets wrong is answered at once, in OpenTSDB's form, and nobody else notices.
+//! Every client error gets an immediate response in OpenTSDB's form, and does not affect other
+//! clients.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ fn bad_bodies() {
             message => check(&answer, status, message),
         }
     }
-    // An expression that other engines choke on is harmless.
+    // An expression with exponential cost in other engines is harmless.
     let started = Instant::now();
     let answer = ask(&site, "/api/query", &regexp("^(a+)+$"));
     assert_eq!((answer.status, answer.text()), (200, "[]"));

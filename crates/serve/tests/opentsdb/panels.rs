@@ -1,4 +1,4 @@
-//! What a panel sends, and how its answer is read.
+//! The requests of a panel, and how their responses are parsed.
 
 use pegel_testkit::{AgentAddress, get_with};
 use serde::de::DeserializeOwned;
@@ -41,7 +41,7 @@ fn the_browsers_form() {
     assert_eq!(
         hosts,
         [("n1", 0), ("n2", 0), ("nid0001", 1)],
-        "each says which target it is for"
+        "each names its target"
     );
     let first = (at / 1_000).to_string();
     // The mean of 10 to 19.
@@ -84,7 +84,7 @@ fn the_backends_form_as_objects_and_as_arrays() {
     for ((key, value), (second, sum)) in found.iter().zip(seconds.iter().zip(&expected)) {
         assert_eq!((key.as_str(), **value), (second.to_string().as_str(), *sum));
     }
-    assert_eq!(found.len(), 3, "buckets without a value are left out");
+    assert_eq!(found.len(), 3, "buckets without a value are omitted");
     assert_eq!((lines.len(), lines[0].metric.as_str()), (1, "cpu_percent"));
     assert_eq!(
         (lines[0].tags.len(), &lines[0].aggregate_tags),
@@ -161,12 +161,12 @@ fn every_metric_of_dragons_dashboards_has_a_line_for_each_host() {
     assert_eq!(
         hosts("pool_start_time", "host"),
         [""; 0],
-        "a panel whose metric nobody sends is empty"
+        "a panel without such a metric is empty"
     );
     let names: Vec<String> =
         serde_json::from_slice(&site.get("/api/suggest?type=metrics&q=percent").body)
             .expect("texts");
-    assert_eq!(names, ["cpu_percent"], "wherever they hold the text");
+    assert_eq!(names, ["cpu_percent"], "names that contain the text");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Start and stop of the server.
+
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,7 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
     let mut site = TestServer::new();
     let addresses = site.running().http_addresses().to_vec();
     let socket = site.running().socket_path().expect("a socket").to_owned();
-    // A connection that rests does not keep the server.
+    // An idle connection does not delay the stop.
     let mut idle = site.connect();
     idle.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     idle.until("ok\n");

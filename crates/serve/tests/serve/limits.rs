@@ -1,3 +1,5 @@
+//! Limits on time, size, memory and connections.
+
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -36,7 +38,7 @@ fn a_request_may_come_byte_by_byte_but_not_for_ever() {
     let site = TestServer::with(|settings| settings.head_time = SHORT);
     let mut client = site.connect();
     let begun = Instant::now();
-    // Every byte comes in good time; the head as a whole does not.
+    // Every byte arrives in time; the head as a whole does not.
     while client.0.write_all(b"G").is_ok() && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -57,7 +59,7 @@ fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
     std::thread::sleep(SHORT * 2);
     client.send(REQUEST);
     client.until("ok\n");
-    assert_eq!(client.rest(), "", "closed when it rests too long");
+    assert_eq!(client.rest(), "", "closed when idle too long");
     assert!(begun.elapsed() >= SHORT * 6);
     assert_eq!(site.refused("head_time"), 0);
 }
@@ -90,7 +92,7 @@ fn what_is_too_large_is_refused_by_its_own_code() {
         ("what is this\r\n\r\n".to_owned(), 400, "malformed"),
     ] {
         let mut client = site.connect();
-        // The server may answer and close before it has read all.
+        // The server may respond and close before it has read everything.
         let _ = client.0.write_all(request.as_bytes());
         let head = client.until("\r\n");
         assert!(
@@ -121,7 +123,7 @@ fn a_body_in_pieces_is_limited_too() {
     }
     assert_eq!(site.refused("body_size"), 0);
     client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
-    // Never the end of it.
+    // The head never ends.
     while client.0.write_all(b"1\r\nx\r\n").is_ok() {}
     assert_eq!(site.refused("body_size"), 1);
 }
@@ -142,7 +144,7 @@ fn connections_are_limited_and_come_free_again() {
         "{answer}"
     );
     assert_eq!(site.refused("connections"), 1);
-    // The socket has places of its own.
+    // The UNIX socket has a limit of its own.
     let socket = pegel_testkit::AgentAddress::Unix(
         site.running().socket_path().expect("a socket").to_owned(),
     );
@@ -153,7 +155,7 @@ fn connections_are_limited_and_come_free_again() {
         200
     );
     drop(held);
-    eventually("a place is free", || {
+    eventually("a permit is free", || {
         let mut client = site.connect();
         client.send(REQUEST);
         match client.until("\r\n").as_str() {
@@ -193,7 +195,7 @@ fn answers_are_bounded_one_by_one_and_together() {
     assert_eq!(site.refused("answer_memory"), 1);
 }
 
-/// Takes all values but nothing from the wire, while everything changes all the time.
+/// Requests all values but reads nothing from the wire, while everything changes constantly.
 #[test]
 fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
     let site = TestServer::with(|settings| settings.write_time = Duration::from_secs(1));

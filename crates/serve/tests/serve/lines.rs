@@ -1,4 +1,4 @@
-//! Lines instead of HTTP: the text protocol of the socket, and OpenTSDB's telnet protocol.
+//! Line protocols: the text protocol of the UNIX socket, and OpenTSDB's telnet protocol.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -31,7 +31,7 @@ impl LineConnection {
         self.0.write_all(text.as_ref()).expect("sent");
     }
 
-    /// The answer to one line.
+    /// The reply to one line.
     #[track_caller]
     fn answer(&mut self) -> String {
         let mut text = String::new();
@@ -70,7 +70,7 @@ fn each_line_is_answered_once_it_is_stored() {
     assert_eq!(site.value("jobs"), 5.0);
     assert_eq!(site.value("depth"), 42.0);
     assert_eq!(site.value("p.q"), 1.5);
-    // At once, and with blank lines between.
+    // Several lines at once, with blank lines between.
     client.send(format!(
         "jobs:1|c\n\nput p.q {} 2 k=v\nnonsense\njobs:1|c\n",
         time + 1
@@ -85,8 +85,8 @@ fn each_line_is_answered_once_it_is_stored() {
     site.assert_books("push", 8, 7, &[("malformed", 1)]);
     let senders = site.get("/status").json()["senders"].clone();
     let uid = rustix::process::geteuid().as_raw();
-    let who = senders[0]["sender"].as_str().expect("a name").to_owned();
-    assert_eq!(who, format!("uid {uid}"));
+    let sender = senders[0]["sender"].as_str().expect("a name").to_owned();
+    assert_eq!(sender, format!("uid {uid}"));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn lines_may_come_byte_by_byte_but_not_for_ever() {
     assert_eq!(site.refused("line_time"), 1);
     site.assert_books("push", 3, 2, &[("malformed", 1)]);
     let begun = Instant::now();
-    assert_eq!(site.lines().rest(), "", "one that says nothing is closed");
+    assert_eq!(site.lines().rest(), "", "a silent connection is closed");
     assert!(begun.elapsed() >= Duration::from_millis(400));
     assert_eq!(site.refused("head_time"), 1);
 }
@@ -224,7 +224,7 @@ fn what_is_answered_with_an_error_is_not_counted() {
     let mut lines = site.lines();
     assert_eq!(lines.ask("a:1|c"), "ok");
     files.fill_up();
-    // A point in a loose series of its own, so that the store notices.
+    // A point of a separate series, so that the store notices.
     let refused = lines.ask(&format!("put t.a {} 1 k=v", now()));
     assert!(
         refused.starts_with("error the log cannot be written: "),
@@ -239,7 +239,7 @@ fn what_is_answered_with_an_error_is_not_counted() {
         assert!(!refused.contains("counted"), "{refused}");
     }
     files.clear_faults();
-    eventually("it is taken again", || {
+    eventually("it is accepted again", || {
         match lines.ask("a:100|c").as_str() {
             "ok" => Ok(()),
             other => Err(other.to_owned()),
@@ -258,7 +258,7 @@ fn a_line_that_was_counted_before_the_log_failed_says_so() {
     let refused = lines.ask("a:10|c");
     assert!(refused.contains("the line is counted"), "{refused}");
     files.clear_faults();
-    eventually("it is taken again", || {
+    eventually("it is accepted again", || {
         match lines.ask("a:100|c").as_str() {
             "ok" => Ok(()),
             other => Err(other.to_owned()),
@@ -292,7 +292,7 @@ fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
     assert_eq!(client.rest(), "");
     assert_eq!(site.value("t.a"), 2.0);
     site.assert_books("put", 4, 2, &[("malformed", 2)]);
-    // In one-byte pieces, too; and what begins alike but is no command is HTTP.
+    // Also in one-byte pieces; a similar beginning that is no command is HTTP.
     let mut client = site.connect();
     for byte in format!("put t.a {} 3 k=v\nversion\n", time + 2).bytes() {
         client.0.write_all(&[byte]).expect("sent");
@@ -319,7 +319,10 @@ fn a_client_that_never_reads_is_let_go() {
     let lines = "x\n".repeat(10_000);
     let begun = Instant::now();
     while client.0.write_all(lines.as_bytes()).is_ok() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "nobody ends it");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the connection is not closed"
+        );
     }
     eventually("counted", || match site.refused("slow_reader") {
         1 => Ok(()),

@@ -1,3 +1,5 @@
+//! The routes that read: their responses and errors.
+
 use std::io::Read;
 
 use flate2::read::GzDecoder;
@@ -172,8 +174,8 @@ fn status_shows_the_agent_and_its_books() {
     let site = TestServer::new();
     site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
     let status = site.get("/status").json();
-    check_conserved(&status).expect("the books add up");
-    assert_eq!(status["node"], "nid0001", "facts do not override");
+    check_conserved(&status).expect("received = kept + dropped");
+    assert_eq!(status["node"], "nid0001", "extra fields do not override");
     assert_eq!(status["fact"], "shown");
     assert_eq!(status["version"], "1.2.3");
     assert_eq!(status["pid"], std::process::id());

@@ -1,3 +1,5 @@
+//! Server-sent events: `/api/v1/stream`.
+
 use std::time::Duration;
 
 use pegel_metric::MetricKind;
@@ -20,7 +22,7 @@ fn follow(site: &TestServer, query: &str) -> RawConnection {
     client
 }
 
-/// The next event's values as name and value.
+/// Returns the names and values of the next event.
 fn event(client: &mut RawConnection) -> Vec<(String, Value)> {
     client.until("data: ");
     let data = client.until("\n\n");
@@ -46,7 +48,7 @@ fn the_first_event_has_everything_and_later_ones_only_changes() {
         event(&mut client),
         [("a".into(), json!(1.0)), ("b".into(), json!(2.0))]
     );
-    // The same value again is no change.
+    // The same value again is not a change.
     site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
     site.push(MetricKind::Gauge, &[("b", now(), 5.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(5.0))]);
@@ -107,7 +109,7 @@ fn columns_name_a_series_once() {
 #[test]
 fn only_what_was_asked_for_is_sent() {
     let site = TestServer::new();
-    // Points ahead of the clock would become current later.
+    // Points with future times would become current later.
     let past = now() - 1000;
     site.push(MetricKind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
     let mut client = follow(&site, "rate=100&names=b");
@@ -126,7 +128,7 @@ fn changes_between_two_events_are_sent_once() {
     site.push(MetricKind::Gauge, &[("a", past, 0.0)]);
     let mut client = follow(&site, "rate=2");
     event(&mut client);
-    // All well within half a second of the first event.
+    // All within half a second of the first event.
     for n in 1..=20 {
         site.push(MetricKind::Gauge, &[("a", past + n, n as f64)]);
     }
@@ -148,7 +150,7 @@ fn a_stream_ends_when_the_server_stops() {
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(
         client.rest().ends_with("0\r\n\r\n"),
-        "a whole answer, not a cut one"
+        "a complete response, not a truncated one"
     );
 }
 

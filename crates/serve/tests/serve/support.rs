@@ -1,3 +1,5 @@
+//! Shared helpers: a server in front of a real store, and raw connections to it.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -40,10 +42,10 @@ impl StatusSource for FixedStatus {
 /// The name of the node.
 const NODE: &str = "nid0001";
 
-/// A server with a store, both gone at the end of the test.
+/// A server with a store; both are removed at the end of the test.
 pub struct TestServer {
     pub store: Store,
-    /// Whether somebody asked for the end.
+    /// Whether a client requested a stop.
     pub finished: Arc<AtomicBool>,
     pub running: Option<RunningServer>,
     pub runtime: Runtime,
@@ -59,12 +61,12 @@ impl TestServer {
         TestServer::start(change, false, None)
     }
 
-    /// As a job would start it.
+    /// Starts it as a job would.
     pub fn of_job() -> TestServer {
         TestServer::start(|_| {}, true, None)
     }
 
-    /// With a disk that does as it is told.
+    /// Starts it with a disk whose faults the test controls.
     pub fn on(files: &FaultyFiles) -> TestServer {
         TestServer::start(|_| {}, false, Some(files))
     }
@@ -153,7 +155,7 @@ impl TestServer {
             .1
     }
 
-    /// Stores values that can be read when this returns.
+    /// Stores values; they can be read when this returns.
     pub fn push(&self, kind: MetricKind, samples: &[(&str, Millis, f64)]) {
         let points = samples
             .iter()
@@ -182,7 +184,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Lines of statsd are taken, but only those of the push socket.
+/// Accepts statsd lines, but only from the push socket.
 fn statsd(intake: &Ingest, store: &Store) -> Arc<StatsdInput> {
     let statsd = Arc::new(StatsdInput::new(
         &StatsdSettings::default(),
@@ -231,7 +233,7 @@ fn series(kind: MetricKind, text: &str) -> Arc<Series> {
     Arc::new(Series::parse(text, family).expect("a valid series"))
 }
 
-/// A connection whose bytes the test sends and reads by itself.
+/// A connection whose bytes the test sends and reads itself.
 pub struct RawConnection(pub TcpStream);
 
 impl RawConnection {
@@ -248,15 +250,15 @@ impl RawConnection {
         self.0.write_all(text.as_bytes()).expect("sent");
     }
 
-    /// Everything up to the end of the connection.
+    /// Reads up to the end of the connection.
     pub fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
-        // A reset after the answer is an end too.
+        // A reset after the response also ends it.
         let _ = self.0.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Reads until `mark` has come; returns everything up to and with it.
+    /// Reads until `mark` arrives; returns everything up to and including it.
     #[track_caller]
     pub fn until(&mut self, mark: &str) -> String {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What programs post: OpenTSDB's `put`, and Dragon's calls.
+//! Points that programs post: OpenTSDB's `put`, and Dragon's calls.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ impl TestServer {
         post(&address, path, headers, body.as_ref()).expect("an answer")
     }
 
-    /// Stored points of one name: labels, milliseconds, value.
+    /// The stored points of one name: labels, milliseconds, value.
     fn stored(&self, name: &str) -> Vec<(Value, i64, f64)> {
         let answer = self
             .get(&format!("/api/v1/range?start=-1h&match={name}"))
@@ -315,7 +315,7 @@ fn a_body_that_breaks_off_is_in_the_books() {
     let site = TestServer::new();
     let mut client = site.connect();
     client.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{\"me");
-    // Of one that is gone at once the kernel does not say whose it was.
+    // If the client disconnects at once, the kernel does not report the owner.
     pegel_testkit::eventually("it is on its way", || {
         match site.get("/status").json()["http"]["body_bytes"].as_u64() {
             Some(1024) => Ok(()),
@@ -361,7 +361,7 @@ fn a_clean_up_is_for_dragons_series_only() {
     for body in ["{}", "", r#"{"start_time":"x"}"#] {
         assert_eq!(site.post("/api/tsdb_cleanup", body).status, 400, "{body}");
     }
-    // A time to come hides what is there, not what comes.
+    // A future time hides existing points, not later ones.
     let answer = site.post(
         "/api/tsdb_cleanup",
         json!({"start_time": time + 9999}).to_string(),
@@ -450,7 +450,8 @@ fn what_takes_a_body_says_so() {
     assert_eq!(site.post("/api/v1/list", "{}").status, 405);
 }
 
-/// Every answer of OpenTSDB's API has the tag `host`: a series with the node's own name there must not be a second one.
+/// Every response of OpenTSDB's API has the tag `host`: a series that already has it, with the
+/// node's own name, must not appear twice.
 #[test]
 fn the_nodes_own_host_tag_is_not_stored_and_others_are() {
     let site = TestServer::new();

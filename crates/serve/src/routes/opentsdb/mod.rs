@@ -146,15 +146,17 @@ async fn respond(
 ) -> HandlerResult {
     let site = asked.site.clone();
     let gzip = content_negotiation::accepts_gzip(&asked.headers);
-    let mut room = site.executor.response_buffer();
+    let mut buffer = site.executor.response_buffer();
     let (rights, mut asked) = (asked.rights, asked);
     let made = site.executor.query(
         rights,
         move || -> Result<Result<FinishedResponse, OpentsdbError>, ApiError> {
-            match write(&mut asked, &mut room) {
-                Ok(()) => room.finish("application/json; charset=UTF-8", gzip).map(Ok),
+            match write(&mut asked, &mut buffer) {
+                Ok(()) => buffer
+                    .finish("application/json; charset=UTF-8", gzip)
+                    .map(Ok),
                 Err(OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))) => {
-                    Err(room.write_error(&error))
+                    Err(buffer.write_error(&error))
                 }
                 Err(OpentsdbHandlerError::Opentsdb(problem)) => Ok(Err(problem)),
                 Err(OpentsdbHandlerError::Api(failure)) => Err(failure),

@@ -7,21 +7,21 @@ use super::{OpentsdbRequest, opentsdb_error_response, parse_pairs, respond};
 
 /// `GET /api/query?start=1h-ago&m=sum:metric{host=*}`.
 pub(super) async fn by_uri(asked: OpentsdbRequest) -> HandlerResult {
-    respond(asked, |asked, room| {
+    respond(asked, |asked, buffer| {
         let now = asked.site.agent.clock.utc();
         let request = QueryRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.query(&request, room)?)
+        Ok(asked.site.engine.query(&request, buffer)?)
     })
     .await
 }
 
 /// `POST /api/query`, as Grafana sends it.
 pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
-    respond(asked, |asked, room| {
+    respond(asked, |asked, buffer| {
         let now = asked.site.agent.clock.utc();
         let body = asked.plain_body()?;
         let request = QueryRequest::from_json(&body, &parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.query(&request, room)?)
+        Ok(asked.site.engine.query(&request, buffer)?)
     })
     .await
 }
@@ -35,34 +35,34 @@ pub(super) async fn delete() -> Response {
 }
 
 pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
-    respond(asked, |asked, room| {
+    respond(asked, |asked, buffer| {
         let query = if asked.has_body() {
             LastQuery::from_json(&asked.plain_body()?)?
         } else {
             LastQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
         let now = asked.site.agent.clock.utc();
-        Ok(room.json(&asked.site.engine.last(&query, now)?)?)
+        Ok(buffer.json(&asked.site.engine.last(&query, now)?)?)
     })
     .await
 }
 
 /// `GET /api/query/gexp?start=1h-ago&exp=scale(sum:metric,10)`.
 pub(super) async fn gexp(asked: OpentsdbRequest) -> HandlerResult {
-    respond(asked, |asked, room| {
+    respond(asked, |asked, buffer| {
         let now = asked.site.agent.clock.utc();
         let gexp = GexpRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.gexp(&gexp, room)?)
+        Ok(asked.site.engine.gexp(&gexp, buffer)?)
     })
     .await
 }
 
 /// `POST /api/query/exp`.
 pub(super) async fn exp(asked: OpentsdbRequest) -> HandlerResult {
-    respond(asked, |asked, room| {
+    respond(asked, |asked, buffer| {
         let now = asked.site.agent.clock.utc();
         let expressions = ExpressionRequest::from_json(&asked.plain_body()?, now)?;
-        Ok(asked.site.engine.exp(&expressions, room)?)
+        Ok(asked.site.engine.exp(&expressions, buffer)?)
     })
     .await
 }
