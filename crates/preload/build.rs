@@ -1,6 +1,6 @@
-//! Builds the library that this crate carries. Cargo cannot yet depend on the file of another package, so
-//! that a second cargo does it, in a directory of its own that all profiles share.
-#![allow(clippy::print_stdout)] // That is how a build script talks to cargo.
+//! Builds the library that this crate embeds. Cargo has no stable artifact dependencies, so that a second cargo process
+//! builds it, in a target directory shared by all profiles.
+#![allow(clippy::print_stdout)] // Build scripts send instructions to cargo on stdout.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn build(target_dir: &Path) {
     if is_cross() {
         cargo.arg("--target").arg(variable("TARGET"));
     }
-    // What is meant for the outer build: sanitizers, coverage, clippy in place of the compiler.
+    // Settings of the outer build: sanitizers, coverage, clippy as the compiler.
     for name in [
         "RUSTFLAGS",
         "CARGO_ENCODED_RUSTFLAGS",

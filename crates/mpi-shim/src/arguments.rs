@@ -1,21 +1,23 @@
-//! The arguments of a call, read as what the table says they are.
+//! Typed access to the arguments of a call, according to the rule in the table.
 
 use crate::family::mpi_family;
 
-/// Whether counts are `int` or, in the `_c` forms, `MPI_Count`.
+/// The type of counts: `int` or, in the `_c` functions, `MPI_Count`.
 pub(crate) trait Width {
     fn count(word: usize) -> u64;
 
     /// # Safety
     ///
     /// `at` must point at an array of at least `index + 1` counts.
-    // SAFETY: the caller keeps what is said above.
+    // SAFETY: upheld by the caller, see above.
     unsafe fn count_at(at: usize, index: usize) -> u64;
 }
 
+/// Counts are `int`.
 #[derive(Debug)]
 pub(crate) struct Narrow;
 
+/// Counts are `MPI_Count`.
 #[derive(Debug)]
 pub(crate) struct Wide;
 
@@ -25,9 +27,9 @@ impl Width for Narrow {
         (word as u32 as i32).max(0) as u64
     }
 
-    // SAFETY: says the trait.
+    // SAFETY: upheld by the caller, see `Width::count_at`.
     unsafe fn count_at(at: usize, index: usize) -> u64 {
-        // SAFETY: promised by the caller.
+        // SAFETY: upheld by the caller.
         let count = unsafe { *(at as *const i32).add(index) };
         count.max(0) as u64
     }
@@ -39,15 +41,15 @@ impl Width for Wide {
         (word as i64).max(0) as u64
     }
 
-    // SAFETY: says the trait.
+    // SAFETY: upheld by the caller, see `Width::count_at`.
     unsafe fn count_at(at: usize, index: usize) -> u64 {
-        // SAFETY: promised by the caller.
+        // SAFETY: upheld by the caller.
         let count = unsafe { *(at as *const i64).add(index) };
         count.max(0) as u64
     }
 }
 
-/// The arguments of a call that the library accepted: what the table says is an array is one.
+/// The arguments of a call that the library has accepted, so that array arguments are valid arrays.
 #[derive(Debug)]
 pub(crate) struct Arguments<'a>(&'a [usize]);
 
@@ -66,7 +68,7 @@ impl<'a> Arguments<'a> {
         self.0.last().copied().unwrap_or(0)
     }
 
-    /// An `int` that may be negative, such as a rank.
+    /// Returns an `int` that may be negative, such as a rank.
     #[inline]
     pub fn int(&self, index: usize) -> i32 {
         self.word(index) as u32 as i32
@@ -77,7 +79,7 @@ impl<'a> Arguments<'a> {
         W::count(self.word(index))
     }
 
-    /// One count of an array.
+    /// Returns one count of an array.
     pub fn count_at<W: Width>(&self, index: usize, element: usize) -> u64 {
         match self.word(index) {
             0 => 0,
@@ -92,7 +94,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// One handle of an array.
+    /// Returns one handle of an array.
     pub fn handle_at(&self, index: usize, element: usize) -> usize {
         match self.word(index) {
             0 => 0,
@@ -102,13 +104,15 @@ impl<'a> Arguments<'a> {
     }
 }
 
+/// Reads one handle of an array.
+///
 /// # Safety
 ///
 /// `at` must point at an array of at least `element + 1` handles.
-// SAFETY: the caller keeps what is said above.
+// SAFETY: upheld by the caller, see above.
 pub(crate) unsafe fn read_handle(at: usize, element: usize) -> usize {
     match mpi_family().handle_bytes() {
-        // SAFETY: promised by the caller.
+        // SAFETY: upheld by the caller.
         4 => unsafe { *(at as *const u32).add(element) as usize },
         // SAFETY: as above.
         _ => unsafe { *(at as *const usize).add(element) },

@@ -1,4 +1,5 @@
-//! How many bytes a call moves, told from its arguments: the rules for single transfers.
+//! Byte rules: how many bytes a call transfers, computed from its arguments. This file has the rules for single transfers,
+//! `collective` those for collective calls; `table` assigns one to each function.
 
 use std::mem::MaybeUninit;
 
@@ -8,11 +9,11 @@ use crate::mpi_queries::size_of;
 use crate::persistent_requests;
 use crate::status::{self, MpiStatus};
 
-/// What a wrapper keeps while the real function runs.
+/// The state of a wrapper while the real function runs.
 #[derive(Debug)]
 pub(crate) struct CallScratch {
     status: MpiStatus,
-    /// Set by the rule that reads it. A zero here would have the compiler fill the status with zeros as well.
+    /// Set by the rule that reads it. Not initialised: otherwise the compiler would zero the status as well.
     request: MaybeUninit<usize>,
 }
 
@@ -26,19 +27,20 @@ impl CallScratch {
     }
 }
 
+/// Computes the bytes of a call.
 pub(crate) trait ByteRule {
-    /// Whether the call is timed, and counted when it is over; if not, it is counted when it begins.
+    /// Whether the call is timed and counted when it returns. If not, it is counted at its start.
     const TIMED: bool = true;
 
-    /// May replace arguments.
+    /// Called before the real function; may replace arguments.
     #[inline]
     fn before(_: &mut [usize], _: &mut CallScratch) {}
 
-    /// After success: the bytes.
+    /// Returns the bytes; called after success only.
     fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64;
 }
 
-/// Counted by name. `MPI_Abort` as well, which does not come back.
+/// Counts the call only. Also for `MPI_Abort`, which does not return.
 #[derive(Debug)]
 pub(crate) struct Local;
 
@@ -51,7 +53,7 @@ impl ByteRule for Local {
     }
 }
 
-/// Waits, or has others wait, and moves no data that it names.
+/// Counts and times a call that synchronises and has no data arguments.
 #[derive(Debug)]
 pub(crate) struct Timed;
 
@@ -62,7 +64,7 @@ impl ByteRule for Timed {
     }
 }
 
-/// So many elements of a type. Of a call without elements the type may mean nothing.
+/// Returns the bytes of `count` elements. The type may be invalid if the count is 0.
 #[inline(always)]
 pub(crate) fn bytes(count: u64, datatype: usize) -> u64 {
     match count {
@@ -71,7 +73,7 @@ pub(crate) fn bytes(count: u64, datatype: usize) -> u64 {
     }
 }
 
-/// A count and a type, by their places.
+/// Bytes by a count and a type, at these argument positions.
 #[derive(Debug)]
 pub(crate) struct Posted<const COUNT: usize, const TYPE: usize>;
 
@@ -82,7 +84,7 @@ impl<const COUNT: usize, const TYPE: usize> ByteRule for Posted<COUNT, TYPE> {
     }
 }
 
-/// The same, unless the root says that the caller has no part in it: then its arguments mean nothing.
+/// Like [`Posted`], but 0 if the root is `MPI_PROC_NULL`: then the other arguments have no meaning.
 #[derive(Debug)]
 pub(crate) struct Rooted<const COUNT: usize, const TYPE: usize, const ROOT: usize>;
 
@@ -91,10 +93,10 @@ impl<const COUNT: usize, const TYPE: usize, const ROOT: usize> ByteRule
 {
     #[inline]
     fn after<W: Width>(arguments: &Arguments<'_>, _: &CallScratch) -> u64 {
-        match arguments.int(ROOT) == mpi_family().proc_null() {
-            true => 0,
-            false => bytes(arguments.count::<W>(COUNT), arguments.word(TYPE)),
+        if arguments.int(ROOT) == mpi_family().proc_null() {
+            return 0;
         }
+        bytes(arguments.count::<W>(COUNT), arguments.word(TYPE))
     }
 }
 
@@ -121,7 +123,7 @@ impl<const C: usize, const T: usize, const C2: usize, const T2: usize> ByteRule
     }
 }
 
-/// What came, as the status says: the caller's, or ours where the caller wants none.
+/// Bytes received, from the status: the caller's, or our own if the caller passes `MPI_STATUS_IGNORE`.
 #[derive(Debug)]
 pub(crate) struct Received<const TYPE: usize, const STATUS: usize>;
 
@@ -138,12 +140,12 @@ impl<const TYPE: usize, const STATUS: usize> ByteRule for Received<TYPE, STATUS>
     #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, _: &CallScratch) -> u64 {
         let (status, datatype) = (arguments.word(STATUS), arguments.word(TYPE));
-        // SAFETY: the library filled it in, because the call succeeded.
+        // SAFETY: the library has filled in the status, because the call succeeded.
         unsafe { status::received(mpi_family(), status, datatype) }
     }
 }
 
-/// Sends and receives: what was posted and what came.
+/// Bytes of a send and a receive: those posted and those received.
 #[derive(Debug)]
 pub(crate) struct Exchanged<const STATUS: usize>;
 
@@ -155,28 +157,27 @@ impl<const STATUS: usize> ByteRule for Exchanged<STATUS> {
 
     #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64 {
-        // Only a library whose status keeps a secret needs the type; in both calls the received one is
-        // made of the same elements.
+        // Only a library with an opaque status needs the type; in both calls the received type has the same elements.
         let came = Received::<2, STATUS>::after::<W>(arguments, own);
         Posted::<1, 2>::after::<W>(arguments, own).saturating_add(came)
     }
 }
 
-/// Makes a persistent request, whose address comes last: the bytes count at each start of it.
+/// Creates a persistent request, stored through the last argument; its bytes are counted at each start.
 #[derive(Debug)]
 pub(crate) struct Prepared<R>(R);
 
 impl<R: ByteRule> ByteRule for Prepared<R> {
     fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64 {
         let bytes = R::after::<W>(arguments, own);
-        // SAFETY: the library has just written the request there.
+        // SAFETY: the library has just stored the request there.
         let handle = unsafe { read_handle(arguments.last(), 0) };
         persistent_requests::insert(handle, bytes);
         0
     }
 }
 
-/// Partitions, and a large count for each, in `MPI_Psend_init` and `MPI_Precv_init`.
+/// Bytes of `MPI_Psend_init` and `MPI_Precv_init`: a number of partitions, with an `MPI_Count` for each.
 #[derive(Debug)]
 pub(crate) struct Partitioned;
 
@@ -188,6 +189,7 @@ impl ByteRule for Partitioned {
     }
 }
 
+/// Bytes of a persistent request that is started.
 #[derive(Debug)]
 pub(crate) struct Start;
 
@@ -197,6 +199,7 @@ impl ByteRule for Start {
     }
 }
 
+/// Bytes of an array of persistent requests that are started.
 #[derive(Debug)]
 pub(crate) struct Startall;
 
@@ -209,7 +212,7 @@ impl ByteRule for Startall {
     }
 }
 
-/// Afterwards the handle is null, and may soon belong to another request.
+/// Forgets a persistent request. Its handle is read before the call, which sets it to null.
 #[derive(Debug)]
 pub(crate) struct RequestFree;
 
@@ -219,7 +222,7 @@ impl ByteRule for RequestFree {
     }
 
     fn after<W: Width>(_: &Arguments<'_>, own: &CallScratch) -> u64 {
-        // SAFETY: written above, before each call.
+        // SAFETY: `before` has written it.
         persistent_requests::remove(unsafe { own.request.assume_init() });
         0
     }

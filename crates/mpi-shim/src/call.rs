@@ -1,4 +1,4 @@
-//! One MPI function by name: its series in the lane, and who is inside of it.
+//! One MPI function by name: its series in the lane, and the calls in progress.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,22 +8,23 @@ use pegel_lane::{Calls, Handle, LaneKind, LaneSeriesSpec, RawHandle};
 use crate::inside_flag::{self, InsideFlag};
 use crate::{family, threads, ticks};
 
-/// Words that ask for labels, separated by commas: `rank`, `pid`.
+/// The variable with additional labels, separated by commas: `rank`, `pid`.
 const LABELS_VARIABLE: &str = "PEGEL_LABELS";
 
+/// The series of one MPI function, created at its first call.
 #[derive(Debug)]
 pub(crate) struct Call {
     name: &'static str,
-    /// Null before the first call; then the series' slot, or [`off`].
+    /// Null before the first call; then the slot of the series, or [`not_counted`].
     slot: AtomicPtr<u8>,
 }
 
-/// Stands for a series that is not counted.
+/// The slot of a series that could not be created.
 fn not_counted() -> *mut u8 {
     std::ptr::without_provenance_mut(1)
 }
 
-/// A call that is going on and counts. When it goes, by return or by unwinding, the thread is outside again.
+/// A counted call in progress. Dropping it, on return or unwinding, clears the thread's flag.
 pub(crate) struct ActiveCall {
     slot: *mut u8,
     inside: InsideFlag,
@@ -41,13 +42,13 @@ impl Call {
         self.name
     }
 
-    /// Whether the first call was made already.
+    /// Returns whether the first call was made.
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         !self.slot.load(Ordering::Acquire).is_null()
     }
 
-    /// None when this call does not count. [`Call::open`] comes before.
+    /// Starts a call; None if it is not counted. [`Call::open`] must have been called.
     #[inline(always)]
     pub fn enter(&'static self) -> Option<ActiveCall> {
         let inside = inside_flag::of_this_thread();
@@ -59,7 +60,7 @@ impl Call {
         Some(ActiveCall { slot, inside })
     }
 
-    /// Before the first call of this name.
+    /// Creates the series; called before the first call of this name is counted.
     #[cold]
     pub fn open(&self) {
         if self.is_open() {
@@ -76,7 +77,7 @@ impl Call {
             with_rank: wants("rank"),
             ..LaneSeriesSpec::new(LaneKind::Calls, "mpi")
         };
-        // Two threads may come here at once: both get the same series.
+        // Concurrent threads get the same series.
         let slot = Calls::create(&spec).map_or(not_counted(), RawHandle::as_ptr);
         self.slot.store(slot, Ordering::Release);
     }
@@ -85,7 +86,7 @@ impl Call {
 impl ActiveCall {
     #[inline]
     fn calls(&self) -> Calls {
-        // SAFETY: it comes from the handle that `open` made.
+        // SAFETY: `slot` comes from the handle created in `open`; `enter` excludes `not_counted`.
         unsafe { Calls::from_ptr(self.slot) }
     }
 
@@ -95,15 +96,16 @@ impl ActiveCall {
         self.calls().hit();
     }
 
-    /// Not inlined: there are a thousand wrappers.
+    /// Counts the call with its bytes and time. Not inlined, because there are over a thousand wrappers.
     #[inline(never)]
     pub fn finish(self, bytes: u64, begin: u64, end: u64) {
         let nanos = ticks::nanos(begin, end);
-        // More than any process has: a mistake, which must not spoil the sum.
+        // More than any process can have: an invalid count, which must not spoil the sum.
         let bytes = if bytes >> 62 == 0 { bytes } else { 0 };
-        match threads::is_serialized() {
-            true => self.calls().add_alone(bytes, nanos),
-            false => self.calls().add(bytes, nanos),
+        if threads::is_serialized() {
+            self.calls().add_alone(bytes, nanos);
+        } else {
+            self.calls().add(bytes, nanos);
         }
     }
 }

@@ -1,31 +1,31 @@
-//! How many bytes a collective call moves for its caller: what it hands in; where it only receives, what
-//! it gets. A buffer that goes to all counts once, parts for each member are summed. Arguments that mean
-//! nothing for the caller (those of the root, elsewhere) are never looked at.
+//! Byte rules of collective calls: the bytes that the caller contributes or, if it only receives, those that it gets. A
+//! buffer sent to all members counts once; separate parts for each member are summed. Arguments that are not significant
+//! for the caller (for example the root's, on other members) are never read: they may be invalid.
 
 use crate::arguments::{Arguments, Width};
 use crate::byte_rule::{ByteRule, CallScratch, bytes};
 use crate::family::mpi_family;
 use crate::mpi_queries::{has_two_groups, members, neighbour_targets, peers, rank, size_of};
 
-/// Declares rules that are plain functions.
+/// Defines rules from plain functions.
 macro_rules! rules {
     ($($name:ident($arguments:ident, $width:ident) $body:block)*) => {$(
         #[derive(Debug)]
         pub(crate) struct $name;
 
         impl ByteRule for $name {
-            // Not inlined: many wrappers share it, and their calls take longer than this.
+            // Not inlined: many wrappers share it, and collective calls take much longer.
             #[inline(never)]
             fn after<$width: Width>($arguments: &Arguments<'_>, _: &CallScratch) -> u64 $body
         }
     )*};
 }
 
-/// What the caller is in a call with a root.
+/// The role of the caller in a call with a root.
 enum RootRole {
-    /// Of a call between two groups, on the side of the root.
+    /// Not taking part: another member of the root's group of an intercommunicator.
     None,
-    /// With so many others.
+    /// The root, with this number of partners.
     Root(usize),
     Other,
 }
@@ -35,7 +35,7 @@ fn root_role(root: i32, comm: usize) -> RootRole {
         RootRole::None
     } else if root == mpi_family().root() {
         RootRole::Root(peers(comm))
-    // Between two groups a plain number names a root on the other side.
+    // On an intercommunicator a rank names a root in the remote group.
     } else if rank(comm) == Some(root) && !has_two_groups(comm) {
         RootRole::Root(members(comm))
     } else {
@@ -47,7 +47,7 @@ fn is_in_place(arguments: &Arguments<'_>) -> bool {
     arguments.word(0) == mpi_family().in_place()
 }
 
-/// The sum over an array of counts, each with a type of its own.
+/// Sums the bytes of an array of counts, each with its own type.
 fn sum_of_types<W: Width>(arguments: &Arguments<'_>, counts: usize, types: usize, n: usize) -> u64 {
     (0..n).fold(0, |sum: u64, index| {
         let count = arguments.count_at::<W>(counts, index);
@@ -108,41 +108,38 @@ rules! {
     }
 
     Allgather(arguments, W) {
-        match is_in_place(arguments) {
-            true => bytes(arguments.count::<W>(4), arguments.word(5)),
-            false => bytes(arguments.count::<W>(1), arguments.word(2)),
+        if is_in_place(arguments) {
+            bytes(arguments.count::<W>(4), arguments.word(5))
+        } else {
+            bytes(arguments.count::<W>(1), arguments.word(2))
         }
     }
 
     Allgatherv(arguments, W) {
-        match is_in_place(arguments) {
-            true => own_share::<W>(arguments, 4, 6, 7),
-            false => bytes(arguments.count::<W>(1), arguments.word(2)),
+        if is_in_place(arguments) {
+            own_share::<W>(arguments, 4, 6, 7)
+        } else {
+            bytes(arguments.count::<W>(1), arguments.word(2))
         }
     }
 
     Alltoall(arguments, W) {
-        let each = match is_in_place(arguments) {
-            true => bytes(arguments.count::<W>(4), arguments.word(5)),
-            false => bytes(arguments.count::<W>(1), arguments.word(2)),
+        let each = if is_in_place(arguments) {
+            bytes(arguments.count::<W>(4), arguments.word(5))
+        } else {
+            bytes(arguments.count::<W>(1), arguments.word(2))
         };
         each.saturating_mul(peers(arguments.word(6)) as u64)
     }
 
     Alltoallv(arguments, W) {
-        let (counts, datatype) = match is_in_place(arguments) {
-            true => (5, 7),
-            false => (1, 3),
-        };
+        let (counts, datatype) = if is_in_place(arguments) { (5, 7) } else { (1, 3) };
         let count = arguments.sum::<W>(counts, peers(arguments.word(8)));
         bytes(count, arguments.word(datatype))
     }
 
     Alltoallw(arguments, W) {
-        let (counts, types) = match is_in_place(arguments) {
-            true => (5, 7),
-            false => (1, 3),
-        };
+        let (counts, types) = if is_in_place(arguments) { (5, 7) } else { (1, 3) };
         sum_of_types::<W>(arguments, counts, types, peers(arguments.word(8)))
     }
 
@@ -161,7 +158,8 @@ rules! {
     }
 }
 
-/// In a gather all hand in their own part, but a root between two groups, which only receives.
+/// The role of the caller in a gather. All members contribute their part, except the root of an intercommunicator, which
+/// only receives.
 enum GatherRole {
     Nothing,
     From(usize),
@@ -178,7 +176,7 @@ fn gather_role(root: i32, comm: usize) -> GatherRole {
     }
 }
 
-/// The caller's part of a buffer that is already in place.
+/// Returns the bytes of the caller's part of an `MPI_IN_PLACE` buffer.
 fn own_share<W: Width>(arguments: &Arguments<'_>, counts: usize, of: usize, comm: usize) -> u64 {
     let own = rank(arguments.word(comm)).unwrap_or(0).max(0) as usize;
     let count = arguments.count_at::<W>(counts, own);

@@ -1,25 +1,25 @@
-//! Which MPI library this process uses, and what follows from that.
+//! Detects the MPI library of this process, and lists the constants of its ABI.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::resolve;
 
-/// Libraries of one family agree on the size of handles, on the layout of a status and on constants.
+/// A family of MPI libraries with the same ABI: size of handles, layout of a status, constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum MpiFamily {
-    /// Open MPI, Spectrum MPI, and others that derive from it.
+    /// Open MPI and its derivatives, such as Spectrum MPI.
     OpenMpi = 1,
     /// MPICH, MVAPICH, Intel MPI, Cray MPICH, ParaStation MPI.
     Mpich = 2,
-    /// Any library behind the binary interface that MPI 5 defines.
+    /// Any library with the standard ABI of MPI 5.
     Abi = 3,
 }
 
 static FAMILY: AtomicU8 = AtomicU8::new(0);
 
-/// As found by [`detect`], which comes before the first call that counts.
+/// Returns the family found by [`detect`], which runs before the first counted call.
 #[inline(always)]
 pub(crate) fn mpi_family() -> MpiFamily {
     match FAMILY.load(Ordering::Relaxed) {
@@ -48,7 +48,7 @@ fn is_abi(path: &CStr) -> bool {
 }
 
 impl MpiFamily {
-    /// How far apart handles stand in an array.
+    /// Returns the size of a handle.
     #[inline]
     pub const fn handle_bytes(self) -> usize {
         match self {
@@ -57,7 +57,7 @@ impl MpiFamily {
         }
     }
 
-    /// The address that says that the caller wants no status.
+    /// Returns the value of `MPI_STATUS_IGNORE`.
     #[inline(always)]
     pub const fn status_ignore(self) -> usize {
         match self {
@@ -66,7 +66,7 @@ impl MpiFamily {
         }
     }
 
-    /// The address of a send buffer that says that the data is in the other one.
+    /// Returns the value of `MPI_IN_PLACE`.
     pub const fn in_place(self) -> usize {
         match self {
             MpiFamily::Mpich => usize::MAX,
@@ -74,7 +74,7 @@ impl MpiFamily {
         }
     }
 
-    /// The root that a member of the root's own group names, who has no part in the call.
+    /// Returns the value of `MPI_PROC_NULL`: as a root, it is passed by members of the root's group that do not take part.
     #[inline]
     pub const fn proc_null(self) -> i32 {
         match self {
@@ -83,7 +83,7 @@ impl MpiFamily {
         }
     }
 
-    /// The root that the root of a call between two groups names.
+    /// Returns the value of `MPI_ROOT`, passed by the root itself on an intercommunicator.
     pub const fn root(self) -> i32 {
         match self {
             MpiFamily::OpenMpi => -4,
@@ -91,7 +91,7 @@ impl MpiFamily {
         }
     }
 
-    /// What MPI_Topo_test says of a Cartesian, a general and a distributed graph.
+    /// Returns the results of MPI_Topo_test for a Cartesian, a general and a distributed graph; None if not known.
     pub const fn topologies(self) -> Option<[i32; 3]> {
         match self {
             MpiFamily::OpenMpi => Some([1, 2, 3]),

@@ -1,8 +1,8 @@
-//! What Fortran needs beside the wrappers in C, which its bindings call.
+//! Support for Fortran beyond the wrappers of the C functions, which the Fortran bindings call.
 //!
-//! Bindings ask a few questions of their own before they make the call that the program wants: how many
-//! members a communicator has, to convert an array. Those are told from the program's by where they come
-//! from. And a few functions never reach C by name: those have wrappers under their Fortran names.
+//! Some bindings query the library before they make the program's call, for example the size of a communicator to convert
+//! an array. Such queries are told apart from the program's calls by their return address, and are not counted. A few
+//! functions never reach C by name: they have wrappers under their Fortran names.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use crate::byte_rule::Local;
 use crate::resolve::{self, RealFunction};
 use crate::{call::Call, wrap};
 
-/// Beginnings of the files that hold Fortran bindings: Open MPI's two, MPICH's, Intel's, MPI 5's.
+/// File name prefixes of Fortran bindings: two of Open MPI, one each of MPICH, Intel MPI and MPI 5.
 const BINDINGS: [&[u8]; 5] = [
     b"libmpi_mpifh",
     b"libmpi_usempi",
@@ -21,10 +21,10 @@ const BINDINGS: [&[u8]; 5] = [
     b"libmpi_abi_f",
 ];
 
-/// Verdicts on places in the code: the address, and in the lowest bit whether calls from there count.
+/// A cache by return address: the address, and in the lowest bit whether calls from there are counted.
 static CALLER_CACHE: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Whether the call of `name` that returns to `place` is the program's.
+/// Returns whether the call of `name` that returns to address `place` is the program's.
 fn counts_call_from(name: &'static str, place: usize) -> bool {
     let place = place as u64;
     let known = CALLER_CACHE.get((place ^ place >> 8) as usize % CALLER_CACHE.len());
@@ -40,13 +40,13 @@ fn counts_call_from(name: &'static str, place: usize) -> bool {
 
 #[cold]
 fn look_up_caller(name: &str, place: usize) -> bool {
-    // The place is behind the call, and so perhaps behind the function that ends with it.
+    // The return address is after the call instruction, and possibly after the end of the function.
     let Some(about) = resolve::symbol_info((place - 1) as *const c_void) else {
         return true;
     };
     let text = |text: *const c_char| match text {
         text if text.is_null() => Vec::new(),
-        // SAFETY: a text that the dynamic linker keeps.
+        // SAFETY: a C string owned by the dynamic linker; its object contains the caller and stays loaded.
         text => unsafe { CStr::from_ptr(text) }
             .to_bytes()
             .to_ascii_lowercase(),
@@ -54,7 +54,7 @@ fn look_up_caller(name: &str, place: usize) -> bool {
     is_program_call(name, &text(about.dli_fname), &text(about.dli_sname))
 }
 
-/// By the file and the function that the call came from, in lower case.
+/// Decides by the file and the function of the caller, both in lower case.
 fn is_program_call(name: &str, file: &[u8], function: &[u8]) -> bool {
     let file = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
     let is_binding = BINDINGS.iter().any(|start| file.starts_with(start));
@@ -65,23 +65,24 @@ fn is_program_call(name: &str, file: &[u8], function: &[u8]) -> bool {
     !is_binding || function.is_empty() || is_own
 }
 
-/// Passes on a question with up to four arguments, which all travel in registers.
+/// Passes on a query with up to four arguments, all of which are passed in registers.
 fn ask(call: &'static Call, real: &'static RealFunction, words: [usize; 4], place: usize) -> usize {
     let invoke = |real: *const (), [a, b, c, d]: [usize; 4]| {
-        // SAFETY: a function of this name takes at most so many words, and returns one.
+        // SAFETY: by the table, a function of this name takes at most four words and returns one.
         unsafe {
             let real: extern "C-unwind" fn(usize, usize, usize, usize) -> usize =
                 std::mem::transmute(real);
             real(a, b, c, d)
         }
     };
-    match counts_call_from(call.name(), place) {
-        true => wrap::first::<Local, Narrow, 4>(call, real, words, invoke),
-        false => invoke(real.get(), words),
+    if counts_call_from(call.name(), place) {
+        wrap::first::<Local, Narrow, 4>(call, real, words, invoke)
+    } else {
+        invoke(real.get(), words)
     }
 }
 
-/// Wrappers that know where they were called from.
+/// Defines wrappers that know their return address.
 macro_rules! questions {
     ($($name:ident $arity:tt;)*) => {
         pub(crate) const QUESTIONS: &[(&str, usize)] =
@@ -101,8 +102,8 @@ macro_rules! questions {
                 ask(&CALL, &REAL, [a, b, c, d], place)
             }
 
-            // SAFETY: the name is MPI's on purpose. Only the sixth argument is touched, which the
-            // function does not have; `inner` returns to the caller itself.
+            // SAFETY: replaces the MPI function of this name on purpose. Only the register of the sixth argument is
+            // written, which the function does not have; `inner` returns to the caller directly.
             #[unsafe(export_name = $symbol)]
             #[unsafe(naked)]
             extern "C-unwind" fn wrapper() {
@@ -121,8 +122,8 @@ questions! {
     Dist_graph_neighbors_count 4;
 }
 
-/// `Name lower UPPER arguments;` makes wrappers for what compilers turn a Fortran name into. `ompi_` is what
-/// Open MPI's module `mpi_f08` calls.
+/// `Name lower UPPER arguments;` defines wrappers for all spellings that compilers generate from a Fortran name. `ompi_` is
+/// called by Open MPI's module `mpi_f08`.
 macro_rules! names {
     ($($name:ident $lower:ident $upper:ident $arity:tt;)*) => {$(
         const _: () = {
@@ -175,7 +176,7 @@ mod tests {
         assert!(ask("/usr/lib/libmpi_mpifh.so.40", "ompi_comm_size_f"));
         assert!(!ask("/usr/lib/libmpi_mpifh.so.40", "ompi_alltoallv_f"));
         assert!(!ask("/usr/lib/libmpichfort.so.12", "mpi_alltoallw_"));
-        // Without a name there is no way to tell.
+        // Without a function name the origin is not known.
         assert!(ask("/usr/lib/libmpifort.so.12", ""));
     }
 

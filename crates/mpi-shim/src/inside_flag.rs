@@ -1,17 +1,18 @@
-//! Whether a thread is inside an MPI call: a byte for each thread.
+//! A flag per thread: whether the thread is inside an MPI call.
 //!
-//! `thread_local!` in a shared library calls the dynamic linker for the address each time, 2 to 3 ns, and around that call every
-//! wrapper would have to save its arguments. This library is loaded with the program, so that its threads' data stands at a fixed
-//! distance from the thread pointer (the initial-exec model), which the compiler offers only in nightly builds.
+//! `thread_local!` in a shared library calls the dynamic linker for the address each time (2 to 3 ns), and every wrapper
+//! would have to save its arguments around that call. This library is loaded at program start, so that its thread-local data
+//! is at a fixed offset from the thread pointer (the initial-exec model). Stable Rust cannot select that model, hence the
+//! assembly.
 
-/// The byte of the thread that asked for it.
+/// The flag of the current thread. Must not be sent to another thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InsideFlag(*mut bool);
 
 impl InsideFlag {
     #[inline(always)]
     pub fn get(self) -> bool {
-        // SAFETY: it lives as long as its thread, and no other thread has its address.
+        // SAFETY: the flag lives as long as its thread, and no other thread has its address.
         unsafe { *self.0 }
     }
 
@@ -37,7 +38,7 @@ mod byte {
     #[inline(always)]
     pub fn address() -> *mut bool {
         let at: *mut bool;
-        // SAFETY: the thread pointer and a constant of the dynamic linker.
+        // SAFETY: reads the thread pointer and adds the offset that the dynamic linker stored in the GOT.
         unsafe {
             std::arch::asm!(
                 "mov {at}, qword ptr fs:[0]",

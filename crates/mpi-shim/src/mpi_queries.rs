@@ -1,17 +1,18 @@
-//! Questions to the MPI library that the sizes of data need. They go to its own functions, not to ours.
+//! Queries to the MPI library about types and communicators, from which byte counts are computed. They call the library's
+//! `PMPI_` functions directly, not the wrappers, so that they are never counted.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::family::{MpiFamily, mpi_family};
 use crate::resolve::{self, RealFunction};
 
-/// Defines a question by the function that answers it: the handle goes in, numbers come out by address.
+/// Defines a query function: takes a handle and returns the integers that the MPI function stores through pointers.
 macro_rules! ask {
     ($name:ident, $symbol:literal, $($out:ident: $type:ty),*) => {
         fn $name(handle: usize) -> Option<($($type,)*)> {
             static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
             $(let mut $out: $type = 0;)*
-            // SAFETY: so the standard declares it; a handle passes as a word in all libraries.
+            // SAFETY: the signature is that of the MPI standard; all libraries pass a handle as a word.
             let result = unsafe {
                 let real: extern "C-unwind" fn(usize, $(*mut $type),*) -> i32 =
                     std::mem::transmute(REAL.get());
@@ -32,15 +33,16 @@ ask!(topo_test, "PMPI_Topo_test", kind: i32);
 ask!(cart_dimensions, "PMPI_Cartdim_get", dimensions: i32);
 ask!(dist_graph_degrees, "PMPI_Dist_graph_neighbors_count", sources: i32, targets: i32, weighted: i32);
 
-/// Sizes of types in the data of a loaded object: those that the library defines itself, which are never freed. One word
-/// holds the handle and, in its lower 16 bits, the size.
+/// The sizes of types in the static data of a loaded object: the library's predefined types, which are never freed. A word
+/// contains the handle and, in its lower 16 bits, the size.
 static SIZES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// In place of a size: the type is not such a one, and may be another one tomorrow.
+/// Instead of a size: the type is not static, and its address may be reused by another type.
 const NOT_CACHED: u64 = 0xffff;
-/// How often it is found out where a type lies, which takes microseconds. After that, unknown types are asked for each time.
+/// The maximum number of lookups of a type's location, each of which takes microseconds. After that, sizes of unknown types
+/// are queried each time.
 const LOOKUPS_MAX: u32 = 1024;
 
-/// How many bytes of data one element of a type has.
+/// Returns the number of data bytes of one element of a type.
 #[inline(always)]
 pub(crate) fn size_of(datatype: usize) -> u64 {
     match mpi_family() {
@@ -50,9 +52,10 @@ pub(crate) fn size_of(datatype: usize) -> u64 {
         },
         MpiFamily::OpenMpi => {
             let entry = cache_entry(datatype).load(Relaxed);
-            match entry >> 16 == datatype as u64 && entry & NOT_CACHED != NOT_CACHED {
-                true => entry & NOT_CACHED,
-                false => cached_size(datatype),
+            if entry >> 16 == datatype as u64 && entry & NOT_CACHED != NOT_CACHED {
+                entry & NOT_CACHED
+            } else {
+                cached_size(datatype)
             }
         }
         MpiFamily::Abi => queried_size(datatype),
@@ -61,7 +64,7 @@ pub(crate) fn size_of(datatype: usize) -> u64 {
 
 #[inline]
 fn cache_entry(datatype: usize) -> &'static AtomicU64 {
-    // Open MPI keeps its types 512 bytes apart.
+    // The predefined types of Open MPI are 512 bytes apart.
     &SIZES[(datatype >> 9 ^ datatype >> 5) % SIZES.len()]
 }
 
@@ -94,14 +97,14 @@ fn queried_size(datatype: usize) -> u64 {
     }
 }
 
-/// MPICH writes the size of a basic type into its handle, and programs are compiled with that.
+/// Returns the size of a basic type of MPICH, which is encoded in its handle and thus part of the ABI.
 #[inline]
 fn size_in_handle(datatype: usize) -> Option<u64> {
     let handle = datatype as u32;
     (handle >> 24 == 0x4c).then_some(u64::from(handle >> 8 & 0xff))
 }
 
-/// The members of a communicator's own group.
+/// Returns the size of a communicator's local group.
 pub(crate) fn members(comm: usize) -> usize {
     positive(comm_size(comm).map(|(size,)| size))
 }
@@ -110,11 +113,12 @@ pub(crate) fn rank(comm: usize) -> Option<i32> {
     comm_rank(comm).map(|(rank,)| rank)
 }
 
-/// Those with whom a collective call exchanges: the other group where there are two.
+/// Returns the number of partners in a collective call: the remote group's size for an intercommunicator.
 pub(crate) fn peers(comm: usize) -> usize {
-    match has_two_groups(comm) {
-        true => positive(comm_remote_size(comm).map(|(size,)| size)),
-        false => members(comm),
+    if has_two_groups(comm) {
+        positive(comm_remote_size(comm).map(|(size,)| size))
+    } else {
+        members(comm)
     }
 }
 
@@ -122,7 +126,7 @@ pub(crate) fn has_two_groups(comm: usize) -> bool {
     comm_test_inter(comm).is_some_and(|(flag,)| flag != 0)
 }
 
-/// How many neighbours a neighbourhood call sends to.
+/// Returns the number of neighbours that a neighbourhood collective sends to.
 pub(crate) fn neighbour_targets(comm: usize) -> usize {
     let Some([cart, graph, dist_graph]) = mpi_family().topologies() else {
         return 0;
@@ -141,7 +145,7 @@ fn graph_neighbours(comm: usize) -> usize {
     static REAL: RealFunction = RealFunction::new("PMPI_Graph_neighbors_count\0");
     let Some(rank) = rank(comm) else { return 0 };
     let mut count = 0;
-    // SAFETY: so the standard declares it.
+    // SAFETY: the signature is that of the MPI standard.
     let result = unsafe {
         let real: extern "C-unwind" fn(usize, i32, *mut i32) -> i32 =
             std::mem::transmute(REAL.get());
@@ -150,11 +154,11 @@ fn graph_neighbours(comm: usize) -> usize {
     positive((result == 0).then_some(count))
 }
 
-/// How many elements a status counts, where its layout is the library's secret.
+/// Returns the number of elements in a status whose layout is not public.
 pub(crate) fn elements(status: *const u8, datatype: usize) -> u64 {
     static REAL: RealFunction = RealFunction::new("PMPI_Get_count\0");
     let mut count = 0;
-    // SAFETY: so the standard declares it; the library filled in the status.
+    // SAFETY: the signature is that of the MPI standard; the library has filled in the status.
     let result = unsafe {
         let real: extern "C-unwind" fn(*const u8, usize, *mut i32) -> i32 =
             std::mem::transmute(REAL.get());

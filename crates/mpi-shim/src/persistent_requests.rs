@@ -1,14 +1,17 @@
-//! Persistent requests: what each start of one moves was said when it was made.
+//! The bytes of persistent requests, which are known when a request is created and counted at each start.
+//!
+//! A lock-free hash table of fixed size with linear probing. Entries are claimed by compare-and-swap of the handle; a removed
+//! entry leaves a tombstone, so that later entries of the same probe sequence are still found.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How many are remembered at once. Those beyond it are counted and timed when started, but without bytes.
+/// The capacity. Requests beyond it are counted and timed when started, but without bytes.
 const REQUESTS_MAX: usize = 8192;
-/// How far from its place by hash one may stand.
+/// The maximum length of a probe sequence.
 const PROBES: usize = 32;
 
 const EMPTY: usize = 0;
-/// One was here: those behind it must still be found.
+/// A tombstone: later entries of the probe sequence must still be found.
 const REMOVED: usize = usize::MAX;
 
 static REQUESTS: Requests = Requests {
@@ -20,7 +23,7 @@ struct RequestEntry {
     bytes: AtomicU64,
 }
 
-/// Memory that nobody touches costs nothing: most programs have no persistent request.
+/// Static and zeroed: its pages cost no memory until the first persistent request, which most programs never create.
 struct Requests {
     entries: [RequestEntry; REQUESTS_MAX],
 }
@@ -71,7 +74,7 @@ impl Requests {
         None
     }
 
-    /// A library gives one handle to one thread, so that nobody else brings the same.
+    /// Inserts a request. The library gives a handle to one thread, so that no handle is inserted concurrently.
     fn insert(&self, handle: usize, bytes: u64) {
         if handle == EMPTY || handle == REMOVED {
             return;
@@ -84,7 +87,7 @@ impl Requests {
             if !matches!(there, EMPTY | REMOVED) {
                 continue;
             }
-            // Taken for this handle first: another thread may be looking at the same place.
+            // Claim the entry first: another thread may be inserting into the same one.
             let taken =
                 entry
                     .handle

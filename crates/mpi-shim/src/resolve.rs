@@ -1,13 +1,13 @@
-//! Finds the functions that the wrappers stand in front of.
+//! Finds the real functions behind the wrappers, and information about loaded objects.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A function of the MPI library, or of another tool before it; looked up at its first use.
+/// A function of the MPI library, or of another preloaded tool; looked up at its first use.
 #[derive(Debug)]
 pub(crate) struct RealFunction {
-    /// Ends with a zero byte.
+    /// Ends with a NUL byte.
     name: &'static str,
     at: AtomicPtr<()>,
 }
@@ -23,13 +23,13 @@ impl RealFunction {
     #[inline(always)]
     pub fn get(&self) -> *const () {
         let at = self.at.load(Ordering::Acquire);
-        match at.is_null() {
-            true => self.look_up(),
-            false => at,
+        if at.is_null() {
+            return self.look_up();
         }
+        at
     }
 
-    /// Null before the first use.
+    /// Returns the function, or null before the first use.
     #[inline(always)]
     pub fn resolved(&self) -> *const () {
         self.at.load(Ordering::Acquire)
@@ -47,17 +47,16 @@ impl RealFunction {
     }
 }
 
-/// Stands for a function that the library does not have. A program that was linked to the library cannot
-/// call it; one that looked for it by name gets an error, MPI_ERR_OTHER or one that reads much the same.
+/// Replaces a function that the library does not have. A program linked to the library cannot call it; one that looks it up
+/// by name gets an error, MPI_ERR_OTHER or a similar one.
 extern "C-unwind" fn missing() -> usize {
     16
 }
 
-/// Where a name leads behind this library: the next one in the order in which the program's libraries were
-/// loaded, else any, else what the loaded object that has MPI knows. The last is needed for languages that
-/// load MPI by themselves and for themselves alone, as Python does.
+/// Finds a symbol outside this library: the next one in load order, otherwise any, otherwise that of the loaded object
+/// with MPI. The last case covers languages that load MPI locally (RTLD_LOCAL), as Python does.
 pub(crate) fn find_symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name is a text; what is found is only compared and handed on.
+    // SAFETY: `name` is a C string; the result is only compared and returned.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
         if !next.is_null() {
@@ -74,21 +73,21 @@ pub(crate) fn find_symbol(name: &CStr) -> *mut c_void {
     }
 }
 
-/// The file that a function comes from.
+/// Returns the file that defines a function.
 pub(crate) fn library_file(name: &CStr) -> Option<CString> {
     let file = symbol_info(find_symbol(name))?.dli_fname;
     if file.is_null() {
         return None;
     }
-    // SAFETY: a text that the dynamic linker keeps.
+    // SAFETY: a C string owned by the dynamic linker; it is copied while the object is loaded.
     Some(unsafe { CStr::from_ptr(file) }.to_owned())
 }
 
 pub(crate) fn symbol_info(at: *const c_void) -> Option<libc::Dl_info> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked for; the answer is filled in when there is one.
+    // SAFETY: dladdr accepts any address, and `info` is large enough.
     let found = unsafe { libc::dladdr(at, info.as_mut_ptr()) };
-    // SAFETY: filled in, and zeros before.
+    // SAFETY: zeroed above, which is valid, and filled in on success.
     (found != 0).then(|| unsafe { info.assume_init() })
 }
 
@@ -98,7 +97,7 @@ fn is_in_this_library(at: *const c_void) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own.dli_fbase == other.dli_fbase)
 }
 
-/// The handle of a loaded object that has `PMPI_Init`, itself or through what it needs; kept open for good.
+/// Returns the handle of a loaded object that has `PMPI_Init`, itself or through a dependency. It is never closed.
 fn object_with_mpi() -> *mut c_void {
     static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
     let known = OBJECT.load(Ordering::Acquire);
@@ -113,7 +112,7 @@ fn object_with_mpi() -> *mut c_void {
 
 fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: with NOLOAD nothing is loaded and nothing of it runs; the handle is ours to close.
+    // SAFETY: RTLD_NOLOAD loads nothing and runs no code; the handle is closed or kept open.
     unsafe {
         let object = libc::dlopen(file.as_ptr(), flags);
         if object.is_null() {
@@ -128,21 +127,21 @@ fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
     None
 }
 
-/// The names are gathered first: nothing may be opened while the dynamic linker walks its list.
+/// Returns the names of all loaded objects. They are collected first, because dlopen must not be called during the walk.
 fn loaded_files() -> Vec<CString> {
     let mut files: Vec<CString> = Vec::new();
-    // SAFETY: `gather` gets the vector that is given here.
+    // SAFETY: `collect_name` receives this vector as its last argument.
     unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut files).cast()) };
     files
 }
 
-// SAFETY: called by the dynamic linker alone, with the vector of `loaded_files`.
+// SAFETY: called only by dl_iterate_phdr, with the vector of `loaded_files`.
 unsafe extern "C" fn collect_name(
     object: *mut libc::dl_phdr_info,
     _: libc::size_t,
     files: *mut c_void,
 ) -> c_int {
-    // SAFETY: both are valid for the length of this call; a name is a text or null.
+    // SAFETY: both pointers are valid during this call; a name is null or a C string.
     unsafe {
         let name = (*object).dlpi_name;
         // The program itself has no name.
@@ -166,7 +165,7 @@ mod tests {
         assert_eq!(missing(), 16);
     }
 
-    /// A type on the heap may be freed, and its address become that of another one.
+    /// A type on the heap may be freed, and its address reused by another type.
     #[test]
     fn data_of_an_object_is_told_from_the_heap_and_the_stack() {
         static DATA: AtomicPtr<()> = AtomicPtr::new(null_mut());

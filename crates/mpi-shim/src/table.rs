@@ -68,7 +68,7 @@ calls! {
 
     // One-sided.
     Put 8 => Posted<1, 2>, c; Rput 9 => Posted<1, 2>, c; Get 8 => Posted<1, 2>, c; Rget 9 => Posted<1, 2>, c;
-    // With MPI_NO_OP the origin's arguments of MPI_Get_accumulate mean nothing, the target's always do.
+    // With MPI_NO_OP the origin arguments of MPI_Get_accumulate are not significant; the target's always are.
     Accumulate 9 => Posted<1, 2>, c; Raccumulate 10 => Posted<1, 2>, c; Get_accumulate 12 => Posted<8, 9>, c;
     Rget_accumulate 13 => Posted<8, 9>, c; Fetch_and_op 7 => OneElement<2>; Compare_and_swap 7 => OneElement<3>;
     Win_allocate 6 => Timed, c; Win_allocate_shared 6 => Timed, c; Win_create 6 => Timed, c;
@@ -101,7 +101,7 @@ calls! {
     Pack 7 => Posted<1, 2>, c; Pack_external 7 => Posted<2, 3>, c; Unpack 7 => Posted<4, 5>, c;
     Unpack_external 7 => Posted<5, 6>, c;
 
-    // Starting, ending, and what all members of a communicator do together.
+    // Initialisation, finalisation, and collective management calls.
     Init 2 => Initialise; Init_thread 4 => Initialise; Finalize 0 => Timed; Session_init 3 => SessionInit;
     Session_finalize 1 => Timed; Abort 2 => Local; Comm_accept 5 => Timed; Comm_connect 5 => Timed;
     Comm_disconnect 1 => Timed; Comm_join 2 => Timed; Comm_spawn 8 => Timed; Comm_spawn_multiple 9 => Timed;
@@ -113,7 +113,7 @@ calls! {
     Open_port 2 => Timed; Close_port 1 => Timed; Publish_name 3 => Timed; Unpublish_name 3 => Timed;
     Lookup_name 3 => Timed;
 
-    // The rest asks and sets: counted by name.
+    // All others query or set: counted without time and bytes.
     Add_error_class 1 => Local; Add_error_code 2 => Local; Add_error_string 2 => Local; Address 2 => Local;
     Alloc_mem 3 => Local; Attr_delete 2 => Local; Attr_get 4 => Local; Attr_put 3 => Local; Cart_coords 4 => Local;
     Cart_get 5 => Local; Cart_map 5 => Local; Cart_rank 3 => Local; Cart_shift 5 => Local;

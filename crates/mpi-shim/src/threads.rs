@@ -1,4 +1,5 @@
-//! Whether the program's threads call MPI at the same time. Mostly they may not, which makes counting cheap.
+//! Detects whether several threads may call MPI at the same time. Most programs exclude that, and counting then needs no
+//! atomic additions.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -9,9 +10,9 @@ use crate::resolve::RealFunction;
 const MULTIPLE: i32 = 3;
 
 const UNKNOWN: u8 = 0;
-/// The program was initialised at a level at which it keeps its threads apart.
+/// The thread level is below MPI_THREAD_MULTIPLE: calls do not overlap.
 const SERIALIZED: u8 = 1;
-/// It may have several threads in MPI; that is final.
+/// Several threads may be in MPI; this state is final.
 const CONCURRENT: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -21,7 +22,7 @@ pub(crate) fn is_serialized() -> bool {
     STATE.load(Relaxed) == SERIALIZED
 }
 
-/// `MPI_Init` and `MPI_Init_thread`. The library is asked: its settings may raise the level.
+/// `MPI_Init` and `MPI_Init_thread`. The level is queried, because settings of the library may raise it.
 #[derive(Debug)]
 pub(crate) struct Initialise;
 
@@ -29,7 +30,7 @@ impl ByteRule for Initialise {
     fn after<W: Width>(_: &Arguments<'_>, _: &CallScratch) -> u64 {
         static REAL: RealFunction = RealFunction::new("PMPI_Query_thread\0");
         let mut level = MULTIPLE;
-        // SAFETY: so the standard declares it.
+        // SAFETY: the signature is that of the MPI standard.
         unsafe {
             let real: extern "C-unwind" fn(*mut i32) -> i32 = std::mem::transmute(REAL.get());
             real(&raw mut level);
@@ -41,7 +42,7 @@ impl ByteRule for Initialise {
     }
 }
 
-/// `MPI_Session_init`: each session has a level of its own, so that none can be relied upon.
+/// `MPI_Session_init`: each session has its own level, so that calls must be assumed to overlap.
 #[derive(Debug)]
 pub(crate) struct SessionInit;
 

@@ -1,9 +1,8 @@
-//! Time for wrappers: the processor's own counter, made into nanoseconds with the system's clock.
+//! Time for wrappers: the processor's counter (TSC), converted to nanoseconds with the system clock.
 //!
-//! The system's clock alone costs more than all else that a wrapper does. The rate of the counter is
-//! measured while the program runs, over the time since its first MPI call at first, then over ever longer
-//! stretches up to a second, without a thread and without waiting. Where the kernel does not trust the
-//! counter, its clock is used after all.
+//! Reading the system clock costs more than the rest of a wrapper. The rate of the counter is measured while the program
+//! runs, first over the time since its first MPI call, then over ever longer intervals up to a second, without a thread and
+//! without waiting. If the kernel does not trust the counter, the system clock is used instead.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -13,27 +12,27 @@ use std::sync::{Mutex, Once};
 
 /// Nanoseconds per tick, times 2^32; 0 before the first measurement.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// The count at which the rate is to be measured again. Stored behind the rate (release), and loaded before it (acquire): a
-/// thread that sees no need to measure has a rate.
+/// The count at which to measure the rate again. Stored after the rate (release) and loaded before it (acquire), so that a
+/// thread that need not measure sees a rate.
 static MEASURE_AT: AtomicU64 = AtomicU64::new(0);
-/// Where the present stretch began. Two words that belong together, so that only the one thread that measures has them.
+/// The start of the current interval. Two words that must match, hence the lock; only the thread that measures takes it.
 static BEGIN: Mutex<ClockReading> = Mutex::new(ClockReading { ticks: 0, nanos: 0 });
 /// Written once, before any wrapper reads it: see [`start`].
 static USES_CLOCK: AtomicBool = AtomicBool::new(false);
 
-/// The counter and the clock at one time.
+/// The counter and the clock, read at the same time.
 #[derive(Debug, Clone, Copy)]
 struct ClockReading {
     ticks: u64,
     nanos: u64,
 }
 
-/// Stretches become no longer than about this.
+/// The approximate maximum length of an interval.
 const INTERVAL_NANOS_MAX: u64 = 1_000_000_000;
-/// A look at both that took longer was interrupted, and says nothing.
+/// A reading of both that took longer was interrupted and is retried.
 const READ_NANOS_MAX: u64 = 2_000;
 
-/// Before the first call that is timed. A second thread waits for the first, so that none finds a half of it.
+/// Initialises the clock. Must be called before the first timed call; concurrent callers wait until it is complete.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -44,7 +43,7 @@ pub(crate) fn start() {
     });
 }
 
-/// Whether [`now`] is more than reading the processor's counter.
+/// Returns whether [`now`] reads the system clock instead of the processor's counter.
 #[inline(always)]
 pub(crate) fn uses_clock() -> bool {
     USES_CLOCK.load(Relaxed)
@@ -52,13 +51,14 @@ pub(crate) fn uses_clock() -> bool {
 
 #[inline(always)]
 pub(crate) fn now() -> u64 {
-    match uses_clock() {
-        true => clock(),
-        false => counter::read(),
+    if uses_clock() {
+        clock()
+    } else {
+        counter::read()
     }
 }
 
-/// The same where the clock is not used.
+/// Reads the processor's counter. Only valid if [`uses_clock`] is false.
 #[inline(always)]
 pub(crate) fn count() -> u64 {
     counter::read()
@@ -69,13 +69,13 @@ fn clock() -> u64 {
     pegel_lane::monotonic_ns()
 }
 
-/// The time between two counts.
+/// Returns the time between two counts in nanoseconds.
 #[inline]
 pub(crate) fn nanos(begin: u64, end: u64) -> u64 {
     if end >= MEASURE_AT.load(Acquire) {
         measure(end);
     }
-    // Counters of two processors may be a little apart.
+    // The counters of two processors may differ slightly.
     convert(end.saturating_sub(begin), RATE.load(Relaxed))
 }
 
@@ -103,7 +103,7 @@ fn read_clocks() -> ClockReading {
 
 #[cold]
 fn measure(end: u64) {
-    // Only the first measurement is waited for: without it there is no rate at all.
+    // Block only for the first measurement, without which there is no rate.
     let begin = match RATE.load(Relaxed) {
         0 => BEGIN.lock().ok(),
         _ => BEGIN.try_lock().ok(),
@@ -128,25 +128,25 @@ mod counter {
 
     #[inline]
     pub fn read() -> u64 {
-        // SAFETY: every processor of this kind has the instruction.
+        // SAFETY: every x86-64 processor has the instruction.
         unsafe { _rdtsc() }
     }
 
-    /// Whether it counts at one rate, the same on all processors of this machine.
+    /// Returns whether the counter has a constant rate and is synchronised between processors.
     pub fn is_steady() -> bool {
         let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         match std::fs::read_to_string(path).as_deref().map(str::trim) {
             Ok("tsc") => true,
-            // These stand on it, on machines where it is said to be constant; where nothing can be read,
-            // the processor itself is asked.
+            // These clocks are based on the counter. Whether it is constant, here and where the file cannot be read, is
+            // up to CPUID.
             Ok("kvm-clock" | "hyperv_clocksource_tsc_page") | Err(_) => is_constant(),
             Ok(_) => false,
         }
     }
 
-    #[allow(unused_unsafe)] // Newer compilers know that asking is safe.
+    #[allow(unused_unsafe)] // `__cpuid` is safe in newer compilers.
     fn is_constant() -> bool {
-        // SAFETY: every processor of this kind can be asked; the second question only where the first says so.
+        // SAFETY: every x86-64 processor has CPUID; the second leaf is read only if the first reports it.
         unsafe {
             __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
         }
@@ -158,12 +158,12 @@ mod counter {
     #[inline]
     pub fn read() -> u64 {
         let ticks: u64;
-        // SAFETY: Linux lets programs read it.
+        // SAFETY: Linux permits reading the register in user space.
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     }
 
-    /// The architecture promises one rate for all.
+    /// Always true: the architecture guarantees a constant rate.
     pub fn is_steady() -> bool {
         true
     }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(convert(u64::MAX / 2, 1 << 32), u64::MAX / 2);
     }
 
-    /// None finds the rate, the counter or the beginning half written. (On x86 the processor hides most of it.)
+    /// No thread may see a partially written rate, counter or start. (On x86 the memory model hides most errors.)
     #[test]
     fn threads_that_begin_together_agree_with_the_clock() {
         let barrier = std::sync::Barrier::new(16);

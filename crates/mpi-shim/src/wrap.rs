@@ -1,4 +1,7 @@
-//! What every wrapper does, and the macro that makes wrappers from rows of the table.
+//! The body of every wrapper, and the macro that defines wrappers from the rows of the table.
+//!
+//! A wrapper runs in the program's process on every MPI call. It must return exactly what the real function returns, must
+//! not allocate, lock or make system calls after the first call of a name, and must let unwinding pass through.
 
 use crate::arguments::{Arguments, Width};
 use crate::byte_rule::{ByteRule, CallScratch};
@@ -7,19 +10,20 @@ use crate::inside_flag;
 use crate::resolve::RealFunction;
 use crate::ticks;
 
-/// Calls a function of the library with these words.
+/// Calls a function of the library with these arguments.
 type Invoke<const N: usize> = fn(*const (), [usize; N]) -> usize;
 
-/// The real function where nothing has to be done before it is called; null otherwise, and then comes [`first`].
+/// Returns the real function if no initialisation is required; null otherwise, and the wrapper calls [`first`].
 #[inline(always)]
 pub(crate) fn ready(call: &'static Call, real: &'static RealFunction) -> *const () {
-    match call.is_open() && !ticks::uses_clock() {
-        true => real.resolved(),
-        false => std::ptr::null(),
+    if call.is_open() && !ticks::uses_clock() {
+        real.resolved()
+    } else {
+        std::ptr::null()
     }
 }
 
-/// The first call of a name; and every call where the processor's counter is of no use.
+/// The slow path: the first call of a name, and every call if the processor's counter is not usable.
 #[cold]
 #[inline(never)]
 pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
@@ -29,7 +33,7 @@ pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
     invoke: Invoke<N>,
 ) -> usize {
     let function = real.get();
-    // What the library calls within a call gets no series.
+    // Nested calls of the library create no series.
     if inside_flag::of_this_thread().get() {
         return invoke(function, words);
     }
@@ -37,10 +41,10 @@ pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
     count::<R, W, N>(call, function, words, invoke, ticks::now)
 }
 
-/// Passes a call on, and counts it if it is not made from within another one.
+/// Passes a call on, and counts it unless it is nested in another one.
 ///
-/// Inlined: the rule is known for each wrapper, so that little of this is left. Nothing else is called before the real
-/// function, so that the arguments, most of which come over the stack, do not have to be saved.
+/// Inlined: the rule is a constant of each wrapper, so that little code is left. No other function is called before the
+/// real one, so that the arguments, some of which are on the stack, need not be saved.
 #[inline(always)]
 pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     call: &'static Call,
@@ -61,7 +65,7 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     let begin = now();
     let result = invoke(function, words);
     let end = now();
-    // An `int`: what stands above it in the register means nothing. 0 is MPI_SUCCESS everywhere.
+    // The result is an `int`: the upper half of the register is undefined. 0 is MPI_SUCCESS in every library.
     let bytes = match result as u32 {
         0 => R::after::<W>(&Arguments::new(&words), &own),
         _ => 0,
@@ -70,7 +74,7 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     result
 }
 
-/// `Name arguments => rule;` makes `MPI_Name` and `PMPI_Name`; with `, c` also the forms with large counts.
+/// `Name arguments => rule;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions with large counts.
 macro_rules! calls {
     ($($name:ident $arity:tt => $rule:ty $(, $large:ident)?;)*) => {
         /// Every function of this table, with the number of its arguments.
@@ -108,13 +112,13 @@ macro_rules! calls {
     (@one ($($word:ident)*) $rule:ty, $width:ty, $symbol:expr) => {
         const _: () = {
             // Unwinding passes through: an error handler in C++ may throw.
-            // SAFETY: the name is MPI's on purpose.
+            // SAFETY: replaces the MPI function of this name on purpose.
             #[unsafe(export_name = $symbol)]
             extern "C-unwind" fn wrapper($($word: usize),*) -> usize {
                 static REAL: $crate::resolve::RealFunction = $crate::resolve::RealFunction::new(concat!($symbol, "\0"));
                 let invoke = |real: *const (), words| {
                     let [$($word),*] = words;
-                    // SAFETY: a function of this name takes so many words, and returns one.
+                    // SAFETY: by the table, a function of this name takes this many words and returns one.
                     unsafe {
                         let real: extern "C-unwind" fn($($crate::wrap::word!($word)),*) -> usize =
                             std::mem::transmute(real);

@@ -1,4 +1,4 @@
-//! The table beside the real headers and libraries: nothing forgotten, no argument too few.
+//! Compares the table with installed headers and libraries: every function is present, with its number of arguments.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ fn run(command: &mut Command) -> FinishedProcess {
     finished
 }
 
-/// The functions of C that a library exports.
+/// Returns the C functions that a library exports.
 fn exported(nm: &std::path::Path, library: &str) -> BTreeSet<String> {
     let listed = run(Command::new(nm).args(["-D", "--defined-only", library])).stdout;
     let names = listed.lines().filter_map(|line| line.split(' ').nth(2));
@@ -23,7 +23,7 @@ fn exported(nm: &std::path::Path, library: &str) -> BTreeSet<String> {
     names.filter(is_function).map(str::to_owned).collect()
 }
 
-/// What is left alone on purpose.
+/// Returns whether a function is intentionally not wrapped.
 fn is_excluded(name: &str) -> bool {
     let conversions = ["_c2f", "_f2c", "_c2f08", "_f082c", "_f2f08", "_f082f"];
     let others = [
@@ -38,7 +38,7 @@ fn is_excluded(name: &str) -> bool {
         || conversions.iter().any(|end| name.ends_with(end))
 }
 
-/// Fails to compile where a function has another number of arguments, a floating-point one, or returns
+/// Returns a C++ program that does not compile if a function has another number of arguments, a floating-point one, or returns
 /// anything but an `int`.
 fn checks(names: &BTreeSet<String>) -> String {
     let mut text = String::from(

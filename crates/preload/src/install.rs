@@ -1,5 +1,5 @@
-//! A directory for the library: the user's own, that others cannot write to, on a file system from which
-//! code may be run.
+//! Installs the library into a directory that the user owns, that others cannot write to, and from which code can be
+//! loaded (no `noexec` mount).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,12 +12,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::{FILE_NAME, LIBRARY_VARIABLE, MPI_LIBRARY};
 
-/// Why the library cannot be put somewhere.
+/// The reason why the library could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("{path}: not a directory of this user that others cannot write to", path = .0.display())]
+    #[error("{path}: not a directory that this user owns and others cannot write to", path = .0.display())]
     NotPrivate(PathBuf),
-    #[error("{path}: LD_PRELOAD cannot name a path with a blank or a colon", path = .0.display())]
+    #[error("{path}: LD_PRELOAD does not support paths with white space or a colon", path = .0.display())]
     NotPreloadable(PathBuf),
     #[error("{path}: {doing}", path = .path.display())]
     Io {
@@ -26,7 +26,9 @@ pub enum InstallError {
         #[source]
         source: io::Error,
     },
-    #[error("no place for the MPI library: {reasons}; {LIBRARY_VARIABLE} may name a copy of it")]
+    #[error(
+        "cannot install the MPI library: {reasons}; set {LIBRARY_VARIABLE} to the path of a copy"
+    )]
     NoDirectory { reasons: String },
 }
 
@@ -41,7 +43,7 @@ impl InstallError {
     }
 }
 
-/// Directories to try, best first: in memory, on the local disk, at home.
+/// Returns the directories to try, best first: in memory, on the local disk, in the home directory.
 pub(crate) fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let base = |name: &str| {
         let path = PathBuf::from(variable(name)?);
@@ -78,43 +80,43 @@ pub(crate) fn install_in_first(directories: &[PathBuf]) -> Result<PathBuf, Insta
     Err(InstallError::NoDirectory { reasons })
 }
 
-/// The library that the user named; it must be there.
+/// Checks that the library named by the user exists and can be loaded.
 pub(crate) fn check_named(path: PathBuf) -> Result<PathBuf, InstallError> {
-    let speakable = check_preloadable(path)?;
-    let file = File::open(&speakable).map_err(InstallError::io(&speakable, "cannot be opened"))?;
-    check_executable(&file).map_err(InstallError::io(&speakable, "cannot be loaded as code"))?;
-    Ok(speakable)
+    let path = check_preloadable(path)?;
+    let file = File::open(&path).map_err(InstallError::io(&path, "cannot open the library"))?;
+    check_executable(&file).map_err(InstallError::io(&path, "cannot map the library as code"))?;
+    Ok(path)
 }
 
-/// Puts the library into a directory, which is made if need be. One that is there already is used again if it
-/// is the same to the last byte.
+/// Installs the library into a directory, which is created if necessary. An existing file is reused if it is identical.
 pub fn install_in(directory: &Path) -> Result<PathBuf, InstallError> {
     let path = check_preloadable(directory.join(FILE_NAME))?;
-    // It may be there already; whether it is any good shows next.
+    // It may exist already; the checks below decide.
     let _ = DirBuilder::new().mode(0o700).create(directory);
-    let about =
-        fs::symlink_metadata(directory).map_err(InstallError::io(directory, "cannot be used"))?;
+    let about = fs::symlink_metadata(directory)
+        .map_err(InstallError::io(directory, "cannot use the directory"))?;
     let is_own = about.uid() == rustix::process::geteuid().as_raw();
     if !about.is_dir() || !is_own || about.mode() & 0o022 != 0 {
         return Err(InstallError::NotPrivate(directory.to_owned()));
     }
     let file = match open_identical(&path) {
         Some(file) => file,
-        None => {
-            write(directory, &path).map_err(InstallError::io(directory, "cannot be written"))?
-        }
+        None => write(directory, &path)
+            .map_err(InstallError::io(directory, "cannot write the library"))?,
     };
-    check_executable(&file)
-        .map_err(InstallError::io(directory, "no code may be loaded from it"))?;
+    check_executable(&file).map_err(InstallError::io(
+        directory,
+        "cannot map code from this file system",
+    ))?;
     Ok(path)
 }
 
 fn check_preloadable(path: PathBuf) -> Result<PathBuf, InstallError> {
     let separates = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
-    match path.as_os_str().as_bytes().iter().any(separates) {
-        true => Err(InstallError::NotPreloadable(path)),
-        false => Ok(path),
+    if path.as_os_str().as_bytes().iter().any(separates) {
+        return Err(InstallError::NotPreloadable(path));
     }
+    Ok(path)
 }
 
 fn open_identical(path: &Path) -> Option<File> {
@@ -127,9 +129,9 @@ fn open_identical(path: &Path) -> Option<File> {
     (there == MPI_LIBRARY).then_some(file)
 }
 
-/// Under another name first: many ranks start at once, and none may load half of it.
+/// Writes the library under a temporary name and renames it: many ranks start at once, and none may load a partial file.
 fn write(directory: &Path, path: &Path) -> io::Result<File> {
-    // The kernel would not only refuse a file beyond this limit, but end the process by SIGXFSZ.
+    // Beyond this limit the kernel would end the process with SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
     if limit
         .current
@@ -153,11 +155,11 @@ fn write(directory: &Path, path: &Path) -> io::Result<File> {
     written
 }
 
-/// As the dynamic linker will do it.
+/// Maps the file as the dynamic linker will, to find out whether that is permitted.
 fn check_executable(file: &File) -> io::Result<()> {
     const BYTES: usize = 4096;
     let rights = ProtFlags::READ | ProtFlags::EXEC;
-    // SAFETY: a new mapping at an address of the kernel's choice, that nobody reads and that goes at once.
+    // SAFETY: a new mapping at an address chosen by the kernel; it is never accessed and is unmapped at once.
     unsafe {
         let at = rustix::mm::mmap(
             std::ptr::null_mut(),
@@ -222,11 +224,11 @@ mod tests {
         assert!(path.starts_with(&good));
         let error = install_in_first(&[bad]).expect_err("none").to_string();
         assert!(
-            error.contains("no/such/place: cannot be used: No such"),
+            error.contains("no/such/place: cannot use the directory: No such"),
             "{error}"
         );
         assert!(
-            error.ends_with("PEGEL_MPI_LIBRARY may name a copy of it"),
+            error.ends_with("set PEGEL_MPI_LIBRARY to the path of a copy"),
             "{error}"
         );
     }
@@ -252,7 +254,9 @@ mod tests {
         let dir = TempDir::new();
         let error = check_named(dir.join("none.so")).expect_err("absent");
         assert!(
-            error.to_string().ends_with("none.so: cannot be opened"),
+            error
+                .to_string()
+                .ends_with("none.so: cannot open the library"),
             "{error}"
         );
         let path = install_in(&dir.join("pegel")).expect("ours");

@@ -1,5 +1,5 @@
-//! Carries the library that counts MPI calls inside the binary, so that one file is all that has to be
-//! installed, and puts it where the dynamic linker can load it.
+//! Embeds the library that counts MPI calls in the binary, so that Pegel is installed as a single file, and writes it to
+//! a directory from which the dynamic linker can load it.
 
 mod install;
 
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 pub use install::{InstallError, install_in};
 
-/// The library itself, built for this machine's kind of processor.
+/// The library, built for the target's architecture.
 pub static MPI_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libpegel_mpi.so"));
 
-/// Two versions may be in use at the same time, each under its own name.
+/// The file name contains a hash, so that several versions can be in use at the same time.
 const FILE_NAME: &str = concat!("libpegel_mpi-", env!("PEGEL_MPI_LIBRARY_HASH"), ".so");
 
-/// Names a library to use in place of the one that is carried: for containers in which no place will do.
+/// The variable that names a library to use instead of the embedded one: for containers without a suitable directory.
 pub const LIBRARY_VARIABLE: &str = "PEGEL_MPI_LIBRARY";
 
-/// Where the library is, having put it there if it was not.
+/// Installs the library if necessary and returns its path.
 pub fn mpi_library() -> Result<PathBuf, InstallError> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         return install::check_named(PathBuf::from(path));
@@ -25,8 +25,8 @@ pub fn mpi_library() -> Result<PathBuf, InstallError> {
     install::install_in_first(&install::candidates(|name| std::env::var_os(name)))
 }
 
-/// The value of `LD_PRELOAD` with the library behind what is there: some must come first, such as the
-/// runtimes of sanitizers, and ours need not.
+/// Returns the value of `LD_PRELOAD` with the library appended: other libraries, such as the runtimes of sanitizers, must
+/// come first.
 pub fn preload_value(existing: Option<&OsStr>, library: &Path) -> OsString {
     let mut value = existing.unwrap_or_default().to_owned();
     if !value.is_empty() {

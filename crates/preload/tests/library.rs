@@ -1,4 +1,4 @@
-//! The library as the dynamic linker sees it.
+//! Checks the exported symbols and the dependencies of the built library.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn it_exports_names_of_mpi_and_nothing_else() {
         .filter_map(|line| line.split(' ').nth(2))
         .collect();
     let count = |start: &str| names.iter().filter(|name| name.starts_with(start)).count();
-    // 587 functions of C, each with both names; 17 of Fortran, each in seven spellings.
+    // 587 C functions with two names each; 17 Fortran functions in seven spellings each.
     let upper = 17;
     assert_eq!((count("MPI_"), count("PMPI_")), (587 + upper, 587));
     assert_eq!(
