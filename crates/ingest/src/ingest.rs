@@ -56,14 +56,14 @@ impl Ingest {
             lanes_status = Some(lanes.status());
             sources.push(Box::new(lanes));
         }
-        let pulse =
+        let sampler =
             ProgramSampler::start(sources, store.clone(), gate.clone(), clock.clone(), rate)
                 .map_err(IngestStartError::Thread)?;
         Ok(Ingest {
             points,
             gate,
             clock,
-            sampler: pulse,
+            sampler,
             lanes_status,
         })
     }

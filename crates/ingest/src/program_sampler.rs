@@ -174,13 +174,13 @@ impl ProgramSamplerContext {
     }
 
     fn pass(&self, nominal: Millis) {
-        let mut beat = self.state();
+        let mut state = self.state();
         let ProgramSamplerState {
             sources,
             tick,
             last,
             names_freed: freed,
-        } = &mut *beat;
+        } = &mut *state;
         // Passes for readers lie between two nominal times. After a clock that was set back, times start
         // again.
         let is_same_clock = last.saturating_sub(nominal) < CLOCK_STEP_BACK_MS;

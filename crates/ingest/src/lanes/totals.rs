@@ -64,10 +64,10 @@ pub struct LaneTotals {
 }
 
 impl LaneTotals {
-    pub fn new(gate: Arc<Admission>, board: CurrentValues) -> LaneTotals {
+    pub fn new(gate: Arc<Admission>, values: CurrentValues) -> LaneTotals {
         LaneTotals {
             gate,
-            values: board,
+            values,
             series: Vec::new(),
             free: Vec::new(),
             by_text: HashMap::new(),

@@ -36,15 +36,15 @@ impl LineCounts {
 
     /// Adds the counts to the ledger and to the sender's account, and resets them.
     pub fn report(&mut self, gate: &Admission, sender: &Sender) {
-        let tally = std::mem::take(self);
-        let dropped: u64 = tally.dropped.iter().sum();
-        if tally.kept + dropped == 0 {
+        let counts = std::mem::take(self);
+        let dropped: u64 = counts.dropped.iter().sum();
+        if counts.kept + dropped == 0 {
             return;
         }
-        gate.count_received(sender, tally.kept + dropped);
-        gate.count_kept(sender, tally.kept);
+        gate.count_received(sender, counts.kept + dropped);
+        gate.count_kept(sender, counts.kept);
         if dropped > 0 {
-            for (&reason, count) in DropReason::ALL.iter().zip(tally.dropped) {
+            for (&reason, count) in DropReason::ALL.iter().zip(counts.dropped) {
                 if count > 0 {
                     gate.count_dropped(sender, reason, count);
                 }

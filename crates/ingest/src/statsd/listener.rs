@@ -154,13 +154,13 @@ impl StatsdInput {
         store: &Store,
         now: Millis,
     ) -> Box<dyn ValueSource> {
-        let board = CurrentValues::new("statsd", store, now);
+        let values = CurrentValues::new("statsd", store, now);
         let drops = listening.kernel_drop_counters(&self.shared.gate);
         Box::new(StatsdSource::new(
             self.shared.clone(),
             drops,
             points.clone(),
-            board,
+            values,
             self.flush,
             now,
         ))
@@ -186,12 +186,12 @@ impl StatsdListener {
     pub fn bind(
         statsd: &StatsdInput,
         plan: &StatsdListenOptions,
-        door: Arc<dyn StatsdPeerPolicy>,
+        peer_policy: Arc<dyn StatsdPeerPolicy>,
     ) -> Result<StatsdListener, StatsdBindError> {
         Ok(StatsdListener {
             shared: statsd.shared.clone(),
-            sockets: bind(plan, &*door)?,
-            peer_policy: door,
+            sockets: bind(plan, &*peer_policy)?,
+            peer_policy,
             stop: Arc::new(StopSignal::new().map_err(StatsdBindError::Threads)?),
             supervisor: plan.supervisor.clone(),
             threads: Vec::new(),
@@ -236,9 +236,9 @@ impl StatsdListener {
             return Ok(());
         }
         let (shared, stop, origins) = self.for_thread();
-        let (door, limits) = (self.peer_policy.clone(), self.limits);
+        let (peer_policy, limits) = (self.peer_policy.clone(), self.limits);
         self.spawn("statsd-streams", move || {
-            read_streams(&listeners, limits, &shared, origins, &door, &stop);
+            read_streams(&listeners, limits, &shared, origins, &peer_policy, &stop);
         })
     }
 

@@ -43,17 +43,17 @@ impl StatsdSource {
         shared: Arc<StatsdContext>,
         drops: Vec<KernelDropCounter>,
         points: Arc<PointWriter>,
-        mut board: CurrentValues,
+        mut values: CurrentValues,
         flush: Duration,
         now: Millis,
     ) -> StatsdSource {
-        board.publish_restored(now);
-        rename_restored(&mut board, &shared.gate);
+        values.publish_restored(now);
+        rename_restored(&mut values, &shared.gate);
         StatsdSource {
             shared,
             kernel_drops: drops,
             points,
-            values: board,
+            values,
             slots: Vec::new(),
             changes: Vec::new(),
             flush: Millis::try_from(flush.as_millis())
@@ -107,20 +107,20 @@ impl StatsdSource {
 
     fn add_new_series(&mut self) {
         loop {
-            let newcomers = self.shared.table().take_new_series();
-            if newcomers.is_empty() {
+            let added = self.shared.table().take_new_series();
+            if added.is_empty() {
                 return;
             }
             let mut resumed = Vec::new();
-            for newcomer in newcomers {
-                let (place, before) = self.values.add(newcomer.series);
-                let at = newcomer.handle as usize;
+            for new_series in added {
+                let (place, before) = self.values.add(new_series.series);
+                let at = new_series.handle as usize;
                 if self.slots.len() <= at {
                     self.slots.resize(at + 1, None);
                 }
                 self.slots[at] = Some(place);
-                if let Some(before) = before.filter(|_| newcomer.resumes) {
-                    resumed.push((newcomer.entry, newcomer.figure, before));
+                if let Some(before) = before.filter(|_| new_series.resumes) {
+                    resumed.push((new_series.entry, new_series.figure, before));
                 }
             }
             for (entry, figure, before) in resumed {
@@ -180,8 +180,8 @@ impl StatsdSource {
 }
 
 /// Renames totals from before a restart whose names other inputs own, as their metrics will be renamed.
-fn rename_restored(board: &mut CurrentValues, gate: &Admission) {
-    board.rename_restored(|series| {
+fn rename_restored(values: &mut CurrentValues, gate: &Admission) {
+    values.rename_restored(|series| {
         let input = series.family().input;
         let is_owned = gate.name_owners().is_owned_by_other(series.text(), input);
         is_owned.then(|| with_input_label(series).ok().map(Arc::new))?

@@ -42,7 +42,7 @@ struct QueuedGauge {
 }
 
 impl TimedGauges {
-    pub fn add(&self, metric: &StatsdMetric<'_>, origin: &LineOrigin, tally: &mut LineCounts) {
+    pub fn add(&self, metric: &StatsdMetric<'_>, origin: &LineOrigin, counts: &mut LineCounts) {
         let Some(seconds) = metric.time else { return };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut tags = Vec::new();
@@ -61,7 +61,7 @@ impl TimedGauges {
         };
         for number in metric.values() {
             if waiting.len() >= max {
-                tally.count_dropped(DropReason::QueueFull, 1);
+                counts.count_dropped(DropReason::QueueFull, 1);
                 continue;
             }
             waiting.push(QueuedGauge {

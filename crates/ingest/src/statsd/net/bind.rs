@@ -75,7 +75,7 @@ pub(crate) struct BoundSockets {
 
 pub(crate) fn bind(
     plan: &StatsdListenOptions,
-    door: &dyn StatsdPeerPolicy,
+    peer_policy: &dyn StatsdPeerPolicy,
 ) -> Result<BoundSockets, StatsdBindError> {
     let threads = plan.threads.max(1);
     let mut sockets = BoundSockets {
@@ -87,7 +87,7 @@ pub(crate) fn bind(
         paths: Vec::new(),
     };
     for address in &plan.udp {
-        let first = bind_udp(*address, plan.port_search, door)?;
+        let first = bind_udp(*address, plan.port_search, peer_policy)?;
         let local = first
             .local_addr()
             .map_err(io_error(TransportProtocol::Udp, *address))?;
@@ -100,7 +100,7 @@ pub(crate) fn bind(
         }
     }
     for address in &plan.tcp {
-        let listener = bind_tcp(*address, plan.port_search, door)?;
+        let listener = bind_tcp(*address, plan.port_search, peer_policy)?;
         let local = listener
             .local_addr()
             .map_err(io_error(TransportProtocol::Tcp, *address))?;
@@ -138,13 +138,13 @@ fn io_error(
 fn bind_udp(
     wanted: SocketAddr,
     search: bool,
-    door: &dyn StatsdPeerPolicy,
+    peer_policy: &dyn StatsdPeerPolicy,
 ) -> Result<UdpSocket, StatsdBindError> {
     let socket = try_ports(
         wanted,
         search,
         TransportProtocol::Udp,
-        door,
+        peer_policy,
         UdpSocket::bind,
     )?;
     socket
@@ -156,13 +156,13 @@ fn bind_udp(
 fn bind_tcp(
     wanted: SocketAddr,
     search: bool,
-    door: &dyn StatsdPeerPolicy,
+    peer_policy: &dyn StatsdPeerPolicy,
 ) -> Result<TcpListener, StatsdBindError> {
     let listener = try_ports(
         wanted,
         search,
         TransportProtocol::Tcp,
-        door,
+        peer_policy,
         TcpListener::bind,
     )?;
     listener
@@ -175,7 +175,7 @@ fn try_ports<T>(
     wanted: SocketAddr,
     search: bool,
     protocol: TransportProtocol,
-    door: &dyn StatsdPeerPolicy,
+    peer_policy: &dyn StatsdPeerPolicy,
     bind: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> Result<T, StatsdBindError> {
     let last = if search && wanted.port() != 0 {
@@ -193,7 +193,7 @@ fn try_ports<T>(
     Err(StatsdBindError::Busy {
         protocol,
         address: wanted,
-        holder: door.port_holder(protocol, wanted),
+        holder: peer_policy.port_holder(protocol, wanted),
     })
 }
 

@@ -46,10 +46,10 @@ pub(crate) struct OriginCache {
 }
 
 impl OriginCache {
-    pub fn new(gate: Arc<Admission>, door: Arc<dyn StatsdPeerPolicy>) -> OriginCache {
+    pub fn new(gate: Arc<Admission>, peer_policy: Arc<dyn StatsdPeerPolicy>) -> OriginCache {
         OriginCache {
             gate,
-            peer_policy: door,
+            peer_policy,
             cached: HashMap::new(),
             last: None,
         }

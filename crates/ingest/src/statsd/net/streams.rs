@@ -62,14 +62,14 @@ pub(crate) fn read_streams(
     limits: StreamLimits,
     shared: &StatsdContext,
     origins: OriginCache,
-    door: &Arc<dyn StatsdPeerPolicy>,
+    peer_policy: &Arc<dyn StatsdPeerPolicy>,
     stop: &Arc<StopSignal>,
 ) {
     let mut reader = StreamReader {
         limits,
         shared,
         origins,
-        peer_policy: door,
+        peer_policy,
         connections: Vec::new(),
         buffer: vec![0; READ_BYTES],
         next_id: 0,

@@ -170,8 +170,8 @@ impl StatsdTable {
             Some(key.ok_or(SeriesConflict::Refused(DropReason::BadName))?)
         };
         let series: Vec<Arc<Series>> = row.iter().map(|one| one.series.clone()).collect();
-        let (handle, payer) = self.series.add(row);
-        let inner = match kind {
+        let (handle, permit) = self.series.add(row);
+        let state_index = match kind {
             StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution => {
                 self.timers.add(TimerState::default())
             }
@@ -188,8 +188,8 @@ impl StatsdTable {
             key,
             value: CompensatedSum::default(),
             handle,
-            state_index: inner,
-            permit: payer,
+            state_index,
+            permit,
             writer,
             kind,
             is_plain,

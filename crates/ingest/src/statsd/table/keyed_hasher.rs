@@ -78,27 +78,27 @@ mod tests {
 
     #[test]
     fn every_byte_and_the_length_count() {
-        let secret = KeyedHasher::new();
+        let hasher = KeyedHasher::new();
         for length in 0..70 {
             let text = vec![b'a'; length];
-            let hash = secret.hash(&text);
+            let hash = hasher.hash(&text);
             for at in 0..length {
                 let mut other = text.clone();
                 other[at] = b'b';
-                assert_ne!(secret.hash(&other), hash, "byte {at} of {length}");
+                assert_ne!(hasher.hash(&other), hash, "byte {at} of {length}");
             }
             let mut longer = text.clone();
             longer.push(0);
-            assert_ne!(secret.hash(&longer), hash);
+            assert_ne!(hasher.hash(&longer), hash);
         }
     }
 
     #[test]
     fn names_in_a_row_spread_over_a_table() {
-        let secret = KeyedHasher::new();
+        let hasher = KeyedHasher::new();
         let mut low = HashSet::new();
         for number in 0..100_000 {
-            low.insert(secret.hash(format!("app.node{number}.requests").as_bytes()) as u32);
+            low.insert(hasher.hash(format!("app.node{number}.requests").as_bytes()) as u32);
         }
         // Among 100,000 numbers of 32 bits about one collides.
         assert!(low.len() > 99_900, "{}", low.len());

@@ -143,10 +143,10 @@ struct MetricEntry {
 
 impl StatsdTable {
     pub fn new(figures: StatisticSettings, memory: usize) -> StatsdTable {
-        let secret = KeyedHasher::new();
+        let hasher = KeyedHasher::new();
         StatsdTable {
             figures,
-            hasher: secret,
+            hasher,
             index: KeyIndex::new(),
             keys: KeyArena::default(),
             entries: Slab::default(),
@@ -156,7 +156,7 @@ impl StatsdTable {
             cumulative: CumulativeTotals::default(),
             budget: StatsdMemoryBudget::new(memory),
             member_hasher: RandomState::new(),
-            series: SeriesSlots::new(secret),
+            series: SeriesSlots::new(hasher),
             tagged_names: HashMap::new(),
             dirty: Vec::new(),
             delayed: Vec::new(),
@@ -174,18 +174,18 @@ impl StatsdTable {
         metric: &StatsdMetric<'_>,
         origin: &LineOrigin,
         gate: &Admission,
-        tally: &mut LineCounts,
+        counts: &mut LineCounts,
     ) {
         if metric.tags().is_empty() {
-            return self.record_values(metric, &[], origin, gate, tally);
+            return self.record_values(metric, &[], origin, gate, counts);
         }
         match metric.tags().ordered() {
-            Ok(tags) => self.record_values(metric, tags, origin, gate, tally),
+            Ok(tags) => self.record_values(metric, tags, origin, gate, counts),
             Err(_) => {
                 let mut tags = std::mem::take(&mut self.ordered_tags);
                 tags.clear();
                 metric.tags().append_ordered(&mut tags);
-                self.record_values(metric, &tags, origin, gate, tally);
+                self.record_values(metric, &tags, origin, gate, counts);
                 self.ordered_tags = tags;
             }
         }
@@ -197,7 +197,7 @@ impl StatsdTable {
         tags: &[u8],
         origin: &LineOrigin,
         gate: &Admission,
-        tally: &mut LineCounts,
+        counts: &mut LineCounts,
     ) {
         let writer = self.writer(&origin.sender);
         let hash = self.hash(metric.name, tags, metric.kind, writer);
@@ -207,14 +207,14 @@ impl StatsdTable {
         };
         let at = match found {
             Ok(at) => at,
-            Err(reason) => return tally.count_dropped(reason, values_of(metric)),
+            Err(reason) => return counts.count_dropped(reason, values_of(metric)),
         };
         if metric.is_packed() {
             for number in metric.values() {
-                tally.count_result(self.add(at, metric, number, origin));
+                counts.count_result(self.add(at, metric, number, origin));
             }
         } else {
-            tally.count_result(self.add(at, metric, metric.first(), origin));
+            counts.count_result(self.add(at, metric, metric.first(), origin));
         }
     }
 

@@ -65,31 +65,31 @@ impl StatsdTable {
     /// lines are refused.
     fn rename_entry(&mut self, at: u32, gate: &Admission) {
         let entry = &self.entries[at];
-        let (handle, payer, kind) = (entry.handle, entry.permit, entry.kind);
+        let (handle, permit, kind) = (entry.handle, entry.permit, entry.kind);
         let naming = DisambiguatingLabels {
             with_type: !entry.is_plain,
             with_input: true,
         };
         let (name, tags) = self.name_and_tags(entry);
         let (name, tags) = (name.to_vec(), tags.to_vec());
-        let sender = self.series.sender(payer).clone();
+        let sender = self.series.sender(permit).clone();
         let row = self.admit_series((&name, &tags), kind, naming, &sender, gate);
         let key = match self.entries[at].key {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),
         };
         // The old series may still be queued for the next pass.
-        self.new_series.retain(|newcomer| newcomer.entry != at);
+        self.new_series.retain(|new_series| new_series.entry != at);
         let (Ok(row), Some(key)) = (row, key) else {
             return self.remove(at);
         };
         let length = row.len();
         let series = row.iter().map(|one| one.series.clone()).collect();
-        let (new_handle, new_payer) = self.series.add(row);
-        self.series.remove(handle, length, payer);
+        let (new_handle, new_permit) = self.series.add(row);
+        self.series.remove(handle, length, permit);
         self.removed.push((handle, length));
         let entry = &mut self.entries[at];
-        (entry.handle, entry.permit, entry.key) = (new_handle, new_payer, Some(key));
+        (entry.handle, entry.permit, entry.key) = (new_handle, new_permit, Some(key));
         if !std::mem::replace(&mut entry.is_dirty, true) {
             self.dirty.push(at);
         }

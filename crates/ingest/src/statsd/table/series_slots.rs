@@ -29,12 +29,12 @@ pub(crate) struct SeriesSlots {
 }
 
 impl SeriesSlots {
-    pub fn new(secret: KeyedHasher) -> SeriesSlots {
+    pub fn new(hasher: KeyedHasher) -> SeriesSlots {
         SeriesSlots {
             slots: Vec::new(),
             free: Vec::new(),
             texts: KeyIndex::new(),
-            hasher: secret,
+            hasher,
             permits: Slab::default(),
         }
     }
@@ -56,8 +56,8 @@ impl SeriesSlots {
     }
 
     /// Returns the sender to which an entry's series are charged.
-    pub fn sender(&self, payer: PermitIndex) -> &Arc<Sender> {
-        self.permits[u32::from(payer)].sender()
+    pub fn sender(&self, permit: PermitIndex) -> &Arc<Sender> {
+        self.permits[u32::from(permit)].sender()
     }
 
     pub fn text(&self, at: SeriesHandle) -> Option<&str> {
@@ -77,37 +77,37 @@ impl SeriesSlots {
             self.slots.resize(first + length, None);
             first as SeriesHandle
         });
-        let mut payer = 0;
+        let mut permit = 0;
         for (at, one) in (first..).zip(row) {
             self.texts.insert(self.hash(one.series.text()), at);
             self.slots[at as usize] = Some(one.series);
-            payer = self.add_permit(one.permit);
+            permit = self.add_permit(one.permit);
         }
-        (first, payer)
+        (first, permit)
     }
 
-    fn add_permit(&mut self, pass: SeriesPermit) -> PermitIndex {
-        let is_same = |payer: &SeriesPermit| Arc::ptr_eq(payer.sender(), pass.sender());
-        let payer = match self.permits.position(is_same) {
+    fn add_permit(&mut self, permit: SeriesPermit) -> PermitIndex {
+        let is_same = |known: &SeriesPermit| Arc::ptr_eq(known.sender(), permit.sender());
+        let index = match self.permits.position(is_same) {
             Some(at) => {
-                self.permits[at].merge(pass);
+                self.permits[at].merge(permit);
                 at
             }
-            None => self.permits.add(pass.into_shared()),
+            None => self.permits.add(permit.into_shared()),
         };
-        PermitIndex::try_from(payer).expect("there are far fewer than 2^16 senders")
+        PermitIndex::try_from(index).expect("there are far fewer than 2^16 senders")
     }
 
     /// Removes a row. The numbers are not reused before [`SeriesSlots::reuse`].
-    pub fn remove(&mut self, first: SeriesHandle, length: usize, payer: PermitIndex) {
-        let payer = u32::from(payer);
+    pub fn remove(&mut self, first: SeriesHandle, length: usize, permit: PermitIndex) {
+        let permit = u32::from(permit);
         for at in first..first + length as SeriesHandle {
             let Some(series) = self.slots[at as usize].take() else {
                 continue;
             };
             self.texts.remove(self.hash(series.text()), at);
-            if !self.permits[payer].release(&series) {
-                self.permits.remove(payer);
+            if !self.permits[permit].release(&series) {
+                self.permits.remove(permit);
             }
         }
     }
