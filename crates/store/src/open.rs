@@ -26,7 +26,7 @@ const FORMAT_FILE: &str = "format";
 
 /// Creates the directory, locks it, and checks that its format is supported.
 pub(crate) fn lock_directory(dir: &Path) -> Result<StoreLock, StoreOpenError> {
-    let at = |path: &Path| {
+    let io_error = |path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| StoreOpenError::Io { path, source }
     };
@@ -34,14 +34,14 @@ pub(crate) fn lock_directory(dir: &Path) -> Result<StoreLock, StoreOpenError> {
         .recursive(true)
         .mode(DIR_MODE)
         .create(dir)
-        .map_err(at(dir))?;
+        .map_err(io_error(dir))?;
     let lock_path = dir.join("lock");
     let lock = StoreLock::acquire(&lock_path).map_err(|error| match error {
         LockError::AlreadyLocked(pid) => StoreOpenError::Locked {
             dir: dir.to_owned(),
             pid,
         },
-        LockError::Io(error) => at(&lock_path)(error),
+        LockError::Io(error) => io_error(&lock_path)(error),
     })?;
     check_format(dir)?;
     for name in ["log", "blocks"] {

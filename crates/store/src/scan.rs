@@ -26,6 +26,7 @@ use fragments::{SeriesFragments, gather_fragments};
 use points_builder::PointsBuilder;
 pub(crate) use series_list::list_series;
 
+/// Runs a query and visits the matching series one by one, sorted by text.
 pub(crate) fn query_range(
     shared: &StoreContext,
     query: &RangeQuery,

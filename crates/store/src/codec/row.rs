@@ -48,7 +48,7 @@ pub(crate) fn encode_row(previous: &[u64], current: &[u64], hints: &mut [u8], ou
 /// Returns the exponent and the change.
 fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
     let (old, new) = (f64::from_bits(before), f64::from_bits(after));
-    let at = |exponent: u8| {
+    let difference_at = |exponent: u8| {
         let old = to_integer(old, exponent)?;
         let difference = to_integer(new, exponent)?.checked_sub(old)?;
         Some((difference << 1 ^ difference >> 63) as u64)
@@ -57,7 +57,7 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
         // Usually the last exponent fits again; a larger one is needed now and then, a smaller one rarely.
         let found = (*hint..=EXPONENT_MAX)
             .chain(0..*hint)
-            .find_map(|exponent| Some((exponent, at(exponent)?)));
+            .find_map(|exponent| Some((exponent, difference_at(exponent)?)));
         if let Some((exponent, change)) = found {
             *hint = exponent;
             return (exponent, change);

@@ -170,7 +170,7 @@ struct TimesDecoder<'a> {
 }
 
 impl TimesDecoder<'_> {
-    /// Adds a step. A result below `least` means that its computation overflowed.
+    /// Adds a step. A step below `least` means that its computation overflowed.
     fn step(&mut self, step: u64, least: u64) {
         let next = self.last.wrapping_add(step as i64);
         self.is_increasing &= next > self.last && step >= least;

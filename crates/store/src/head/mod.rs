@@ -38,12 +38,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Appends a row of a group and makes its values current.
     pub fn append_row(&mut self, time: Millis, row: &GroupRow, ledger: &Ledger) {
         let change = self.changes;
-        let at = self.group_of(row);
-        self.groups[at].append(time, row, change, ledger);
+        let group = self.group_of(row);
+        self.groups[group].append(time, row, change, ledger);
         if !self.ungrouped.is_empty() {
-            self.overwrite_points(at, time, row, ledger);
+            self.overwrite_points(group, time, row, ledger);
         }
         self.extend_span(time);
     }
@@ -51,10 +52,11 @@ impl Head {
     /// Sets the current values from a row without keeping its samples.
     pub fn set_current_row(&mut self, time: Millis, row: &GroupRow) {
         let change = self.changes;
-        let at = self.group_of(row);
-        self.groups[at].set_current(time, row, change);
+        let group = self.group_of(row);
+        self.groups[group].set_current(time, row, change);
     }
 
+    /// Returns the index of the group of a row; adds the group if it is new.
     fn group_of(&mut self, row: &GroupRow) -> usize {
         // Most rows have the same members as the row before: comparing pointers finds them. Hundreds of groups are
         // common where programs send their own metrics.
@@ -71,10 +73,11 @@ impl Head {
         })
     }
 
+    /// Adds a point of an ungrouped series, and makes it current unless it is ahead of the clock or older.
     pub fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
-        let at = (self.changes, now);
+        let change = (self.changes, now);
         let sample = (point.time, point.value);
-        self.ungrouped.append(&point.series, sample, at, ledger);
+        self.ungrouped.append(&point.series, sample, change, ledger);
         self.extend_span(point.time);
     }
 

@@ -27,6 +27,7 @@ const AHEAD_RUNS_MAX: usize = 128;
 /// The memory of a column in the retained part of an index, including the run, of which it may be the only column.
 const LOCATION_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
 
+/// The fragments of all matching series, and the reader that decodes them.
 #[derive(Debug)]
 pub(crate) struct SeriesFragments {
     /// The fragments of each series, in order of precedence, lowest first.
@@ -34,6 +35,7 @@ pub(crate) struct SeriesFragments {
     pub reader: FragmentReader,
 }
 
+/// A stretch of samples of one series in one place.
 #[derive(Debug)]
 pub(crate) struct SampleFragment {
     min: Millis,
@@ -58,6 +60,7 @@ enum FragmentLocation {
     },
 }
 
+/// Decodes fragments. Caches time columns, and limits the number of open block files.
 #[derive(Debug, Default)]
 pub(crate) struct FragmentReader {
     blocks: Vec<BlockReader>,
@@ -71,12 +74,14 @@ pub(crate) struct FragmentReader {
     samples: DecodedColumn,
 }
 
+/// A decoded time column with its step boundaries.
 #[derive(Debug)]
 struct TimeColumn {
     times: Vec<Millis>,
     boundaries: StepBoundaries,
 }
 
+/// Collects the fragments of all matching series in memory and in blocks.
 pub(crate) fn gather_fragments(
     shared: &StoreContext,
     query: &RangeQuery,
@@ -126,6 +131,7 @@ pub(crate) fn gather_fragments(
     Ok(fragments)
 }
 
+/// The memory that a query may still use.
 struct QueryBudget {
     left: usize,
     max: usize,
@@ -141,6 +147,7 @@ impl QueryBudget {
     }
 }
 
+/// Collects the fragments in the heads.
 fn gather_memory(
     shared: &StoreContext,
     query: &RangeQuery,
@@ -294,6 +301,7 @@ impl FragmentReader {
         Ok(())
     }
 
+    /// Adds a fragment that overlaps no other.
     fn read_fragment(
         &mut self,
         fragment: &SampleFragment,
@@ -313,6 +321,7 @@ impl FragmentReader {
         Ok(())
     }
 
+    /// Merges overlapping fragments by precedence and adds the result.
     fn read_interleaved(
         &mut self,
         fragments: &[SampleFragment],

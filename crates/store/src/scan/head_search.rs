@@ -111,6 +111,7 @@ impl HeadView {
     }
 }
 
+/// A search over the heads for one query.
 struct HeadSearch<'a> {
     shared: &'a StoreContext,
     selector: &'a Selector,
@@ -158,6 +159,7 @@ impl HeadSearch<'_> {
         min <= *self.range.end() && *self.range.start() <= max
     }
 
+    /// Returns the members of a group that match, evaluating the selector once per version.
     fn matching(&mut self, members: &Arc<GroupMembers>) -> Result<Arc<[u32]>, QueryError> {
         if let Some((_, known)) = self.matching.get(&Arc::as_ptr(members)) {
             return Ok(known.clone());
