@@ -33,7 +33,7 @@ impl ApiError {
     pub fn uri_too_long(bytes_max: usize) -> ApiError {
         let message = format!("the URI exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::URI_TOO_LONG, message)
-            .hint("use a pattern in place of a list of names")
+            .hint("use a pattern instead of a list of names")
     }
 
     pub fn body_too_large(bytes_max: usize) -> ApiError {
@@ -67,7 +67,7 @@ impl ApiError {
 
     pub fn tls_required() -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "this address speaks TLS")
-            .hint("use https:// in place of http://")
+            .hint("use https:// instead of http://")
     }
 
     pub fn internal() -> ApiError {

@@ -29,7 +29,7 @@ pub enum ServerBindError {
     )]
     AllBusy { first: SocketAddr },
     #[error(
-        "{address} can be reached from other machines, without TLS or a token; use a loopback address \
+        "{address} can be reached from other machines, and TLS is not configured; use a loopback address \
          such as 127.0.0.1, or set tls.cert, tls.key and a token, or use --insecure if everyone on that \
          network may read and write here"
     )]

@@ -112,11 +112,9 @@ pub enum GuardError {
     Tls(#[from] TlsError),
     #[error("auth_key: cannot generate a token")]
     Random(#[source] std::io::Error),
-    #[error(
-        "there is no user \"{name}\" on this machine; correct the name, or give the user's number"
-    )]
+    #[error("there is no user \"{name}\" on this machine; correct the name, or use the uid")]
     UnknownUser { name: String },
-    #[error("cannot look up the user \"{name}\"; give the user's number")]
+    #[error("cannot look up the user \"{name}\"; use the uid instead")]
     Lookup {
         name: String,
         #[source]

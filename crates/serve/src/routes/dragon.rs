@@ -1,4 +1,7 @@
-//! The calls that Dragon's telemetry makes to a node's store, with the same responses.
+//! The calls that Dragon's telemetry makes to a node's store, with the same responses: writing
+//! points, hiding old ones, exchanging the key for a token, and stopping the agent. Points are
+//! acknowledged only after the log has accepted them; every refused point is counted. Only an agent
+//! that a job started can be stopped by these calls.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! `POST /api/put`, compatible with OpenTSDB.
+//! `POST /api/put`, compatible with OpenTSDB. Parses the points of a request body, passes them to
+//! ingest in one batch, and reports refused points in OpenTSDB's form. The response is sent only
+//! after the log has accepted the points; every refused point or body is counted under its sender.
 
 use std::sync::Arc;
 
