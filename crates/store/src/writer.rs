@@ -100,6 +100,7 @@ impl StoreWriter {
         writer
     }
 
+    /// Processes commands in batches until the store is closed.
     pub fn run(mut self, mut commands: CommandReceiver, heartbeat: &Heartbeat) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut received = Vec::with_capacity(BATCH_MAX);
@@ -108,16 +109,16 @@ impl StoreWriter {
             heartbeat.busy();
             let mut closing = false;
             let mut freeze = Vec::new();
-            let mut admission = CommandCheck::new(&self.shared);
+            let mut check = CommandCheck::new(&self.shared);
             for command in received.drain(..) {
                 match command {
-                    Command::Tick(tick, unsettled) => batch.push(admission.tick(tick, unsettled)),
+                    Command::Tick(tick, unsettled) => batch.push(check.tick(tick, unsettled)),
                     Command::Push {
                         input,
                         points,
                         unsettled,
                         reply,
-                    } => batch.push(admission.push(input, points, unsettled, reply)),
+                    } => batch.push(check.push(input, points, unsettled, reply)),
                     Command::Freeze { reply } => freeze.push(reply),
                     Command::Close => closing = true,
                 }
@@ -135,6 +136,8 @@ impl StoreWriter {
         }
     }
 
+    /// Logs a batch, applies it to the head, counts its samples and acknowledges its pushes. If the log cannot be
+    /// written, pushes are rejected, and ticks are kept in memory only.
     fn commit(&mut self, batch: &mut Vec<CheckedCommand>) {
         if batch.is_empty() {
             return;
@@ -145,8 +148,8 @@ impl StoreWriter {
         let mut changes = HeadUpdate::new(&self.shared);
         let now = self.shared.now();
         while changes.head(POINT_COST).show_due_point(now) {}
-        for admitted in batch.drain(..) {
-            match admitted {
+        for checked in batch.drain(..) {
+            match checked {
                 CheckedCommand::Tick(mut tick, rows, mut unsettled) => {
                     let head = changes.head(tick.sample_count() as usize * SAMPLE_COST);
                     self.apply_tick(head, &tick, &rows, is_full, &mut unsettled);
@@ -186,6 +189,7 @@ impl StoreWriter {
         }
     }
 
+    /// Applies the accepted rows of a tick. If memory is full, only the current values are updated.
     fn apply_tick(
         &self,
         head: &mut Head,
@@ -210,11 +214,11 @@ impl StoreWriter {
 
     /// Writes all accepted commands with one call. Returns the reason on failure.
     fn write_log(&mut self, batch: &[CheckedCommand]) -> Result<(), String> {
-        let sync_trouble = self
+        let sync_failure = self
             .shared
             .background_work()
             .take_sync_failure(self.shared.options.disk_timeout);
-        if let Some(reason) = sync_trouble {
+        if let Some(reason) = sync_failure {
             self.abandon_log(&reason);
         }
         self.retry_log();
@@ -229,8 +233,8 @@ impl StoreWriter {
         if is_full {
             return Err("memory is full (limits.memory) and blocks cannot be written".to_owned());
         }
-        for admitted in batch {
-            match admitted {
+        for checked in batch {
+            match checked {
                 CheckedCommand::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
                 CheckedCommand::Push(input, points, ..) => log.encoder.push(*input, points),
             }
@@ -239,7 +243,7 @@ impl StoreWriter {
         let now = self.shared.options.clock.monotonic();
         let is_acknowledged = batch
             .iter()
-            .any(|admitted| matches!(admitted, CheckedCommand::Push(..)));
+            .any(|checked| matches!(checked, CheckedCommand::Push(..)));
         let is_check_due = self
             .log_checked
             .is_none_or(|checked| now.saturating_sub(checked) >= RETRY_INTERVAL);
@@ -250,8 +254,8 @@ impl StoreWriter {
                     self.log_checked = Some(now);
                 }
                 let mut work = self.shared.background_work();
-                let is_noted = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
-                if !work.unsynced.iter().any(is_noted) {
+                let is_listed = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
+                if !work.unsynced.iter().any(is_listed) {
                     work.unsynced.push(log.segment.file.clone());
                     self.shared.wake_syncer.notify_one();
                 }
@@ -272,6 +276,7 @@ impl StoreWriter {
         self.shared.set_log_failure(Some(reason.to_owned()));
     }
 
+    /// Tries to open a new segment after a failure, at most once per [`RETRY_INTERVAL`].
     fn retry_log(&mut self) {
         let now = self.shared.options.clock.monotonic();
         let is_due = self
@@ -289,6 +294,7 @@ impl StoreWriter {
         }
     }
 
+    /// Rotates on request, or when the head is old or large, or its log is long.
     fn rotate_if_due(&mut self, is_requested: bool) {
         let now = self.shared.options.clock.monotonic();
         let options = &self.shared.options;

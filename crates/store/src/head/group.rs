@@ -60,6 +60,7 @@ impl GroupHead {
         now.saturating_sub(self.current.time) <= self.members.stale_after
     }
 
+    /// Appends a row and makes it current. A row that is not newer than the last one closes the tail first.
     pub fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
         self.set_current(time, row, change);
         if let Some(&last) = self.tail.times.last()
@@ -95,6 +96,7 @@ impl GroupHead {
         (TAIL_BYTES / 8 / self.members.series.len().max(1)).clamp(16, TAIL_ROWS)
     }
 
+    /// Returns whether there is a row at this time. May decode the times of a run: only for late rows.
     fn has_row_at(&self, time: Millis) -> bool {
         self.tail.times.binary_search(&time).is_ok()
             || self.closed.iter().any(|run| {
@@ -106,6 +108,7 @@ impl GroupHead {
             })
     }
 
+    /// Encodes the tail as a run and empties it.
     fn close_tail(&mut self) {
         if let Some(run) = self.tail.to_run(&self.members) {
             Arc::make_mut(&mut self.closed).push(run);
@@ -115,6 +118,7 @@ impl GroupHead {
         }
     }
 
+    /// Returns an empty group with the same current values.
     pub fn successor(&self) -> GroupHead {
         GroupHead {
             members: self.members.clone(),
@@ -125,6 +129,7 @@ impl GroupHead {
         }
     }
 
+    /// Returns all samples as runs, the tail last.
     pub fn runs(&self) -> impl Iterator<Item = Arc<SampleRun>> + '_ {
         self.closed
             .iter()

@@ -94,6 +94,7 @@ impl FrameEncoder {
         self.body = body;
     }
 
+    /// Adds the points of a push.
     pub fn push(&mut self, input: Input, points: &[Point]) {
         for points in points.chunks(PUSH_POINTS_MAX) {
             self.put_points(input, points);
@@ -116,6 +117,7 @@ impl FrameEncoder {
         self.body = body;
     }
 
+    /// Encodes a row against the previous row of its group, or against zeros if it is a key row.
     fn put_row(&mut self, row: &GroupRow, state: usize, body: &mut Vec<u8>) {
         let state = &mut self.groups[state];
         let is_key = state.until_key == 0;
@@ -155,6 +157,7 @@ impl FrameEncoder {
         body.extend_from_slice(&self.row);
     }
 
+    /// Defines a version of a group in this segment, unless it is defined. Returns the index of its encoder.
     fn define_group(&mut self, members: &Arc<GroupMembers>) -> usize {
         if let Some(at) = self
             .groups
@@ -203,6 +206,7 @@ impl FrameEncoder {
         }
     }
 
+    /// Defines the series of these points that are not yet defined in this segment.
     fn define_series(&mut self, points: &[Point]) {
         let mut first = self.series.len();
         let mut raw = Vec::new();
@@ -234,6 +238,7 @@ impl FrameEncoder {
         self.put_definition(SERIES_FRAME, &definition);
     }
 
+    /// Writes a definition, and keeps a copy to be written again later.
     fn put_definition(&mut self, kind: u8, raw: &[u8]) {
         let start = self.out.len();
         put_frame(kind, &[], raw, &mut self.out);

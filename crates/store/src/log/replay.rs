@@ -38,6 +38,7 @@ pub(crate) trait LogVisitor {
     fn point(&mut self, point: &Point);
 }
 
+/// Replays a segment: first all definitions, then the samples in their order.
 pub(crate) fn replay(bytes: &[u8], visitor: &mut dyn LogVisitor) -> ReplayReport {
     let mut replayed = ReplayReport::default();
     match read_header(bytes) {
@@ -125,6 +126,7 @@ struct LogFrame<'a> {
     after_damage: bool,
 }
 
+/// Finds the complete frames of a segment and counts the bytes between and after them.
 fn find_frames<'a>(bytes: &'a [u8], replayed: &mut ReplayReport) -> Vec<LogFrame<'a>> {
     let mut frames = Vec::new();
     let mut at = HEADER_LEN;
@@ -159,6 +161,7 @@ fn find_frames<'a>(bytes: &'a [u8], replayed: &mut ReplayReport) -> Vec<LogFrame
     frames
 }
 
+/// Returns the kind and payload of the frame at the start of `bytes`, if its checksum is right.
 fn frame_at<'a>(bytes: &'a [u8], budget: &mut usize) -> Option<(u8, &'a [u8])> {
     if bytes.len() < FRAME_HEAD_LEN || bytes[..2] != FRAME_MARK || bytes[3] != 0 {
         return None;
@@ -196,14 +199,14 @@ impl SegmentDefinitions {
         if kind == GROUP_FRAME {
             let id = reader.varint()?;
             let group = reader.str()?.into();
-            let live_for = reader.zigzag()?;
+            let stale_after = reader.zigzag()?;
             let count = reader.varint()?;
             let series = read_series(&mut reader, count)?;
             let previous = vec![0; series.len()];
             let members = Arc::new(GroupMembers {
                 group,
                 series,
-                stale_after: live_for,
+                stale_after,
             });
             let row = GroupRow {
                 members,
@@ -243,6 +246,7 @@ struct SampleDecoder<'a> {
 }
 
 impl SampleDecoder<'_> {
+    /// Marks the base rows as lost: rows are skipped until the next key row of their group.
     fn discard_base_rows(&mut self) {
         self.definitions
             .groups

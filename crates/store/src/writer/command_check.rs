@@ -42,6 +42,7 @@ impl<'a> CommandCheck<'a> {
         }
     }
 
+    /// Checks a tick. Rejected rows are counted as dropped, each as a whole.
     pub fn tick(&mut self, tick: Tick, mut unsettled: UncountedSamples) -> CheckedCommand {
         let refused = self.time_refusal(tick.time);
         let state = self.shared.read();
@@ -65,6 +66,7 @@ impl<'a> CommandCheck<'a> {
         CheckedCommand::Tick(tick, rows, unsettled)
     }
 
+    /// Checks the points of a push. Rejected points are counted as dropped and reported to the sender.
     pub fn push(
         &mut self,
         input: Input,
@@ -96,6 +98,7 @@ impl<'a> CommandCheck<'a> {
         CheckedCommand::Push(input, kept, unsettled, pushed, reply)
     }
 
+    /// Returns the reason why a sample of this time is rejected, if it is.
     fn time_refusal(&self, time: Millis) -> Option<DropReason> {
         if time > self.shared.now().saturating_add(FUTURE_MAX_MS) {
             Some(DropReason::Future)
