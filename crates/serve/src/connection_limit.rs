@@ -111,8 +111,8 @@ impl ConnectionLimit {
     /// permits are left.
     fn keep_reserve(&self, newest: &Arc<Standing>) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        let may_go = |standing: &Standing| !standing.is_admitted.load(Ordering::Relaxed);
-        unknown.retain(|standing| standing.upgrade().is_some_and(|one| may_go(&one)));
+        let is_displaceable = |standing: &Standing| !standing.is_admitted.load(Ordering::Relaxed);
+        unknown.retain(|standing| standing.upgrade().is_some_and(|one| is_displaceable(&one)));
         if self.for_unknown.available_permits() < self.reserve
             && let Some(oldest) = unknown.pop_front().and_then(|oldest| oldest.upgrade())
         {
@@ -141,62 +141,62 @@ mod tests {
     use super::*;
 
     fn take(
-        seats: &ConnectionLimit,
+        limit: &ConnectionLimit,
         rights: AccessRights,
     ) -> Result<ConnectionPermit, LimitReached> {
-        seats.acquire(rights, &Arc::default())
+        limit.acquire(rights, &Arc::default())
     }
 
     #[test]
     fn strangers_leave_half_of_the_seats_free() {
-        let seats = ConnectionLimit::new(5);
+        let limit = ConnectionLimit::new(5);
         let strangers: Vec<_> = (0..4)
-            .map_while(|_| take(&seats, AccessRights::None).ok())
+            .map_while(|_| take(&limit, AccessRights::None).ok())
             .collect();
-        assert_eq!((strangers.len(), seats.in_use()), (3, 3));
+        assert_eq!((strangers.len(), limit.in_use()), (3, 3));
         assert_eq!(
-            take(&seats, AccessRights::None).err(),
+            take(&limit, AccessRights::None).err(),
             Some(LimitReached::ForUnknown)
         );
         let known = [
-            take(&seats, AccessRights::Owner),
-            take(&seats, AccessRights::Owner),
+            take(&limit, AccessRights::Owner),
+            take(&limit, AccessRights::Owner),
         ];
         assert!(known.iter().all(Result::is_ok));
         assert_eq!(
-            take(&seats, AccessRights::Owner).err(),
+            take(&limit, AccessRights::Owner).err(),
             Some(LimitReached::All)
         );
         drop(strangers);
-        assert_eq!(seats.in_use(), 2);
-        assert!(take(&seats, AccessRights::None).is_ok());
+        assert_eq!(limit.in_use(), 2);
+        assert!(take(&limit, AccessRights::None).is_ok());
     }
 
     #[test]
     fn guests_leave_some_to_the_owner() {
-        let seats = ConnectionLimit::new(32);
+        let limit = ConnectionLimit::new(32);
         let guests: Vec<_> = (0..40)
-            .map_while(|_| take(&seats, AccessRights::User).ok())
+            .map_while(|_| take(&limit, AccessRights::User).ok())
             .collect();
         assert_eq!(guests.len(), 30);
-        assert!(take(&seats, AccessRights::Owner).is_ok());
+        assert!(take(&limit, AccessRights::Owner).is_ok());
     }
 
     #[test]
     fn a_single_seat_is_for_everyone() {
-        let seats = ConnectionLimit::new(1);
-        let seat = take(&seats, AccessRights::None).expect("free");
+        let limit = ConnectionLimit::new(1);
+        let permit = take(&limit, AccessRights::None).expect("free");
         assert_eq!(
-            take(&seats, AccessRights::Owner).err(),
+            take(&limit, AccessRights::Owner).err(),
             Some(LimitReached::All)
         );
-        drop(seat);
-        assert!(take(&seats, AccessRights::Owner).is_ok());
+        drop(permit);
+        assert!(take(&limit, AccessRights::Owner).is_ok());
     }
 
     #[test]
     fn the_oldest_unknown_connections_make_room_unless_a_token_was_shown() {
-        let seats = ConnectionLimit::new(8);
+        let limit = ConnectionLimit::new(8);
         let standings: Vec<Arc<Standing>> = (0..5).map(|_| Arc::default()).collect();
         standings[1].admit();
         let is_displaced = |at: usize| {
@@ -207,11 +207,11 @@ mod tests {
         };
         let mut held = Vec::new();
         for standing in &standings[..3] {
-            held.push(seats.acquire(AccessRights::None, standing).expect("free"));
+            held.push(limit.acquire(AccessRights::None, standing).expect("free"));
         }
         assert!(!(0..3).any(is_displaced), "one permit is left");
         held.push(
-            seats
+            limit
                 .acquire(AccessRights::None, &standings[3])
                 .expect("the last"),
         );
@@ -219,7 +219,7 @@ mod tests {
         // The displaced connection ends.
         held.remove(0);
         held.push(
-            seats
+            limit
                 .acquire(AccessRights::None, &standings[4])
                 .expect("free"),
         );

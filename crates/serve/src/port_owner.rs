@@ -44,16 +44,16 @@ pub fn udp_port_owner(wanted: SocketAddr) -> Option<PortOwner> {
 }
 
 fn find_port_owner(tables: [&str; 2], state: &str, wanted: SocketAddr) -> Option<PortOwner> {
-    let listening = tables.into_iter().find_map(|path| {
+    let socket = tables.into_iter().find_map(|path| {
         let table = fs::read_to_string(path).ok()?;
         table
             .lines()
             .filter_map(|line| parse_socket_line(line, state))
             .find(|entry| addresses_overlap(entry.address, wanted))
     })?;
-    let process = process_with_descriptor(&format!("socket:[{}]", listening.inode));
+    let process = process_with_descriptor(&format!("socket:[{}]", socket.inode));
     Some(PortOwner {
-        user: UserInfo::lookup(listening.uid),
+        user: UserInfo::lookup(socket.uid),
         process,
     })
 }
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn finds_this_very_process() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let holder = tcp_port_owner(listener.local_addr().expect("bound")).expect("a holder");
-        let process = holder.process.clone().expect("our own process");
+        let owner = tcp_port_owner(listener.local_addr().expect("bound")).expect("a holder");
+        let process = owner.process.clone().expect("our own process");
         assert_eq!(process.pid, std::process::id());
         assert_eq!(
-            holder.to_string(),
+            owner.to_string(),
             format!("pid {} ({})", process.pid, process.command)
         );
     }
@@ -203,7 +203,7 @@ mod tests {
     fn finds_who_takes_datagrams() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let address = socket.local_addr().expect("bound");
-        let process = udp_port_owner(address).and_then(|holder| holder.process);
+        let process = udp_port_owner(address).and_then(|owner| owner.process);
         assert_eq!(process.map(|p| p.pid), Some(std::process::id()));
     }
 }

@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn each_is_counted_by_name_and_there_are_not_too_many() {
-        let limited = SenderRefusals::default();
-        limited.count("uid 7", ClientRefusal::BodySize);
-        limited.count("uid 7", ClientRefusal::BodySize);
-        limited.count("uid 7", ClientRefusal::Connections);
+        let refusals = SenderRefusals::default();
+        refusals.count("uid 7", ClientRefusal::BodySize);
+        refusals.count("uid 7", ClientRefusal::BodySize);
+        refusals.count("uid 7", ClientRefusal::Connections);
         for uid in 0..1000 {
-            limited.count(&format!("uid {uid}"), ClientRefusal::Connections);
+            refusals.count(&format!("uid {uid}"), ClientRefusal::Connections);
         }
-        let all = limited.all();
+        let all = refusals.all();
         assert_eq!(all["uid 7"]["body_size"], 2);
         assert_eq!(all["uid 7"]["connections"], 2);
         assert_eq!(all.len(), SENDERS_MAX + 1);

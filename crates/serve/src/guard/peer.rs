@@ -127,13 +127,13 @@ mod tests {
         assert!(covers_all_users("         0          0 4294967295\n"));
         assert!(!covers_all_users("0 1000 1\n1 100000 65536\n"));
         assert!(!covers_all_users(""));
-        let registrar = PeerLookup {
+        let lookup = PeerLookup {
             sock_diag: SockDiag::default(),
             overflow_uid: Some(65534),
         };
-        assert_eq!(registrar.peer_of_uid(65534), PeerIdentity::Unknown);
-        assert_eq!(registrar.peer_of_uid(1000), PeerIdentity::User(1000));
-        assert_eq!(registrar.peer_of_uid(u32::MAX), PeerIdentity::Unknown);
+        assert_eq!(lookup.peer_of_uid(65534), PeerIdentity::Unknown);
+        assert_eq!(lookup.peer_of_uid(1000), PeerIdentity::User(1000));
+        assert_eq!(lookup.peer_of_uid(u32::MAX), PeerIdentity::Unknown);
     }
 
     #[test]

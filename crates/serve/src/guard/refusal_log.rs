@@ -36,21 +36,21 @@ impl RefusalLog {
     /// Returns the number of refusals of this kind that were suppressed since the last one logged;
     /// `None` if this one is suppressed, too.
     fn count_or_suppress(&self, refusal: ClientRefusal, now: Instant) -> Option<u64> {
-        let mut kinds = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(kind) = kinds.iter_mut().find(|kind| kind.refusal == refusal) else {
-            kinds.push(RefusalLogEntry {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = entries.iter_mut().find(|entry| entry.refusal == refusal) else {
+            entries.push(RefusalLogEntry {
                 refusal,
                 last_logged: now,
                 suppressed: 0,
             });
             return Some(0);
         };
-        if now.duration_since(kind.last_logged) < LOG_INTERVAL {
-            kind.suppressed += 1;
+        if now.duration_since(entry.last_logged) < LOG_INTERVAL {
+            entry.suppressed += 1;
             return None;
         }
-        kind.last_logged = now;
-        Some(std::mem::take(&mut kind.suppressed))
+        entry.last_logged = now;
+        Some(std::mem::take(&mut entry.suppressed))
     }
 }
 
@@ -60,26 +60,26 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_kind_is_said_once_a_minute() {
-        let notices = RefusalLog::default();
+        let log = RefusalLog::default();
         let now = Instant::now();
-        assert_eq!(notices.count_or_suppress(ClientRefusal::Host, now), Some(0));
+        assert_eq!(log.count_or_suppress(ClientRefusal::Host, now), Some(0));
         for _ in 0..1000 {
             assert_eq!(
-                notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL / 2),
+                log.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL / 2),
                 None
             );
         }
         assert_eq!(
-            notices.count_or_suppress(ClientRefusal::Origin, now),
+            log.count_or_suppress(ClientRefusal::Origin, now),
             Some(0),
             "another kind"
         );
         assert_eq!(
-            notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
+            log.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
             Some(1000)
         );
         assert_eq!(
-            notices.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
+            log.count_or_suppress(ClientRefusal::Host, now + LOG_INTERVAL),
             None
         );
     }

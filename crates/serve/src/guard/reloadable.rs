@@ -148,33 +148,35 @@ mod tests {
         };
         assert!(Reloadable::new("the number", vec![path.clone()], load.clone()).is_err());
         fs::write(&path, "1").expect("written");
-        let kept = Reloadable::new("the number", vec![path.clone()], load).expect("a number");
-        assert_eq!(*kept.get(), 1);
+        let value = Reloadable::new("the number", vec![path.clone()], load).expect("a number");
+        assert_eq!(*value.get(), 1);
 
         fs::write(dir.join("new"), "22").expect("written");
         fs::rename(dir.join("new"), &path).expect("replaced");
-        kept.refresh(false);
-        assert_eq!((*kept.get(), kept.reload_error()), (22, None));
+        value.refresh(false);
+        assert_eq!((*value.get(), value.reload_error()), (22, None));
 
         fs::write(&path, "three").expect("written");
-        kept.refresh(false);
-        assert_eq!(*kept.get(), 22, "the good one stays");
+        value.refresh(false);
+        assert_eq!(*value.get(), 22, "the good one stays");
         assert!(
-            kept.reload_error()
+            value
+                .reload_error()
                 .is_some_and(|reason| reason.contains("invalid digit"))
         );
 
         fs::remove_file(&path).expect("removed");
-        kept.refresh(false);
-        assert_eq!(*kept.get(), 22);
+        value.refresh(false);
+        assert_eq!(*value.get(), 22);
         assert!(
-            kept.reload_error()
+            value
+                .reload_error()
                 .is_some_and(|reason| reason.contains("No such file"))
         );
 
         fs::write(&path, "4").expect("written");
-        kept.refresh(false);
-        assert_eq!((*kept.get(), kept.reload_error()), (4, None));
+        value.refresh(false);
+        assert_eq!((*value.get(), value.reload_error()), (4, None));
     }
 
     #[test]
@@ -186,11 +188,11 @@ mod tests {
             *count += 1;
             Ok::<_, io::Error>(*count)
         };
-        let kept =
+        let value =
             Reloadable::new("a count", vec![PathBuf::from("/nonexistent")], load).expect("read");
-        kept.refresh(false);
-        assert_eq!(*kept.get(), 1, "nothing changed");
-        kept.refresh(true);
-        assert_eq!(*kept.get(), 2);
+        value.refresh(false);
+        assert_eq!(*value.get(), 1, "nothing changed");
+        value.refresh(true);
+        assert_eq!(*value.get(), 2);
     }
 }

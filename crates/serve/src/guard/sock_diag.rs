@@ -269,16 +269,16 @@ mod tests {
         let listening = listener.local_addr().expect("bound");
         // No such connection exists: the kernel falls back to the listener.
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let kernel = SockDiag::default();
+        let sock_diag = SockDiag::default();
         assert!(
-            kernel
+            sock_diag
                 .query(listening, server)
                 .is_some_and(|found| found.state == LISTEN)
         );
-        assert_eq!(kernel.owner_of(listening, server), None);
-        assert!(kernel.finds_listener(listening));
+        assert_eq!(sock_diag.owner_of(listening, server), None);
+        assert!(sock_diag.finds_listener(listening));
         drop(listener);
-        assert!(!kernel.finds_listener(listening));
+        assert!(!sock_diag.finds_listener(listening));
     }
 
     #[test]

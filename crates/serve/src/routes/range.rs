@@ -22,12 +22,12 @@ pub(super) async fn range(
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let question = parse_range_query(&uri, site.agent.clock.utc())?;
+    let query = parse_range_query(&uri, site.agent.clock.utc())?;
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     let mut buffer = site.executor.response_buffer();
     let made = site.executor.query(caller.rights, move || {
-        write_range(&mut buffer, &store, &question)?;
+        write_range(&mut buffer, &store, &query)?;
         buffer.finish("application/json", gzip)
     });
     Ok(made.await?.into_response())
@@ -40,7 +40,7 @@ pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, Ap
         parse_time(key, text, now)
     };
     let (start, end) = (moment("start", "-5m")?, moment("end", "now")?);
-    let fold = parameters
+    let aggregation = parameters
         .single("agg")?
         .map(parse_aggregation)
         .transpose()?;
@@ -48,10 +48,10 @@ pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, Ap
         .single("step")?
         .map(|text| parse_duration("step", text))
         .transpose()?;
-    let step = match (millis, fold) {
-        (Some(millis), fold) => Some(QueryStep {
+    let step = match (millis, aggregation) {
+        (Some(millis), aggregation) => Some(QueryStep {
             millis,
-            aggregation: fold,
+            aggregation,
         }),
         (None, None) => None,
         (None, Some(_)) => {
@@ -66,7 +66,7 @@ fn parse_aggregation(text: &str) -> Result<StepAggregation, ApiError> {
     StepAggregation::parse(text).ok_or_else(|| {
         let known: Vec<&str> = StepAggregation::ALL
             .iter()
-            .map(|fold| fold.as_str())
+            .map(|aggregation| aggregation.as_str())
             .collect();
         ApiError::bad_request(format!("unknown aggregation agg={text}"))
             .hint(format!("one of {}", known.join(", ")))
@@ -93,12 +93,12 @@ fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::
 fn write_range(
     buffer: &mut ResponseBuffer,
     store: &Store,
-    question: &RangeQuery,
+    query: &RangeQuery,
 ) -> Result<(), ApiError> {
     buffer.text("[")?;
     let mut first = true;
     let mut written = Ok(());
-    store.query_range(question, &mut |series, points| {
+    store.query_range(query, &mut |series, points| {
         // The store's scan cannot be stopped; after the first error the rest is skipped.
         if written.is_ok() {
             written = write_series(buffer, series, points, std::mem::take(&mut first));
@@ -141,18 +141,18 @@ mod tests {
 
     #[test]
     fn the_last_five_minutes_are_the_default() {
-        let question = ask("").expect("valid");
+        let query = ask("").expect("valid");
         assert_eq!(
-            (question.start, question.end, question.step),
+            (query.start, query.end, query.step),
             (NOW - 300_000, NOW, None)
         );
-        let question = ask("start=1699999999&end=1700000000500&step=500ms&agg=max").expect("valid");
+        let query = ask("start=1699999999&end=1700000000500&step=500ms&agg=max").expect("valid");
         assert_eq!(
-            (question.start, question.end),
+            (query.start, query.end),
             (1_699_999_999_000, 1_700_000_000_500)
         );
         assert_eq!(
-            question.step,
+            query.step,
             Some(QueryStep {
                 millis: 500,
                 aggregation: Some(StepAggregation::Max)
