@@ -112,7 +112,7 @@ impl Aggregator {
             })
             .ok_or_else(|| {
                 OpentsdbError::bad_request(format!("No such aggregator: {name}"))
-                    .with_details("/api/aggregators lists those that there are")
+                    .with_details("see /api/aggregators for the supported names")
             })
     }
 

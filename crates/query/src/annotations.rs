@@ -56,7 +56,7 @@ impl Annotations {
     /// The same; where they cannot be read there are none, and no new ones are taken.
     pub fn open_or_empty(dir: &Path) -> Annotations {
         Annotations::open(dir).unwrap_or_else(|error| {
-            tracing::error!(dir = %dir.display(), %error, "annotations cannot be read");
+            tracing::error!(dir = %dir.display(), %error, "cannot read the annotations");
             Annotations {
                 index: Mutex::new(AnnotationIndex {
                     by_key: BTreeMap::new(),
@@ -125,7 +125,7 @@ impl Annotations {
         if bytes > ANNOTATIONS_BYTES_MAX || (old.is_none() && inner.by_key.len() >= ANNOTATIONS_MAX)
         {
             return Err(
-                OpentsdbError::too_large("there is no room for more annotations")
+                OpentsdbError::too_large("the limit on annotations is reached")
                     .with_details("delete old ones: DELETE /api/annotation/bulk"),
             );
         }
@@ -168,8 +168,8 @@ impl Annotations {
 impl AnnotationIndex {
     fn file(&mut self) -> Result<&mut AnnotationFile, OpentsdbError> {
         self.file.as_mut().ok_or_else(|| {
-            OpentsdbError::new(503, "the annotation could not be stored")
-                .with_details("those that are there cannot be read; the agent's log says why")
+            OpentsdbError::new(503, "cannot store the annotation")
+                .with_details("the existing annotations cannot be read; see the agent's log")
         })
     }
 
@@ -187,14 +187,14 @@ impl AnnotationIndex {
             && file.needs_compaction(self.bytes)
             && let Err(error) = file.rewrite(&self.by_key)
         {
-            tracing::warn!(%error, "the file of annotations could not be made smaller");
+            tracing::warn!(%error, "cannot compact the annotation file");
         }
     }
 }
 
 fn write_error(error: io::Error) -> OpentsdbError {
-    tracing::error!(%error, "an annotation could not be written");
-    OpentsdbError::new(503, "the annotation could not be stored").with_details(error.to_string())
+    tracing::error!(%error, "cannot write an annotation");
+    OpentsdbError::new(503, "cannot store the annotation").with_details(error.to_string())
 }
 
 #[cfg(test)]

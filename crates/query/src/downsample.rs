@@ -71,13 +71,13 @@ impl Downsample {
     pub fn parse(text: &str, uses_calendar: bool) -> Result<Downsample, OpentsdbError> {
         let wrong = |why: &str| {
             OpentsdbError::bad_request(format!("Invalid downsampling specifier '{text}': {why}"))
-                .with_details("an interval, a function and perhaps a fill policy: 10s-avg, 1dc-sum-zero, 0all-max")
+                .with_details("an interval, a function and optionally a fill policy: 10s-avg, 1dc-sum-zero, 0all-max")
         };
         let parts: Vec<&str> = text.split('-').collect();
         let (interval, function, fill) = match parts[..] {
             [interval, function] => (interval, function, "none"),
             [interval, function, fill] => (interval, function, fill),
-            _ => return Err(wrong("it has not two or three parts")),
+            _ => return Err(wrong("expected two or three parts")),
         };
         let span = match interval {
             "0all" | "all" => DownsampleInterval::All,
@@ -150,8 +150,8 @@ impl Buckets {
             DownsampleInterval::Calendar(count, unit) => {
                 let mut edges = bucket_edges(start, end, (count, unit), zone, CALENDAR_EDGES_MAX)
                     .ok_or_else(|| {
-                    OpentsdbError::too_large("the interval makes too many buckets of this range")
-                        .with_details("ask for less time or a longer interval")
+                    OpentsdbError::too_large("the interval produces too many buckets for this range")
+                        .with_details("use a shorter time range or a longer interval")
                 })?;
                 edges.retain(|edge| *edge >= start);
                 (edges.len() > 1).then_some(Buckets::Uneven(edges))
@@ -278,15 +278,15 @@ mod tests {
         for (text, message) in [
             (
                 "",
-                "Invalid downsampling specifier '': it has not two or three parts",
+                "Invalid downsampling specifier '': expected two or three parts",
             ),
             (
                 "10s",
-                "Invalid downsampling specifier '10s': it has not two or three parts",
+                "Invalid downsampling specifier '10s': expected two or three parts",
             ),
             (
                 "10s-avg-nan-x",
-                "Invalid downsampling specifier '10s-avg-nan-x': it has not two or three parts",
+                "Invalid downsampling specifier '10s-avg-nan-x': expected two or three parts",
             ),
             (
                 "10s-none",

@@ -15,7 +15,7 @@ pub enum OpentsdbError {
     #[error("{0}")]
     Store(#[from] QueryError),
     /// The answer could not be written; whoever gave the writer knows why.
-    #[error("the answer could not be written")]
+    #[error("cannot write the response")]
     Write(#[source] io::Error),
 }
 

@@ -186,13 +186,13 @@ mod tests {
             (r#"{"time":{"start":"1m-ago"},"metrics":[]}"#.to_owned(), 400, "Missing metrics"),
             (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a","metric":"user","filter":"f9"}]}"#.to_owned(), 400, "No filter with the id f9"),
             (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a b","metric":"user"}]}"#.to_owned(), 400, "Invalid id: a b"),
-            (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a","metric":"user"},{"id":"a","metric":"wait"}]}"#.to_owned(), 400, "The id a is given twice"),
-            (of(r#"[{"id":"e","expr":"a + c"}]"#, "[]"), 400, "The expression e uses c, which is no metric and no expression"),
-            (of(r#"[{"id":"e","expr":"f"},{"id":"f","expr":"e"}]"#, "[]"), 400, "The expressions need each other: e"),
-            (of(r#"[{"id":"e","expr":"a +"}]"#, "[]"), 400, "Invalid expression e: it ends too early"),
-            (of(r#"[{"id":"e","expr":"a ? b"}]"#, "[]"), 400, "Invalid expression e: '?' is not understood"),
+            (r#"{"time":{"start":"1m-ago","aggregator":"sum"},"metrics":[{"id":"a","metric":"user"},{"id":"a","metric":"wait"}]}"#.to_owned(), 400, "Duplicate id a"),
+            (of(r#"[{"id":"e","expr":"a + c"}]"#, "[]"), 400, "The expression e uses c, which is neither a metric nor an expression"),
+            (of(r#"[{"id":"e","expr":"f"},{"id":"f","expr":"e"}]"#, "[]"), 400, "Circular reference between expressions: e"),
+            (of(r#"[{"id":"e","expr":"a +"}]"#, "[]"), 400, "Invalid expression e: unexpected end"),
+            (of(r#"[{"id":"e","expr":"a ? b"}]"#, "[]"), 400, "Invalid expression e: unexpected '?'"),
             (of(r#"[{"id":"e","expr":"a","join":{"operator":"outer"}}]"#, "[]"), 400, "Unknown join operator: outer"),
-            (of("[]", r#"[{"id":"x"}]"#), 400, "No metric and no expression with the id x"),
+            (of("[]", r#"[{"id":"x"}]"#), 400, "No metric or expression with the id x"),
         ] {
             let problem = ask(&body).expect_err(message);
             assert_eq!((problem.status(), problem.to_string().as_str()), (status, message));

@@ -42,12 +42,12 @@ pub const FILTER_KINDS: [(&str, &str, &str); 8] = [
     (
         "iliteral_or",
         "host=iliteral_or(nid1|nid2)",
-        "The value is one of these, whatever the case of the letters. Values are separated by |.",
+        "The value is one of these, ignoring case. Values are separated by |.",
     ),
     (
         "iwildcard",
         "host=iwildcard(nid*)",
-        "The value fits a pattern, whatever the case of the letters; * stands for anything, also nothing.",
+        "The value matches a pattern, ignoring case; * matches any text, including none.",
     ),
     (
         "literal_or",
@@ -57,27 +57,27 @@ pub const FILTER_KINDS: [(&str, &str, &str); 8] = [
     (
         "not_iliteral_or",
         "host=not_iliteral_or(nid1|nid2)",
-        "The value is none of these, whatever the case of the letters. A series without the tag fits.",
+        "The value is none of these, ignoring case. Series without the tag match.",
     ),
     (
         "not_key",
         "host=not_key()",
-        "The series does not have the tag at all. There is no value to give.",
+        "The series does not have the tag. The filter takes no value.",
     ),
     (
         "not_literal_or",
         "host=not_literal_or(nid1|nid2)",
-        "The value is none of these. A series without the tag fits.",
+        "The value is none of these. Series without the tag match.",
     ),
     (
         "regexp",
         "host=regexp(nid[0-9]+)",
-        "A regular expression is found anywhere in the value. It has no look-around and no back-references.",
+        "A regular expression matches anywhere in the value. Look-around and back-references are not supported.",
     ),
     (
         "wildcard",
         "host=wildcard(nid*)",
-        "The value fits a pattern in which * stands for anything, also nothing. * alone: the series has the tag.",
+        "The value matches a pattern; * matches any text, including none. * alone selects all series that have the tag.",
     ),
 ];
 

@@ -123,7 +123,7 @@ fn check_count(count: usize) -> Result<(), OpentsdbError> {
             .with_details("timeseries=metric{tag=value} or tsuids=…")),
         1..=QUERIES_MAX => Ok(()),
         _ => Err(OpentsdbError::too_large(format!(
-            "{count} sub-queries; at most {QUERIES_MAX} are answered"
+            "{count} sub-queries; at most {QUERIES_MAX} are accepted"
         ))),
     }
 }
@@ -198,9 +198,9 @@ impl QueryEngine {
                     Some(value) => Some(*value).filter(|(time, _)| *time >= start),
                     None if ended == ENDED_SERIES_MAX => {
                         return Err(OpentsdbError::too_large(format!(
-                            "more than {ENDED_SERIES_MAX} series that get no samples any more"
+                            "more than {ENDED_SERIES_MAX} series that no longer receive samples"
                         ))
-                        .with_details("name tags that only some of them have"));
+                        .with_details("add tags to select fewer series"));
                     }
                     None => {
                         ended += 1;
@@ -367,7 +367,7 @@ mod tests {
                 400,
                 "Invalid back scan: -1",
             ),
-            (&many, 413, "10000 sub-queries; at most 128 are answered"),
+            (&many, 413, "10000 sub-queries; at most 128 are accepted"),
         ] {
             let problem = LastQuery::from_json(body.as_bytes()).expect_err(message);
             assert_eq!(

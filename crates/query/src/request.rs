@@ -177,7 +177,7 @@ fn check_counts(queries: &[SubQuery]) -> Result<(), OpentsdbError> {
 
 fn too_many_queries(count: usize) -> OpentsdbError {
     OpentsdbError::too_large(format!(
-        "{count} sub-queries; at most {QUERIES_MAX} are answered"
+        "{count} sub-queries; at most {QUERIES_MAX} are accepted"
     ))
     .with_details("send them in several requests")
 }

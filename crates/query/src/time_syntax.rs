@@ -62,7 +62,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<(Millis, TimeUnit), OpentsdbE
     };
     let known = TimeUnit::ALL.into_iter().find(|(_, name, _)| *name == unit);
     let Some((unit, _, millis)) = known else {
-        return Err(wrong("its unit is not known"));
+        return Err(wrong("unknown unit"));
     };
     // A million years would do; what is longer could not be calculated with.
     match number.checked_mul(millis) {

@@ -58,7 +58,7 @@ impl AnnotationFile {
         file.len = bytes.len() as u64;
         if unread > 0 {
             file.set_aside(dir)?;
-            tracing::error!(path = %file.path.display(), lines = unread, "annotations could not be read; the file is kept in aside/");
+            tracing::error!(path = %file.path.display(), lines = unread, "malformed annotations skipped; a copy of the file is kept in aside/");
         }
         if unread > 0 || whole < bytes.len() {
             file.rewrite(&notes)?;

@@ -36,10 +36,10 @@ impl AnnotationUpdate {
     pub fn list_from_json(body: &[u8]) -> Result<Vec<AnnotationUpdate>, OpentsdbError> {
         let list: Vec<AnnotationUpdate> = parse_json(body)?;
         match list.len() {
-            0 => Err(OpentsdbError::bad_request("No annotations were given")),
+            0 => Err(OpentsdbError::bad_request("No annotations given")),
             1..=BULK_MAX => Ok(list),
             count => Err(OpentsdbError::too_large(format!(
-                "{count} annotations; at most {BULK_MAX} are taken at once"
+                "{count} annotations; at most {BULK_MAX} are accepted in one request"
             ))),
         }
     }
@@ -112,7 +112,7 @@ impl AnnotationUpdate {
         }
         match note.bytes() > ANNOTATION_BYTES_MAX {
             true => Err(OpentsdbError::too_large(format!(
-                "an annotation may have {ANNOTATION_BYTES_MAX} bytes"
+                "an annotation may have at most {ANNOTATION_BYTES_MAX} bytes"
             ))),
             false => Ok(note),
         }
@@ -214,7 +214,7 @@ mod tests {
                 400,
                 "Invalid end time: 9",
             ),
-            (&large, 413, "an annotation may have 16384 bytes"),
+            (&large, 413, "an annotation may have at most 16384 bytes"),
         ] {
             let problem = apply(json).expect_err(message);
             assert_eq!(

@@ -34,7 +34,7 @@ impl Term {
         let term = parser.sum()?;
         match parser.peek() {
             None => Ok(term),
-            Some(c) => Err(format!("'{c}' is not understood")),
+            Some(c) => Err(format!("unexpected '{c}'")),
         }
     }
 
@@ -140,7 +140,7 @@ impl TermParser<'_> {
     fn factor(&mut self) -> Result<Term, String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err("parentheses stand too deep in each other".into());
+            return Err("parentheses are nested too deeply".into());
         }
         let term = self.factor_inner();
         self.depth -= 1;
@@ -149,7 +149,7 @@ impl TermParser<'_> {
 
     fn factor_inner(&mut self) -> Result<Term, String> {
         match self.peek() {
-            None => Err("it ends too early".into()),
+            None => Err("unexpected end".into()),
             Some('-') => {
                 self.accept('-');
                 Ok(Term::Negate(Box::new(self.factor()?)))
@@ -159,7 +159,7 @@ impl TermParser<'_> {
                 let term = self.sum()?;
                 match self.accept(')') {
                     true => Ok(term),
-                    false => Err("a parenthesis is not closed".into()),
+                    false => Err("unclosed parenthesis".into()),
                 }
             }
             Some(c) if c.is_ascii_digit() || c == '.' => {
@@ -172,7 +172,7 @@ impl TermParser<'_> {
                 let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 Ok(Term::Variable(self.word(is_part).to_owned()))
             }
-            Some(c) => Err(format!("'{c}' is not understood")),
+            Some(c) => Err(format!("unexpected '{c}'")),
         }
     }
 

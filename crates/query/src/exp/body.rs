@@ -150,12 +150,12 @@ fn check_id(id: &str, ids: &mut BTreeSet<String>) -> Result<(), OpentsdbError> {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if id.is_empty() || !is_plain || id.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(OpentsdbError::bad_request(format!("Invalid id: {id:.64}"))
-            .with_details("letters, digits and _, and no digit first"));
+            .with_details("letters, digits and _, not starting with a digit"));
     }
     match ids.insert(id.to_owned()) {
         true => Ok(()),
         false => Err(OpentsdbError::bad_request(format!(
-            "The id {id} is given twice"
+            "Duplicate id {id}"
         ))),
     }
 }
@@ -179,7 +179,7 @@ fn outputs(
             alias: output.alias,
         }),
         false => Err(OpentsdbError::bad_request(format!(
-            "No metric and no expression with the id {:.64}",
+            "No metric or expression with the id {:.64}",
             output.id
         ))),
     };
@@ -196,7 +196,7 @@ fn sort_by_dependency(
         for name in expression.term.variables() {
             if !known.contains(name) && !waiting.iter().any(|other| other.id == name) {
                 return Err(OpentsdbError::bad_request(format!(
-                    "The expression {} uses {name}, which is no metric and no expression",
+                    "The expression {} uses {name}, which is neither a metric nor an expression",
                     expression.id
                 )));
             }
@@ -214,7 +214,7 @@ fn sort_by_dependency(
         let Some(at) = waiting.iter().position(is_ready) else {
             let id = &waiting[0].id;
             return Err(OpentsdbError::bad_request(format!(
-                "The expressions need each other: {id}"
+                "Circular reference between expressions: {id}"
             )));
         };
         let expression = waiting.remove(at);

@@ -51,14 +51,14 @@ impl GexpFunction {
             }
         };
         match series {
-            0 => return Err(wrong("it needs a series".into())),
+            0 => return Err(wrong("requires a series".into())),
             1 if operation.is_some() && operation != Some(SeriesOperation::Sum) => {
-                return Err(wrong("it needs two series".into()));
+                return Err(wrong("requires two series".into()));
             }
             3.. if operation == Some(SeriesOperation::Quotient) => {
-                return Err(wrong("it needs two series".into()));
+                return Err(wrong("requires two series".into()));
             }
-            2.. if operation.is_none() => return Err(wrong("it takes one series".into())),
+            2.. if operation.is_none() => return Err(wrong("accepts only one series".into())),
             _ => {}
         }
         if let Some(operation) = operation {
@@ -67,7 +67,7 @@ impl GexpFunction {
         let number = || {
             let text = parameters
                 .first()
-                .ok_or_else(|| wrong("it needs a number after the series".into()))?;
+                .ok_or_else(|| wrong("requires a number after the series".into()))?;
             let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
             number.ok_or_else(|| wrong(format!("not a number: {text}")))
         };
@@ -76,7 +76,7 @@ impl GexpFunction {
             "scale" => GexpFunction::Scale(number()?),
             "movingAverage" => {
                 GexpFunction::MovingAverage(parse_window(parameters.first()).ok_or_else(|| {
-                    wrong("it needs a number of points or a length of time".into())
+                    wrong("requires a number of points or a duration".into())
                 })?)
             }
             "highestCurrent" => GexpFunction::HighestCurrent(number()?.max(0.0) as usize),

@@ -21,7 +21,7 @@ fn parse_deep(
     let wrong =
         |why: &str| OpentsdbError::bad_request(format!("Invalid expression: {text:.200}: {why}"));
     if depth > DEPTH_MAX {
-        return Err(wrong("functions stand too deep in each other"));
+        return Err(wrong("functions are nested too deeply"));
     }
     let Some((name, inner)) = split_call(text) else {
         queries.push(text.to_owned());
@@ -29,8 +29,8 @@ fn parse_deep(
     };
     let inner = inner
         .strip_suffix(')')
-        .ok_or_else(|| wrong("a parenthesis is not closed"))?;
-    let arguments = split_arguments(inner).ok_or_else(|| wrong("parentheses do not match"))?;
+        .ok_or_else(|| wrong("unclosed parenthesis"))?;
+    let arguments = split_arguments(inner).ok_or_else(|| wrong("unbalanced parentheses"))?;
     let (mut series, mut parameters) = (Vec::new(), Vec::new());
     for argument in arguments {
         // A sub-query has a colon after its aggregator, a function its parenthesis.

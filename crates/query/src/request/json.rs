@@ -138,7 +138,7 @@ pub(super) fn parse_request(
 
 pub(super) fn delete_not_enabled() -> OpentsdbError {
     OpentsdbError::bad_request("Deleting data is not enabled")
-        .with_details("samples leave the store by age and size alone")
+        .with_details("samples are removed only by the age and size limits of the store")
 }
 
 impl SubQueryBody {
@@ -364,7 +364,7 @@ mod tests {
             (
                 r#"{"start":1,"queries":[{"aggregator":"sum","metric":"m","downsample":"1s"}]}"#,
                 400,
-                "Invalid downsampling specifier '1s': it has not two or three parts",
+                "Invalid downsampling specifier '1s': expected two or three parts",
             ),
             (
                 r#"{"start":1,"timezone":"Mars/Base","queries":[]}"#,
@@ -381,7 +381,7 @@ mod tests {
                 400,
                 "Deleting data is not enabled",
             ),
-            (&many, 413, "10000 sub-queries; at most 128 are answered"),
+            (&many, 413, "10000 sub-queries; at most 128 are accepted"),
             (&filters, 413, "more than 16 regexp filters in one request"),
         ] {
             let problem = ask(body).expect_err(message);

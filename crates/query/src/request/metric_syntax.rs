@@ -33,7 +33,7 @@ pub(crate) fn parse_sub_query(text: &str, uses_calendar: bool) -> Result<SubQuer
         }
         rest = after;
     }
-    let (metric, filters) = split_braces(rest).ok_or_else(|| wrong("braces do not match"))?;
+    let (metric, filters) = split_braces(rest).ok_or_else(|| wrong("unbalanced braces"))?;
     if metric.is_empty() {
         return Err(wrong("no metric"));
     }
@@ -266,9 +266,9 @@ mod tests {
             ("nope:m", "No such aggregator: nope"),
             (
                 "sum:m{host=a",
-                "Invalid parameter m=sum:m{host=a (braces do not match)",
+                "Invalid parameter m=sum:m{host=a (unbalanced braces)",
             ),
-            ("sum:m}", "Invalid parameter m=sum:m} (braces do not match)"),
+            ("sum:m}", "Invalid parameter m=sum:m} (unbalanced braces)"),
             ("sum:m{host}", "Invalid tag: host"),
             ("sum:m{=a}", "Invalid tag: =a"),
             (

@@ -126,7 +126,7 @@ fn parse_params(
 fn tsuid_query(text: &str) -> Result<SubQuery, OpentsdbError> {
     let wrong = || {
         OpentsdbError::bad_request(format!("Invalid parameter tsuid={text}"))
-            .with_details("an aggregator, a colon, and names of series with commas between them")
+            .with_details("an aggregator, a colon, and comma-separated TSUIDs")
     };
     let (name, ids) = text.split_once(':').ok_or_else(wrong)?;
     let ids: Vec<String> = ids
@@ -225,7 +225,7 @@ mod tests {
                 400,
                 "Deleting data is not enabled",
             ),
-            (many, 413, "10000 sub-queries; at most 128 are answered"),
+            (many, 413, "10000 sub-queries; at most 128 are accepted"),
         ] {
             let problem = ask(pairs).expect_err(message);
             assert_eq!(

@@ -68,7 +68,7 @@ fn bad_bodies() {
             413,
             "the response exceeds 33554432 bytes; request fewer series, a shorter time range or a larger step",
         ),
-        (&many, 413, "10000 sub-queries; at most 128 are answered"),
+        (&many, 413, "10000 sub-queries; at most 128 are accepted"),
         (&regexp("((a{100}){100}){100}"), 400, ""),
         (
             &one("").replace("\"start\"", "\"delete\":true,\"start\""),

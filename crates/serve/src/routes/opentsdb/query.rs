@@ -30,7 +30,7 @@ pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
 pub(super) async fn delete() -> Response {
     opentsdb_error_response(
         &OpentsdbError::bad_request("Deleting data is not enabled")
-            .with_details("samples leave the store by age and size alone"),
+            .with_details("samples are removed only by the age and size limits of the store"),
     )
 }
 
