@@ -1,4 +1,4 @@
-//! Downsampling: one value for each stretch of time of each series, before anything else happens to it.
+//! Downsampling: one value per bucket of time for each series, before rates and aggregation.
 
 use pegel_metric::Millis;
 
@@ -8,7 +8,7 @@ use crate::error::OpentsdbError;
 use crate::time_syntax::{TimeUnit, parse_duration};
 use crate::time_zone::TimeZone;
 
-/// What `10s-avg-nan` asks for.
+/// A parsed downsampling specifier, such as `10s-avg-nan`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Downsample {
     /// As it was written.
@@ -20,18 +20,18 @@ pub struct Downsample {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DownsampleInterval {
-    /// The whole question.
+    /// The whole time range of the query.
     All,
     /// Multiples of this many milliseconds since 1970.
     Fixed(Millis),
-    /// Where a calendar says.
+    /// Multiples of a calendar unit.
     Calendar(i64, TimeUnit),
 }
 
-/// What a bucket without samples holds.
+/// The value of a bucket without samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FillPolicy {
-    /// It does not exist.
+    /// The bucket is omitted.
     None,
     Nan,
     Null,
@@ -40,7 +40,7 @@ pub enum FillPolicy {
 }
 
 impl FillPolicy {
-    /// The value to put in, where there is one.
+    /// Returns the fill value, if there is one.
     pub(crate) fn value(self) -> Option<f64> {
         match self {
             FillPolicy::None => None,
@@ -67,7 +67,7 @@ impl FillPolicy {
 }
 
 impl Downsample {
-    /// Reads `10s-avg`, `1dc-sum-zero`, `0all-max`. `uses_calendar` makes every interval one of a calendar.
+    /// Parses `10s-avg`, `1dc-sum-zero`, `0all-max`. `uses_calendar` makes every interval a calendar interval.
     pub fn parse(text: &str, uses_calendar: bool) -> Result<Downsample, OpentsdbError> {
         let wrong = |why: &str| {
             OpentsdbError::bad_request(format!("Invalid downsampling specifier '{text}': {why}"))
@@ -84,9 +84,10 @@ impl Downsample {
             _ => {
                 let calendar = interval.strip_suffix('c');
                 let (count, unit) = parse_duration(calendar.unwrap_or(interval))?;
-                match calendar.is_some() || uses_calendar {
-                    true => DownsampleInterval::Calendar(count, unit),
-                    false => DownsampleInterval::Fixed(count * unit.millis()),
+                if calendar.is_some() || uses_calendar {
+                    DownsampleInterval::Calendar(count, unit)
+                } else {
+                    DownsampleInterval::Fixed(count * unit.millis())
                 }
             }
         };
@@ -105,7 +106,7 @@ impl Downsample {
     }
 }
 
-/// The buckets of one question: those whose stamps lie between its start and its end.
+/// The buckets of one query: those whose timestamps lie between its start and its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Buckets {
     One {
@@ -117,15 +118,15 @@ pub(crate) enum Buckets {
         step: Millis,
         count: usize,
     },
-    /// The stamps and, last, where the last bucket ends.
+    /// The timestamps and, last, the end of the last bucket.
     Uneven(Vec<Millis>),
 }
 
-/// How many buckets of a calendar one question may have.
+/// The maximum number of calendar buckets of one query.
 const CALENDAR_EDGES_MAX: usize = 1 << 20;
 
 impl Buckets {
-    /// Nothing where no stamp lies in the range.
+    /// Returns the buckets of a range; `None` if no bucket starts in it.
     pub fn for_range(
         span: DownsampleInterval,
         start: Millis,
@@ -150,8 +151,10 @@ impl Buckets {
             DownsampleInterval::Calendar(count, unit) => {
                 let mut edges = bucket_edges(start, end, (count, unit), zone, CALENDAR_EDGES_MAX)
                     .ok_or_else(|| {
-                    OpentsdbError::too_large("the interval produces too many buckets for this range")
-                        .with_details("use a shorter time range or a longer interval")
+                    OpentsdbError::too_large(
+                        "the interval produces too many buckets for this range",
+                    )
+                    .with_details("use a shorter time range or a longer interval")
                 })?;
                 edges.retain(|edge| *edge >= start);
                 (edges.len() > 1).then_some(Buckets::Uneven(edges))
@@ -167,8 +170,8 @@ impl Buckets {
         }
     }
 
-    /// The first and the last time that belongs to any of them. The last bucket is read to its own end, which
-    /// may lie after that of the question: half a bucket would look like a drop.
+    /// Returns the first and the last time of all buckets. The last bucket is read to its own end, which may lie
+    /// after that of the query: half a bucket would look like a drop.
     pub fn range(&self) -> (Millis, Millis) {
         match self {
             Buckets::One { start, end } => (*start, *end),
@@ -188,7 +191,7 @@ impl Buckets {
         }
     }
 
-    /// The number of the bucket that a time of their range lies in; `hint` is that of an earlier time.
+    /// Returns the index of the bucket of a time within the range; `hint` is the index for an earlier time.
     fn index(&self, time: Millis, hint: usize) -> usize {
         match self {
             Buckets::One { .. } => 0,
@@ -200,7 +203,7 @@ impl Buckets {
         }
     }
 
-    /// Puts samples into buckets and works out the value of each.
+    /// Puts samples into buckets and computes the value of each.
     pub fn fold(
         &self,
         samples: &[(Millis, f64)],
@@ -224,7 +227,7 @@ impl Buckets {
         }
     }
 
-    /// Puts `value` into every bucket that has none.
+    /// Adds a point with `value` for every bucket that has none.
     pub fn fill(&self, points: &mut Vec<(Millis, f64)>, value: f64) {
         let mut filled = Vec::with_capacity(self.len());
         let mut given = points.iter().copied().peekable();

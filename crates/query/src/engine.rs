@@ -1,3 +1,6 @@
+//! The query engine: the store, the annotations, and the limits that apply to every request. The HTTP routes of
+//! OpenTSDB call it; the other modules of this crate add its methods. It only reads from the store.
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +12,24 @@ use pegel_store::{RangeQuery, Store};
 use crate::annotations::Annotations;
 use crate::error::OpentsdbError;
 
-/// What questions are asked of: a store, and the node whose series it holds.
+/// Answers queries over a store and the node whose series it holds.
 #[derive(Debug, Clone)]
 pub struct QueryEngine {
     pub store: Store,
     pub annotations: Arc<Annotations>,
-    /// The host of every series that names none.
+    /// The host of every series without a `host` tag.
     pub node: Arc<str>,
-    /// Answers as Dragon's dashboards expect them: a filter on `*` gives one line per host and value, names are
-    /// suggested wherever they hold the text, and an unknown metric has no lines.
+    /// Answers as Dragon's dashboards expect: a filter on `*` returns one series per host and value, suggestions
+    /// match anywhere in a name, and an unknown metric yields an empty result.
     pub dragon_compat: bool,
     pub limits: QueryLimits,
     metric_names: Arc<Mutex<MetricNameCache>>,
 }
 
-/// How long the list of names serves. It decides between two ways to say that there is nothing, no more.
+/// How long the cached names are valid. The cache only decides between an empty result and "no such name".
 const METRIC_NAMES_TTL: Duration = Duration::from_secs(10);
 
-/// The names of all metrics that the store holds, as hashes, and when they were looked up.
+/// The hashed names of all metrics in the store, and when they were read.
 #[derive(Debug, Default)]
 struct MetricNameCache {
     refreshed: Option<Instant>,
@@ -39,7 +42,7 @@ fn hash_name(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// What one request may take.
+/// The limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct QueryLimits {
     pub bytes_max: usize,
@@ -76,7 +79,7 @@ impl QueryEngine {
         Instant::now() + self.limits.time_max
     }
 
-    /// Visits every series that the store holds, whether it is live or not.
+    /// Visits every matching series in the store, live or not.
     pub(crate) fn for_each_series(
         &self,
         selector: Selector,
@@ -89,10 +92,10 @@ impl QueryEngine {
         Ok(self.store.series(&question, visit)?)
     }
 
-    /// An error where no series has this name.
+    /// Returns an error if no series has this name.
     ///
-    /// Whether there ever was one only the indexes of all blocks can tell. A dashboard asks again and again for
-    /// metrics that a node does not have, so that they are looked through at most once in ten seconds.
+    /// Only the indexes of all blocks know whether a series of this name ever existed. Dashboards keep querying
+    /// metrics that a node does not have, so the indexes are scanned at most once in ten seconds.
     pub(crate) fn check_metric_exists(
         &self,
         metric: &str,
@@ -122,9 +125,10 @@ impl QueryEngine {
                 hashes,
             };
         }
-        match names.hashes.contains(&wanted) {
-            true => Ok(()),
-            false => Err(OpentsdbError::unknown_name("metrics", metric)),
+        if names.hashes.contains(&wanted) {
+            Ok(())
+        } else {
+            Err(OpentsdbError::unknown_name("metrics", metric))
         }
     }
 }

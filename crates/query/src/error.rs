@@ -1,20 +1,22 @@
+//! The error type of the OpenTSDB API.
+
 use std::io;
 
 use pegel_store::QueryError;
 
-/// Why there is no answer, with the status and the words that an OpenTSDB client expects.
+/// Why a request failed, with the status and the wording that an OpenTSDB client expects.
 #[derive(Debug, thiserror::Error)]
 pub enum OpentsdbError {
     #[error("{message}")]
     Refused {
         status: u16,
         message: String,
-        /// What to do about it.
+        /// What is accepted, or what to do.
         details: Option<String>,
     },
     #[error("{0}")]
     Store(#[from] QueryError),
-    /// The answer could not be written; whoever gave the writer knows why.
+    /// The writer of the caller failed.
     #[error("cannot write the response")]
     Write(#[source] io::Error),
 }
@@ -28,12 +30,12 @@ impl OpentsdbError {
         }
     }
 
-    /// A request that cannot be right.
+    /// Creates an error for a malformed request (400).
     pub fn bad_request(message: impl Into<String>) -> OpentsdbError {
         OpentsdbError::new(400, message)
     }
 
-    /// A request that asks for more than one answer may hold.
+    /// Creates an error for a request that exceeds a limit (413).
     pub fn too_large(message: impl Into<String>) -> OpentsdbError {
         OpentsdbError::new(413, message)
     }
@@ -45,7 +47,7 @@ impl OpentsdbError {
         self
     }
 
-    /// No series of this name was ever stored, as OpenTSDB says it.
+    /// Creates the error for an unknown name, in OpenTSDB's wording.
     pub(crate) fn unknown_name(kind: &str, name: &str) -> OpentsdbError {
         OpentsdbError::bad_request(format!("No such name for '{kind}': '{name}'"))
     }

@@ -1,4 +1,9 @@
-//! Works out the lines of one sub-query: samples from the store, series by series, into groups.
+//! Evaluates one sub-query: reads samples from the store series by series, transforms each series (downsampling,
+//! rate), and merges the series of each group into one result series.
+//!
+//! Called by the response writer and by the expression endpoints. Memory is bounded by [`EvaluationBudget`], time
+//! by the deadline of the request. With the aggregator `none` each result is passed on at once; otherwise only the
+//! groups are held in memory.
 
 mod budget;
 mod group;
@@ -25,10 +30,10 @@ pub(crate) use result_series::{ResultSeries, ResultVisitor};
 use selection::SeriesSelection;
 use transform::SeriesTransform;
 
-/// How a sub-query reads the store, and what it does to each series.
+/// How a sub-query reads the store and transforms each series.
 struct SubQueryPlan<'a> {
     query: &'a SubQuery,
-    /// Which times may be part of the answer.
+    /// The time range of the result, both ends included.
     start: Millis,
     end: Millis,
     downsample: Option<(&'a Downsample, Buckets)>,
@@ -36,7 +41,7 @@ struct SubQueryPlan<'a> {
     deadline: Instant,
 }
 
-/// Calls `visit` for each line, and returns how many points came from the store.
+/// Calls `visit` for each result series and returns the number of points read from the store.
 pub(crate) fn evaluate(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -60,7 +65,7 @@ pub(crate) fn evaluate(
     }
 }
 
-/// Nothing where no time is left to ask about.
+/// Plans a sub-query; `None` if its time range is empty.
 fn plan_sub_query<'a>(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -75,8 +80,8 @@ fn plan_sub_query<'a>(
         Some(DownsampleInterval::Fixed(step)) => Some(step),
         Some(DownsampleInterval::All | DownsampleInterval::Calendar(..)) => None,
     };
-    // Years without samples need no buckets, unless these are to be filled. The bucket of the first sample may
-    // begin before it.
+    // Clip the range to the samples in the store, unless empty buckets are to be filled. The bucket of the first
+    // sample may begin before it.
     if let (false, Some(step)) = (is_filled, step) {
         let status = engine.store.status();
         let oldest = status.oldest.unwrap_or(start).saturating_sub(step);
@@ -104,13 +109,13 @@ fn plan_sub_query<'a>(
 }
 
 impl SubQueryPlan<'_> {
-    /// What the store is asked for. It folds samples into even buckets by itself where it knows how.
+    /// Builds the query for the store. The store folds samples into even buckets itself if it supports the function.
     fn store_query(&self, chosen: &SeriesSelection, bytes_max: usize) -> RangeQuery {
         let ((start, end), step) = match &self.downsample {
             None => ((self.start, self.end), None),
             Some((downsample, buckets)) => {
                 let millis = match buckets {
-                    // One bucket for all times from 1970 on.
+                    // One bucket for all times since 1970.
                     Buckets::One { .. } => Some(Millis::MAX),
                     Buckets::Even { step, .. } => Some(*step),
                     Buckets::Uneven(_) => None,
@@ -134,7 +139,7 @@ impl SubQueryPlan<'_> {
     }
 }
 
-/// Every series is a line of its own, and leaves as soon as it is worked out.
+/// Makes each series a result of its own, passed on as soon as it is complete.
 fn evaluate_each(
     engine: &QueryEngine,
     plan: &SubQueryPlan<'_>,
@@ -148,7 +153,7 @@ fn evaluate_each(
     engine
         .store
         .query_range(&question, &mut |series, samples| {
-            // The store cannot be told to stop; after the first failure the rest is passed over.
+            // The store does not support cancellation; after the first failure the rest is skipped.
             if result.is_ok() {
                 count += samples.len() as u64;
                 let mut group = SeriesGroup::single(series, plan, &engine.node);

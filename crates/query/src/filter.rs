@@ -1,4 +1,4 @@
-//! Which series a sub-query is about, by the values of their tags.
+//! Tag filters: select the series of a sub-query by the values of their tags.
 
 mod wildcard;
 
@@ -9,17 +9,17 @@ use crate::error::OpentsdbError;
 use crate::tags::tag_value;
 use wildcard::matches_wildcard;
 
-/// What one compiled expression may take in memory, and by that how long it takes to try.
+/// The memory limit of one compiled expression, which also bounds its matching time.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
 /// A test of one tag.
 #[derive(Debug, Clone)]
 pub struct TagFilter {
     pub tagk: String,
-    /// As it was written: the type's name and what stands beside it.
+    /// The name of the filter type and its argument, as written.
     pub kind: &'static str,
     pub text: String,
-    /// One line per value of the tag.
+    /// Whether the result has one series per value of the tag.
     pub group_by: bool,
     test: TagTest,
 }
@@ -27,7 +27,7 @@ pub struct TagFilter {
 #[derive(Debug, Clone)]
 enum TagTest {
     Any(Vec<String>),
-    /// Without regard to case.
+    /// Case-insensitive; the values are lower case.
     AnyFolded(Vec<String>),
     NotAny(Vec<String>),
     NotAnyFolded(Vec<String>),
@@ -37,7 +37,7 @@ enum TagTest {
     Absent,
 }
 
-/// Name, examples and description, as `/api/config/filters` gives them.
+/// Name, examples and description, as returned by `/api/config/filters`.
 pub const FILTER_KINDS: [(&str, &str, &str); 8] = [
     (
         "iliteral_or",
@@ -138,7 +138,7 @@ impl TagFilter {
         })
     }
 
-    /// A value of the `tags` map: `*`, `a`, `a|b`, `va*`, or a filter spelled out: `regexp(a.*)`.
+    /// Parses a value of the `tags` map: `*`, `a`, `a|b`, `va*`, or an explicit filter: `regexp(a.*)`.
     pub fn from_tag_value(
         tagk: &str,
         value: &str,
@@ -158,12 +158,12 @@ impl TagFilter {
         TagFilter::new(tagk, kind, value, group_by)
     }
 
-    /// Whether it asks for the tag and lets every value pass.
+    /// Returns whether the filter requires the tag and accepts every value.
     pub(crate) fn is_any_value(&self) -> bool {
         self.text == "*"
     }
 
-    /// The same, with one line per value. A literal `*` becomes what its writer meant.
+    /// Returns the same filter with grouping. A literal `*` becomes a wildcard.
     pub(crate) fn with_grouping(&self) -> TagFilter {
         TagFilter {
             group_by: true,

@@ -1,14 +1,15 @@
-//! Answers to the questions of OpenTSDB's clients: which series, downsampled, as rates, put together.
+//! Answers OpenTSDB queries: selects series, downsamples them, computes rates and aggregates groups.
 //!
 //! ```text
 //! JSON, m=…  ──► request ──► store (samples, or folded into steps) ──► downsample ──► rate ──► group ──► encode
 //!                checked     series by series                         buckets, fill             aggregator
 //! ```
 //!
-//! There is no HTTP in here: [`Engine`] takes parsed requests and writes JSON to any writer. Memory and time
-//! are bounded; what is beyond is refused with a [`Problem`] that carries OpenTSDB's status and words.
+//! This crate contains no HTTP code: [`QueryEngine`] takes parsed requests and writes JSON to any writer. Memory and
+//! time are bounded; a request that exceeds a limit fails with an [`OpentsdbError`] that carries OpenTSDB's status
+//! and wording.
 //!
-//! Where OpenTSDB keeps whole numbers apart, every value here is a double.
+//! OpenTSDB distinguishes integers from floats; here every value is a double.
 
 mod aggregator;
 mod annotations;

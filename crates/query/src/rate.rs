@@ -1,14 +1,16 @@
+//! Conversion of values to rates per second.
+
 use pegel_metric::Millis;
 
-/// How a counter becomes what it grows by per second.
+/// How values are converted to a rate per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateOptions {
-    /// A step down is the counter starting again at zero after its largest value.
+    /// A decrease is treated as an overflow: the counter restarts at zero after `counter_max`.
     pub counter: bool,
     pub counter_max: f64,
-    /// A step down that would mean a rate above this is a restart, and counts as 0; 0 for never.
+    /// A decrease that would yield a rate above this is a restart and yields 0; 0 disables the check.
     pub reset_value: f64,
-    /// A step down gives no rate at all.
+    /// A decrease yields no rate at all.
     pub drop_resets: bool,
 }
 
@@ -24,7 +26,7 @@ impl Default for RateOptions {
 }
 
 impl RateOptions {
-    /// The first point gives no rate: there is nothing before it.
+    /// Appends the rates between consecutive points to `out`. The first point yields no rate.
     pub(crate) fn apply(&self, points: &[(Millis, f64)], out: &mut Vec<(Millis, f64)>) {
         for pair in points.windows(2) {
             let [(time_before, before), (time, value)] = [pair[0], pair[1]];

@@ -1,4 +1,5 @@
-//! What a client asks for: read once from JSON or from a URI, checked, and not doubted afterwards.
+//! Query requests, parsed and validated once from JSON or from a URI. The evaluation relies on the validation and does
+//! not check again.
 
 mod json;
 mod lenient;
@@ -20,27 +21,27 @@ pub(crate) use lenient::{LenientBool, LenientInt, LenientString};
 pub(crate) use metric_syntax::split_tags;
 pub use uri::QueryParams;
 
-/// How many sub-queries one request may hold.
+/// The maximum number of sub-queries of one request.
 pub const QUERIES_MAX: usize = 128;
-/// How many filters one sub-query may hold, and how many regular expressions one request.
+/// The maximum number of filters of one sub-query, and of regular expressions of one request.
 const FILTERS_MAX: usize = 64;
 const EXPRESSIONS_MAX: usize = 16;
 const TSUIDS_MAX: usize = 10_000;
 
-/// A question with everything that belongs to it.
+/// A validated request of `/api/query`.
 #[derive(Debug, Clone)]
 pub struct QueryRequest {
-    /// Both ends are part of the answer.
+    /// Both ends are included.
     pub start: Millis,
     pub end: Millis,
     pub queries: Vec<SubQuery>,
     pub zone: TimeZone,
     pub options: ResponseOptions,
-    /// How a value that is not a number is written.
+    /// How NaN is written.
     pub gap_format: GapFormat,
 }
 
-/// What the answer shows beside the points.
+/// What the response contains besides the points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResponseOptions {
     pub no_annotations: bool,
@@ -50,22 +51,22 @@ pub struct ResponseOptions {
     pub summary: bool,
     pub stats: bool,
     pub query: bool,
-    /// Points as `[[time, value], …]` in place of an object.
+    /// Points as `[[time, value], …]` instead of an object.
     pub arrays: bool,
 }
 
-/// What becomes of a bucket without a value. Grafana's two parsers fail on different forms.
+/// How a bucket without a value is written. Grafana's two parsers fail on different forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapFormat {
-    /// Left out: the newer one wants numbers and nothing else.
+    /// Omitted: the newer parser accepts only numbers.
     Omitted,
-    /// `null`: the one in the browser.
+    /// `null`, for the parser in the browser.
     Null,
-    /// `"NaN"` or `null`, as the fill policy says: what OpenTSDB itself writes.
+    /// `"NaN"` or `null` according to the fill policy, as OpenTSDB itself.
     AsRequested,
 }
 
-/// One question about one metric.
+/// A query for one metric or a list of TSUIDs.
 #[derive(Debug, Clone)]
 pub struct SubQuery {
     pub aggregator: Aggregator,
@@ -74,7 +75,7 @@ pub struct SubQuery {
     pub downsample: Option<Downsample>,
     pub filters: Vec<TagFilter>,
     pub explicit_tags: bool,
-    /// As it is shown with the answer.
+    /// The sub-query as shown in the response.
     pub echo: SubQueryEcho,
 }
 
@@ -85,7 +86,7 @@ pub enum QueryTarget {
     Tsuids(Vec<String>),
 }
 
-/// A sub-query in the words of its writer.
+/// A sub-query as the client wrote it.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubQueryEcho {
@@ -119,7 +120,7 @@ pub struct RateEcho {
 }
 
 impl QueryRequest {
-    /// Reads the body of a `POST /api/query`, and what its URI adds (`?arrays=true`).
+    /// Parses the body of a `POST /api/query` and the options of its URI (`?arrays=true`).
     pub fn from_json(
         body: &[u8],
         pairs: &QueryParams,
@@ -128,12 +129,12 @@ impl QueryRequest {
         json::parse_request(body, pairs, now)
     }
 
-    /// Reads `?start=1h-ago&m=sum:metric{host=*}`.
+    /// Parses `?start=1h-ago&m=sum:metric{host=*}`.
     pub fn from_uri(pairs: &QueryParams, now: Millis) -> Result<QueryRequest, OpentsdbError> {
         uri::parse_request(pairs, now)
     }
 
-    /// The same with these sub-queries in place of those of the URI.
+    /// Like [`from_uri`](QueryRequest::from_uri), with these sub-queries instead of those of the URI.
     pub(crate) fn with_metrics(
         pairs: &QueryParams,
         metrics: &[String],
@@ -142,7 +143,7 @@ impl QueryRequest {
         uri::with_metrics(pairs, metrics, now)
     }
 
-    /// Checks what concerns the whole, and completes the parts.
+    /// Validates the request as a whole and completes its sub-queries.
     pub(crate) fn finish(mut self) -> Result<QueryRequest, OpentsdbError> {
         if self.start > self.end {
             return Err(OpentsdbError::bad_request(format!(
@@ -183,7 +184,7 @@ fn too_many_queries(count: usize) -> OpentsdbError {
 }
 
 impl SubQuery {
-    /// Checks it, and adds what OpenTSDB adds by itself.
+    /// Validates the sub-query and adds OpenTSDB's defaults.
     fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), OpentsdbError> {
         if self.filters.len() > FILTERS_MAX {
             let message = format!("more than {FILTERS_MAX} filters in sub-query {index}");
@@ -204,7 +205,7 @@ impl SubQuery {
         }
         self.echo.index = index;
         self.echo_filters();
-        // The answer has one point per second: several are made one by the aggregator of the query.
+        // The response has one point per second: several are combined by the aggregator of the query.
         if !ms_resolution && self.downsample.is_none() {
             self.downsample = Some(Downsample {
                 text: String::new(),

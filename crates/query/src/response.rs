@@ -1,4 +1,5 @@
-//! Writes the answer to `/api/query`.
+//! Writes the response of `/api/query` as JSON, series by series while they are evaluated. An error after the first
+//! series leaves an incomplete document, which the caller must not deliver as complete.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,21 +14,21 @@ use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, evaluate};
 use crate::request::{GapFormat, QueryRequest, QueryTarget};
 
-/// What the writing of one answer needs.
+/// Writes one response.
 pub(crate) struct ResponseWriter<'a> {
     pub out: &'a mut dyn Write,
     pub request: &'a QueryRequest,
-    /// Of the whole time, where they were asked for.
+    /// Those of the whole time range, if requested.
     pub global_annotations: Vec<Annotation>,
     is_first: bool,
     point_count: u64,
     write_time: Duration,
-    /// A number after the other; kept for its memory.
+    /// Reused for the text of each point.
     buffer: String,
 }
 
 impl QueryEngine {
-    /// Answers a request, as JSON.
+    /// Answers a request as JSON.
     pub fn query(&self, request: &QueryRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let started = Instant::now();
         let deadline = self.deadline();
@@ -67,11 +68,12 @@ impl<'a> ResponseWriter<'a> {
         out: &'a mut dyn Write,
     ) -> ResponseWriter<'a> {
         let show = &request.options;
-        let global_annotations = match show.global_annotations && !show.no_annotations {
-            true => engine
+        let global_annotations = if show.global_annotations && !show.no_annotations {
+            engine
                 .annotations
-                .for_series("", request.start, request.end),
-            false => Vec::new(),
+                .for_series("", request.start, request.end)
+        } else {
+            Vec::new()
         };
         ResponseWriter {
             out,
@@ -158,7 +160,7 @@ impl<'a> ResponseWriter<'a> {
         let mut is_first = true;
         for (index, &(time, value)) in line.points.iter().enumerate() {
             let stamp = self.timestamp(time);
-            // Of several points in one second an object can hold one: the last.
+            // A JSON object has one point per second: the last one.
             let next = line
                 .points
                 .get(index + 1)
@@ -188,9 +190,10 @@ impl<'a> ResponseWriter<'a> {
     }
 
     fn timestamp(&self, time: Millis) -> Millis {
-        match self.request.options.ms_resolution {
-            true => time,
-            false => time.div_euclid(1_000),
+        if self.request.options.ms_resolution {
+            time
+        } else {
+            time.div_euclid(1_000)
         }
     }
 
@@ -216,8 +219,9 @@ impl<'a> ResponseWriter<'a> {
 fn write_timestamp(text: &mut String, stamp: Millis, is_array: bool) {
     use std::fmt::Write;
     // Writing to a String cannot fail.
-    let _ = match is_array {
-        true => write!(text, "[{stamp},"),
-        false => write!(text, "\"{stamp}\":"),
+    let _ = if is_array {
+        write!(text, "[{stamp},")
+    } else {
+        write!(text, "\"{stamp}\":")
     };
 }

@@ -1,14 +1,14 @@
-//! The tags of series, and what those of a group have in common.
+//! The tags of series, and the common tags of a group.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use pegel_metric::Series;
 
-/// Which node a series belongs to; every answer has it.
+/// The tag with the node of a series; every result has it.
 pub(crate) const HOST: &str = "host";
 
-/// The value of a tag. A series without a host belongs to this node; on a node without a name it has none.
+/// Returns the value of a tag. A series without a host belongs to this node; on a node without a name it has none.
 pub(crate) fn tag_value<'a>(series: &'a Series, key: &str, node: &'a str) -> Option<Cow<'a, str>> {
     let own = series.label(key);
     match own {
@@ -17,7 +17,7 @@ pub(crate) fn tag_value<'a>(series: &'a Series, key: &str, node: &'a str) -> Opt
     }
 }
 
-/// All tags, sorted by key.
+/// Returns all tags, sorted by key.
 pub(crate) fn tags<'a>(series: &'a Series, node: &'a str) -> BTreeMap<&'a str, Cow<'a, str>> {
     let mut tags: BTreeMap<&str, Cow<'_, str>> = series.labels().collect();
     if !node.is_empty() {
@@ -26,11 +26,11 @@ pub(crate) fn tags<'a>(series: &'a Series, node: &'a str) -> BTreeMap<&'a str, C
     tags
 }
 
-/// What the series of a group have in common.
+/// The common tags of the series of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CommonTags {
     has_series: bool,
-    /// Every series has them, with this value; or with different ones.
+    /// The keys that every series has, with their common value; `None` if the values differ.
     keys: BTreeMap<String, Option<String>>,
 }
 
@@ -55,7 +55,7 @@ impl CommonTags {
         });
     }
 
-    /// The tags with one value, and the keys with several.
+    /// Returns the tags with one value, and the keys with several.
     pub fn split(self) -> (BTreeMap<String, String>, Vec<String>) {
         let mut tags = BTreeMap::new();
         let mut aggregated = Vec::new();

@@ -1,8 +1,10 @@
+//! The memory limit of a sub-query.
+
 use pegel_store::QueryError;
 
 use crate::error::OpentsdbError;
 
-/// The memory that one sub-query may take for what it keeps.
+/// The memory that one sub-query may hold. Reserving more than is left fails the request.
 #[derive(Debug)]
 pub(super) struct EvaluationBudget {
     left: usize,

@@ -1,3 +1,9 @@
+//! A group of series that is aggregated into one result series.
+//!
+//! If the buckets are known in advance and the aggregator can run incrementally, the group holds one accumulator per
+//! bucket (a grid), and the series themselves are not kept. Otherwise it keeps the points of every series and merges
+//! them at the end.
+
 use pegel_metric::{Millis, Series};
 
 use super::SubQueryPlan;
@@ -10,10 +16,10 @@ use crate::request::SubQuery;
 use crate::tags::CommonTags;
 use crate::tsuid::tsuid;
 
-/// More buckets than this are not laid out for a group: most of them would be empty.
+/// The largest grid: with more buckets most of them would be empty.
 const GRID_LEN_MAX: usize = 1 << 17;
 
-/// The series that become one line.
+/// The series that become one result series.
 #[derive(Debug)]
 pub(super) struct SeriesGroup {
     tags: CommonTags,
@@ -23,13 +29,13 @@ pub(super) struct SeriesGroup {
 
 #[derive(Debug)]
 enum GroupData {
-    /// One cell for each bucket: the series need not be kept.
+    /// One accumulator for each bucket; the series are not kept.
     Grid(BucketGrid),
     /// The points of every series.
     PerSeries(Vec<Vec<(Millis, f64)>>),
 }
 
-/// A group that is worked out.
+/// An evaluated group.
 #[derive(Debug)]
 pub(super) struct GroupResult {
     tags: CommonTags,
@@ -62,7 +68,7 @@ impl SeriesGroup {
         })
     }
 
-    /// A group of one series.
+    /// Creates a group of one series.
     pub fn single(series: &Series, plan: &SubQueryPlan<'_>, node: &str) -> SeriesGroup {
         let mut group = SeriesGroup {
             tags: CommonTags::default(),
@@ -76,7 +82,7 @@ impl SeriesGroup {
         group
     }
 
-    /// Notes that a series belongs to it.
+    /// Adds the tags and the TSUID of a series.
     pub fn add_series(
         &mut self,
         series: &Series,

@@ -1,5 +1,5 @@
-//! Several series become one: at each time that any of them has, the aggregator gets a value of each that has begun
-//! and not yet ended, its own or an interpolated one.
+//! Merges several series into one. At each time at which any of them has a point, the aggregator receives one value
+//! of each series that has started and not yet ended: its own or an interpolated one.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::aggregator::{Accumulator, Aggregator, Interpolation};
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
 
-/// The clock is looked at once in so many times.
+/// The deadline is checked once per this many times.
 const DEADLINE_EVERY: usize = 256;
 
-/// What a series has at `time`, between two of its points.
+/// Returns the value of a series at `time`, between two of its points.
 fn interpolate(
     interpolation: Interpolation,
     time: Millis,
@@ -33,13 +33,13 @@ fn interpolate(
     }
 }
 
-/// The cells of even buckets, which take one series after the other.
+/// One accumulator per even bucket. Series are added one after the other and need not be kept.
 #[derive(Debug)]
 pub(super) struct BucketGrid {
     first: Millis,
     step: Millis,
     accumulators: Vec<Accumulator>,
-    /// Whether any series has a point of its own there.
+    /// Whether any series has its own point in the bucket.
     has_point: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ impl BucketGrid {
         len * (size_of::<Accumulator>() + 1)
     }
 
-    /// Buckets of a calendar have no grid.
+    /// Creates a grid over even buckets or a single one; calendar buckets have no grid.
     pub fn new(buckets: &Buckets) -> BucketGrid {
         let step = match buckets {
             Buckets::Even { step, .. } => *step,
@@ -101,7 +101,7 @@ impl BucketGrid {
     }
 }
 
-/// The same for series whose times are not known before all of them are there.
+/// Merges series whose times are only known once all of them are read.
 pub(super) fn merge(
     tracks: &[Vec<(Millis, f64)>],
     aggregator: Aggregator,
@@ -134,7 +134,7 @@ pub(super) fn merge(
     Ok(points)
 }
 
-/// Every time that any of them has, once.
+/// Returns the sorted distinct times of all series.
 fn all_times(
     tracks: &[Vec<(Millis, f64)>],
     budget: &mut EvaluationBudget,
@@ -146,15 +146,16 @@ fn all_times(
         track.len() == first.len() && track.iter().zip(first).all(|(a, b)| a.0 == b.0)
     };
     // Series of one collector have the same times.
-    let sources = match rest.iter().all(is_same) {
-        true => std::slice::from_ref(first),
-        false => tracks,
+    let sources = if rest.iter().all(is_same) {
+        std::slice::from_ref(first)
+    } else {
+        tracks
     };
     let count: usize = sources.iter().map(Vec::len).sum();
     let bytes = count * (size_of::<Millis>() + size_of::<(Millis, f64)>());
     budget.reserve(bytes)?;
     let mut times: Vec<Millis> = sources.iter().flatten().map(|point| point.0).collect();
-    // This sort makes use of the order that is there.
+    // The stable sort is fast on sorted runs.
     times.sort();
     times.dedup();
     budget.release(bytes);

@@ -1,3 +1,5 @@
+//! The result of a sub-query.
+
 use std::collections::BTreeMap;
 
 use pegel_metric::Millis;
@@ -5,16 +7,16 @@ use pegel_metric::Millis;
 use crate::error::OpentsdbError;
 use crate::request::SubQuery;
 
-/// One line of a chart.
+/// One series of a result, as a chart shows it.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultSeries<'a> {
     pub query: &'a SubQuery,
     pub metric: &'a str,
-    /// What all its series have, with one value.
+    /// The tags that all its series have with the same value.
     pub tags: BTreeMap<String, String>,
-    /// What all its series have, with different values.
+    /// The tags that all its series have with different values.
     pub aggregate_tags: Vec<String>,
-    /// Sorted; empty unless they were asked for.
+    /// Sorted; empty unless requested.
     pub tsuids: Vec<String>,
     pub points: &'a [(Millis, f64)],
 }

@@ -1,3 +1,5 @@
+//! Selects the series of a sub-query and assigns them to groups.
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,16 +14,16 @@ use crate::request::{QueryRequest, QueryTarget, SubQuery};
 use crate::tags::{HOST, tag_value};
 use crate::tsuid::tsuid;
 
-/// The series of a sub-query, and how they are put into groups.
+/// The series of a sub-query, and the tags that group them.
 pub(super) struct SeriesSelection {
     pub metric: String,
     pub selector: Selector,
-    /// One line for each combination of the values of these tags.
+    /// There is one group for each combination of the values of these tags.
     group_keys: Vec<String>,
 }
 
 impl SeriesSelection {
-    /// Nothing where no series has one of the names that were given.
+    /// Returns `None` if no series has one of the given TSUIDs.
     pub fn new(
         engine: &QueryEngine,
         request: &QueryRequest,
@@ -32,9 +34,10 @@ impl SeriesSelection {
             QueryTarget::Metric(name) => name,
             QueryTarget::Tsuids(ids) => return select_by_tsuids(engine, ids, deadline),
         };
-        let filters = match engine.dragon_compat {
-            true => dragon_filters(&query.filters),
-            false => query.filters.clone(),
+        let filters = if engine.dragon_compat {
+            dragon_filters(&query.filters)
+        } else {
+            query.filters.clone()
         };
         let mut group_keys: Vec<String> = filters
             .iter()
@@ -59,18 +62,22 @@ impl SeriesSelection {
         }))
     }
 
-    /// A series that lacks one of the tags stands in a group of those that lack it.
+    /// Returns the group of a series. Series that lack a tag form a group of their own.
     pub fn group_key(&self, series: &Series, node: &str) -> Vec<Option<String>> {
         let value = |key: &String| tag_value(series, key, node).map(|value| value.into_owned());
         self.group_keys.iter().map(value).collect()
     }
 }
 
-/// Dragon never looks at `groupBy`: its panels ask for `*` without it and expect a line for each value.
+/// Makes filters on `*` grouping. Dragon ignores `groupBy`: its panels query `*` without it and expect a series for
+/// each value.
 fn dragon_filters(filters: &[TagFilter]) -> Vec<TagFilter> {
-    let change = |filter: &TagFilter| match filter.is_any_value() {
-        true => filter.with_grouping(),
-        false => filter.clone(),
+    let change = |filter: &TagFilter| {
+        if filter.is_any_value() {
+            filter.with_grouping()
+        } else {
+            filter.clone()
+        }
     };
     filters.iter().map(change).collect()
 }
@@ -85,8 +92,8 @@ fn selector(name: &str, filters: Vec<TagFilter>, is_explicit: bool, node: Arc<st
     })
 }
 
-/// The series that a selector with regular expressions matches, by name: an expression may take long, so that it is
-/// tried once for each series, not once for each block.
+/// Replaces a selector with regular expressions by the list of series that it matches: expressions are expensive, so
+/// they are evaluated once per series instead of once per block.
 fn resolve_selector(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -115,7 +122,7 @@ fn resolve_selector(
     }))
 }
 
-/// Whether a series has the keys of the filters and no others. A host that only answers add may be missing.
+/// Returns whether a series has exactly the keys of the filters. A missing `host` is accepted, since responses add it.
 fn has_exact_tags(series: &Series, filters: &[TagFilter]) -> bool {
     let is_known = |key: &str| filters.iter().any(|filter| filter.tagk == key);
     let has = |filter: &TagFilter| filter.tagk == HOST || series.label(&filter.tagk).is_some();

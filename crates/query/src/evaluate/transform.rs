@@ -1,3 +1,5 @@
+//! Transforms the samples of one series: downsampling, filling, rate.
+
 use pegel_metric::Millis;
 
 use super::SubQueryPlan;
@@ -5,8 +7,8 @@ use super::budget::EvaluationBudget;
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
 
-/// Makes of the samples of one series the points that go into its group: downsampled, filled, as rates. Its buffers
-/// are used for one series after the other.
+/// Turns the samples of one series into the points of its group: downsampled, filled, as rates. The buffers are
+/// reused from series to series.
 pub(super) struct SeriesTransform<'a> {
     plan: &'a SubQueryPlan<'a>,
     values: Vec<f64>,
@@ -22,7 +24,7 @@ impl<'a> SeriesTransform<'a> {
         if let Some((downsample, buckets)) = &plan.downsample
             && downsample.fill.value().is_some()
         {
-            // Every series has all of them.
+            // With a fill policy every series has all buckets.
             budget.reserve(buckets.len().saturating_mul(2 * size_of::<(Millis, f64)>()))?;
         }
         Ok(SeriesTransform {
@@ -33,7 +35,7 @@ impl<'a> SeriesTransform<'a> {
         })
     }
 
-    /// `samples` are those that the plan's question gave, in the order of their times.
+    /// Transforms the samples that the plan's query returned, in the order of their times.
     pub fn apply<'b>(&'b mut self, samples: &'b [(Millis, f64)]) -> &'b [(Millis, f64)] {
         let mut points = samples;
         if let Some((downsample, buckets)) = &self.plan.downsample {
@@ -41,7 +43,7 @@ impl<'a> SeriesTransform<'a> {
             let is_folded = downsample.function.fold().is_some();
             match (is_folded, buckets) {
                 (true, Buckets::Even { .. }) => self.bucketed.extend_from_slice(samples),
-                // The store calls the one bucket 0.
+                // The store gives the single bucket the time 0.
                 (true, Buckets::One { start, .. }) => {
                     self.bucketed
                         .extend(samples.iter().map(|point| (*start, point.1)));

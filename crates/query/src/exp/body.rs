@@ -154,9 +154,7 @@ fn check_id(id: &str, ids: &mut BTreeSet<String>) -> Result<(), OpentsdbError> {
     }
     match ids.insert(id.to_owned()) {
         true => Ok(()),
-        false => Err(OpentsdbError::bad_request(format!(
-            "Duplicate id {id}"
-        ))),
+        false => Err(OpentsdbError::bad_request(format!("Duplicate id {id}"))),
     }
 }
 

@@ -1,4 +1,7 @@
-/// Whether the whole text fits a pattern in which `*` is any run of characters and all else itself.
+//! Wildcard patterns of tag filters.
+
+/// Returns whether the whole text matches a pattern in which `*` is any run of characters. All other characters are
+/// literal.
 pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -10,7 +13,7 @@ pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     };
     for part in parts {
         match rest.find(part) {
-            // The leftmost place leaves the most for what follows.
+            // The leftmost match leaves the most text for the following parts.
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
         }

@@ -74,11 +74,10 @@ impl GexpFunction {
         Ok(match name {
             "absolute" => GexpFunction::Absolute,
             "scale" => GexpFunction::Scale(number()?),
-            "movingAverage" => {
-                GexpFunction::MovingAverage(parse_window(parameters.first()).ok_or_else(|| {
-                    wrong("requires a number of points or a duration".into())
-                })?)
-            }
+            "movingAverage" => GexpFunction::MovingAverage(
+                parse_window(parameters.first())
+                    .ok_or_else(|| wrong("requires a number of points or a duration".into()))?,
+            ),
             "highestCurrent" => GexpFunction::HighestCurrent(number()?.max(0.0) as usize),
             _ => GexpFunction::HighestMax(number()?.max(0.0) as usize),
         })

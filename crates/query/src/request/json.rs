@@ -1,4 +1,4 @@
-//! The body of a `POST /api/query`.
+//! Parses the body of a `POST /api/query`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::rate::RateOptions;
 use crate::time_syntax::parse_time;
 use crate::time_zone::TimeZone;
 
-/// Unknown fields are passed over, as OpenTSDB does: newer clients send more.
+/// Unknown fields are ignored, as in OpenTSDB: newer clients send more.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct QueryBody {
@@ -108,7 +108,7 @@ pub(super) fn parse_request(
     if queries.len() > QUERIES_MAX {
         return Err(too_many_queries(queries.len()));
     }
-    // Grafana's browser form always says one of these, its other forms neither.
+    // Grafana's browser client always sends one of these, its other clients neither.
     let from_browser = body.ms_resolution.is_some() || body.show_query.is_some();
     let calendar = is_set(&body.use_calendar);
     let queries = queries.into_iter().map(|query| query.check(calendar));
@@ -186,7 +186,7 @@ pub(super) fn sorted_tsuids(ids: &[String]) -> Vec<String> {
     ids
 }
 
-/// `filters` where there are any, else `tags`: the manual lets only one of them count.
+/// Returns `filters` if there are any, else `tags`: according to the manual only one of them applies.
 fn filters(
     filters: Option<Vec<FilterBody>>,
     tags: Option<BTreeMap<String, LenientString>>,

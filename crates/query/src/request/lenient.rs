@@ -1,18 +1,18 @@
-//! Values as clients write them: `true` or `"true"`, `5` or `"5"`.
+//! Values that clients write with or without quotes: `true` or `"true"`, `5` or `"5"`.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 
-/// A boolean, perhaps in quotes.
+/// A boolean, possibly in quotes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LenientBool(pub bool);
 
-/// A number or a text, as text.
+/// A number or a string, as a string.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LenientString(pub String);
 
-/// A whole number, perhaps in quotes.
+/// A whole number, possibly in quotes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LenientInt(pub i64);
 
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for LenientInt {
         let float = || text.parse::<f64>().ok().filter(|number| number.is_finite());
         match text.parse::<i64>() {
             Ok(number) => Ok(LenientInt(number)),
-            // 1e9, 65535.0, or more than fits: the nearest that does.
+            // 1e9, 65535.0, or out of range: saturates.
             Err(_) => match float() {
                 Some(number) => Ok(LenientInt(number as i64)),
                 None => Err(D::Error::invalid_value(
@@ -63,7 +63,7 @@ impl Visitor<'_> for LenientVisitor {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number or a boolean")
+        f.write_str("a string, a number or a boolean")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<String, E> {

@@ -1,4 +1,4 @@
-//! The syntax of `m=`: `sum:rate{counter,,1000}:10s-avg:explicit_tags:metric{host=*}{dc=regexp(a.*)}`.
+//! Parses the syntax of `m=`: `sum:rate{counter,,1000}:10s-avg:explicit_tags:metric{host=*}{dc=regexp(a.*)}`.
 
 use super::{QueryTarget, RateEcho, SubQuery, SubQueryEcho};
 use crate::aggregator::Aggregator;
@@ -26,7 +26,7 @@ pub(crate) fn parse_sub_query(text: &str, uses_calendar: bool) -> Result<SubQuer
             ..SubQueryEcho::default()
         },
     };
-    // A name may hold colons: what is not known as an option begins it.
+    // A name may contain colons: it starts at the first part that is not a known option.
     while let Some((option, after)) = split_option(rest) {
         if !apply_option(&mut query, option, uses_calendar)? {
             break;
@@ -50,7 +50,7 @@ pub(crate) fn parse_sub_query(text: &str, uses_calendar: bool) -> Result<SubQuer
     Ok(query)
 }
 
-/// What stands before the first colon outside of braces, and what follows it.
+/// Splits the text at the first colon outside of braces.
 fn split_option(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -64,7 +64,7 @@ fn split_option(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether it was an option.
+/// Applies an option; returns false if it is not one.
 fn apply_option(
     query: &mut SubQuery,
     option: &str,
@@ -80,7 +80,7 @@ fn apply_option(
     } else if matches!(option, "explicit_tags" | "explicit-tags") {
         query.explicit_tags = true;
     } else if option == "pre-agg" || option.starts_with("rollup_") {
-        // There are no rollups here: the samples themselves answer.
+        // There are no rollups: the query uses the samples themselves.
     } else if option.starts_with(|c: char| c.is_ascii_digit()) || option.starts_with("all-") {
         query.downsample = Some(Downsample::parse(option, uses_calendar)?);
         query.echo.downsample = Some(option.to_owned());
@@ -90,7 +90,7 @@ fn apply_option(
     Ok(true)
 }
 
-/// `{counter[,max[,reset]]}`, `{dropcounter,…}`, or nothing.
+/// Parses `{counter[,max[,reset]]}`, `{dropcounter,…}`, or an empty string.
 fn parse_rate(text: &str) -> Result<RateOptions, OpentsdbError> {
     let mut rate = RateOptions::default();
     if text.is_empty() {
@@ -127,14 +127,14 @@ fn parse_rate(text: &str) -> Result<RateOptions, OpentsdbError> {
     Ok(rate)
 }
 
-/// The name, and what stands in up to two pairs of braces after it.
+/// Splits the text into the name and the content of up to two pairs of braces.
 fn split_braces(text: &str) -> Option<(&str, Vec<&str>)> {
     let Some(open) = text.find('{') else {
         return (!text.contains('}')).then_some((text, Vec::new()));
     };
     let (name, rest) = text.split_at(open);
     let inner = rest.strip_prefix('{')?.strip_suffix('}')?;
-    // Expressions may hold braces too; only `}{` stands between the two.
+    // Expressions may contain braces too; only `}{` separates the two.
     let parts = match inner.split_once("}{") {
         Some((first, second)) => vec![first, second],
         None => vec![inner],

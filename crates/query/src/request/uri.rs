@@ -1,4 +1,4 @@
-//! `/api/query?start=…&m=…`.
+//! Parses `/api/query?start=…&m=…`.
 
 use pegel_metric::Millis;
 
@@ -13,7 +13,7 @@ use crate::error::OpentsdbError;
 use crate::time_syntax::parse_time;
 use crate::time_zone::TimeZone;
 
-/// What follows the `?`, decoded, in its order.
+/// The decoded parameters of a URI, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct QueryParams(Vec<(String, String)>);
 
@@ -22,7 +22,7 @@ impl QueryParams {
         QueryParams(pairs)
     }
 
-    /// The last value of a key that is not empty.
+    /// Returns the last non-empty value of a key.
     pub fn get<'a>(&'a self, key: &'a str) -> Option<&'a str> {
         self.all(key).filter(|value| !value.is_empty()).last()
     }
@@ -32,7 +32,7 @@ impl QueryParams {
         pairs.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a flag is there: `?arrays`, `?arrays=true`; `false` turns it off.
+    /// Returns whether a flag is set: `?arrays`, `?arrays=true`; `false` turns it off.
     pub fn flag(&self, key: &str) -> bool {
         self.all(key)
             .last()
@@ -122,7 +122,7 @@ fn parse_params(
     request.finish()
 }
 
-/// `sum:0001,0002`.
+/// Parses `sum:0001,0002`.
 fn tsuid_query(text: &str) -> Result<SubQuery, OpentsdbError> {
     let wrong = || {
         OpentsdbError::bad_request(format!("Invalid parameter tsuid={text}"))
