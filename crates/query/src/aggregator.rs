@@ -1,4 +1,4 @@
-//! The functions that make one value of many: of several series at one time, or of one series in one bucket.
+//! Aggregation functions: reduce the values of several series at one time, or of one series in one bucket, to one.
 
 mod accumulator;
 mod percentile;
@@ -9,7 +9,7 @@ use percentile::{PercentileEstimate, percentile};
 use crate::error::OpentsdbError;
 use pegel_store::StepAggregation;
 
-/// A documented aggregator.
+/// An aggregator of the OpenTSDB manual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregator {
     Avg,
@@ -24,7 +24,7 @@ pub enum Aggregator {
     Mimmin,
     Min,
     Mult,
-    /// Every series by itself.
+    /// No aggregation: each series is a result of its own.
     None,
     Pfsum,
     SquareSum,
@@ -34,10 +34,10 @@ pub enum Aggregator {
     Percentile(u16, PercentileEstimate),
 }
 
-/// What a series without a value at some time has there, between its first and its last one.
+/// The value of a series at a time without a point, between its first and its last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interpolation {
-    /// On a straight line between its neighbours.
+    /// Linear between its neighbours.
     Linear,
     Zero,
     Largest,
@@ -75,7 +75,7 @@ const PERCENTILES: [(&str, u16); 6] = [
 ];
 
 impl Aggregator {
-    /// Every name that [`Aggregator::parse`] knows, sorted.
+    /// Returns every name that [`Aggregator::parse`] accepts, sorted.
     pub fn names() -> Vec<String> {
         let plain = PLAIN.iter().map(|(name, _)| (*name).to_owned());
         let percentiles = PERCENTILES.iter().flat_map(|(digits, _)| {
@@ -126,7 +126,7 @@ impl Aggregator {
         }
     }
 
-    /// Whether it can be made of one value after the other, without keeping them.
+    /// Returns whether it can be computed incrementally, without keeping the values.
     pub(crate) fn is_running(self) -> bool {
         !matches!(
             self,
@@ -134,7 +134,7 @@ impl Aggregator {
         )
     }
 
-    /// What the store can work out by itself, bucket by bucket.
+    /// Returns the equivalent aggregation of the store per bucket, if there is one.
     pub(crate) fn fold(self) -> Option<StepAggregation> {
         Some(match self {
             Aggregator::Avg => StepAggregation::Avg,
@@ -148,8 +148,7 @@ impl Aggregator {
         })
     }
 
-    /// The value of these values, in their order; what is not a number is left out, and without numbers
-    /// the result is none.
+    /// Aggregates the values in their order. NaN is ignored; without any other value the result is NaN.
     pub(crate) fn aggregate(self, values: &mut Vec<f64>) -> f64 {
         if self.is_running() {
             let mut tally = Accumulator::default();
@@ -159,7 +158,7 @@ impl Aggregator {
         values.retain(|value| !value.is_nan());
         values.sort_unstable_by(f64::total_cmp);
         match self {
-            // Of an even number the upper one of the two in the middle.
+            // With an even count, the upper of the two middle values.
             Aggregator::Median => values.get(values.len() / 2).copied().unwrap_or(f64::NAN),
             Aggregator::Percentile(tenths, estimate) => percentile(values, tenths, estimate),
             _ => values.first().copied().unwrap_or(f64::NAN),

@@ -1,4 +1,5 @@
-//! Notes about a moment, for one series or for all of them, in a small file beside the store.
+//! Annotations: notes about a time, for one series or for all, kept in memory and in a small file beside the store. A
+//! change is synced to the file before it is acknowledged.
 
 mod annotation;
 mod annotation_file;
@@ -17,11 +18,11 @@ pub use update::{AnnotationBulkDelete, AnnotationUpdate};
 
 use crate::error::OpentsdbError;
 
-/// How many there may be, and what they may take together.
+/// The maximum number of annotations, and their maximum total size.
 const ANNOTATIONS_MAX: usize = 10_000;
 const ANNOTATIONS_BYTES_MAX: usize = 4 << 20;
 
-/// By series and time; the series of those that concern all is empty.
+/// Series and time; the series is empty for global annotations.
 type AnnotationKey = (String, Millis);
 
 /// All annotations of a store.
@@ -33,14 +34,14 @@ pub struct Annotations {
 #[derive(Debug)]
 struct AnnotationIndex {
     by_key: BTreeMap<AnnotationKey, Annotation>,
-    /// What they take in the file.
+    /// Their approximate size in the file.
     bytes: usize,
-    /// Nothing where it could not be read: then nothing is written over it.
+    /// `None` if the file could not be read; it is never overwritten then.
     file: Option<AnnotationFile>,
 }
 
 impl Annotations {
-    /// Reads those in the store's directory.
+    /// Reads the annotations in the directory of the store.
     pub fn open(dir: &Path) -> io::Result<Annotations> {
         let (file, notes) = AnnotationFile::open(dir)?;
         let bytes = notes.values().map(Annotation::bytes).sum();
@@ -53,7 +54,7 @@ impl Annotations {
         })
     }
 
-    /// The same; where they cannot be read there are none, and no new ones are taken.
+    /// Like [`open`](Annotations::open); if reading fails, the result is empty and rejects new annotations.
     pub fn open_or_empty(dir: &Path) -> Annotations {
         Annotations::open(dir).unwrap_or_else(|error| {
             tracing::error!(dir = %dir.display(), %error, "cannot read the annotations");
@@ -79,7 +80,7 @@ impl Annotations {
         self.lock().by_key.get(&(tsuid.to_owned(), start)).cloned()
     }
 
-    /// Those of one series, or of all series where it is empty, that begin between two times.
+    /// Returns the annotations of one series, or the global ones if `tsuid` is empty, that start between two times.
     pub fn for_series(&self, tsuid: &str, start: Millis, end: Millis) -> Vec<Annotation> {
         if start > end {
             return Vec::new();
@@ -90,7 +91,7 @@ impl Annotations {
         found.map(|(_, note)| note.clone()).collect()
     }
 
-    /// Those of several series, in the order of their times.
+    /// Returns the annotations of several series, in the order of their times.
     pub fn for_several_series(
         &self,
         tsuids: &[String],
@@ -106,8 +107,8 @@ impl Annotations {
         found
     }
 
-    /// Changes one, or makes it. `replaces`: what the change does not say is forgotten. Nothing is returned where
-    /// nothing changes.
+    /// Creates or changes an annotation. With `replaces`, fields missing in the change are reset. Returns `None` if
+    /// nothing changed.
     pub fn put(
         &self,
         change: AnnotationUpdate,
@@ -136,7 +137,7 @@ impl Annotations {
         Ok(Some(new))
     }
 
-    /// Whether there was one.
+    /// Deletes an annotation; returns false if there was none.
     pub fn delete(&self, tsuid: &str, start: Millis) -> Result<bool, OpentsdbError> {
         let key = (tsuid.to_owned(), start);
         let mut inner = self.lock();
@@ -148,7 +149,7 @@ impl Annotations {
         Ok(true)
     }
 
-    /// Deletes those of some series that begin between two times, and returns how many that were.
+    /// Deletes the annotations of some series that start between two times, and returns their number.
     pub fn delete_range(&self, bulk: &AnnotationBulkDelete) -> Result<usize, OpentsdbError> {
         let mut inner = self.lock();
         let is_meant = |(tsuid, start): &&AnnotationKey| {
@@ -181,7 +182,7 @@ impl AnnotationIndex {
         Ok(())
     }
 
-    /// A file that is mostly of the past is written anew. If that fails, the old one is as good.
+    /// Rewrites the file if most of it is obsolete. If that fails, the old file stays valid.
     fn compact(&mut self) {
         if let Some(file) = &mut self.file
             && file.needs_compaction(self.bytes)

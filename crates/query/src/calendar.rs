@@ -1,4 +1,4 @@
-//! Buckets that begin where a calendar says: midnight, Sunday, the first of a month.
+//! Calendar buckets, which start at midnight, on Sunday or on the first of a month.
 
 use pegel_metric::Millis;
 
@@ -6,11 +6,11 @@ use crate::time_syntax::TimeUnit;
 use crate::time_zone::TimeZone;
 use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
 
-/// Where buckets begin: the first at or before `start`, the last after `end`, so that each bucket between them
-/// has its end. Nothing where that would be more than `count_max`.
+/// Returns the starts of the buckets: the first at or before `start`, the last after `end`, so that each bucket
+/// between them has an end. `None` if there are more than `count_max`.
 ///
-/// Hours and what is shorter are counted from each local midnight. Weeks begin on Sunday. Several days, weeks,
-/// months or years are counted from 1 January of the year in which the question begins.
+/// Hours and shorter units are counted from each local midnight. Weeks start on Sunday. Multiples of days, weeks,
+/// months or years are counted from 1 January of the year in which the query starts.
 pub(crate) fn bucket_edges(
     start: Millis,
     end: Millis,
@@ -27,10 +27,11 @@ pub(crate) fn bucket_edges(
     match unit {
         TimeUnit::Millisecond | TimeUnit::Second | TimeUnit::Minute | TimeUnit::Hour => {
             let step = count * unit.millis();
-            match step <= 86_400_000 {
-                true => edges_within_days(start, end, step, today, &midnight, count_max),
-                // Longer than a day: they cannot begin anew at each midnight.
-                false => collect_edges(start, end, count_max, &|at| midnight(new_year) + at * step),
+            if step <= 86_400_000 {
+                edges_within_days(start, end, step, today, &midnight, count_max)
+            } else {
+                // Longer than a day: the count cannot restart at each midnight.
+                collect_edges(start, end, count_max, &|at| midnight(new_year) + at * step)
             }
         }
         TimeUnit::Day if count == 1 => collect_edges(start, end, count_max, &days(today, 1)),
@@ -55,7 +56,7 @@ fn midnight_of(zone: &TimeZone, first: i64, step: i64, at: i64) -> Millis {
     zone.local_to_utc((first + at * step) * DAY_SECONDS) * 1_000
 }
 
-/// Calls `nth` with rising numbers from 0; `nth(0)` lies at or before the start.
+/// Collects edges by calling `nth` with increasing numbers from 0; `nth(0)` must lie at or before the start.
 fn collect_edges(
     start: Millis,
     end: Millis,
@@ -90,7 +91,7 @@ fn edges_within_days(
     let mut edges = Vec::new();
     for day in first_day.. {
         let (from, to) = (midnight(day), midnight(day + 1));
-        // The first bucket of interest, without walking through those before it.
+        // Skip directly to the first bucket in the range.
         let skipped = (start - from).max(0) / step;
         let mut edge = from + skipped * step;
         while edge < to {

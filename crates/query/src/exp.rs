@@ -1,4 +1,4 @@
-//! `/api/query/exp`: metrics with names, and arithmetic over them.
+//! `/api/query/exp`: named metrics and arithmetic expressions over them.
 
 mod arithmetic;
 mod body;
@@ -18,13 +18,13 @@ use crate::request::QueryRequest;
 use arithmetic::Term;
 use operand::{Join, Operand};
 
-/// What a client asks, checked.
+/// A validated request of `/api/query/exp`.
 #[derive(Debug, Clone)]
 pub struct ExpressionRequest {
-    /// Its sub-queries are those of the metrics, in their order.
+    /// Contains the sub-queries of the metrics, in their order.
     request: QueryRequest,
     metrics: Vec<ExpressionMetric>,
-    /// In an order in which each has all that it needs.
+    /// Sorted by dependency.
     expressions: Vec<NamedExpression>,
     outputs: Vec<ExpressionOutput>,
 }
@@ -32,7 +32,7 @@ pub struct ExpressionRequest {
 #[derive(Debug, Clone)]
 struct ExpressionMetric {
     id: String,
-    /// What it has at times and for series that it lacks.
+    /// The value for missing times and missing series.
     fill: f64,
     /// The keys of its filters.
     keys: Vec<String>,
@@ -61,17 +61,17 @@ impl ExpressionRequest {
 impl QueryEngine {
     pub fn exp(&self, asked: &ExpressionRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut room = ResultBudget::new(self);
+        let mut budget = ResultBudget::new(self);
         let mut sets: BTreeMap<&str, Operand> = BTreeMap::new();
         for (metric, query) in asked.metrics.iter().zip(&asked.request.queries) {
-            let lines = collect_results(self, &asked.request, query, deadline, &mut room)?;
+            let lines = collect_results(self, &asked.request, query, deadline, &mut budget)?;
             sets.insert(&metric.id, Operand::of_metric(lines, metric));
         }
         for expression in &asked.expressions {
             if Instant::now() > deadline {
                 return Err(pegel_store::QueryError::TooLong.into());
             }
-            let set = operand::evaluate_expression(expression, &sets, &mut room)?;
+            let set = operand::evaluate_expression(expression, &sets, &mut budget)?;
             sets.insert(&expression.id, set);
         }
         output::write(asked, &sets, out)
@@ -87,7 +87,7 @@ mod tests {
     const AT: Millis = NOW - 30_000;
 
     fn test_store() -> TestStore {
-        let shelf = TestStore::new(NOW);
+        let test_store = TestStore::new(NOW);
         let at = |values: &[f64]| {
             values
                 .iter()
@@ -95,12 +95,12 @@ mod tests {
                 .map(|(index, value)| (AT + index as Millis * 10_000, *value))
                 .collect::<Vec<_>>()
         };
-        shelf.put("user{host=\"web01\"}", &at(&[1.0, 3.0]));
-        shelf.put("user{host=\"web02\"}", &at(&[2.0, 4.0]));
-        shelf.put("user{host=\"web03\"}", &at(&[9.0]));
-        shelf.put("wait{host=\"web01\"}", &at(&[10.0, 20.0]));
-        shelf.put("wait{host=\"web02\"}", &at(&[100.0]));
-        shelf
+        test_store.put("user{host=\"web01\"}", &at(&[1.0, 3.0]));
+        test_store.put("user{host=\"web02\"}", &at(&[2.0, 4.0]));
+        test_store.put("user{host=\"web03\"}", &at(&[9.0]));
+        test_store.put("wait{host=\"web01\"}", &at(&[10.0, 20.0]));
+        test_store.put("wait{host=\"web02\"}", &at(&[100.0]));
+        test_store
     }
 
     fn body(expressions: &str, outputs: &str) -> String {

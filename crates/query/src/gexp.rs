@@ -1,4 +1,4 @@
-//! `/api/query/gexp`: functions of Graphite over lines: `scale(sum:metric{host=*},8)`.
+//! `/api/query/gexp`: Graphite functions over query results: `scale(sum:metric{host=*},8)`.
 
 mod function;
 mod parse;
@@ -16,17 +16,17 @@ use crate::response::ResponseWriter;
 use function::GexpFunction;
 use parse::parse;
 
-/// A request with its expressions.
+/// A validated request of `/api/query/gexp`.
 #[derive(Debug, Clone)]
 pub struct GexpRequest {
-    /// Its sub-queries are those of the expressions, in their order.
+    /// Contains the sub-queries of the expressions, in their order.
     request: QueryRequest,
     expressions: Vec<GexpExpression>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum GexpExpression {
-    /// The number of a sub-query.
+    /// The index of a sub-query.
     Query(usize),
     Call {
         function: GexpFunction,
@@ -56,14 +56,14 @@ impl GexpRequest {
 }
 
 impl QueryEngine {
-    /// Answers as `/api/query` does.
+    /// Answers a request in the format of `/api/query`.
     pub fn gexp(&self, gexp: &GexpRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut room = ResultBudget::new(self);
+        let mut budget = ResultBudget::new(self);
         let mut answer = ResponseWriter::new(self, &gexp.request, out);
         answer.begin()?;
         for expression in &gexp.expressions {
-            let lines = self.evaluate_gexp(gexp, expression, deadline, &mut room)?;
+            let lines = self.evaluate_gexp(gexp, expression, deadline, &mut budget)?;
             let query = &gexp.request.queries[expression.first_query()];
             for line in &lines {
                 answer.write_series(self, &line.as_result(query))?;
@@ -77,12 +77,12 @@ impl QueryEngine {
         gexp: &GexpRequest,
         expression: &GexpExpression,
         deadline: Instant,
-        room: &mut ResultBudget,
+        budget: &mut ResultBudget,
     ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
         match expression {
             GexpExpression::Query(number) => {
                 let request = &gexp.request;
-                collect_results(self, request, &request.queries[*number], deadline, room)
+                collect_results(self, request, &request.queries[*number], deadline, budget)
             }
             GexpExpression::Call {
                 function,
@@ -91,9 +91,9 @@ impl QueryEngine {
             } => {
                 let sets = series
                     .iter()
-                    .map(|inner| self.evaluate_gexp(gexp, inner, deadline, room))
+                    .map(|inner| self.evaluate_gexp(gexp, inner, deadline, budget))
                     .collect::<Result<Vec<_>, _>>()?;
-                let mut lines = function.apply(sets, room)?;
+                let mut lines = function.apply(sets, budget)?;
                 lines
                     .iter_mut()
                     .for_each(|line| line.metric.clone_from(text));
@@ -107,7 +107,7 @@ impl GexpExpression {
     fn first_query(&self) -> usize {
         match self {
             GexpExpression::Query(number) => *number,
-            // The parser lets no function be without a series.
+            // The parser rejects functions without a series.
             GexpExpression::Call { series, .. } => {
                 series.first().map_or(0, GexpExpression::first_query)
             }
@@ -121,7 +121,7 @@ mod tests {
     use crate::test_store::{NOW, TestStore};
 
     fn test_store() -> TestStore {
-        let shelf = TestStore::new(NOW);
+        let test_store = TestStore::new(NOW);
         let at = |values: [f64; 3]| {
             let start = NOW - 30_000;
             values
@@ -130,11 +130,11 @@ mod tests {
                 .map(|(index, value)| (start + index as Millis * 10_000, *value))
                 .collect::<Vec<_>>()
         };
-        shelf.put("in{host=\"a\"}", &at([1.0, -2.0, 3.0]));
-        shelf.put("in{host=\"b\"}", &at([10.0, 20.0, 60.0]));
-        shelf.put("out{host=\"a\"}", &at([2.0, 4.0, 6.0]));
-        shelf.put("out{host=\"b\"}", &at([5.0, 5.0, 0.0]));
-        shelf
+        test_store.put("in{host=\"a\"}", &at([1.0, -2.0, 3.0]));
+        test_store.put("in{host=\"b\"}", &at([10.0, 20.0, 60.0]));
+        test_store.put("out{host=\"a\"}", &at([2.0, 4.0, 6.0]));
+        test_store.put("out{host=\"b\"}", &at([5.0, 5.0, 0.0]));
+        test_store
     }
 
     /// Host and values of each line.

@@ -1,4 +1,4 @@
-//! The last value of each series.
+//! `/api/query/last`: the last value of each series.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::request::{
 use crate::tags::tags;
 use crate::tsuid::tsuid;
 
-/// Series that are not live any more are looked for one by one, up to this many.
+/// The maximum number of series that are no longer live: each requires its own search.
 const ENDED_SERIES_MAX: usize = 1_000;
-/// First the stretch of time is found that holds a last value, then the value.
+/// The search first finds the step that contains the last value, then the value.
 const SEARCH_STEPS: Millis = 500;
 
-/// What `/api/query/last` is asked.
+/// A validated request of `/api/query/last`.
 #[derive(Debug)]
 pub struct LastQuery {
     queries: Vec<LastSubQuery>,
-    /// Names and tags beside the value.
+    /// Whether the response contains names and tags.
     resolve: bool,
-    /// How far to look back; nothing for all that the store holds.
+    /// How far to look back; `None` for the whole store.
     back_scan: Option<Millis>,
 }
 
@@ -62,7 +62,7 @@ pub struct LastPoint {
     pub metric: Option<String>,
     /// Milliseconds.
     pub timestamp: Millis,
-    /// As text, as OpenTSDB writes it.
+    /// A string, as in OpenTSDB.
     pub value: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
@@ -175,7 +175,7 @@ impl LastSubQuery {
 }
 
 impl QueryEngine {
-    /// The last values, sub-query by sub-query, series sorted by text.
+    /// Returns the last values, sub-query by sub-query, series sorted by text.
     pub fn last(&self, last: &LastQuery, now: Millis) -> Result<Vec<LastPoint>, OpentsdbError> {
         let deadline = self.deadline();
         let start = last.back_scan.map_or(0, |back| now - back);
@@ -232,7 +232,7 @@ impl QueryEngine {
         }
     }
 
-    /// The last sample of one series, without reading all the others.
+    /// Finds the last sample of one series without reading all its samples.
     fn last_sample(
         &self,
         series: &Arc<Series>,
@@ -277,16 +277,16 @@ mod tests {
     const MINUTE: Millis = 60_000;
 
     fn test_store() -> TestStore {
-        let shelf = TestStore::new(NOW);
-        shelf.put(
+        let test_store = TestStore::new(NOW);
+        test_store.put(
             "rpcs{type=\"put\"}",
             &[(NOW - 2_000, 5.0), (NOW - 1_000, 7.5)],
         );
-        shelf.put(
+        test_store.put(
             "rpcs{type=\"get\"}",
             &[(NOW - 90 * MINUTE, 3.0), (NOW - 89 * MINUTE, 4.0)],
         );
-        shelf
+        test_store
     }
 
     #[test]

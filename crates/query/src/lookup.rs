@@ -1,4 +1,4 @@
-//! Which series have given names and tags.
+//! `/api/search/lookup`: finds series by name and tags.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::tags::tags;
 use crate::tsuid::tsuid;
 
 const COUNT_DEFAULT: usize = 25;
-/// Grafana sends 0 where its user set no limit; its own default is this.
+/// Grafana sends 0 if the user set no limit; this is its own default.
 const COUNT_WITHOUT_LIMIT: usize = 1_000;
 const COUNT_MAX: usize = 100_000;
 
-/// What `/api/search/lookup` is asked.
+/// A parsed request of `/api/search/lookup`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupQuery {
-    /// Empty or `*`: any.
+    /// Empty or `*` for any metric.
     metric: String,
     tags: Vec<TagPattern>,
     count_max: usize,
 }
 
-/// A key and a value, of which one may be `*`.
+/// A key and a value, either of which may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct TagPattern {
     key: String,
@@ -47,7 +47,7 @@ struct TagPatternBody {
     value: Option<LenientString>,
 }
 
-/// The answer, in OpenTSDB's words.
+/// The response in OpenTSDB's format.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LookupResponse {
@@ -126,7 +126,7 @@ impl LookupQuery {
         })
     }
 
-    /// Pairs with the same key are alternatives; all keys must be met.
+    /// Returns whether a series matches. Pairs with the same key are alternatives; all keys must match.
     fn matches(&self, series: &Series, node: &str) -> bool {
         let tags = tags(series, node);
         let meets = |pair: &TagPattern| match (pair.key.as_str(), pair.value.as_str()) {
@@ -145,7 +145,7 @@ impl LookupQuery {
 /// A metric and the tags in its braces.
 type MetricWithTags<'a> = (&'a str, Vec<(&'a str, &'a str)>);
 
-/// `metric{key=value,…}`.
+/// Parses `metric{key=value,…}`.
 pub(crate) fn split_metric(text: &str) -> Result<MetricWithTags<'_>, OpentsdbError> {
     let text = text.trim();
     let Some((metric, rest)) = text.split_once('{') else {
@@ -161,9 +161,10 @@ impl QueryEngine {
     pub fn lookup(&self, lookup: &LookupQuery) -> Result<LookupResponse, OpentsdbError> {
         let started = Instant::now();
         let is_any = lookup.metric.is_empty() || lookup.metric == "*";
-        let selector = match is_any {
-            true => Selector::all(),
-            false => Selector::name(&lookup.metric),
+        let selector = if is_any {
+            Selector::all()
+        } else {
+            Selector::name(&lookup.metric)
         };
         let mut results = Vec::new();
         let (mut total, mut is_known) = (0, is_any || self.dragon_compat);
@@ -213,7 +214,7 @@ mod tests {
     use crate::test_store::{NOW, TestStore};
 
     fn test_store() -> TestStore {
-        let shelf = TestStore::new(NOW);
+        let test_store = TestStore::new(NOW);
         for text in [
             "rpcs{host=\"tsd1\",type=\"put\"}",
             "rpcs{host=\"tsd2\",type=\"put\"}",
@@ -221,9 +222,9 @@ mod tests {
             "rpcs{role=\"tsd1\"}",
             "load",
         ] {
-            shelf.put(text, &[(NOW - 1_000, 1.0)]);
+            test_store.put(text, &[(NOW - 1_000, 1.0)]);
         }
-        shelf
+        test_store
     }
 
     fn found(engine: &QueryEngine, m: &str, limit: &str) -> (usize, Vec<String>) {

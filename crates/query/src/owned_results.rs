@@ -1,4 +1,4 @@
-//! Lines that are kept, so that functions can work on them.
+//! Owned result series, for the endpoints that compute on results. All results of a request share one memory limit.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, evaluate};
 use crate::request::{QueryRequest, QueryTarget, SubQuery};
 
-/// A line with everything in it its own.
+/// A result series that owns its data.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OwnedResultSeries {
     pub metric: String,
@@ -34,7 +34,7 @@ impl OwnedResultSeries {
     }
 }
 
-/// The memory for all lines of a request.
+/// The memory limit for all result series of a request.
 #[derive(Debug)]
 pub(crate) struct ResultBudget {
     left: usize,
@@ -59,17 +59,17 @@ impl ResultBudget {
     }
 }
 
-/// All lines of one sub-query.
+/// Evaluates one sub-query and returns all its result series.
 pub(crate) fn collect_results(
     engine: &QueryEngine,
     request: &QueryRequest,
     query: &SubQuery,
     deadline: Instant,
-    room: &mut ResultBudget,
+    budget: &mut ResultBudget,
 ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
     let mut lines = Vec::new();
     let visit = &mut |line: &ResultSeries<'_>| {
-        room.reserve_points(line.points.len())?;
+        budget.reserve_points(line.points.len())?;
         lines.push(OwnedResultSeries {
             metric: line.metric.to_owned(),
             tags: line.tags.clone(),
@@ -89,7 +89,7 @@ pub(crate) fn collect_results(
     Ok(lines)
 }
 
-/// What lines have in common: tags with one value, and keys with several.
+/// Returns the common tags of result series: tags with one value, and keys with several.
 pub(crate) fn common_tags(lines: &[&OwnedResultSeries]) -> (BTreeMap<String, String>, Vec<String>) {
     let Some((first, rest)) = lines.split_first() else {
         return (BTreeMap::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a client may ask about the server itself.
+//! Endpoints that describe the server: filters, serializers, configuration, version, statistics.
 
 use pegel_metric::{Selector, format_value};
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use crate::filter::FILTER_KINDS;
 use crate::request::QUERIES_MAX;
 use crate::tags::tags;
 
-/// Whose API this is.
+/// The version of the implemented API.
 const OPENTSDB_VERSION: &str = "2.4.0";
 
-/// `/api/config/filters`.
+/// The response of `/api/config/filters`.
 pub fn describe_filters() -> Value {
     let entry = |(name, examples, description): &(&str, &str, &str)| {
         let about = json!({"examples": examples, "description": description});
@@ -25,7 +25,7 @@ pub fn describe_filters() -> Value {
     )
 }
 
-/// `/api/serializers`.
+/// The response of `/api/serializers`.
 pub fn describe_serializers() -> Value {
     json!([{
         "serializer": "json",
@@ -38,7 +38,7 @@ pub fn describe_serializers() -> Value {
 }
 
 impl QueryEngine {
-    /// `/api/config`: those of OpenTSDB's settings that mean something here.
+    /// The response of `/api/config`: the settings of OpenTSDB that apply to Pegel.
     pub fn config(&self) -> Value {
         json!({
             "tsd.core.auto_create_metrics": "true",
@@ -50,7 +50,7 @@ impl QueryEngine {
         })
     }
 
-    /// `/api/version`: of the API that is spoken, and of the program that speaks it.
+    /// The response of `/api/version`: the versions of the API and of the program.
     pub fn version(&self, program: &str) -> Value {
         json!({
             "version": OPENTSDB_VERSION,
@@ -66,7 +66,7 @@ impl QueryEngine {
         })
     }
 
-    /// `/api/stats`: what the agent counts about itself.
+    /// The response of `/api/stats`: the agent's own metrics.
     pub fn stats(&self) -> Value {
         let mut found: Vec<(String, Value)> = Vec::new();
         let selector = Selector::parse("pegel_*").unwrap_or_else(|_| Selector::all());
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn stats_are_the_agents_own_series() {
-        let shelf = TestStore::new(NOW);
-        shelf.put("pegel_kept_total{input=\"push\"}", &[(NOW - 1_000, 3.0)]);
-        shelf.put("load", &[(NOW - 1_000, 1.0)]);
+        let test_store = TestStore::new(NOW);
+        test_store.put("pegel_kept_total{input=\"push\"}", &[(NOW - 1_000, 3.0)]);
+        test_store.put("load", &[(NOW - 1_000, 1.0)]);
         let expected = json!([{"metric": "pegel_kept_total", "timestamp": NOW / 1_000 - 1, "value": "3", "tags": {"host": "nid1", "input": "push"}}]);
-        assert_eq!(shelf.engine("nid1").stats(), expected);
-        assert_eq!(shelf.engine("nid1").version("0.1")["version"], "2.4.0");
+        assert_eq!(test_store.engine("nid1").stats(), expected);
+        assert_eq!(test_store.engine("nid1").version("0.1")["version"], "2.4.0");
         assert!(
-            shelf
+            test_store
                 .engine("nid1")
                 .config()
                 .as_object()

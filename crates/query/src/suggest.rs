@@ -1,4 +1,4 @@
-//! Names that begin with what someone types.
+//! `/api/suggest`: completes metric names, tag keys and tag values.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::tags::{HOST, tags};
 
 const COUNT_DEFAULT: usize = 25;
 
-/// What `/api/suggest` is asked.
+/// A validated request of `/api/suggest`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuggestQuery {
     kind: SuggestKind,
@@ -86,15 +86,18 @@ impl SuggestQuery {
 const SUGGEST_KINDS: &str = "one of metrics, tagk, tagv";
 
 impl QueryEngine {
-    /// Names that fit, sorted.
+    /// Returns the matching names, sorted.
     pub fn suggest(&self, suggest: &SuggestQuery) -> Result<Vec<String>, OpentsdbError> {
-        let fits = |name: &str| match self.dragon_compat {
-            true => name.contains(&suggest.text),
-            false => name.starts_with(&suggest.text),
+        let fits = |name: &str| {
+            if self.dragon_compat {
+                name.contains(&suggest.text)
+            } else {
+                name.starts_with(&suggest.text)
+            }
         };
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut add = |name: &str| {
-            // Only the first ones are wanted: the rest need not be kept.
+            // Only the first `count_max` names are kept.
             let is_beyond = names.len() >= suggest.count_max
                 && names.last().is_some_and(|last| last.as_str() < name);
             if !is_beyond && fits(name) && !names.contains(name) {
@@ -132,16 +135,16 @@ mod tests {
 
     #[test]
     fn names_keys_and_values_by_how_they_begin() {
-        let shelf = TestStore::new(NOW);
+        let test_store = TestStore::new(NOW);
         for text in [
             "cpu.user{core=\"0\"}",
             "cpu.idle{core=\"1\",host=\"web1\"}",
             "Cpu",
             "mem",
         ] {
-            shelf.put(text, &[(NOW - 1_000, 1.0)]);
+            test_store.put(text, &[(NOW - 1_000, 1.0)]);
         }
-        let mut engine = shelf.engine("nid1");
+        let mut engine = test_store.engine("nid1");
         assert_eq!(
             suggest(&engine, "metrics", "cpu", ""),
             ["cpu.idle", "cpu.user"]

@@ -1,4 +1,4 @@
-//! What tests need: series from their text, and a store with what the test puts in.
+//! Test helpers: series from their text, and a temporary store.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn series(text: &str) -> Series {
     Series::parse(text, family).expect("a valid series")
 }
 
-/// A store in a directory of its own, gone at the end of the test.
+/// A store in a temporary directory, removed on drop.
 pub(crate) struct TestStore {
     pub store: Store,
     pub annotations: Arc<Annotations>,

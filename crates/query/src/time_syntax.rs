@@ -1,4 +1,4 @@
-//! Times and lengths of time as OpenTSDB writes them.
+//! Parses times and durations in OpenTSDB's syntax.
 
 use pegel_metric::Millis;
 
@@ -9,7 +9,7 @@ use pegel_metric::civil::{DAY_SECONDS, date_of, days_of};
 const ACCEPTED_TIMES: &str = "seconds (1700000000, 1700000000.250), milliseconds (1700000000250), 1h-ago, now, or 2023/11/14-22:13:20";
 /// Numbers up to this many digits are seconds.
 const SECONDS_DIGITS_MAX: usize = 10;
-/// Far beyond any sample, and small enough to calculate with.
+/// Far beyond any sample, and small enough for overflow-free arithmetic.
 const MILLIS_DIGITS_MAX: usize = 15;
 
 /// A unit of time in `5m`, `1dc`, `2h-ago`.
@@ -37,7 +37,7 @@ impl TimeUnit {
         (TimeUnit::Year, "y", 365 * 86_400_000),
     ];
 
-    /// Months have 30 days and years 365, unless a calendar says otherwise.
+    /// Returns the length of the unit. Months have 30 days and years 365, except in calendar intervals.
     pub fn millis(self) -> Millis {
         TimeUnit::ALL
             .into_iter()
@@ -46,7 +46,7 @@ impl TimeUnit {
     }
 }
 
-/// Reads `5m`: how many of which unit.
+/// Parses `5m` into a count and a unit.
 pub(crate) fn parse_duration(text: &str) -> Result<(Millis, TimeUnit), OpentsdbError> {
     let wrong = |why: &str| {
         OpentsdbError::bad_request(format!("Invalid duration: {text}")).with_details(format!(
@@ -64,14 +64,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<(Millis, TimeUnit), OpentsdbE
     let Some((unit, _, millis)) = known else {
         return Err(wrong("unknown unit"));
     };
-    // A million years would do; what is longer could not be calculated with.
+    // A million years is enough; anything longer could overflow.
     match number.checked_mul(millis) {
         Some(span) if span <= 32_000_000_000_000_000 => Ok((number, unit)),
         _ => Err(wrong("it is too long")),
     }
 }
 
-/// Reads a time. `zone` is for dates.
+/// Parses a time. `zone` applies to dates.
 pub(crate) fn parse_time(
     text: &str,
     now: Millis,
@@ -85,9 +85,10 @@ pub(crate) fn parse_time(
         let (number, unit) = parse_duration(span)?;
         return Ok(now.saturating_sub(number * unit.millis()).max(0));
     }
-    let found = match text.contains(['/', ':']) {
-        true => parse_date(text, zone),
-        false => parse_number(text),
+    let found = if text.contains(['/', ':']) {
+        parse_date(text, zone)
+    } else {
+        parse_number(text)
     };
     found.ok_or_else(|| {
         OpentsdbError::bad_request(format!("Invalid date: {text}")).with_details(ACCEPTED_TIMES)
@@ -100,7 +101,7 @@ fn parse_number(text: &str) -> Option<Millis> {
         if !is_number(seconds) || !is_number(fraction) || seconds.len() > SECONDS_DIGITS_MAX {
             return None;
         }
-        // Whoever writes numbers as 1700000000.0 or with microseconds means the same moment.
+        // 1700000000.0 and numbers with microseconds denote the same time.
         let millis: Millis = format!("{fraction:0<3}")[..3].parse().ok()?;
         return Some(seconds.parse::<Millis>().ok()? * 1_000 + millis);
     }
@@ -114,7 +115,7 @@ fn parse_number(text: &str) -> Option<Millis> {
     }
 }
 
-/// `yyyy/MM/dd[-HH:mm[:ss]]`, with a dash or a space in the middle.
+/// Parses `yyyy/MM/dd[-HH:mm[:ss]]`, with a dash or a space in the middle.
 fn parse_date(text: &str, zone: &TimeZone) -> Option<Millis> {
     let (date, time) = match text.split_once(['-', ' ']) {
         Some((date, time)) => (date, Some(time)),

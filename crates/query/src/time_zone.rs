@@ -1,5 +1,5 @@
-//! Time zones, from the files that the system keeps for them (TZif, RFC 9636). A database of our own would
-//! grow stale with every change of a government's mind.
+//! Time zones, read from the zone files of the system (TZif, RFC 9636). A bundled database would become outdated with
+//! every change of the rules.
 
 mod posix_rule;
 mod tzif;
@@ -11,17 +11,17 @@ use pegel_metric::civil::DAY_SECONDS;
 use posix_rule::PosixTzRule;
 
 const ZONEINFO_DIR: &str = "/usr/share/zoneinfo";
-/// The largest file of today has 3.5 kB.
+/// The largest file today has 3.5 kB.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// How far local time is from UTC, at any time.
+/// The offset of local time from UTC, at any time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeZone {
-    /// From when on, and how many seconds local time is ahead.
+    /// The UTC second of each change, and the offset from then on, in seconds ahead of UTC.
     transitions: Vec<(i64, i64)>,
-    /// Before the first change.
+    /// Applies before the first change.
     initial_offset: i64,
-    /// After the last change.
+    /// Applies after the last change.
     rule: Option<PosixTzRule>,
 }
 
@@ -34,7 +34,7 @@ impl TimeZone {
         }
     }
 
-    /// A zone by its name, such as `Europe/Berlin`.
+    /// Loads a zone by its name, such as `Europe/Berlin`.
     pub fn from_name(name: &str) -> Result<TimeZone, OpentsdbError> {
         let root = std::env::var("TZDIR");
         TimeZone::from_dir(Path::new(root.as_deref().unwrap_or(ZONEINFO_DIR)), name)
@@ -51,7 +51,7 @@ impl TimeZone {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte))
         };
-        // A name is looked up below one directory and nowhere else.
+        // Prevents path traversal: a name resolves only below `root`.
         if name.len() > 64 || !name.split('/').all(is_plain) {
             return Err(unknown());
         }
@@ -68,12 +68,12 @@ impl TimeZone {
         })
     }
 
-    /// What a zone file holds; nothing where it is damaged.
+    /// Parses a zone file; `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<TimeZone> {
         tzif::parse(bytes)
     }
 
-    /// How many seconds local time is ahead of UTC at this UTC second.
+    /// Returns how many seconds local time is ahead of UTC at this UTC second.
     pub fn offset(&self, utc: i64) -> i64 {
         let after = self.transitions.partition_point(|(from, _)| *from <= utc);
         match (&self.rule, after.checked_sub(1)) {
@@ -83,7 +83,7 @@ impl TimeZone {
         }
     }
 
-    /// The first UTC second that has this local time. Where clocks skip it, the moment of the skip.
+    /// Returns the first UTC second with this local time. If clocks skip it, returns the moment of the skip.
     pub fn local_to_utc(&self, local: i64) -> i64 {
         let before = self.offset(local.saturating_sub(DAY_SECONDS));
         let after = self.offset(local.saturating_add(DAY_SECONDS));

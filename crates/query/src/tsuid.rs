@@ -1,7 +1,7 @@
-//! Names of series that do not change: a hash of their text and their host, as upper-case hexadecimal digits.
+//! TSUIDs: stable identifiers of series, a hash of their name, tags and host as upper-case hexadecimal digits.
 //!
-//! OpenTSDB puts these names together from numbers that it gives out once and keeps for ever. Nothing here keeps
-//! such numbers; a hash of 128 bits needs none, and is the same on every node and after every restart.
+//! OpenTSDB composes TSUIDs from numbers that it assigns once and stores forever. A 128-bit hash needs no such table
+//! and is the same on every node and after every restart.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 pub(crate) fn tsuid(series: &Series, node: &str) -> String {
     let mut hash = OFFSET;
     let mut add = |bytes: &[u8]| {
-        // No text holds this byte, so that neighbours cannot be taken for each other.
+        // UTF-8 never contains this byte, so it separates the parts unambiguously.
         for byte in bytes.iter().chain(&[0xff]) {
             hash = (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
         }

@@ -1,12 +1,14 @@
+//! Incremental aggregation.
+
 use super::Aggregator;
 
-/// What has to be kept of the values so far.
+/// The state of an incremental aggregator. One layout serves all of them, so that a grid is a plain array.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Accumulator {
     count: u32,
-    /// The sum, the extreme, the product, the mean or the first, as the aggregator needs it.
+    /// The sum, extreme, product, mean or first value, depending on the aggregator.
     primary: f64,
-    /// The sum of squared distances from the mean, or the last.
+    /// The sum of squared distances from the mean, or the last value.
     secondary: f64,
 }
 

@@ -1,15 +1,17 @@
-/// How a percentile is read off the sorted values (Hyndman and Fan's numbers).
+//! Percentiles of sorted values.
+
+/// The method for estimating a percentile from sorted values (numbered as by Hyndman and Fan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PercentileEstimate {
-    /// Between neighbours, at p × (n + 1): what `p99` means.
+    /// Interpolated at p × (n + 1): the meaning of `p99`.
     Exact,
-    /// The value whose number is nearest to p × n.
+    /// The value whose rank is nearest to p × n.
     R3,
-    /// Between neighbours, at 1 + p × (n − 1).
+    /// Interpolated at 1 + p × (n − 1).
     R7,
 }
 
-/// The percentile in tenths of a percent of values that are sorted.
+/// Returns a percentile, given in tenths of a percent, of sorted values.
 pub(super) fn percentile(sorted: &[f64], tenths: u16, estimate: PercentileEstimate) -> f64 {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
         return f64::NAN;

@@ -1,14 +1,16 @@
+//! One annotation, as stored and as shown to clients.
+
 use std::collections::BTreeMap;
 
 use pegel_metric::Millis;
 use serde::{Deserialize, Serialize};
 
-/// A note about a moment. Its times are as the client gave them: seconds, or milliseconds where these have
-/// more than ten digits.
+/// A note about a time. Its times are as the client sent them: seconds, or milliseconds if they have more than ten
+/// digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotation {
-    /// Empty: it concerns all series.
+    /// Empty for a global annotation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tsuid: String,
     #[serde(default)]
@@ -27,7 +29,7 @@ impl Annotation {
         to_millis(self.start_time)
     }
 
-    /// About what it takes in the file and in memory.
+    /// Returns its approximate size in the file and in memory.
     pub(super) fn bytes(&self) -> usize {
         let custom = self.custom.iter().flatten();
         let custom: usize = custom
@@ -37,7 +39,7 @@ impl Annotation {
     }
 }
 
-/// Ten digits or fewer are seconds.
+/// Converts a time of a client to milliseconds: ten digits or fewer are seconds.
 pub(crate) fn to_millis(time: i64) -> Millis {
     if time.unsigned_abs() <= 9_999_999_999 {
         time * 1_000

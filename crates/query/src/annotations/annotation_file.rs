@@ -1,7 +1,8 @@
-//! `annotations.jsonl`: one line for each change, the last one counts.
+//! `annotations.jsonl`: one line for each change; the last one for a key applies.
 //!
 //! A line is `{"set":{…}}` with an annotation or `{"delete":["TSUID",milliseconds]}`. It is synced before it is
-//! acknowledged. What a crash left half-written is cut off; other lines that cannot be read are kept in `aside/`.
+//! acknowledged. A line truncated by a crash is removed; if other lines are malformed, a copy of the file is kept in
+//! `aside/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +15,17 @@ use serde::{Deserialize, Serialize};
 use super::{Annotation, AnnotationKey};
 
 const FILE_NAME: &str = "annotations.jsonl";
-/// A file below this size is not worth the work.
+/// Smaller files are not compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
-/// What cannot be ours.
+/// A larger file was not written by Pegel and is rejected.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct AnnotationFile {
     path: PathBuf,
-    /// Made with the first change.
+    /// Opened with the first change.
     handle: Option<fs::File>,
-    /// What is in it and whole.
+    /// The length of the complete lines.
     len: u64,
 }
 
@@ -86,7 +87,7 @@ impl AnnotationFile {
         };
         let written = file.write_all(&line).and_then(|()| file.sync_data());
         if written.is_err() {
-            // Half a line would spoil the next one.
+            // A truncated line would corrupt the next one.
             file.set_len(self.len)?;
         } else {
             self.len += line.len() as u64;
@@ -94,12 +95,12 @@ impl AnnotationFile {
         written
     }
 
-    /// Whether most of it is of no use any more.
+    /// Returns whether most of the file is obsolete.
     pub fn needs_compaction(&self, live_bytes: usize) -> bool {
         self.len > COMPACT_BYTES_MIN && self.len > 2 * live_bytes as u64
     }
 
-    /// Writes it anew, with what counts.
+    /// Replaces the file by one with only the current annotations.
     pub fn rewrite(&mut self, notes: &BTreeMap<AnnotationKey, Annotation>) -> io::Result<()> {
         let temporary = self.path.with_extension("jsonl.new");
         let mut bytes = Vec::new();
@@ -150,7 +151,7 @@ fn to_line(entry: &AnnotationRecord) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The annotations, how many bytes are whole lines, and how many lines could not be read.
+/// Returns the annotations, the length of the complete lines in bytes, and the number of malformed lines.
 fn parse_records(bytes: &[u8]) -> (BTreeMap<AnnotationKey, Annotation>, usize, usize) {
     let mut notes = BTreeMap::new();
     let whole = bytes

@@ -1,3 +1,5 @@
+//! Changes to annotations, parsed from JSON or from a URI.
+
 use std::collections::BTreeMap;
 
 use pegel_metric::Millis;
@@ -10,12 +12,12 @@ use crate::request::{LenientBool, LenientInt, LenientString, QueryParams, parse_
 use crate::time_syntax::parse_time;
 use crate::time_zone::TimeZone;
 
-/// What one annotation may take.
+/// The maximum size of one annotation.
 const ANNOTATION_BYTES_MAX: usize = 16 << 10;
-/// How many one bulk request may hold.
+/// The maximum number of annotations of one bulk request.
 const BULK_MAX: usize = 1_000;
 
-/// What a client says about an annotation.
+/// A request to create or change an annotation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AnnotationUpdate {
@@ -32,7 +34,7 @@ impl AnnotationUpdate {
         parse_json(body)
     }
 
-    /// A list of them.
+    /// Parses the list of a bulk request.
     pub fn list_from_json(body: &[u8]) -> Result<Vec<AnnotationUpdate>, OpentsdbError> {
         let list: Vec<AnnotationUpdate> = parse_json(body)?;
         match list.len() {
@@ -56,7 +58,7 @@ impl AnnotationUpdate {
         })
     }
 
-    /// Which annotation it is about.
+    /// Validates and returns the key of the annotation.
     pub fn key(&self) -> Result<AnnotationKey, OpentsdbError> {
         let missing = || {
             OpentsdbError::bad_request("Missing start time")
@@ -79,7 +81,7 @@ impl AnnotationUpdate {
         Ok((tsuid.to_uppercase(), to_millis(start)))
     }
 
-    /// What becomes of the old one.
+    /// Applies the change to the old annotation, or to an empty one.
     pub(super) fn apply(&self, old: Option<&Annotation>) -> Result<Annotation, OpentsdbError> {
         let (tsuid, _) = self.key()?;
         let mut note = old.cloned().unwrap_or(Annotation {
@@ -110,20 +112,20 @@ impl AnnotationUpdate {
             let owned = |(key, value): (&String, &LenientString)| (key.clone(), value.0.clone());
             note.custom = Some(custom.iter().map(owned).collect());
         }
-        match note.bytes() > ANNOTATION_BYTES_MAX {
-            true => Err(OpentsdbError::too_large(format!(
+        if note.bytes() > ANNOTATION_BYTES_MAX {
+            return Err(OpentsdbError::too_large(format!(
                 "an annotation may have at most {ANNOTATION_BYTES_MAX} bytes"
-            ))),
-            false => Ok(note),
+            )));
         }
+        Ok(note)
     }
 }
 
-/// Which annotations to delete.
+/// The annotations to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotationBulkDelete {
     pub tsuids: Vec<String>,
-    /// Also those that concern all series.
+    /// Also delete global annotations.
     pub global: bool,
     pub start: Millis,
     pub end: Millis,
@@ -177,12 +179,12 @@ impl BulkDeleteBody {
                 .ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?,
             end: moment(self.end_time)?.unwrap_or(now),
         };
-        match bulk.tsuids.is_empty() && !bulk.global {
-            true => Err(OpentsdbError::bad_request(
+        if bulk.tsuids.is_empty() && !bulk.global {
+            return Err(OpentsdbError::bad_request(
                 "Missing the TSUIDs or global annotations flag",
-            )),
-            false => Ok(bulk),
+            ));
         }
+        Ok(bulk)
     }
 }
 

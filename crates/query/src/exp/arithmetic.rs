@@ -1,6 +1,7 @@
-//! `(a + b * 2) / c`.
+//! Parses and evaluates arithmetic expressions such as `(a + b * 2) / c`. Length and nesting are limited, so recursion
+//! is bounded.
 
-/// What is calculated.
+/// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Term {
     Number(f64),
@@ -38,7 +39,7 @@ impl Term {
         }
     }
 
-    /// Each once, in the order in which they appear.
+    /// Returns the distinct variables in the order of their first use.
     pub fn variables(&self) -> Vec<&str> {
         fn add<'a>(term: &'a Term, into: &mut Vec<&'a str>) {
             match term {
@@ -60,7 +61,7 @@ impl Term {
         names
     }
 
-    /// Its value; `of` gives those of the variables.
+    /// Evaluates the expression; `of` returns the values of the variables.
     pub fn value(&self, of: &dyn Fn(&str) -> f64) -> f64 {
         match self {
             Term::Number(number) => *number,
@@ -116,14 +117,14 @@ impl TermParser<'_> {
         self.chain(&operators, TermParser::factor)
     }
 
-    /// Operators of one rank, from the left.
+    /// Parses left-associative operators of one precedence.
     fn chain(
         &mut self,
         operators: &[(char, ArithmeticOperator)],
         part: fn(&mut Self) -> Result<Term, String>,
     ) -> Result<Term, String> {
         let mut term = part(self)?;
-        // A chain hangs to the left, and its value is worked out by going down: it counts as depth too.
+        // A chain builds a left-deep tree that is evaluated recursively, so its length counts as depth too.
         for length in 0.. {
             let found = operators.iter().find(|(sign, _)| self.accept(*sign));
             let Some((_, operator)) = found else {
@@ -157,9 +158,10 @@ impl TermParser<'_> {
             Some('(') => {
                 self.accept('(');
                 let term = self.sum()?;
-                match self.accept(')') {
-                    true => Ok(term),
-                    false => Err("unclosed parenthesis".into()),
+                if self.accept(')') {
+                    Ok(term)
+                } else {
+                    Err("unclosed parenthesis".into())
                 }
             }
             Some(c) if c.is_ascii_digit() || c == '.' => {

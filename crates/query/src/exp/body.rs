@@ -1,4 +1,4 @@
-//! Reads and checks the body.
+//! Parses and validates the body of `/api/query/exp`.
 
 use std::collections::BTreeSet;
 
@@ -100,7 +100,7 @@ struct OutputBody {
     alias: Option<String>,
 }
 
-/// Filters by name, and whether series may have other tags.
+/// The id of a filter set, its filters, and whether series must have exactly their tags.
 type NamedFilters = Vec<(String, Vec<TagFilter>, bool)>;
 
 pub(super) fn parse_body(json: &[u8], now: Millis) -> Result<ExpressionRequest, OpentsdbError> {
@@ -152,13 +152,14 @@ fn check_id(id: &str, ids: &mut BTreeSet<String>) -> Result<(), OpentsdbError> {
         return Err(OpentsdbError::bad_request(format!("Invalid id: {id:.64}"))
             .with_details("letters, digits and _, not starting with a digit"));
     }
-    match ids.insert(id.to_owned()) {
-        true => Ok(()),
-        false => Err(OpentsdbError::bad_request(format!("Duplicate id {id}"))),
+    if ids.insert(id.to_owned()) {
+        Ok(())
+    } else {
+        Err(OpentsdbError::bad_request(format!("Duplicate id {id}")))
     }
 }
 
-/// Expressions are shown where nothing else was asked for.
+/// Validates the outputs; without any, all expressions are shown.
 fn outputs(
     given: Vec<OutputBody>,
     ids: &BTreeSet<String>,
@@ -171,20 +172,23 @@ fn outputs(
         };
         return Ok(expressions.iter().map(output).collect());
     }
-    let check = |output: OutputBody| match ids.contains(&output.id) {
-        true => Ok(ExpressionOutput {
-            id: output.id,
-            alias: output.alias,
-        }),
-        false => Err(OpentsdbError::bad_request(format!(
-            "No metric or expression with the id {:.64}",
-            output.id
-        ))),
+    let check = |output: OutputBody| {
+        if ids.contains(&output.id) {
+            Ok(ExpressionOutput {
+                id: output.id,
+                alias: output.alias,
+            })
+        } else {
+            Err(OpentsdbError::bad_request(format!(
+                "No metric or expression with the id {:.64}",
+                output.id
+            )))
+        }
     };
     given.into_iter().map(check).collect()
 }
 
-/// Each after those that it uses.
+/// Sorts expressions so that each comes after those that it uses.
 fn sort_by_dependency(
     mut waiting: Vec<NamedExpression>,
     metrics: &[ExpressionMetric],

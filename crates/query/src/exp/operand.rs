@@ -1,4 +1,4 @@
-//! The series of a metric or of an expression, and how those of several belong together.
+//! The series of a metric or of an expression, and the join of several of them by tags.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use super::{ExpressionMetric, NamedExpression};
 use crate::error::OpentsdbError;
 use crate::owned_results::{OwnedResultSeries, ResultBudget, common_tags};
 
-/// How the series of several sets find each other.
+/// How the series of several operands are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Join {
-    /// Series that some sets lack are there too.
+    /// Includes series that are missing in some operands.
     pub is_union: bool,
-    /// Only the tags that filters name.
+    /// Compares only the tags that the filters name.
     pub uses_query_tags: bool,
-    /// Also the keys whose values differ.
+    /// Also compares the keys whose values differ.
     pub uses_aggregated_keys: bool,
 }
 
@@ -32,7 +32,7 @@ impl Default for Join {
 #[derive(Debug)]
 pub(super) struct Operand {
     pub series: Vec<OperandSeries>,
-    /// What stands in for a value that is missing.
+    /// Replaces a missing value.
     pub fill: f64,
     /// The keys that the filters name.
     keys: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) struct Operand {
 
 #[derive(Debug)]
 pub(super) struct OperandSeries {
-    /// The names of the metrics in it.
+    /// The names of the metrics that it is computed from.
     pub metrics: BTreeSet<String>,
     pub result: OwnedResultSeries,
 }
@@ -58,13 +58,13 @@ impl Operand {
         }
     }
 
-    /// Every time that any of the series has.
+    /// Returns the times of all series.
     pub fn times(&self) -> BTreeSet<Millis> {
         let points = self.series.iter().flat_map(|member| &member.result.points);
         points.map(|point| point.0).collect()
     }
 
-    /// By what they are found.
+    /// Indexes the series by their join key.
     fn by_join_key(&self, join: Join) -> BTreeMap<String, &OperandSeries> {
         let key = |member: &OperandSeries| {
             let is_wanted = |key: &String| !join.uses_query_tags || self.keys.contains(key);
@@ -100,13 +100,13 @@ impl OperandSeries {
 pub(super) fn evaluate_expression(
     expression: &NamedExpression,
     sets: &BTreeMap<&str, Operand>,
-    room: &mut ResultBudget,
+    budget: &mut ResultBudget,
 ) -> Result<Operand, OpentsdbError> {
     let names = expression.term.variables();
     let used: Vec<&Operand> = names.iter().filter_map(|name| sets.get(name)).collect();
     let mut series = Vec::new();
     for members in join_series(&used, expression.join) {
-        series.push(combine(expression, &names, &used, &members, room)?);
+        series.push(combine(expression, &names, &used, &members, budget)?);
     }
     if series.is_empty() && !expression.join.is_union {
         return Err(OpentsdbError::bad_request(format!(
@@ -121,7 +121,7 @@ pub(super) fn evaluate_expression(
     })
 }
 
-/// Which series go together: one of each set, or none where it has none that fits.
+/// Joins the series of the operands: one of each, or `None` if an operand has no match.
 fn join_series<'a>(sets: &[&'a Operand], join: Join) -> Vec<Vec<Option<&'a OperandSeries>>> {
     if sets.iter().all(|set| set.series.len() == 1) {
         return vec![sets.iter().map(|set| set.series.first()).collect()];
@@ -145,14 +145,14 @@ fn combine(
     names: &[&str],
     sets: &[&Operand],
     members: &[Option<&OperandSeries>],
-    room: &mut ResultBudget,
+    budget: &mut ResultBudget,
 ) -> Result<OperandSeries, OpentsdbError> {
     let there: Vec<&OperandSeries> = members.iter().flatten().copied().collect();
     let times: BTreeSet<Millis> = there
         .iter()
         .flat_map(|member| member.result.points.iter().map(|point| point.0))
         .collect();
-    room.reserve_points(times.len())?;
+    budget.reserve_points(times.len())?;
     let value = |time: Millis| {
         let of = |name: &str| {
             let at = names.iter().position(|known| *known == name);

@@ -1,3 +1,5 @@
+//! Writes the response of `/api/query/exp`.
+
 use std::collections::BTreeMap;
 use std::io::Write;
 

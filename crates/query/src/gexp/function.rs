@@ -1,3 +1,5 @@
+//! The functions of gexp expressions.
+
 use std::collections::{BTreeMap, VecDeque};
 
 use pegel_metric::Millis;
@@ -6,7 +8,7 @@ use crate::error::OpentsdbError;
 use crate::owned_results::{OwnedResultSeries, ResultBudget, common_tags};
 use crate::time_syntax::parse_duration;
 
-/// What is done to lines.
+/// A function over result series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum GexpFunction {
     Absolute,
@@ -83,14 +85,14 @@ impl GexpFunction {
         })
     }
 
-    /// `sets` has the lines of each of its arguments.
+    /// Applies the function; `sets` holds the result series of each argument.
     pub fn apply(
         self,
         sets: Vec<Vec<OwnedResultSeries>>,
-        room: &mut ResultBudget,
+        budget: &mut ResultBudget,
     ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
         if let GexpFunction::Combine(operation) = self {
-            return combine_by_tags(operation, sets, room);
+            return combine_by_tags(operation, sets, budget);
         }
         let mut lines: Vec<OwnedResultSeries> = sets.into_iter().flatten().collect();
         match self {
@@ -121,7 +123,7 @@ fn parse_window(text: Option<&&str>) -> Option<AverageWindow> {
     if let Ok(points) = text.parse::<usize>() {
         return (points > 0).then_some(AverageWindow::Points(points));
     }
-    // Graphite says `5min`.
+    // Graphite writes `5min`.
     let text = text
         .replace("min", "m")
         .replace("hour", "h")
@@ -135,7 +137,7 @@ fn map_values(lines: &mut [OwnedResultSeries], change: impl Fn(f64) -> f64) {
     points.for_each(|point| point.1 = change(point.1));
 }
 
-/// The mean of each point and those before it, as far as the window reaches.
+/// Replaces each point by the mean of the points in the window that ends with it.
 fn moving_average(line: &mut OwnedResultSeries, window: AverageWindow) {
     let mut inside: VecDeque<(Millis, f64)> = VecDeque::new();
     let (mut sum, mut count) = (0.0, 0u32);
@@ -158,7 +160,7 @@ fn moving_average(line: &mut OwnedResultSeries, window: AverageWindow) {
             }
         }
         if count == 0 {
-            // What rounding left behind must not go on.
+            // Do not carry over rounding errors.
             sum = 0.0;
         }
         point.1 = sum / f64::from(count);
@@ -179,15 +181,15 @@ fn keep_highest(
     lines.truncate(count);
 }
 
-/// Puts lines together that have the same tags. Where each argument has one line, these belong together.
+/// Combines result series with the same tags. If each argument has one series, these are combined regardless of tags.
 fn combine_by_tags(
     operation: SeriesOperation,
     sets: Vec<Vec<OwnedResultSeries>>,
-    room: &mut ResultBudget,
+    budget: &mut ResultBudget,
 ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
     if sets.iter().all(|set| set.len() == 1) {
         let lines: Vec<&OwnedResultSeries> = sets.iter().flatten().collect();
-        return Ok(vec![combine(operation, &lines, room)?]);
+        return Ok(vec![combine(operation, &lines, budget)?]);
     }
     let Some((first, rest)) = sets.split_first() else {
         return Ok(Vec::new());
@@ -207,7 +209,7 @@ fn combine_by_tags(
             lines.extend(index.get(&line.tags).map(|at| &set[*at]));
         }
         if lines.len() == sets.len() {
-            joined.push(combine(operation, &lines, room)?);
+            joined.push(combine(operation, &lines, budget)?);
         }
     }
     Ok(joined)
@@ -217,14 +219,14 @@ fn combine_by_tags(
 fn combine(
     operation: SeriesOperation,
     lines: &[&OwnedResultSeries],
-    room: &mut ResultBudget,
+    budget: &mut ResultBudget,
 ) -> Result<OwnedResultSeries, OpentsdbError> {
     let mut at: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
     let missing = match operation {
         SeriesOperation::Sum | SeriesOperation::Difference => 0.0,
         SeriesOperation::Product | SeriesOperation::Quotient => f64::NAN,
     };
-    room.reserve_points(
+    budget.reserve_points(
         lines.len()
             * lines
                 .iter()

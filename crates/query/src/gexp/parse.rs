@@ -1,11 +1,13 @@
+//! Parses gexp expressions.
+
 use super::GexpExpression;
 use super::function::GexpFunction;
 use crate::error::OpentsdbError;
 
-/// How deep functions may stand in each other.
+/// The maximum nesting depth of functions.
 const DEPTH_MAX: usize = 32;
 
-/// Reads an expression, and adds the sub-queries in it to `queries`.
+/// Parses an expression and appends its sub-queries to `queries`.
 pub(super) fn parse(
     text: &str,
     queries: &mut Vec<String>,
@@ -35,9 +37,10 @@ fn parse_deep(
     for argument in arguments {
         // A sub-query has a colon after its aggregator, a function its parenthesis.
         let is_parameter = argument.starts_with(['\'', '"']) || !argument.contains([':', '(']);
-        match is_parameter {
-            true => parameters.push(argument.trim_matches(['\'', '"'])),
-            false => series.push(parse_deep(argument, queries, depth + 1)?),
+        if is_parameter {
+            parameters.push(argument.trim_matches(['\'', '"']));
+        } else {
+            series.push(parse_deep(argument, queries, depth + 1)?);
         }
     }
     Ok(GexpExpression::Call {
@@ -47,7 +50,7 @@ fn parse_deep(
     })
 }
 
-/// `name(`, and what follows it; nothing where it is a sub-query.
+/// Splits `name(…` at the parenthesis; `None` if the text is a sub-query.
 fn split_call(text: &str) -> Option<(&str, &str)> {
     let (name, inner) = text.split_once('(')?;
     let name = name.trim();
@@ -55,7 +58,7 @@ fn split_call(text: &str) -> Option<(&str, &str)> {
     is_name.then_some((name, inner))
 }
 
-/// What stands between commas that are not in parentheses or braces.
+/// Splits at commas outside of parentheses and braces; `None` if these are unbalanced.
 fn split_arguments(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0usize, 0);

@@ -1,4 +1,4 @@
-//! The rule at the end of a zone file, for times after its last change: `CET-1CEST,M3.5.0,M10.5.0/3`.
+//! The POSIX rule at the end of a zone file, for times after its last change: `CET-1CEST,M3.5.0,M10.5.0/3`.
 
 use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, is_leap, weekday_of};
 
@@ -36,7 +36,7 @@ impl PosixTzRule {
     pub fn parse(text: &str) -> Option<PosixTzRule> {
         let mut rest = text;
         take_name(&mut rest)?;
-        // What is written is what must be added to get UTC.
+        // The text gives the offset that must be added to local time to get UTC.
         let standard = check_offset(-take_time(&mut rest)?)?;
         if rest.is_empty() {
             return Some(PosixTzRule {
@@ -45,9 +45,10 @@ impl PosixTzRule {
             });
         }
         take_name(&mut rest)?;
-        let offset = match rest.starts_with(',') {
-            true => standard + 3_600,
-            false => check_offset(-take_time(&mut rest)?)?,
+        let offset = if rest.starts_with(',') {
+            standard + 3_600
+        } else {
+            check_offset(-take_time(&mut rest)?)?
         };
         let (begin, end) = rest.strip_prefix(',')?.split_once(',')?;
         let summer = DaylightSaving {
@@ -68,10 +69,11 @@ impl PosixTzRule {
         let year = date_of((utc + self.standard).div_euclid(DAY_SECONDS)).0;
         let begin = summer.begin.local_seconds(year) - self.standard;
         let end = summer.end.local_seconds(year) - summer.offset;
-        // South of the equator summer goes over the turn of the year.
-        let is_summer = match begin < end {
-            true => begin <= utc && utc < end,
-            false => !(end <= utc && utc < begin),
+        // In the southern hemisphere summer spans the turn of the year.
+        let is_summer = if begin < end {
+            begin <= utc && utc < end
+        } else {
+            !(end <= utc && utc < begin)
         };
         if is_summer {
             summer.offset
@@ -137,12 +139,12 @@ impl Transition {
     }
 }
 
-/// No clock is further from UTC.
+/// Rejects offsets that no time zone has.
 pub(super) fn check_offset(offset: i64) -> Option<i64> {
     (-93_600..=93_600).contains(&offset).then_some(offset)
 }
 
-/// Letters, or anything in angle brackets.
+/// Consumes a zone name: letters, or anything in angle brackets.
 fn take_name(rest: &mut &str) -> Option<()> {
     let end = match rest.strip_prefix('<') {
         Some(quoted) => quoted.find('>')? + 2,
@@ -154,7 +156,7 @@ fn take_name(rest: &mut &str) -> Option<()> {
     (end >= 3).then_some(())
 }
 
-/// `[+-]hh[:mm[:ss]]` in seconds.
+/// Consumes `[+-]hh[:mm[:ss]]` and returns it in seconds.
 fn take_time(rest: &mut &str) -> Option<i64> {
     let (sign, text) = match rest.strip_prefix('-') {
         Some(text) => (-1, text),

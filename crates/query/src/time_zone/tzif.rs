@@ -1,10 +1,10 @@
-//! Reads a TZif file.
+//! Parses TZif files. Malformed input yields `None`, never a panic.
 
 use super::TimeZone;
 use super::posix_rule::{PosixTzRule, check_offset};
 
 const HEADER_BYTES: usize = 44;
-/// No zone has changed its offset nearly as often.
+/// Far more than any zone has.
 const TRANSITIONS_MAX: usize = 10_000;
 
 struct TzifHeader {
@@ -17,7 +17,7 @@ struct TzifHeader {
     designation_bytes: usize,
 }
 
-/// Takes bytes off the front; nothing where there are not enough.
+/// Consumes bytes from the front; `None` if too few are left.
 struct TzifReader<'a>(&'a [u8]);
 
 impl<'a> TzifReader<'a> {
@@ -42,7 +42,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<TimeZone> {
     if header.version == 0 {
         return read_body(&mut bytes, &header, 4);
     }
-    // The same again with 64 bits follows, and a rule for what comes after.
+    // The same data follows with 64-bit times, and then a rule for later times.
     bytes.take(body_bytes(&header, 4)?)?;
     let header = read_header(&mut bytes)?;
     let mut zone = read_body(&mut bytes, &header, 8)?;

@@ -1,4 +1,4 @@
-//! Random series and questions, answered by the engine and by the slow evaluator.
+//! Random series and queries, evaluated by the engine and by the reference implementation.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ const FUNCTIONS: [&str; 34] = [
     "ep999r7",
 ];
 
-/// Up to nine series, some with times of their own, some on a grid, with gaps.
-fn fill(rng: &mut Rng, shelf: &QueryFixture) -> Vec<(ReferenceTags, ReferencePoints)> {
+/// Generates up to nine series, some with irregular times, some on a grid, with gaps.
+fn fill(rng: &mut Rng, fixture: &QueryFixture) -> Vec<(ReferenceTags, ReferencePoints)> {
     let mut all = Vec::new();
     for host in HOSTS {
         for core in CORES {
@@ -66,14 +66,14 @@ fn fill(rng: &mut Rng, shelf: &QueryFixture) -> Vec<(ReferenceTags, ReferencePoi
                     false => rng.between(1..4_000),
                 };
             }
-            shelf.put(&format!("m{{core=\"{core}\",host=\"{host}\"}}"), &samples);
+            fixture.put(&format!("m{{core=\"{core}\",host=\"{host}\"}}"), &samples);
             let tags = [("core", core), ("host", host)]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()));
             let samples = samples.into_iter().map(|(time, value)| (T0 + time, value));
             all.push((ReferenceTags::from(tags), samples.collect()));
         }
     }
-    // The store hands out series sorted by text.
+    // The store returns series sorted by text.
     all.sort_by(|a: &(ReferenceTags, ReferencePoints), b| a.0.iter().cmp(b.0.iter()));
     all
 }
@@ -128,12 +128,12 @@ fn to_m_syntax(question: &ReferenceQuery) -> String {
 }
 
 fn check(
-    shelf: &QueryFixture,
+    fixture: &QueryFixture,
     all: &[(ReferenceTags, ReferencePoints)],
     question: &ReferenceQuery,
 ) {
     let m = to_m_syntax(question);
-    let lines = shelf.query_range(&m, question.start, question.end);
+    let lines = fixture.query_range(&m, question.start, question.end);
     let expected = reference::evaluate(all, question);
     let mut found: BTreeMap<Vec<Option<String>>, ReferencePoints> = BTreeMap::new();
     for line in lines {
@@ -176,7 +176,7 @@ fn check(
             question.start - T0
         );
         for (&(time, value), &(_, wanted)) in points.iter().zip(expected) {
-            // An infinite result has no form in JSON.
+            // JSON cannot represent an infinite result.
             let is_same = (value.is_nan() && !wanted.is_finite())
                 || (value - wanted).abs() <= 1e-6 * wanted.abs().max(1.0);
             assert!(
@@ -201,15 +201,15 @@ fn the_slow_evaluator_knows_every_function() {
 fn random_questions_are_answered_as_by_the_slow_evaluator() {
     let mut rng = Rng::from_env();
     for _ in 0..12 {
-        let shelf = QueryFixture::new();
-        let all = fill(&mut rng, &shelf);
+        let fixture = QueryFixture::new();
+        let all = fill(&mut rng, &fixture);
         for _ in 0..150 {
-            check(&shelf, &all, &random_query(&mut rng));
+            check(&fixture, &all, &random_query(&mut rng));
         }
-        // The same from a block.
-        shelf.engine.store.flush_to_blocks();
+        // The same query, answered from a block.
+        fixture.engine.store.flush_to_blocks();
         for _ in 0..50 {
-            check(&shelf, &all, &random_query(&mut rng));
+            check(&fixture, &all, &random_query(&mut rng));
         }
     }
 }

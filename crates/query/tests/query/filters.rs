@@ -4,7 +4,7 @@ use crate::fixture::{QueryFixture, ResponseSeries, T0};
 
 /// The manual's seven series, each with its number as value here.
 fn seven() -> QueryFixture {
-    let shelf = QueryFixture::new();
+    let fixture = QueryFixture::new();
     for (text, value) in [
         ("sys{dc=\"dal\",host=\"web01\"}", 3.0),
         ("sys{dc=\"dal\",host=\"web02\"}", 2.0),
@@ -14,13 +14,13 @@ fn seven() -> QueryFixture {
         ("sys{dc=\"lax\",host=\"web01\"}", 8.0),
         ("sys{dc=\"lax\",host=\"web02\"}", 4.0),
     ] {
-        shelf.put(text, &[(0, value)]);
+        fixture.put(text, &[(0, value)]);
     }
-    shelf
+    fixture
 }
 
 /// Tags, aggregate tags and the first value of each line.
-fn ask(shelf: &QueryFixture, m: &str) -> Vec<(String, String, f64)> {
+fn ask(fixture: &QueryFixture, m: &str) -> Vec<(String, String, f64)> {
     let line = |line: &ResponseSeries| {
         (
             line.tags.clone(),
@@ -28,7 +28,7 @@ fn ask(shelf: &QueryFixture, m: &str) -> Vec<(String, String, f64)> {
             line.points[0].1,
         )
     };
-    shelf.query(m).iter().map(line).collect()
+    fixture.query(m).iter().map(line).collect()
 }
 
 fn line(tags: &str, aggregate: &str, value: f64) -> (String, String, f64) {
@@ -37,18 +37,18 @@ fn line(tags: &str, aggregate: &str, value: f64) -> (String, String, f64) {
 
 #[test]
 fn filters_group_as_the_manual_shows() {
-    let shelf = seven();
+    let fixture = seven();
     // Series 1, 4, 5 and 6; dc is not in all of them.
     assert_eq!(
-        ask(&shelf, "sum:sys{host=web01}"),
+        ask(&fixture, "sum:sys{host=web01}"),
         [line("host=web01", "", 16.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{host=web01,dc=dal}"),
+        ask(&fixture, "sum:sys{host=web01,dc=dal}"),
         [line("dc=dal,host=web01", "", 3.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{host=*,dc=dal}"),
+        ask(&fixture, "sum:sys{host=*,dc=dal}"),
         [
             line("dc=dal,host=web01", "", 3.0),
             line("dc=dal,host=web02", "", 2.0),
@@ -56,15 +56,15 @@ fn filters_group_as_the_manual_shows() {
         ]
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{dc=dal|lax}"),
+        ask(&fixture, "sum:sys{dc=dal|lax}"),
         [line("dc=dal", "host", 15.0), line("dc=lax", "host", 12.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:explicit_tags:sys{host=web01}"),
+        ask(&fixture, "sum:explicit_tags:sys{host=web01}"),
         [line("host=web01", "", 1.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:explicit_tags:sys{host=*}{dc=*}"),
+        ask(&fixture, "sum:explicit_tags:sys{host=*}{dc=*}"),
         [
             line("host=web01", "dc", 11.0),
             line("host=web02", "dc", 6.0),
@@ -75,33 +75,33 @@ fn filters_group_as_the_manual_shows() {
 
 #[test]
 fn filters_are_joined_and_may_refuse() {
-    let shelf = seven();
+    let fixture = seven();
     // Filters on one key are joined: both must hold.
     assert_eq!(
         ask(
-            &shelf,
+            &fixture,
             "sum:sys{}{host=literal_or(web01),host=literal_or(web02)}"
         ),
         []
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{}{dc=not_key()}"),
+        ask(&fixture, "sum:sys{}{dc=not_key()}"),
         [line("host=web01", "", 5.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{}{dc=not_literal_or(dal)}"),
+        ask(&fixture, "sum:sys{}{dc=not_literal_or(dal)}"),
         [line("", "host", 17.0)]
     );
     assert_eq!(
-        ask(&shelf, "sum:sys{}{host=regexp(0[23])}"),
+        ask(&fixture, "sum:sys{}{host=regexp(0[23])}"),
         [line("", "dc,host", 16.0)]
     );
     assert_eq!(
-        ask(&shelf, "max:sys{}{host=iwildcard(WEB*)}"),
+        ask(&fixture, "max:sys{}{host=iwildcard(WEB*)}"),
         [line("", "host", 10.0)]
     );
     // Nothing is put together.
-    let none = ask(&shelf, "none:sys{}{dc=lax}");
+    let none = ask(&fixture, "none:sys{}{dc=lax}");
     assert_eq!(
         none,
         [
@@ -111,7 +111,7 @@ fn filters_are_joined_and_may_refuse() {
     );
     // A series without the key is in a group of its own.
     assert_eq!(
-        ask(&shelf, "sum:sys{owner=not_literal_or(x)}"),
+        ask(&fixture, "sum:sys{owner=not_literal_or(x)}"),
         [
             line("", "host", 28.0),
             line("host=web01,owner=jdoe", "", 4.0),
@@ -121,11 +121,11 @@ fn filters_are_joined_and_may_refuse() {
 
 #[test]
 fn a_series_without_host_is_on_this_node() {
-    let shelf = QueryFixture::new();
-    shelf.put("gpu_load{gpu=\"0\"}", &[(0, 1.0)]);
-    shelf.put("gpu_load{gpu=\"1\",host=\"other\"}", &[(0, 2.0)]);
+    let fixture = QueryFixture::new();
+    fixture.put("gpu_load{gpu=\"0\"}", &[(0, 1.0)]);
+    fixture.put("gpu_load{gpu=\"1\",host=\"other\"}", &[(0, 2.0)]);
     let tags = |m: &str| {
-        shelf
+        fixture
             .query(m)
             .iter()
             .map(|line| line.tags.clone())
@@ -146,7 +146,7 @@ fn a_series_without_host_is_on_this_node() {
 
 #[test]
 fn dragons_panels_get_a_line_for_each_host() {
-    let mut shelf = QueryFixture::new();
+    let mut fixture = QueryFixture::new();
     for (text, value) in [
         ("DeviceUtilization{gpu=\"0\",host=\"n1\"}", 1.0),
         ("DeviceUtilization{gpu=\"1\",host=\"n1\"}", 2.0),
@@ -154,13 +154,13 @@ fn dragons_panels_get_a_line_for_each_host() {
         ("cpu_percent{host=\"n1\"}", 8.0),
         ("cpu_percent{host=\"n2\"}", 16.0),
     ] {
-        shelf.put(text, &[(0, value)]);
+        fixture.put(text, &[(0, value)]);
     }
-    let ask = |shelf: &QueryFixture, metric: &str, kind: &str, tagk: &str| {
+    let ask = |fixture: &QueryFixture, metric: &str, kind: &str, tagk: &str| {
         let body = format!(
             r#"{{"start":{T0},"queries":[{{"metric":"{metric}","aggregator":"sum","downsample":"1s-avg","filters":[{{"type":"{kind}","tagk":"{tagk}","filter":"*","groupBy":false}}]}}],"msResolution":false,"showQuery":true}}"#
         );
-        let answer = shelf.query_json(&body).expect("answered");
+        let answer = fixture.query_json(&body).expect("answered");
         let lines = answer.as_array().expect("a list").iter();
         let key = (T0 / 1_000).to_string();
         lines
@@ -168,24 +168,27 @@ fn dragons_panels_get_a_line_for_each_host() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        ask(&shelf, "cpu_percent", "wildcard", "host"),
+        ask(&fixture, "cpu_percent", "wildcard", "host"),
         [("{}".into(), Some(24.0))],
         "as the manual says"
     );
-    shelf.engine.dragon_compat = true;
+    fixture.engine.dragon_compat = true;
     let expected = [
         (r#"{"host":"n1"}"#.into(), Some(8.0)),
         (r#"{"host":"n2"}"#.into(), Some(16.0)),
     ];
-    assert_eq!(ask(&shelf, "cpu_percent", "wildcard", "host"), expected);
-    assert_eq!(ask(&shelf, "cpu_percent", "iliteral_or", "host"), expected);
+    assert_eq!(ask(&fixture, "cpu_percent", "wildcard", "host"), expected);
     assert_eq!(
-        ask(&shelf, "DeviceUtilization", "wildcard", "gpu"),
+        ask(&fixture, "cpu_percent", "iliteral_or", "host"),
+        expected
+    );
+    assert_eq!(
+        ask(&fixture, "DeviceUtilization", "wildcard", "gpu"),
         [
             (r#"{"gpu":"0","host":"n1"}"#.into(), Some(1.0)),
             (r#"{"gpu":"0","host":"n2"}"#.into(), Some(4.0)),
             (r#"{"gpu":"1","host":"n1"}"#.into(), Some(2.0)),
         ]
     );
-    assert_eq!(ask(&shelf, "not_there", "wildcard", "host"), []);
+    assert_eq!(ask(&fixture, "not_there", "wildcard", "host"), []);
 }

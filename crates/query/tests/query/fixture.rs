@@ -1,4 +1,4 @@
-//! A store with what a test puts in, and questions about it.
+//! A temporary store and queries over it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A Tuesday, 22:13:20 UTC.
 pub const NOW: Millis = 1_700_000_000_000;
-/// Where the tests' series begin: a whole hour before now, and more.
+/// The start of the test series: a full hour, more than an hour before now.
 pub const T0: Millis = 1_699_995_600_000;
 
 pub struct QueryFixture {
@@ -50,7 +50,7 @@ impl QueryFixture {
         Ok(serde_json::from_slice(&out).expect("JSON"))
     }
 
-    /// Asks with `m=`, in milliseconds, from T0 on.
+    /// Queries with `m=`, in milliseconds, from T0 on.
     pub fn query(&self, m: &str) -> Vec<ResponseSeries> {
         self.query_range(m, T0, T0 + 100_000)
     }
@@ -81,12 +81,12 @@ impl QueryFixture {
     }
 }
 
-/// One element of an answer.
+/// One element of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSeries {
     pub tags: String,
     pub aggregate_tags: String,
-    /// Milliseconds after T0; what is no number is none.
+    /// Milliseconds after T0; `None` for NaN.
     pub points: Vec<(Millis, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The engine through its public face: requests as clients write them, answers as they read them.
+//! The public API of the engine: requests as clients send them, responses as they read them.
 
 mod against_reference;
 mod annotations;

@@ -1,4 +1,4 @@
-//! The rules of the manual, with its own examples where it has them.
+//! The rules of the OpenTSDB manual, with its own examples where it has them.
 
 use pegel_metric::Millis;
 
@@ -6,22 +6,22 @@ use crate::fixture::{NOW, QueryFixture, ResponseSeries, T0};
 
 /// The manual's two series, a value every 10 s.
 fn two() -> QueryFixture {
-    let shelf = QueryFixture::new();
+    let fixture = QueryFixture::new();
     let every_ten = |values: &[f64]| {
         let points = values.iter().enumerate();
         points
             .map(|(at, value)| (at as Millis * 10_000, *value))
             .collect::<Vec<_>>()
     };
-    shelf.put(
+    fixture.put(
         "m{host=\"a\"}",
         &every_ten(&[5.0, 5.0, 10.0, 15.0, 20.0, 5.0, 1.0]),
     );
-    shelf.put(
+    fixture.put(
         "m{host=\"b\"}",
         &every_ten(&[10.0, 5.0, 20.0, 15.0, 10.0, 0.0, 5.0]),
     );
-    shelf
+    fixture
 }
 
 fn only(lines: Vec<ResponseSeries>) -> ResponseSeries {
@@ -51,9 +51,9 @@ fn series_are_added_up_time_by_time() {
 #[test]
 fn buckets_of_thirty_seconds() {
     // T0 is a multiple of 30 s. A: 5+5+10, 15+20+5, 1. B: 10+5+20, 15+10+0, 5. Together 55, 65, 6.
-    let shelf = two();
+    let fixture = two();
     assert_eq!(
-        only(shelf.query("sum:30s-sum:m")).tens(),
+        only(fixture.query("sum:30s-sum:m")).tens(),
         [(0, 55.0), (3, 65.0), (6, 6.0)]
     );
     for (function, a) in [
@@ -67,11 +67,11 @@ fn buckets_of_thirty_seconds() {
         ("pfsum", [20.0, 40.0, 1.0]),
         ("mimmin", [5.0, 5.0, 1.0]),
         ("mimmax", [10.0, 20.0, 1.0]),
-        // The last less the first.
+        // The last minus the first.
         ("diff", [5.0, -10.0, 0.0]),
         ("mult", [250.0, 1_500.0, 1.0]),
         ("squareSum", [150.0, 650.0, 1.0]),
-        // Of 5 5 10 and of 5 15 20 the one in the middle.
+        // The middle values of 5 5 10 and of 5 15 20.
         ("median", [5.0, 15.0, 1.0]),
         // At 0.5 × (3 + 1) = 2, counted from 1.
         ("p50", [5.0, 15.0, 1.0]),
@@ -87,7 +87,7 @@ fn buckets_of_thirty_seconds() {
             [(150.0f64 / 27.0).sqrt(), (1_050.0f64 / 27.0).sqrt(), 0.0],
         ),
     ] {
-        let line = only(shelf.query(&format!("sum:30s-{function}:m{{host=a}}")));
+        let line = only(fixture.query(&format!("sum:30s-{function}:m{{host=a}}")));
         let times: Vec<Millis> = line.tens().iter().map(|point| point.0).collect();
         assert_eq!(times, [0, 3, 6], "{function}");
         for ((_, value), expected) in line.points.iter().zip(a) {
@@ -101,46 +101,46 @@ fn buckets_of_thirty_seconds() {
 
 #[test]
 fn only_buckets_that_begin_in_the_range_are_given() {
-    let shelf = two();
-    // The bucket of T0 begins before the start; the one of T0 + 30 s is read to its end, beyond the question's.
-    let line = only(shelf.query_range("sum:30s-count:m{host=a}", T0 + 10_000, T0 + 40_000));
+    let fixture = two();
+    // The bucket of T0 begins before the start; the one of T0 + 30 s is read to its end, beyond that of the query.
+    let line = only(fixture.query_range("sum:30s-count:m{host=a}", T0 + 10_000, T0 + 40_000));
     assert_eq!(line.tens(), [(3, 3.0)]);
-    let line = only(shelf.query_range("sum:30s-count:m{host=a}", T0, T0 + 60_000));
+    let line = only(fixture.query_range("sum:30s-count:m{host=a}", T0, T0 + 60_000));
     assert_eq!(
         line.tens(),
         [(0, 3.0), (3, 3.0), (6, 1.0)],
         "both ends are part of the question"
     );
     assert_eq!(
-        shelf.query_range("sum:30s-count:m", T0 + 1_000, T0 + 29_000),
+        fixture.query_range("sum:30s-count:m", T0 + 1_000, T0 + 29_000),
         []
     );
 }
 
 #[test]
 fn one_bucket_for_all() {
-    let shelf = two();
-    let line = only(shelf.query_range("sum:0all-sum:m{host=a}", T0 + 10_000, T0 + 50_000));
+    let fixture = two();
+    let line = only(fixture.query_range("sum:0all-sum:m{host=a}", T0 + 10_000, T0 + 50_000));
     // "The timestamp of the result will be the start time of the query": 5 + 10 + 15 + 20 + 5.
     assert_eq!(line.points, [(10_000, 55.0)]);
-    let line = only(shelf.query_range("sum:0all-median:m{host=a}", T0 + 10_000, T0 + 50_000));
+    let line = only(fixture.query_range("sum:0all-median:m{host=a}", T0 + 10_000, T0 + 50_000));
     assert_eq!(line.points, [(10_000, 10.0)]);
-    // Also where the question begins long before the first sample; so few digits are seconds.
-    let line = only(shelf.query_range("avg:0all-max:m", 5_000, NOW));
+    // Also if the query starts long before the first sample; so few digits are seconds.
+    let line = only(fixture.query_range("avg:0all-max:m", 5_000, NOW));
     assert_eq!(line.points, [(5_000_000 - T0, 20.0)]);
 }
 
 #[test]
 fn buckets_of_a_calendar() {
-    let shelf = QueryFixture::new();
+    let fixture = QueryFixture::new();
     let hour = 3_600_000;
     // T0 is 2023-11-14 21:00 UTC. In Kabul, 4:30 ahead, the 15th begins at 19:30 UTC.
-    shelf.put("m", &[(-2 * hour, 1.0), (-hour, 2.0), (0, 4.0)]);
+    fixture.put("m", &[(-2 * hour, 1.0), (-hour, 2.0), (0, 4.0)]);
     let day = |zone: &str| {
         let body = format!(
             r#"{{"start":"3d-ago","timezone":"{zone}","msResolution":true,"queries":[{{"metric":"m","aggregator":"sum","downsample":"1dc-sum"}}]}}"#
         );
-        shelf.query_json(&body).expect("answered")[0]["dps"].clone()
+        fixture.query_json(&body).expect("answered")[0]["dps"].clone()
     };
     // Midnight of the 14th in UTC is 21 hours before T0.
     assert_eq!(
@@ -158,22 +158,22 @@ fn buckets_of_a_calendar() {
     let body = r#"{"start":"3d-ago","useCalendar":true,"queries":[{"metric":"m","aggregator":"sum","downsample":"12h-count"}]}"#;
     let noon = ((T0 - 9 * hour) / 1_000).to_string();
     assert_eq!(
-        shelf.query_json(body).expect("answered")[0]["dps"],
+        fixture.query_json(body).expect("answered")[0]["dps"],
         serde_json::json!({ noon: 3 })
     );
 }
 
 #[test]
 fn fill_policies() {
-    let shelf = QueryFixture::new();
+    let fixture = QueryFixture::new();
     // The manual's example: A at 30 and 50 s, B at 0, 20 and 60 s.
-    shelf.put("m{host=\"a\"}", &[(30_000, 15.0), (50_000, 5.0)]);
-    shelf.put(
+    fixture.put("m{host=\"a\"}", &[(30_000, 15.0), (50_000, 5.0)]);
+    fixture.put(
         "m{host=\"b\"}",
         &[(0, 10.0), (20_000, 20.0), (60_000, 20.0)],
     );
     let ask = |fill: &str, aggregator: &str| {
-        only(shelf.query_range(&format!("{aggregator}:10s-sum-{fill}:m"), T0, T0 + 60_000)).tens()
+        only(fixture.query_range(&format!("{aggregator}:10s-sum-{fill}:m"), T0, T0 + 60_000)).tens()
     };
     let nan = |points: Vec<(Millis, f64)>| {
         points
@@ -221,7 +221,7 @@ fn fill_policies() {
             (6, 10.0)
         ]
     );
-    // Without a policy nothing is given where nobody has a value, and B is on its line at 30 and 50 s.
+    // Without a fill policy, times without any value are omitted, and B is interpolated at 30 and 50 s.
     assert_eq!(
         ask("none", "sum"),
         [(0, 10.0), (2, 20.0), (3, 35.0), (5, 25.0), (6, 20.0)]
@@ -230,52 +230,52 @@ fn fill_policies() {
 
 #[test]
 fn rates_come_after_buckets_and_before_groups() {
-    let shelf = QueryFixture::new();
-    shelf.put(
+    let fixture = QueryFixture::new();
+    fixture.put(
         "m{host=\"a\"}",
         &[(0, 0.0), (10_000, 100.0), (20_000, 300.0), (30_000, 50.0)],
     );
-    shelf.put(
+    fixture.put(
         "m{host=\"b\"}",
         &[(0, 5.0), (10_000, 15.0), (20_000, 25.0), (30_000, 35.0)],
     );
     // 100, 200 and −250 in 10 s, and three times 10 in 10 s.
     assert_eq!(
-        only(shelf.query("sum:rate:m")).tens(),
+        only(fixture.query("sum:rate:m")).tens(),
         [(1, 11.0), (2, 21.0), (3, -24.0)]
     );
-    // A counter that ends at 349: 349 − 300 + 50 = 99.
+    // A counter that overflows at 349: 349 − 300 + 50 = 99.
     assert_eq!(
-        only(shelf.query("sum:rate{counter,349}:m")).tens(),
+        only(fixture.query("sum:rate{counter,349}:m")).tens(),
         [(1, 11.0), (2, 21.0), (3, 10.9)]
     );
     assert_eq!(
-        only(shelf.query("sum:rate{counter,349,9}:m")).tens(),
+        only(fixture.query("sum:rate{counter,349,9}:m")).tens(),
         [(1, 11.0), (2, 21.0), (3, 1.0)]
     );
     // Dropped: A ends at 20 s, and B is alone.
     assert_eq!(
-        only(shelf.query("sum:rate{dropcounter}:m")).tens(),
+        only(fixture.query("sum:rate{dropcounter}:m")).tens(),
         [(1, 11.0), (2, 21.0), (3, 1.0)]
     );
     // Buckets of 20 s first: A has 50 and 175, B 10 and 30; then (175 − 50) / 20 + (30 − 10) / 20.
     assert_eq!(
-        only(shelf.query("sum:20s-avg:rate:m")).points,
+        only(fixture.query("sum:20s-avg:rate:m")).points,
         [(20_000, 7.25)]
     );
-    // One bucket has no rate, and the line is there all the same.
-    assert_eq!(only(shelf.query("sum:0all-avg:rate:m")).points, []);
+    // A single bucket has no rate, but the series is still in the result.
+    assert_eq!(only(fixture.query("sum:0all-avg:rate:m")).points, []);
 }
 
 #[test]
 fn several_points_in_one_second_become_one() {
-    let shelf = QueryFixture::new();
-    shelf.put("m", &[(0, 1.0), (500, 3.0), (1_000, 5.0)]);
+    let fixture = QueryFixture::new();
+    fixture.put("m", &[(0, 1.0), (500, 3.0), (1_000, 5.0)]);
     let ask = |aggregator: &str, more: &str| {
         let body = format!(
             r#"{{"start":{T0},"end":{NOW},"queries":[{{"metric":"m","aggregator":"{aggregator}"{more}}}]}}"#
         );
-        shelf.query_json(&body).expect("answered")[0]["dps"].clone()
+        fixture.query_json(&body).expect("answered")[0]["dps"].clone()
     };
     let [first, second] = [0, 1].map(|second| (T0 / 1_000 + second).to_string());
     // "Those data points will be down sampled using the query's aggregation function."
@@ -286,7 +286,7 @@ fn several_points_in_one_second_become_one() {
         ask("none", ""),
         serde_json::json!({ &first: 3, &second: 5 })
     );
-    // Asked for explicitly they are there, and an object holds the last.
+    // An explicit interval below a second is evaluated, but the object holds only the last point of each second.
     assert_eq!(
         ask("sum", r#","downsample":"500ms-avg""#),
         serde_json::json!({ &first: 3, &second: 5 })

@@ -1,4 +1,4 @@
-//! The same rules once more, slowly and plainly: every step works on all the samples at once.
+//! A slow and simple reference implementation: every step works on all samples at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ pub fn evaluate(
         .collect()
 }
 
-/// Nothing where the series has no samples that count.
+/// Returns `None` if the series has no samples in the range.
 fn transform(samples: &ReferencePoints, question: &ReferenceQuery) -> Option<ReferencePoints> {
     let (start, end) = (question.start, question.end);
     let mut points: ReferencePoints = match question.downsample {
