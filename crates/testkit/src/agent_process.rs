@@ -1,3 +1,5 @@
+//! Runs the built agent as a child process, isolated from the machine and from other tests.
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +14,11 @@ use crate::{
     eventually,
 };
 
-/// How long an agent may take to start or to stop on a loaded machine.
+/// The maximum time for an agent to start or stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// An agent to be: by default on free loopback ports, with its own directory and socket, and nothing
-/// of the caller's environment but `PATH`.
+/// Configures an agent. Defaults: free loopback ports, its own directory and socket, and no environment variable of the
+/// caller except `PATH`.
 #[derive(Debug)]
 pub struct AgentBuilder {
     binary: PathBuf,
@@ -36,11 +38,11 @@ pub struct AgentProcess {
     pub dir: PathBuf,
     pub socket: PathBuf,
     pub endpoint: AgentEndpoint,
-    /// From the start of the process to its `endpoint.json`.
+    /// The time from the start of the process to its `endpoint.json`.
     pub ready_after: Duration,
 }
 
-/// What `endpoint.json` says.
+/// The contents of `endpoint.json`.
 #[derive(Debug, Clone)]
 pub struct AgentEndpoint {
     pub http: Vec<AgentAddress>,
@@ -101,10 +103,10 @@ impl AgentBuilder {
         self.arg("--config").arg(&path)
     }
 
-    /// Where the agent looks for lanes, unless the test says otherwise.
+    /// Returns the agent's default lane directory, and creates it if necessary.
     pub fn lanes(&self) -> PathBuf {
         let path = self.home.join("lanes");
-        // It is there already when asked again.
+        // It exists already on a second call.
         let _ = fs::create_dir(&path);
         path
     }
@@ -120,15 +122,15 @@ impl AgentBuilder {
         for address in &self.listen {
             command.arg("--listen").arg(address);
         }
-        // The usual ports are one for all tests that run at the same time.
+        // The default ports would collide between tests that run at the same time.
         if !self.args.iter().any(|arg| arg == "--statsd") {
             command.args(["--statsd", "udp:127.0.0.1:0", "--statsd", "tcp:127.0.0.1:0"]);
         }
-        // Not those of the user who runs the tests.
+        // Not the lanes of the user who runs the tests.
         command.env("PEGEL_LANES", self.lanes());
-        // Tests may run in a cloud, whose service is none of theirs.
+        // Tests may run in a cloud: do not query its metadata service.
         command.env("PEGEL_IMDS_URL", "none");
-        // Searched for in all that it says, see `assert_not_shown`.
+        // Must not appear in any output, see `assert_token_absent`.
         command.env("PEGEL_TOKEN", PLANTED_TOKEN);
         command
             .args(&self.args)
@@ -136,14 +138,14 @@ impl AgentBuilder {
         command
     }
 
-    /// Starts the agent and waits until it says where it listens. A failure shows its output.
+    /// Starts the agent and waits for its `endpoint.json`. A failure shows its output.
     #[track_caller]
     pub fn start(self) -> AgentProcess {
         self.try_start()
             .unwrap_or_else(|finished| panic!("the agent ended: {finished}"))
     }
 
-    /// As [`AgentBuilder::start`]; an agent that ends before it is ready is the error.
+    /// Like [`AgentBuilder::start`]; returns the finished process if the agent exits before it is ready.
     pub fn try_start(self) -> Result<AgentProcess, FinishedProcess> {
         let started = Instant::now();
         let mut process = ChildProcess::start(&mut self.command());
@@ -176,8 +178,8 @@ impl AgentBuilder {
         })
     }
 
-    /// For an agent that cannot write its `endpoint.json`: waits until its UNIX socket answers, and uses
-    /// that for everything.
+    /// Starts an agent that cannot write its `endpoint.json`: waits until its UNIX socket responds, and uses that socket for
+    /// all requests.
     #[track_caller]
     pub fn start_without_endpoint(self) -> AgentProcess {
         let started = Instant::now();
@@ -209,7 +211,7 @@ impl AgentBuilder {
         }
     }
 
-    /// Runs the agent to its end: with `--once`, or when it should refuse to start.
+    /// Runs the agent until it exits: with `--once`, or if it must refuse to start.
     #[track_caller]
     pub fn run(self) -> FinishedProcess {
         ChildProcess::start(&mut self.command()).wait(BOUND)
@@ -217,8 +219,8 @@ impl AgentBuilder {
 }
 
 impl AgentEndpoint {
-    /// None until the agent with this number has written the file. It is renamed into place, so that
-    /// it is whole as soon as it is there; the number tells it from one left by an agent before.
+    /// Returns None until the agent with this process ID has written the file. The file is renamed into place and thus always
+    /// complete; the process ID tells it apart from one left by a previous agent.
     fn read(path: &Path, pid: u32) -> Option<AgentEndpoint> {
         let text = fs::read(path).ok()?;
         let json: serde_json::Value = serde_json::from_slice(&text)
@@ -243,7 +245,7 @@ impl AgentProcess {
         self.process.pid()
     }
 
-    /// The first HTTP listener.
+    /// Returns the address of the first HTTP listener.
     pub fn http(&self) -> &AgentAddress {
         &self.endpoint.http[0]
     }
@@ -252,7 +254,7 @@ impl AgentProcess {
         AgentAddress::Unix(self.socket.clone())
     }
 
-    /// GET that must be answered with 200.
+    /// Sends a GET request, which must be answered with 200.
     #[track_caller]
     pub fn get(&self, path: &str) -> TestResponse {
         let answer = http::get(self.http(), path).unwrap_or_else(|e| panic!("GET {path}: {e}"));
@@ -265,7 +267,7 @@ impl AgentProcess {
         self.get("/status").json()
     }
 
-    /// How many clients were refused for this reason.
+    /// Returns the number of clients refused for this reason.
     #[track_caller]
     pub fn refused(&self, reason: &str) -> u64 {
         let status = self.status();
@@ -275,7 +277,7 @@ impl AgentProcess {
             .unwrap_or_else(|| panic!("{reason} in {status}"))
     }
 
-    /// Adds up the books: received = kept + dropped. Asks again while a tick is on its way.
+    /// Asserts received = kept + dropped for every input. Retries while a tick is on its way to the store.
     #[track_caller]
     pub fn assert_conserved(&self) {
         eventually("received = kept + dropped", || {
@@ -283,13 +285,13 @@ impl AgentProcess {
         });
     }
 
-    /// Every stored sample of the last hour of the series that match.
+    /// Returns every stored sample of the last hour of the matching series.
     #[track_caller]
     pub fn samples(&self, matching: &str) -> StoredSamples {
         StoredSamples::read(self, matching)
     }
 
-    /// A client command that talks to this agent.
+    /// Runs a client command that talks to this agent.
     pub fn client(&self, binary: impl AsRef<Path>, args: &[&str]) -> FinishedProcess {
         let mut command = isolated_command(binary.as_ref(), &self.home);
         command.env("PEGEL_SOCKET", &self.socket).args(args);
@@ -308,29 +310,29 @@ impl AgentProcess {
         self.process.stderr()
     }
 
-    /// Everything that the agent has written, for a message.
+    /// Returns all output of the agent, for a message.
     pub fn output(&self) -> String {
         self.process.output()
     }
 
-    /// Waits until the agent ends by itself.
+    /// Waits until the agent exits by itself.
     pub fn wait(self) -> FinishedProcess {
         self.process.wait(BOUND)
     }
 
-    /// SIGTERM, and the end of it.
+    /// Sends SIGTERM and waits for the exit.
     pub fn stop(self) -> FinishedProcess {
         self.process.signal(Signal::TERM);
         self.process.wait(BOUND)
     }
 
-    /// SIGKILL. The directory stays as the agent left it, if the test gave it one of its own.
+    /// Sends SIGKILL and waits for the exit. The directory remains if the test provided it.
     pub fn kill(self) -> FinishedProcess {
         self.process.kill()
     }
 }
 
-/// A command without the caller's environment, at home in a directory of its own.
+/// Creates a command without the caller's environment, with its own home directory.
 fn isolated_command(binary: &Path, home: &TempDir) -> Command {
     let mut command = Command::new(binary);
     command

@@ -1,3 +1,5 @@
+//! Child processes with recorded output.
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::{TempDir, assert_token_absent};
 
-/// A child process whose output goes to files, and which does not outlive the value.
+/// A child process whose output is written to files; killed on drop.
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
@@ -18,7 +20,7 @@ pub struct ChildProcess {
     _outputs: TempDir,
 }
 
-/// How a process ended, and all that it wrote.
+/// The exit status and the output of a process.
 #[derive(Debug)]
 pub struct FinishedProcess {
     pub status: ExitStatus,
@@ -28,7 +30,7 @@ pub struct FinishedProcess {
 }
 
 impl FinishedProcess {
-    /// The exit code; None after a signal.
+    /// Returns the exit code; None after a signal.
     pub fn code(&self) -> Option<i32> {
         self.status.code()
     }
@@ -84,7 +86,7 @@ impl ChildProcess {
             .is_some()
     }
 
-    /// Waits for the end; a process that goes on for longer than `bound` fails the test.
+    /// Waits for the exit; fails the test if the process runs longer than `bound`.
     pub fn wait(mut self, bound: Duration) -> FinishedProcess {
         let started = Instant::now();
         loop {
@@ -106,9 +108,9 @@ impl ChildProcess {
         }
     }
 
-    /// SIGKILL, and the end of it.
+    /// Sends SIGKILL and waits for the exit.
     pub fn kill(mut self) -> FinishedProcess {
-        // It may have ended by itself; `wait` says how.
+        // It may have exited by itself; `wait` returns its status.
         let _ = self.child.kill();
         self.wait(Duration::from_secs(20))
     }
@@ -121,7 +123,7 @@ impl ChildProcess {
         read(&self.stderr)
     }
 
-    /// Both outputs so far, for a message.
+    /// Returns both outputs so far, for a message.
     pub fn output(&self) -> String {
         format!(
             "--- stdout\n{}\n--- stderr\n{}",

@@ -1,9 +1,11 @@
+//! Checks the counters of `/status` for lost samples.
+
 use serde_json::Value;
 
-/// Adds up the books in `/status`: for every input, received = kept + dropped by reason.
+/// Checks that for every input in `/status` received = kept + dropped by reason.
 ///
-/// The error says which one does not. An agent that is sampling may have a tick on its way to the
-/// store at the moment of asking; see `AgentProcess::assert_conserved`.
+/// The error names the first input for which it is not. An agent that is sampling may have a tick on its way to the store
+/// at that moment; see `AgentProcess::assert_conserved`.
 pub fn check_conserved(status: &Value) -> Result<(), String> {
     let inputs = status["inputs"]
         .as_array()

@@ -1,15 +1,17 @@
+//! Parses the output of exporters, to compare two of them.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_wire::{Exposition, MetricType, openmetrics, prometheus};
 
-/// What an exporter says, in a form that two of can be compared.
+/// The output of an exporter in a form that can be compared.
 #[derive(Debug, Clone, Default)]
 pub struct ExporterReadings {
-    /// By series text, `name{k="v",…}` with sorted keys.
+    /// Values by series text, `name{k="v",…}` with sorted keys.
     pub values: BTreeMap<String, f64>,
-    /// By family name.
+    /// Types by family name.
     pub types: BTreeMap<String, MetricType>,
 }
 
@@ -51,16 +53,16 @@ impl ExporterReadings {
                 input: Input::Collect,
             };
             let series = Series::new(Arc::new(family), &labels)
-                .unwrap_or_else(|e| panic!("a series that we refuse: {sample:?}: {e}"));
+                .unwrap_or_else(|e| panic!("invalid series: {sample:?}: {e}"));
             let before = readings
                 .values
                 .insert(series.text().to_owned(), sample.value);
-            assert!(before.is_none(), "the series {series} is given twice");
+            assert!(before.is_none(), "duplicate series {series}");
         }
         readings
     }
 
-    /// The value of one series, by its text.
+    /// Returns the value of one series, by its text.
     #[track_caller]
     pub fn value(&self, series: &str) -> f64 {
         *self
@@ -69,13 +71,13 @@ impl ExporterReadings {
             .unwrap_or_else(|| panic!("no series {series}"))
     }
 
-    /// The names of all series, each once.
+    /// Returns the distinct names of all series.
     pub fn names(&self) -> BTreeSet<&str> {
         self.values.keys().map(|text| name_of(text)).collect()
     }
 }
 
-/// The name in the text of a series.
+/// Returns the name in the text of a series.
 fn name_of(text: &str) -> &str {
     text.split('{').next().unwrap_or(text)
 }

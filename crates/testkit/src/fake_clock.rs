@@ -1,9 +1,11 @@
+//! A clock controlled by the test.
+
 use std::sync::Mutex;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Millis};
 
-/// A clock that stands still until the test moves it.
+/// A clock that advances only when the test moves it.
 #[derive(Debug)]
 pub struct FakeClock {
     now: Mutex<(Millis, Duration)>,
@@ -16,7 +18,7 @@ impl FakeClock {
         }
     }
 
-    /// Time passes: both clocks go forward.
+    /// Advances both clocks.
     pub fn advance(&self, by: Duration) {
         let mut now = self
             .now
@@ -26,7 +28,7 @@ impl FakeClock {
         now.1 += by;
     }
 
-    /// Someone sets the wall clock, in either direction; the monotonic one does not notice.
+    /// Steps the wall clock in either direction; the monotonic clock is not affected.
     pub fn step(&self, by: Millis) {
         self.now
             .lock()

@@ -1,22 +1,24 @@
+//! Injects errors into file operations.
+
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
 use crate::hooked_files::{FileFailure, FileHook, FileOperation, HookedFiles};
 
-/// From the next operation of this kind on, `skip` succeed, then `times` fail.
+/// A fault: of the next operations of this kind, `skip` succeed, then `times` fail.
 #[derive(Debug, Clone)]
 pub struct FileFault {
     pub operation: FileOperation,
     pub error: Errno,
     pub skip: u64,
     pub times: u64,
-    /// Before a write fails, this many of its bytes reach the file, as on a disk that fills up.
+    /// The number of bytes that a failing write still stores, as on a disk that becomes full.
     pub torn_bytes: usize,
 }
 
 impl FileFault {
-    /// Fails every time until [`FaultyFiles::heal`].
+    /// Fails every time until [`FaultyFiles::clear_faults`].
     pub fn always(operation: FileOperation, error: Errno) -> FileFault {
         FileFault {
             operation,
@@ -27,7 +29,7 @@ impl FileFault {
         }
     }
 
-    /// Fails once, after `skip` that succeed.
+    /// Fails once, after `skip` successful operations.
     pub fn once(operation: FileOperation, error: Errno, skip: u64) -> FileFault {
         FileFault {
             operation,
@@ -39,10 +41,10 @@ impl FileFault {
     }
 }
 
-/// A real directory in which chosen operations fail. Clones share their faults.
+/// A real directory in which selected operations fail. Clones share their faults.
 pub type FaultyFiles = HookedFiles<FaultHook>;
 
-/// The faults that are to come.
+/// The faults to inject.
 #[derive(Debug, Default)]
 pub struct FaultHook {
     plan: Mutex<FaultPlan>,
@@ -64,7 +66,7 @@ impl FaultyFiles {
         self.plan().faults.push(fault);
     }
 
-    /// The disk is full: what makes a file longer fails, until [`FaultyFiles::heal`].
+    /// Simulates a full disk: operations that need space fail until [`FaultyFiles::clear_faults`].
     pub fn fill_up(&self) {
         for operation in [
             FileOperation::Create,
@@ -75,19 +77,19 @@ impl FaultyFiles {
         }
     }
 
-    /// The file system becomes read-only, until [`FaultyFiles::heal`].
+    /// Simulates a read-only file system until [`FaultyFiles::clear_faults`].
     pub fn make_read_only(&self) {
         for operation in FileOperation::CHANGING {
             self.inject(FileFault::always(operation, Errno::ROFS));
         }
     }
 
-    /// From now on everything succeeds.
+    /// Removes all faults: every operation succeeds from now on.
     pub fn clear_faults(&self) {
         self.plan().faults.clear();
     }
 
-    /// How many operations were asked for, failed ones too.
+    /// Returns the number of operations, including failed ones.
     pub fn operations(&self) -> u64 {
         self.plan().operations
     }

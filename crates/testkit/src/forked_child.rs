@@ -1,24 +1,26 @@
+//! Children created with fork(2).
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A child made with `fork`: runs a closure of the test in a process of its own.
+/// A forked child that runs a closure of the test.
 #[derive(Debug)]
 pub struct ForkedChild {
     pid: i32,
 }
 
 impl ForkedChild {
-    /// Runs `work` in a child, which then leaves without running anything of the parent's.
+    /// Runs `work` in a child, which then exits without running destructors or handlers of the parent.
     pub fn run(work: impl FnOnce()) -> ForkedChild {
-        // SAFETY: the C library keeps its allocator usable in the child; nothing else of the parent's
-        // threads is used there.
+        // SAFETY: the C library keeps its allocator usable in the child; the child uses no other state shared with the
+        // parent's threads.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "cannot fork");
         if pid == 0 {
-            // What other tests of the same process have open, and locked, is not for the child.
-            // SAFETY: nothing of the parent's is used in the child but memory.
+            // Files that other tests of the same process have open or locked must not be shared with the child.
+            // SAFETY: the child uses no descriptor of the parent.
             unsafe { libc::close_range(3, u32::MAX, 0) };
             let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
-            // SAFETY: ends the child at once.
+            // SAFETY: `_exit` has no preconditions.
             unsafe { libc::_exit(i32::from(!is_done)) };
         }
         ForkedChild { pid }
@@ -28,10 +30,10 @@ impl ForkedChild {
         self.pid
     }
 
-    /// The exit code, or 128 and the signal.
+    /// Waits for the exit. Returns the exit code, or 128 plus the signal.
     pub fn wait(self) -> i32 {
         let mut status = 0;
-        // SAFETY: waits for our own child.
+        // SAFETY: waits for our own child; `status` is local.
         let found = unsafe { libc::waitpid(self.pid, &mut status, 0) };
         assert_eq!(found, self.pid);
         std::mem::forget(self);
@@ -43,7 +45,7 @@ impl ForkedChild {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: a signal to our own child, which was not waited for yet.
+        // SAFETY: our own child, which was not reaped yet, so that its process ID is not reused.
         unsafe { libc::kill(self.pid, signal) };
     }
 
@@ -54,11 +56,11 @@ impl ForkedChild {
 }
 
 impl Drop for ForkedChild {
-    /// Only when a test fails: the others wait.
+    /// Runs only if a test fails: `wait` forgets the value.
     fn drop(&mut self) {
         self.signal(libc::SIGKILL);
         let mut status = 0;
-        // SAFETY: waits for our own child.
+        // SAFETY: waits for our own child; `status` is local.
         unsafe { libc::waitpid(self.pid, &mut status, 0) };
     }
 }

@@ -1,7 +1,9 @@
+//! Golden files.
+
 use std::fs;
 use std::path::Path;
 
-/// Compares with a file kept in the repository; `PEGEL_BLESS=1` writes the file instead.
+/// Compares a text with a file of the repository; `PEGEL_BLESS=1` writes the file instead.
 #[track_caller]
 pub fn assert_golden(path: impl AsRef<Path>, actual: &str) {
     let path = path.as_ref();
@@ -23,7 +25,7 @@ pub fn assert_golden(path: impl AsRef<Path>, actual: &str) {
     }
 }
 
-/// The first line that differs, with two lines before it.
+/// Returns the first differing line, with two lines of context.
 fn first_difference(expected: &str, actual: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) =
         (expected.split('\n').collect(), actual.split('\n').collect());

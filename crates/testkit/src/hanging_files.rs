@@ -1,3 +1,5 @@
+//! A file system that can hang.
+
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -7,7 +9,7 @@ use crate::hooked_files::{FileFailure, FileHook, FileOperation, HookedFiles};
 /// A real directory on a disk that can hang. Clones share the disk.
 pub type HangingFiles = HookedFiles<HangingDisk>;
 
-/// The disk: works, hangs, or has failed for good.
+/// The disk: it works, hangs, or has failed permanently.
 #[derive(Debug, Default)]
 pub struct HangingDisk {
     state: Mutex<DiskState>,
@@ -22,22 +24,22 @@ struct DiskState {
 }
 
 impl HangingFiles {
-    /// From now on every operation waits, until [`HangingFiles::resume`] or [`HangingFiles::fail`].
+    /// Blocks every operation until [`HangingFiles::resume`] or [`HangingFiles::fail`].
     pub fn hang(&self) {
         self.set(true, false);
     }
 
-    /// The disk works again, also for the operations that wait.
+    /// Lets all operations proceed, including blocked ones.
     pub fn resume(&self) {
         self.set(false, false);
     }
 
-    /// Every operation fails, also those that wait: nothing reaches the disk any more.
+    /// Lets every operation fail, including blocked ones.
     pub fn fail(&self) {
         self.set(false, true);
     }
 
-    /// Whether an operation waits.
+    /// Returns whether an operation is blocked.
     pub fn is_hanging(&self) -> bool {
         self.hook.lock().hanging > 0
     }
@@ -64,12 +66,12 @@ impl FileHook for HangingDisk {
         let woken = self.changed.wait_while(state, |state| state.does_hang);
         state = woken.unwrap_or_else(PoisonError::into_inner);
         state.hanging -= 1;
-        match state.has_failed {
-            true => Err(FileFailure {
+        if state.has_failed {
+            return Err(FileFailure {
                 error: Errno::IO,
                 torn_bytes: 0,
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 }

@@ -1,3 +1,5 @@
+//! A real directory with a hook before every file operation.
+
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -6,7 +8,7 @@ use std::sync::Arc;
 use pegel_store::{DiskFiles, FileHandle, Files};
 use rustix::io::Errno;
 
-/// What can be done with files.
+/// The kind of a file operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileOperation {
     Create,
@@ -37,7 +39,7 @@ impl FileOperation {
         FileOperation::Sync,
     ];
 
-    /// What a read-only file system refuses.
+    /// The operations that fail on a read-only file system.
     pub const CHANGING: [FileOperation; 5] = [
         FileOperation::Create,
         FileOperation::Rename,
@@ -51,16 +53,16 @@ impl FileOperation {
 #[derive(Debug, Clone, Copy)]
 pub struct FileFailure {
     pub error: Errno,
-    /// Before a write fails, this many of its bytes reach the file, as on a disk that fills up.
+    /// The number of bytes that a failing write still stores, as on a disk that becomes full.
     pub torn_bytes: usize,
 }
 
-/// Is called before each operation: it may wait, or say that the operation fails.
+/// Called before each operation; may block, or let the operation fail.
 pub trait FileHook: Debug + Send + Sync + 'static {
     fn before(&self, operation: FileOperation) -> Result<(), FileFailure>;
 }
 
-/// A real directory with a hook before all that is done there. Clones share their hook.
+/// A real directory with a hook before every operation. Clones share their hook.
 #[derive(Debug, Default)]
 pub struct HookedFiles<H> {
     pub(crate) hook: Arc<H>,

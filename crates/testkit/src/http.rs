@@ -11,7 +11,7 @@ use crate::assert_token_absent;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where to ask.
+/// The address of an HTTP server.
 #[derive(Debug, Clone)]
 pub enum AgentAddress {
     Tcp(SocketAddr),
@@ -30,7 +30,7 @@ impl fmt::Display for AgentAddress {
 #[derive(Debug)]
 pub struct TestResponse {
     pub status: u16,
-    /// Names in lower case, in the order in which they came.
+    /// Names in lower case, in the order of the response.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -44,17 +44,17 @@ impl TestResponse {
     }
 
     pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("the answer is UTF-8")
+        std::str::from_utf8(&self.body).expect("the response is UTF-8")
     }
 
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body)
-            .unwrap_or_else(|e| panic!("the answer is not JSON: {e}\n{}", self.text()))
+            .unwrap_or_else(|e| panic!("the response is not JSON: {e}\n{}", self.text()))
     }
 }
 
-/// Sends these bytes over TCP and returns all that comes back.
+/// Sends these bytes over TCP and returns the whole response.
 #[track_caller]
 pub fn send_raw(address: &AgentAddress, raw: &str) -> String {
     let AgentAddress::Tcp(address) = address else {
@@ -80,7 +80,7 @@ pub fn get_with(
     send_request(address, "GET", path, headers, b"")
 }
 
-/// A request with a body.
+/// Sends a POST request with a body.
 pub fn post(
     address: &AgentAddress,
     path: &str,
@@ -122,7 +122,7 @@ fn send_request(
         let shown = String::from_utf8_lossy(&raw).into_owned();
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("not a whole HTTP answer: {shown:?}"),
+            format!("malformed or truncated HTTP response: {shown:?}"),
         )
     })
 }
@@ -131,11 +131,11 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>
     stream.write_all(request)?;
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw)?;
-    assert_token_absent("an answer", &raw);
+    assert_token_absent("a response", &raw);
     Ok(raw)
 }
 
-/// None when the answer was cut off or is not HTTP.
+/// Parses a response; None if it is truncated or not HTTP.
 fn parse(raw: &[u8]) -> Option<TestResponse> {
     let end = raw.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&raw[..end]).ok()?;

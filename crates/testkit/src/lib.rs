@@ -1,5 +1,5 @@
-//! What tests need: the built agent as a process, an HTTP client, a clock and a file system that do as
-//! they are told, seeded random numbers, and golden files. Functions panic where a test would fail anyway.
+//! Test support: the built agent as a process, an HTTP client, a controllable clock and file system, seeded random numbers
+//! and golden files. Functions panic where the test would fail anyway.
 
 mod agent_process;
 mod child_process;

@@ -1,5 +1,5 @@
-//! Tests that need something from outside the repository say so here. What is missing makes a skipped
-//! test, which `cargo xtask test` lists by name; with `CI=true` it makes a failed one.
+//! Requirements of tests outside the repository. If one is missing, the test is skipped, and `cargo xtask test` lists it by
+//! name; with `CI=true` the test fails.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -9,20 +9,20 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::thread;
 
-/// The program's path; or None, and the test should return at once.
+/// Returns the path of a program. On None the test must return at once.
 #[track_caller]
 pub fn need(program: &str) -> Option<PathBuf> {
     if let Some(path) = find(program) {
         return Some(path);
     }
-    let reason = format!("the program {program} is not installed");
+    let reason = format!("program {program} is not installed");
     let is_ci = env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!is_ci, "{reason}; with CI=true that is a failure");
+    assert!(!is_ci, "{reason}; a failure because CI=true");
     record_skip(&reason);
     None
 }
 
-/// A library or program of others that `cargo xtask test` installs below `target/peers`; or None, as [`need`].
+/// Returns the path of third-party software that `cargo xtask test` installs below `target/peers`; None as for [`need`].
 #[track_caller]
 pub fn need_peer(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"));
@@ -30,15 +30,15 @@ pub fn need_peer(path: &str) -> Option<PathBuf> {
     if found.exists() {
         return Some(found);
     }
-    let reason = format!("target/peers/{path} is not installed (cargo xtask test does that)");
+    let reason = format!("target/peers/{path} is not installed; run cargo xtask test");
     let is_ci = env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!is_ci, "{reason}; with CI=true that is a failure");
+    assert!(!is_ci, "{reason}; a failure because CI=true");
     record_skip(&reason);
     None
 }
 
-/// Whether the machine offers something that no package can install (a device, a privilege). Without it
-/// the test is skipped, also with `CI=true`.
+/// Requires something that no package can install (a device, a privilege). Without it the test is skipped, even with
+/// `CI=true`.
 #[track_caller]
 pub fn need_hardware(is_there: bool, what: &str) -> Option<()> {
     if is_there {
@@ -57,12 +57,12 @@ fn find(program: &str) -> Option<PathBuf> {
         })
 }
 
-/// One line per skip in the file that `cargo xtask test` names: test, tab, reason.
+/// Appends a line to the file that `cargo xtask test` sets in `PEGEL_SKIPS`: test, tab, reason.
 #[track_caller]
 #[allow(clippy::print_stderr)] // Without xtask, `cargo test -- --nocapture` should still show it.
 fn record_skip(reason: &str) {
     let place = Location::caller();
-    // The test runner names its threads after the tests, unless it runs them one by one.
+    // The test runner names its threads after the tests, unless it runs them on the main thread.
     let test = match thread::current().name() {
         Some(name) if name != "main" => name.to_owned(),
         _ => format!("{}:{}", place.file(), place.line()),
@@ -73,7 +73,7 @@ fn record_skip(reason: &str) {
         return;
     };
     let line = format!("{test}\t{reason}\n");
-    // A single append of a short line is atomic, so that parallel tests do not mix.
+    // A single append of a short line is atomic, so that lines of parallel tests do not mix.
     let written = OpenOptions::new()
         .create(true)
         .append(true)
@@ -82,7 +82,7 @@ fn record_skip(reason: &str) {
     written.unwrap_or_else(|e| panic!("cannot record a skip in {path:?}: {e}"));
 }
 
-/// The name of the test binary without the hash that cargo adds.
+/// Returns the name of the test binary without the hash that cargo adds.
 fn binary_name() -> String {
     let binary = env::current_exe().unwrap_or_default();
     let stem = binary

@@ -1,3 +1,5 @@
+//! Isolated networks for tests.
+
 use std::fs::File;
 use std::process::Command;
 
@@ -5,18 +7,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{ChildProcess, eventually, need, need_hardware};
 
-/// A network of its own that nothing outside can reach, with one address that is not loopback.
+/// A network namespace without outside connection, with one address that is not loopback.
 #[derive(Debug)]
 pub struct NetworkNamespace {
-    /// Holds the network while nobody else is in it.
+    /// Keeps the namespace alive while no other process is in it.
     holder: ChildProcess,
 }
 
 impl NetworkNamespace {
-    /// Set aside for documentation (RFC 5737): no real machine has it.
+    /// Reserved for documentation (RFC 5737): no real machine has it.
     pub const ADDRESS: &str = "192.0.2.7";
 
-    /// None, with the skip noted, where the test may not make one.
+    /// Creates a namespace; None, with the skip recorded, if that is not permitted.
     #[track_caller]
     pub fn new() -> Option<NetworkNamespace> {
         need("unshare")?;
@@ -25,27 +27,27 @@ impl NetworkNamespace {
             "ip link set lo up && ip address add {}/32 dev lo && echo ready && exec sleep 1000",
             NetworkNamespace::ADDRESS
         );
-        let mut keeper =
+        let mut holder =
             ChildProcess::start(Command::new("unshare").args(["--net", "sh", "-c", &script]));
-        let is_there = eventually("a network of its own", || {
-            if keeper.stdout().contains("ready") {
+        let is_there = eventually("the network namespace is ready", || {
+            if holder.stdout().contains("ready") {
                 return Ok(true);
             }
-            if keeper.has_ended() {
+            if holder.has_ended() {
                 Ok(false)
             } else {
-                Err(keeper.output())
+                Err(holder.output())
             }
         });
-        need_hardware(is_there, "privilege to make a network of its own")?;
-        Some(NetworkNamespace { holder: keeper })
+        need_hardware(is_there, "privilege to create a network namespace")?;
+        Some(NetworkNamespace { holder })
     }
 
-    /// Runs on the island. Processes started meanwhile live there, and stay.
+    /// Runs `work` in the namespace. Processes started by it stay there.
     pub fn run_inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/proc/{}/ns/net", self.holder.pid());
         let network = File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        // A thread of its own: it never comes back.
+        // On a separate thread, which never leaves the namespace.
         std::thread::scope(|scope| {
             let visitor = scope.spawn(move || {
                 move_into_link_name_space(

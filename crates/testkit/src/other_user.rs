@@ -1,3 +1,5 @@
+//! Runs code as another user.
+
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -17,16 +19,16 @@ impl OtherUser {
     pub const UID: u32 = 65534;
     pub const NAME: &str = "nobody";
 
-    /// None, with the skip noted, where a test cannot act for another user.
+    /// Returns None, with the skip recorded, if the test cannot act as another user.
     #[track_caller]
     pub fn new() -> Option<OtherUser> {
         need("curl")?;
         let is_root = rustix::process::geteuid().is_root();
-        need_hardware(is_root, "root privilege to act for another user")?;
+        need_hardware(is_root, "root privilege to act as another user")?;
         Some(OtherUser)
     }
 
-    /// A program run by this user, without any of our groups.
+    /// Runs a program as this user, without any of our groups.
     pub fn run(self, program: impl AsRef<Path>, args: &[&str]) -> FinishedProcess {
         let mut command = Command::new(program.as_ref());
         command
@@ -37,11 +39,11 @@ impl OtherUser {
         ChildProcess::start(&mut command).wait(Duration::from_secs(30))
     }
 
-    /// Runs as this user, on a thread that is given up afterwards.
+    /// Runs `work` as this user, on a separate thread.
     pub fn run_as<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let acting = scope.spawn(move || {
-                // Linux gives each thread credentials of its own.
+                // On Linux, credentials are per thread.
                 set_thread_groups(&[]).expect("root");
                 set_thread_gid(Gid::from_raw(OtherUser::UID)).expect("root");
                 set_thread_uid(Uid::from_raw(OtherUser::UID)).expect("root");
@@ -53,20 +55,20 @@ impl OtherUser {
         })
     }
 
-    /// The status of an HTTP answer, 0 when there is none; and all that curl printed.
+    /// Returns the status of the HTTP response (0 if there is none), and all output of curl.
     pub fn curl(self, args: &[&str]) -> (u16, String) {
         curl_result(self.run("curl", &[CURL, args].concat()))
     }
 }
 
-/// The same as ourselves.
+/// Like [`OtherUser::curl`], as the current user.
 pub fn curl(args: &[&str]) -> (u16, String) {
     let mut command = Command::new("curl");
     command.args([CURL, args].concat());
     curl_result(ChildProcess::start(&mut command).wait(Duration::from_secs(30)))
 }
 
-/// Heads are printed too, and the status comes last; nothing of the caller's configuration counts.
+/// Prints headers too, and the status last; ignores the caller's configuration.
 const CURL: &[&str] = &[
     "--disable",
     "--noproxy",

@@ -1,17 +1,17 @@
-//! A secret that every agent of every test is given, and that nothing it says may ever show.
+//! A secret that every agent of every test receives, and that must never appear in any output.
 
 /// The token of the agents that tests start, unless they set another one.
 pub const PLANTED_TOKEN: &str = "planted-0b53e8f1c9d7-token";
 
-/// Panics when the planted secret, or a large part of it, is in the text.
+/// Panics if the text contains the planted secret or a large part of it.
 #[track_caller]
 pub fn assert_token_absent(what: &str, text: &[u8]) {
-    // A part is enough to know that something quotes it.
+    // A part is enough to detect a quotation.
     let part = &PLANTED_TOKEN.as_bytes()[8..20];
     let is_shown = text.windows(part.len()).any(|window| window == part);
     assert!(
         !is_shown || std::thread::panicking(),
-        "{what} shows the secret: {}",
+        "{what} contains the secret: {}",
         String::from_utf8_lossy(text)
     );
 }

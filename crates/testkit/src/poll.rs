@@ -1,10 +1,12 @@
+//! Waits for a condition by polling.
+
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Asks every few milliseconds until the answer is `Ok`; panics with the last refusal after 20 seconds.
+/// Polls every few milliseconds until the result is `Ok`; panics with the last error after 20 seconds.
 ///
-/// The bound is generous because a loaded machine is slow; a passing test never waits for it.
+/// The bound is generous for loaded machines; a passing test never reaches it.
 pub fn eventually<T, E: Debug>(what: &str, ask: impl FnMut() -> Result<T, E>) -> T {
     eventually_within(Duration::from_secs(20), what, ask)
 }

@@ -1,3 +1,5 @@
+//! Runs programs of the Prometheus family for comparison.
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +8,7 @@ use crate::http::{self, AgentAddress, TestResponse};
 use crate::poll::eventually;
 use crate::{ChildProcess, TempDir};
 
-/// A program of the Prometheus family, running beside ours on a port that it chose itself.
+/// A running program of the Prometheus family, on a free port.
 #[derive(Debug)]
 pub struct PrometheusProcess {
     process: ChildProcess,
@@ -15,7 +17,7 @@ pub struct PrometheusProcess {
 }
 
 impl PrometheusProcess {
-    /// The program writes its data, if any, to the directory that `args` is given.
+    /// Starts a program. Its data belongs in the directory that `args` receives.
     #[track_caller]
     pub fn start(program: &Path, args: impl FnOnce(&TempDir) -> Vec<String>) -> PrometheusProcess {
         let home = TempDir::new();
@@ -25,7 +27,7 @@ impl PrometheusProcess {
             .args(args(&home))
             .current_dir(home.path());
         let mut process = ChildProcess::start(&mut command);
-        let address = eventually("the program says where it listens", || {
+        let address = eventually("the program logs its listen address", || {
             if process.has_ended() {
                 panic!("{} ended:\n{}", program.display(), process.output());
             }
@@ -42,7 +44,7 @@ impl PrometheusProcess {
         self.process.pid()
     }
 
-    /// GET that must be answered with 200.
+    /// Sends a GET request, which must be answered with 200.
     #[track_caller]
     pub fn get(&self, path: &str) -> TestResponse {
         let answer = http::get(&self.address, path)
@@ -52,7 +54,7 @@ impl PrometheusProcess {
     }
 }
 
-/// `… msg="Listening on" address=127.0.0.1:40123`.
+/// Parses `… msg="Listening on" address=127.0.0.1:40123`.
 fn parse_listen_address(log: &str) -> Option<SocketAddr> {
     let line = log
         .lines()

@@ -1,4 +1,6 @@
-/// Random numbers that one seed reproduces (SplitMix64). Not for secrets.
+//! Reproducible random numbers.
+
+/// A seeded random number generator (SplitMix64). Not for secrets.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
@@ -9,8 +11,8 @@ impl Rng {
         Rng { state: seed }
     }
 
-    /// The seed in `PEGEL_SEED`, else one from the clock; printed, so that a failure can be repeated.
-    #[allow(clippy::print_stderr)] // A failing test shows what it printed; a passing one does not.
+    /// Uses the seed in `PEGEL_SEED`, otherwise one from the clock. Prints the seed, so that a failure can be reproduced.
+    #[allow(clippy::print_stderr)] // The test runner shows it for failed tests only.
     pub fn from_env() -> Rng {
         let seed = match std::env::var("PEGEL_SEED") {
             Ok(text) => text.parse().expect("PEGEL_SEED is a whole number"),
@@ -30,13 +32,13 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..bound`; the tiny bias does not matter to tests.
+    /// Returns a number in `0..bound`; the tiny bias does not matter to tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below 0");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `range`.
+    /// Returns a number in `range`.
     pub fn between(&mut self, range: std::ops::Range<i64>) -> i64 {
         let width = range
             .end
@@ -45,12 +47,12 @@ impl Rng {
         range.start + self.below(width as u64) as i64
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True once in `one_in` times on average.
+    /// Returns true once in `one_in` calls on average.
     pub fn chance(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }

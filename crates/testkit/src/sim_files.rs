@@ -1,6 +1,6 @@
-//! A disk in memory that remembers every operation, so that a test can ask what a crash at any moment
-//! would have left: of the process (everything up to there), or of the power (what was not synced may be
-//! lost, in any combination).
+//! A simulated disk in memory that records every operation, so that a test can reconstruct the state after a crash at any
+//! moment. A killed process leaves everything written up to then; a power cut may lose any combination of operations that
+//! were not synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use crate::Rng;
 
 type Inode = usize;
 
-/// What was done, and when.
+/// A recorded operation and its time.
 #[derive(Debug, Clone)]
 pub struct SimRecord {
     pub at: Instant,
@@ -31,7 +31,7 @@ enum SimOperation {
     SyncDir(PathBuf),
 }
 
-/// The disk. Clones share it.
+/// The simulated disk. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct SimFiles {
     state: Arc<Mutex<SimDisk>>,
@@ -56,12 +56,12 @@ impl SimFiles {
         SimFiles::default()
     }
 
-    /// All operations so far, in their order.
+    /// Returns all operations so far, in order.
     pub fn history(&self) -> Vec<SimRecord> {
         self.lock().history.clone()
     }
 
-    /// The disk that a killed process leaves after so many operations.
+    /// Returns the disk that a process leaves if it is killed after `count` operations.
     pub fn image_after_kill(&self, count: usize) -> SimFiles {
         let state = self.lock();
         let mut image = SimDisk {
@@ -74,8 +74,8 @@ impl SimFiles {
         image.into()
     }
 
-    /// The disk that a power cut leaves after so many operations: of what was not synced, each write and each
-    /// change of a name is there or not, as the dice fall; a write may also be there only in part.
+    /// Returns the disk after a power cut that follows `count` operations. Each write and each change of a name that was not
+    /// synced is present or lost at random; a write may also be partial.
     pub fn image_after_power_cut(&self, count: usize, rng: &mut Rng) -> SimFiles {
         let state = self.lock();
         let history = &state.history[..count];
@@ -86,7 +86,7 @@ impl SimFiles {
         for (at, done) in history.iter().enumerate() {
             let later = &history[at + 1..];
             let is_safe = match &done.operation {
-                // The file itself exists from here on; whether it has a name is decided below.
+                // The inode exists in any case; whether it has a name is decided below.
                 SimOperation::Create(path, _) => is_dir_synced(later, path),
                 SimOperation::Write(inode, ..) => later.iter().any(
                     |done| matches!(&done.operation, SimOperation::Sync(synced) if synced == inode),
@@ -161,7 +161,7 @@ impl SimDisk {
                 content[at..at + bytes.len()].copy_from_slice(bytes);
             }
             SimOperation::Rename(from, to) => {
-                // After a power cut the old name may never have been there.
+                // After a power cut the old name may be missing.
                 if let Some(inode) = self.names.remove(from) {
                     self.names.insert(to.clone(), inode);
                 }
@@ -177,7 +177,7 @@ impl SimDisk {
 fn not_found(path: &Path) -> io::Error {
     io::Error::new(
         io::ErrorKind::NotFound,
-        format!("{} is not there", path.display()),
+        format!("{} does not exist", path.display()),
     )
 }
 

@@ -1,3 +1,5 @@
+//! Small file systems for tests of full disks.
+
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -5,7 +7,7 @@ use std::process::Command;
 
 use crate::{TempDir, need, need_hardware};
 
-/// A small file system of its own, unmounted when the test is over.
+/// A small file system (tmpfs), unmounted on drop.
 #[derive(Debug)]
 pub struct SmallDisk {
     pub path: PathBuf,
@@ -13,7 +15,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// None, with the skip noted, where the test may not mount.
+    /// Mounts a file system; None, with the skip recorded, if that is not permitted.
     #[track_caller]
     pub fn mount(size: &str) -> Option<SmallDisk> {
         need("mount")?;
@@ -35,7 +37,7 @@ impl SmallDisk {
         Some(SmallDisk { path, _home: home })
     }
 
-    /// To the last byte: a `write` returns short, then fails.
+    /// Fills the file system to the last byte: a `write` is short, then fails.
     pub fn fill(&self) {
         let mut file = fs::File::create(self.path.join("filler")).expect("a file");
         while file.write_all(&[1; 4096]).is_ok() {}
@@ -62,7 +64,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: an agent that a failed test left behind may still hold it for a moment.
+        // Lazy, because the agent of a failed test may still use it for a moment.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }

@@ -1,20 +1,22 @@
+//! Samples read back from an agent.
+
 use std::collections::BTreeMap;
 
 use crate::AgentProcess;
 
-/// Stored samples, by series and time, with their values bit for bit.
+/// Stored samples by series and time; values are compared bit by bit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredSamples(BTreeMap<(String, i64), u64>);
 
 impl StoredSamples {
-    /// Every sample of the last hour of the series that match.
+    /// Reads every sample of the last hour of the matching series.
     #[track_caller]
     pub fn read(agent: &AgentProcess, matching: &str) -> StoredSamples {
         StoredSamples::since(agent, matching, "-1h")
     }
 
-    /// The same from `start` on, which is written as in a request. A series or a time that comes twice, or
-    /// out of order, fails the test.
+    /// Reads every sample from `start` on, which has the syntax of the request parameter. A duplicate series, or a time that
+    /// is duplicate or out of order, fails the test.
     #[track_caller]
     pub fn since(agent: &AgentProcess, matching: &str, start: &str) -> StoredSamples {
         let answer = agent
@@ -26,12 +28,12 @@ impl StoredSamples {
             let mut last = i64::MIN;
             for point in series["points"].as_array().expect("a list of points") {
                 let time = point[0].as_i64().expect("milliseconds");
-                // What is not finite is null in JSON.
+                // Values that are not finite are null in JSON.
                 let value = point[1].as_f64().unwrap_or(f64::NAN).to_bits();
                 assert!(last < time, "{text}: {time} after {last}");
                 last = time;
                 let before = samples.insert((text.clone(), time), value);
-                assert!(before.is_none(), "{text} comes twice");
+                assert!(before.is_none(), "duplicate series {text}");
             }
         }
         StoredSamples(samples)
@@ -53,18 +55,18 @@ impl StoredSamples {
         self.0.insert((series, time), value.to_bits());
     }
 
-    /// Those from this time on.
+    /// Returns the samples from this time on.
     pub fn from(&self, time: i64) -> StoredSamples {
         let later = self.0.iter().filter(|((_, at), _)| *at >= time);
         StoredSamples(later.map(|(key, value)| (key.clone(), *value)).collect())
     }
 
-    /// The times of all samples, in no particular order.
+    /// Returns the times of all samples, in no particular order.
     pub fn times(&self) -> impl Iterator<Item = i64> {
         self.0.keys().map(|(_, time)| *time)
     }
 
-    /// Every sample is found again, with its value.
+    /// Asserts that `found` contains every sample with its value.
     #[track_caller]
     pub fn assert_all_in(&self, found: &StoredSamples) {
         let wrong: Vec<String> = self

@@ -1,3 +1,5 @@
+//! Temporary directories.
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -5,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A private directory that is removed with everything in it when the value goes out of scope.
+/// A private directory, removed with its contents on drop.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -16,18 +18,18 @@ impl TempDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Short on purpose: the path of a UNIX socket has at most 107 bytes.
+            // Short, because the path of a UNIX socket has at most 107 bytes.
             let path = std::env::temp_dir().join(format!("pegel-test-{}-{number}", process::id()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return TempDir { path },
-                // Left behind by a killed process that had the same number.
+                // Left behind by a killed process with the same process ID.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("cannot make {}: {error}", path.display()),
+                Err(error) => panic!("cannot create {}: {error}", path.display()),
             }
         }
     }
 
-    /// With a copy of everything below `from`; links stay links.
+    /// Creates a directory with a copy of everything below `from`; symlinks are copied as symlinks.
     pub fn copy_of(from: impl AsRef<Path>) -> TempDir {
         let dir = TempDir::new();
         let from = from.as_ref();
@@ -76,7 +78,7 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // A directory that cannot be removed is litter, not a failure of the test.
+        // Best effort: a leftover directory does not fail the test.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
