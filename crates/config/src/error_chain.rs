@@ -20,15 +20,15 @@ mod tests {
     use std::io;
 
     #[derive(Debug, thiserror::Error)]
-    #[error("cannot read it")]
+    #[error("cannot read the file")]
     struct OuterError(#[source] io::Error);
 
     #[test]
     fn causes_follow_what_they_caused() {
-        let inner = io::Error::other("the disk is gone");
+        let inner = io::Error::other("disk removed");
         assert_eq!(
             with_causes(&OuterError(inner)),
-            "cannot read it: the disk is gone"
+            "cannot read the file: disk removed"
         );
     }
 }

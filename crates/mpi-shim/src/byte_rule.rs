@@ -37,7 +37,7 @@ pub(crate) trait ByteRule {
     fn before(_: &mut [usize], _: &mut CallScratch) {}
 
     /// Returns the bytes; called after success only.
-    fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64;
+    fn after<W: Width>(arguments: &Arguments<'_>, scratch: &CallScratch) -> u64;
 }
 
 /// Counts the call only. Also for `MPI_Abort`, which does not return.
@@ -117,9 +117,9 @@ pub(crate) struct Both<const C: usize, const T: usize, const C2: usize, const T2
 impl<const C: usize, const T: usize, const C2: usize, const T2: usize> ByteRule
     for Both<C, T, C2, T2>
 {
-    fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64 {
-        let first = Posted::<C, T>::after::<W>(arguments, own);
-        first.saturating_add(Posted::<C2, T2>::after::<W>(arguments, own))
+    fn after<W: Width>(arguments: &Arguments<'_>, scratch: &CallScratch) -> u64 {
+        let first = Posted::<C, T>::after::<W>(arguments, scratch);
+        first.saturating_add(Posted::<C2, T2>::after::<W>(arguments, scratch))
     }
 }
 
@@ -129,11 +129,11 @@ pub(crate) struct Received<const TYPE: usize, const STATUS: usize>;
 
 impl<const TYPE: usize, const STATUS: usize> ByteRule for Received<TYPE, STATUS> {
     #[inline(always)]
-    fn before(words: &mut [usize], own: &mut CallScratch) {
+    fn before(words: &mut [usize], scratch: &mut CallScratch) {
         if let Some(status) = words.get_mut(STATUS)
             && *status == mpi_family().status_ignore()
         {
-            *status = own.status.address();
+            *status = scratch.status.address();
         }
     }
 
@@ -151,15 +151,15 @@ pub(crate) struct Exchanged<const STATUS: usize>;
 
 impl<const STATUS: usize> ByteRule for Exchanged<STATUS> {
     #[inline(always)]
-    fn before(words: &mut [usize], own: &mut CallScratch) {
-        Received::<2, STATUS>::before(words, own);
+    fn before(words: &mut [usize], scratch: &mut CallScratch) {
+        Received::<2, STATUS>::before(words, scratch);
     }
 
     #[inline(always)]
-    fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64 {
+    fn after<W: Width>(arguments: &Arguments<'_>, scratch: &CallScratch) -> u64 {
         // Only a library with an opaque status needs the type; in both calls the received type has the same elements.
-        let came = Received::<2, STATUS>::after::<W>(arguments, own);
-        Posted::<1, 2>::after::<W>(arguments, own).saturating_add(came)
+        let received = Received::<2, STATUS>::after::<W>(arguments, scratch);
+        Posted::<1, 2>::after::<W>(arguments, scratch).saturating_add(received)
     }
 }
 
@@ -168,8 +168,8 @@ impl<const STATUS: usize> ByteRule for Exchanged<STATUS> {
 pub(crate) struct Prepared<R>(R);
 
 impl<R: ByteRule> ByteRule for Prepared<R> {
-    fn after<W: Width>(arguments: &Arguments<'_>, own: &CallScratch) -> u64 {
-        let bytes = R::after::<W>(arguments, own);
+    fn after<W: Width>(arguments: &Arguments<'_>, scratch: &CallScratch) -> u64 {
+        let bytes = R::after::<W>(arguments, scratch);
         // SAFETY: the library has just stored the request there.
         let handle = unsafe { read_handle(arguments.last(), 0) };
         persistent_requests::insert(handle, bytes);
@@ -217,13 +217,13 @@ impl ByteRule for Startall {
 pub(crate) struct RequestFree;
 
 impl ByteRule for RequestFree {
-    fn before(words: &mut [usize], own: &mut CallScratch) {
-        own.request.write(Arguments::new(words).handle_at(0, 0));
+    fn before(words: &mut [usize], scratch: &mut CallScratch) {
+        scratch.request.write(Arguments::new(words).handle_at(0, 0));
     }
 
-    fn after<W: Width>(_: &Arguments<'_>, own: &CallScratch) -> u64 {
+    fn after<W: Width>(_: &Arguments<'_>, scratch: &CallScratch) -> u64 {
         // SAFETY: `before` has written it.
-        persistent_requests::remove(unsafe { own.request.assume_init() });
+        persistent_requests::remove(unsafe { scratch.request.assume_init() });
         0
     }
 }

@@ -1,5 +1,5 @@
-//! Every function of MPI 3.1, 4.0 and 4.1 that is wrapped: name, number of arguments, rule. The names and
-//! numbers are facts of the standard; a test compares them with the headers of the libraries at hand.
+//! The wrapped functions of MPI 3.1, 4.0 and 4.1: name, number of arguments, rule. Names and numbers are facts of the
+//! standard; a test compares them with the installed headers and libraries.
 
 use crate::arguments::{Narrow, Wide};
 use crate::byte_rule::*;

@@ -53,24 +53,24 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     invoke: impl Fn(*const (), [usize; N]) -> usize,
     now: impl Fn() -> u64,
 ) -> usize {
-    let Some(visit) = call.enter() else {
+    let Some(active) = call.enter() else {
         return invoke(function, words);
     };
     if !R::TIMED {
-        visit.hit();
+        active.hit();
         return invoke(function, words);
     }
-    let mut own = CallScratch::new();
-    R::before(&mut words, &mut own);
+    let mut scratch = CallScratch::new();
+    R::before(&mut words, &mut scratch);
     let begin = now();
     let result = invoke(function, words);
     let end = now();
     // The result is an `int`: the upper half of the register is undefined. 0 is MPI_SUCCESS in every library.
     let bytes = match result as u32 {
-        0 => R::after::<W>(&Arguments::new(&words), &own),
+        0 => R::after::<W>(&Arguments::new(&words), &scratch),
         _ => 0,
     };
-    visit.finish(bytes, begin, end);
+    active.finish(bytes, begin, end);
     result
 }
 

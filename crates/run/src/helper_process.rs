@@ -62,11 +62,11 @@ pub(crate) fn start_helper(
             work(wrapper, link);
         }
     })?;
-    let gone = || io::Error::other("the helper process exited immediately");
-    let (ours, theirs) = ends.take().ok_or_else(gone)?;
+    let exited = || io::Error::other("the helper process exited immediately");
+    let (ours, theirs) = ends.take().ok_or_else(exited)?;
     drop(theirs);
     let mut link = HelperLink(ours);
-    let helper = link.receive_number().ok_or_else(gone)?;
+    let helper = link.receive_number().ok_or_else(exited)?;
     // With Yama's ptrace_scope 1 only ancestors may trace: permit the helper. Fails harmlessly on kernels without Yama.
     // SAFETY: passes integers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, helper as libc::c_ulong, 0, 0, 0) };

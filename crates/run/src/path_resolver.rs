@@ -209,7 +209,7 @@ mod tests {
         ] {
             assert_eq!(inode(&path), Some(expected), "{path}");
         }
-        // Also when the name is gone.
+        // Also after the name is removed.
         fs::remove_file(dir.join("file")).expect("removed");
         assert_eq!(inode(&format!("{here}/file")), None);
         assert_eq!(inode(&format!("/proc/self/fd/{number}")), Some(expected));

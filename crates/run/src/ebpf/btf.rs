@@ -139,11 +139,11 @@ impl<'a> Btf<'a> {
             let found = members.find(|words| {
                 u32_at(words, 0).is_some_and(|name| self.is_named(name, member.as_bytes()))
             })?;
-            let place = u32_at(found, 8)?;
+            let offset = u32_at(found, 8)?;
             Some(if entry.has_bit_fields {
-                place & 0xff_ffff
+                offset & 0xff_ffff
             } else {
-                place
+                offset
             })
         })
     }

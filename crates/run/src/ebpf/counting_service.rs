@@ -123,10 +123,10 @@ impl CountingService {
         &self,
         line: &str,
         uid: u32,
-        visitor: &mut Option<WatchSession>,
+        session: &mut Option<WatchSession>,
     ) -> Option<String> {
         let is_request = line.starts_with("watch ") && !line.contains([':', '|']);
-        let answer = match (line, visitor.as_mut().and_then(WatchSession::watched)) {
+        let answer = match (line, session.as_mut().and_then(WatchSession::watched)) {
             ("counts", Some(watched)) => watched.read().to_string(),
             ("release", Some(watched)) => {
                 watched.release();
@@ -135,8 +135,8 @@ impl CountingService {
             (_, now) if is_request => match now {
                 Some(_) => format!("error {}", WatchRefusal::AlreadyWatching),
                 None => match self.watch(line, uid) {
-                    Ok(begun) => {
-                        *visitor = Some(begun);
+                    Ok(started) => {
+                        *session = Some(started);
                         "ok".to_owned()
                     }
                     Err(refusal) => format!("error {refusal}"),
@@ -172,11 +172,11 @@ impl CountingService {
         if self.programs() > self.programs_max {
             return Err(WatchRefusal::Full(self.programs_max));
         }
-        let place = self.allocate_slot(request.time)?;
+        let slot = self.allocate_slot(request.time)?;
         let watched = match request.from {
-            CountFrom::Exec => WatchedProcess::from_exec(place, pid, process),
+            CountFrom::Exec => WatchedProcess::from_exec(slot, pid, process),
             CountFrom::Now => {
-                WatchedProcess::from_now(place, pid, process).map(|(watched, _)| watched)
+                WatchedProcess::from_now(slot, pid, process).map(|(watched, _)| watched)
             }
         };
         let watched = watched.map_err(kernel_refused("the process"))?;

@@ -49,9 +49,9 @@ impl ProcessFollower {
     ) -> Result<ProcessFollower, EbpfError> {
         let process = task::open_process(wrapper).map_err(kernel_refused("the process"))?;
         let source = match allocate_local_slot(time) {
-            Ok((place, server)) => {
+            Ok((slot, server)) => {
                 let handle = process.try_clone().map_err(kernel_refused("the process"))?;
-                let watched = WatchedProcess::from_exec(place, wrapper, handle);
+                let watched = WatchedProcess::from_exec(slot, wrapper, handle);
                 let watched = watched.map_err(kernel_refused("the process"))?;
                 CountSource::Local(Box::new(watched), server)
             }
@@ -120,11 +120,11 @@ impl ProcessFollower {
 
     /// Waits one interval, or until the process exits or another wrapper requests the set.
     fn wait(&self) {
-        let (news, server) = match &self.source {
+        let (exit_fd, server) = match &self.source {
             CountSource::Local(watched, server) => (watched.exit_fd(), server.as_ref()),
             CountSource::Agent(_) | CountSource::AgentLost => (self.process.as_fd(), None),
         };
-        let mut descriptors = vec![PollFd::from_borrowed_fd(news, PollFlags::IN)];
+        let mut descriptors = vec![PollFd::from_borrowed_fd(exit_fd, PollFlags::IN)];
         descriptors
             .extend(server.map(|server| PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN)));
         let moment = Timespec::try_from(self.poll_interval).ok();
@@ -173,13 +173,13 @@ pub(crate) fn attach(
 ) -> Result<ProcessEnd, EbpfError> {
     let process = task::open_process(pid).map_err(kernel_refused("the process"))?;
     let (source, threads) = match allocate_local_slot(time) {
-        Ok((place, server)) => {
+        Ok((slot, server)) => {
             let handle = process.try_clone().map_err(kernel_refused("the process"))?;
-            let taken = WatchedProcess::from_now(place, pid, handle)
+            let taken = WatchedProcess::from_now(slot, pid, handle)
                 .map_err(kernel_refused("the threads"))?;
             if taken.0.has_exited() {
-                let gone = std::io::Error::from_raw_os_error(libc::ESRCH);
-                return Err(kernel_refused("the process")(gone));
+                let exited = std::io::Error::from_raw_os_error(libc::ESRCH);
+                return Err(kernel_refused("the process")(exited));
             }
             (CountSource::Local(Box::new(taken.0), server), taken.1)
         }

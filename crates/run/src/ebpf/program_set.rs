@@ -51,18 +51,18 @@ impl ProgramSet {
     /// Loads and attaches the programs; `table` becomes the table of slot 0.
     pub(super) fn load(table: &OwnedFd, time: CallTiming) -> Result<ProgramSet, EbpfError> {
         let maps = create_maps(table).map_err(kernel_refused("maps"))?;
-        let (links, placed) = std::thread::scope(|scope| {
+        let (links, installed) = std::thread::scope(|scope| {
             // The update waits for a grace period of some milliseconds: load the programs meanwhile.
-            let place = || bpf_syscall::update_map(&maps.tables, 0, table);
-            let placing = Builder::new().spawn_scoped(scope, place);
+            let install = || bpf_syscall::update_map(&maps.tables, 0, table);
+            let installer = Builder::new().spawn_scoped(scope, install);
             let links = load_and_attach(&maps, time);
-            let placed = placing.and_then(|placing| {
+            let installed = installer.and_then(|installer| {
                 let panicked = |_| io::Error::other("internal error: a thread panicked");
-                placing.join().map_err(panicked)?
+                installer.join().map_err(panicked)?
             });
-            (links, placed)
+            (links, installed)
         });
-        placed.map_err(kernel_refused("a table"))?;
+        installed.map_err(kernel_refused("a table"))?;
         Ok(ProgramSet::new(maps, links?))
     }
 }

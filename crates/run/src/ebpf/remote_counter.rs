@@ -30,7 +30,7 @@ impl CountingAgents {
         from: CountFrom,
         time: CallTiming,
     ) -> Result<RemoteCounter, EbpfError> {
-        let mut why = "none is running".to_owned();
+        let mut reason = "none is running".to_owned();
         for socket in &self.sockets {
             let asked = (self.connect)(socket);
             match asked.and_then(|stream| RemoteCounter::connect(stream, pid, from, time)) {
@@ -39,13 +39,13 @@ impl CountingAgents {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                         wait_until_untraced(pid);
-                        why = "it does not respond".to_owned();
+                        reason = "it does not respond".to_owned();
                     }
-                    _ => why = error.to_string(),
+                    _ => reason = error.to_string(),
                 },
             }
         }
-        Err(EbpfError::NoAgent(why))
+        Err(EbpfError::NoAgent(reason))
     }
 }
 
@@ -96,10 +96,10 @@ impl RemoteCounter {
                 Ok(remote)
             }
             answer => {
-                let why = answer
+                let reason = answer
                     .strip_prefix("error ")
                     .unwrap_or("it does not support counting");
-                Err(io::Error::other(why.to_owned()))
+                Err(io::Error::other(reason.to_owned()))
             }
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
 }
 
 /// Starts counting all threads of a process and returns their number. An error if all are counted already.
-pub(super) fn add_all_threads(place: &mut WatchSlot, pid: i32) -> io::Result<usize> {
+pub(super) fn add_all_threads(slot: &mut WatchSlot, pid: i32) -> io::Result<usize> {
     let mut count = 0;
     for _ in 0..ROUNDS_MAX {
         let mut is_new = false;
@@ -63,8 +63,9 @@ pub(super) fn add_all_threads(place: &mut WatchSlot, pid: i32) -> io::Result<usi
             } else {
                 open_thread(thread)
             };
-            let put = opened.and_then(|task| place.add_task(task.as_fd(), TaskState::FromNextCall));
-            match put {
+            let added =
+                opened.and_then(|task| slot.add_task(task.as_fd(), TaskState::FromNextCall));
+            match added {
                 Ok(true) => (count, is_new) = (count + 1, true),
                 Ok(false) => {}
                 // It exited meanwhile.

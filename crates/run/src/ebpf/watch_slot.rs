@@ -49,7 +49,7 @@ impl WatchSlot {
 
     fn with(set: Arc<ProgramSet>, slot: u32, table: OwnedFd) -> Result<WatchSlot, EbpfError> {
         // From here on, drop removes the slot's map entries on every path.
-        let place = WatchSlot {
+        let watch_slot = WatchSlot {
             set,
             slot,
             table,
@@ -57,9 +57,9 @@ impl WatchSlot {
             tasks_added: 0,
             last_rows: vec![[0; ROW_WORDS]; ROWS],
         };
-        let slots = &place.set.maps.slots;
+        let slots = &watch_slot.set.maps.slots;
         bpf_syscall::update(slots, slot, &[0; SLOT_WORDS]).map_err(kernel_refused("a value"))?;
-        Ok(place)
+        Ok(watch_slot)
     }
 
     pub(super) fn set(&self) -> &ProgramSet {

@@ -25,15 +25,15 @@ pub(super) struct WatchedProcess {
 impl WatchedProcess {
     /// Watches a process from its exec on. An error if it is watched already.
     pub(super) fn from_exec(
-        mut place: WatchSlot,
+        mut slot: WatchSlot,
         pid: i32,
         process: OwnedFd,
     ) -> io::Result<WatchedProcess> {
-        if !place.add_task(process.as_fd(), TaskState::AwaitsExec)? {
+        if !slot.add_task(process.as_fd(), TaskState::AwaitsExec)? {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         Ok(WatchedProcess {
-            slot: place,
+            slot,
             process,
             exit_hold: ExitHold::new(pid).ok(),
             end: None,
@@ -42,13 +42,13 @@ impl WatchedProcess {
 
     /// Watches all threads of a process from now on, and returns their number.
     pub(super) fn from_now(
-        mut place: WatchSlot,
+        mut slot: WatchSlot,
         pid: i32,
         process: OwnedFd,
     ) -> io::Result<(WatchedProcess, usize)> {
-        let threads = task::add_all_threads(&mut place, pid)?;
+        let threads = task::add_all_threads(&mut slot, pid)?;
         let watched = WatchedProcess {
-            slot: place,
+            slot,
             process,
             exit_hold: None,
             end: None,

@@ -53,11 +53,11 @@ impl ExitHold {
         if !capabilities::has_capability(capabilities::SYS_PTRACE) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        let (news, bell) = UnixStream::pair()?;
-        news.set_nonblocking(true)?;
-        let (tell, outcome) = mpsc::channel();
+        let (wake_socket, wake_sender) = UnixStream::pair()?;
+        wake_socket.set_nonblocking(true)?;
+        let (end_sender, end_receiver) = mpsc::channel();
         let (release, released) = mpsc::channel();
-        let (tell_taken, taken) = mpsc::channel();
+        let (seized_sender, seized_receiver) = mpsc::channel();
         let is_over = Arc::new(AtomicBool::new(false));
         let is_dropped = is_over.clone();
         install_wake_handler();
@@ -67,24 +67,24 @@ impl ExitHold {
             .spawn(move || {
                 let seized = ptrace_requests::seize(process, 0);
                 let is_taken = seized.is_ok();
-                if tell_taken.send(seized).is_err() || !is_taken {
+                if seized_sender.send(seized).is_err() || !is_taken {
                     return;
                 }
                 let ended = wait_for_end(process, &is_dropped);
                 // Errors are ignored: the holder may have been dropped.
-                let _ = tell.send(ended);
-                let _ = (&bell).write_all(&[0]);
+                let _ = end_sender.send(ended);
+                let _ = (&wake_sender).write_all(&[0]);
                 if ended.is_some() {
                     let _ = released.recv_timeout(RELEASE_TIME);
                     let _ = trace_events::wait_for(process);
                 }
                 // A running process goes on: the kernel detaches it when this thread exits.
             })?;
-        let gone = |_| io::Error::other("the thread that holds the process panicked");
-        taken.recv().map_err(gone)??;
+        let panicked = |_| io::Error::other("the thread that holds the process panicked");
+        seized_receiver.recv().map_err(panicked)??;
         Ok(ExitHold {
-            wake_socket: news,
-            end_receiver: outcome,
+            wake_socket,
+            end_receiver,
             release,
             is_over,
             thread,
