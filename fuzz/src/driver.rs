@@ -1,4 +1,4 @@
-//! Replays the corpora and changes their inputs at random, for a while.
+//! Replays the corpora, then mutates their inputs at random for a given time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use pegel_testkit::Rng;
 use crate::mutate::mutate;
 use crate::{Broken, Target, execute};
 
-/// How to fuzz.
+/// The options of a fuzzing run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// For all targets together; zero only replays the corpora.
+    /// The total time for all targets; zero only replays the corpora.
     pub time: Duration,
     pub seed: u64,
-    /// Where `TARGET/…` are.
+    /// The directory that contains `TARGET/…`.
     pub corpus: PathBuf,
-    /// Where inputs go that broke something.
+    /// The directory for inputs that violated a property.
     pub crashes: PathBuf,
 }
 
-/// What became of one target.
+/// The result of one target.
 #[derive(Debug)]
 pub struct Outcome {
     pub target: &'static str,
@@ -37,7 +37,7 @@ pub struct Finding {
     pub broken: Broken,
 }
 
-/// Fuzzes the targets one after the other, each for its share of the time.
+/// Fuzzes the targets one after the other, each for its share of the total time.
 pub fn fuzz(
     targets: &[&'static Target],
     options: &Options,
@@ -66,15 +66,16 @@ fn fuzz_one(target: &'static Target, options: &Options, share: Duration) -> io::
     for input in &corpus {
         outcome.run(target, input, options)?;
     }
-    // A sequence of its own for each target, so that one alone repeats what it did among others.
+    // Each target has its own random sequence, so that running it alone reproduces a full run.
     let salt = target.name.bytes().fold(0, |sum: u64, byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
     });
     let mut rng = Rng::new(options.seed ^ salt);
     while started.elapsed() < share && outcome.broken.is_empty() {
-        let mut input = match corpus.is_empty() {
-            true => Vec::new(),
-            false => rng.pick(&corpus).clone(),
+        let mut input = if corpus.is_empty() {
+            Vec::new()
+        } else {
+            rng.pick(&corpus).clone()
         };
         let other = corpus.get(rng.below(corpus.len() as u64 + 1) as usize);
         mutate(
@@ -106,14 +107,14 @@ impl Outcome {
     }
 }
 
-/// Tells inputs apart in file names (FNV-1a).
+/// Returns a hash that identifies an input in file names (FNV-1a).
 fn fingerprint(input: &[u8]) -> u64 {
     input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The inputs of one target, in the order of their names.
+/// Reads the inputs of one target, sorted by file name.
 pub(crate) fn read_corpus(dir: &Path) -> io::Result<Vec<Vec<u8>>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

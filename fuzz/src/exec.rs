@@ -1,4 +1,4 @@
-//! One execution of a target, watched.
+//! Executes a target once, with limits on panics and CPU time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Target;
 
-/// No input of at most 64 KiB may keep a reader busy for longer. CPU time, so that a loaded machine
-/// does not matter; debug builds are slow.
+/// The limit for one input of at most 64 KiB. CPU time, so that a loaded machine does not matter;
+/// generous, because debug builds are slow.
 const CPU_MAX: Duration = Duration::from_secs(2);
 
-/// What a target did that it must not do.
+/// A violation by a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Broken {
-    /// A panic of the code under test, or a promise that did not hold.
+    /// A panic of the code under test, or a failed assertion of the target.
     Panic(String),
     Slow(Duration),
 }
@@ -28,7 +28,7 @@ pub fn execute(target: &Target, input: &[u8]) -> Result<(), Broken> {
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            // Some show the whole input.
+            // Some messages contain the whole input.
             Err(Broken::Panic(
                 text.unwrap_or("no message").chars().take(1_000).collect(),
             ))

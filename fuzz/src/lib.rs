@@ -1,13 +1,13 @@
-//! Fuzzing of every parser and every reader of files.
+//! Fuzzes every parser and every file reader.
 //!
-//! A target is a function over bytes that panics when a promise is broken: not only that nothing
-//! panics, but that what was read is written and read again with the same meaning, that encoders and
-//! decoders fit each other, and that memory stays bounded.
+//! A target is a function over bytes that panics if a property is violated. Properties are not only the
+//! absence of panics, but also round trips through parser and writer, agreement of encoders and decoders,
+//! and bounded memory.
 //!
 //! ```text
-//! corpus/TARGET/…   inputs that are worth keeping; `fuzz --seeds` writes the ones named seed-*
-//! bin/fuzz.rs       replays them, then changes them at random: what CI runs, with any toolchain
-//! bin/libfuzzer.rs  the same targets under libFuzzer, which looks for new paths through the code
+//! corpus/TARGET/…   interesting inputs; `fuzz --seeds` writes the ones named seed-*
+//! bin/fuzz.rs       replays them, then mutates them at random; runs in CI, with any toolchain
+//! bin/libfuzzer.rs  the same targets under libFuzzer, guided by code coverage
 //! ```
 
 mod driver;

@@ -1,9 +1,9 @@
-//! How much memory a piece of work takes, counted by the allocator.
+//! Measures the peak memory of a piece of work with a counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The allocator of the fuzzing programs: counts what each thread holds.
+/// The allocator of the fuzzing programs: counts the memory held by each thread.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -13,29 +13,29 @@ thread_local! {
 }
 
 fn count(change: isize) {
-    // While a thread ends its storage may be gone; nobody measures then.
+    // Thread-local storage may be gone while the thread ends; nothing is measured then.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + change);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
     });
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator.
+// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same here.
+        // SAFETY: the caller upholds the contract of `alloc`, which is forwarded unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same here.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`, which is forwarded unchanged.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // For a moment both may be there.
+        // Both allocations may exist at the same time.
         count(size as isize);
         count(-(layout.size() as isize));
         // SAFETY: `pointer` came from `System` with this layout.
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work`, which must at no time hold more than `bytes_max` more than it began with.
+/// Runs `work` and panics if it ever holds more than `bytes_max` more than at its start.
 pub(crate) fn bounded<T>(bytes_max: usize, work: impl FnOnce() -> T) -> T {
     let before = HELD.get();
     let outer = PEAK.replace(before);
@@ -58,7 +58,7 @@ pub(crate) fn bounded<T>(bytes_max: usize, work: impl FnOnce() -> T) -> T {
     PEAK.set(PEAK.get().max(outer));
     assert!(
         taken <= bytes_max as isize,
-        "{taken} bytes were taken where {bytes_max} are the bound"
+        "{taken} bytes exceed the limit of {bytes_max}"
     );
     result
 }

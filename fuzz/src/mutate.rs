@@ -1,11 +1,11 @@
-//! Small changes to an input.
+//! Random mutations of an input.
 
 use pegel_testkit::Rng;
 
-/// Inputs do not grow beyond this.
+/// The maximum size of an input.
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Numbers at which arithmetic goes wrong, and bytes that mean something in most formats.
+/// Boundary values of arithmetic, and bytes with a meaning in most formats.
 const TOKENS: &[&[u8]] = &[
     b"\n",
     b" ",
@@ -43,7 +43,7 @@ const TOKENS: &[&[u8]] = &[
     b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02",
 ];
 
-/// One to eight changes, now and then a splice with another input.
+/// Applies one to eight changes, occasionally a splice with another input.
 pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], dictionary: &[&[u8]], rng: &mut Rng) {
     if rng.chance(8) {
         splice(bytes, other, rng);
@@ -54,7 +54,7 @@ pub(crate) fn mutate(bytes: &mut Vec<u8>, other: &[u8], dictionary: &[&[u8]], rn
     bytes.truncate(INPUT_BYTES_MAX);
 }
 
-/// The front of one and the end of the other.
+/// Joins the front of one input and the end of the other.
 fn splice(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
     bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
     let from = rng.below(other.len() as u64 + 1) as usize;
@@ -77,7 +77,7 @@ fn change(bytes: &mut Vec<u8>, dictionary: &[&[u8]], rng: &mut Rng) {
         4 => drop(bytes.drain(at..end)),
         5 => bytes.truncate(at),
         6 => {
-            // Again, here or elsewhere.
+            // Duplicates a piece, in place or elsewhere.
             let piece = bytes[at..end].to_vec();
             let to = rng.below(bytes.len() as u64 + 1) as usize;
             bytes.splice(to..to, piece);

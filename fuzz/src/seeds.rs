@@ -1,11 +1,11 @@
-//! Writes the first inputs of every corpus.
+//! Writes the seed inputs of every corpus.
 
 use std::path::Path;
 use std::{fs, io};
 
 use crate::TARGETS;
 
-/// Writes `TARGET/seed-N` for every target; what else is there stays.
+/// Writes `TARGET/seed-N` for every target; other files are kept.
 pub fn write_seeds(corpus: &Path) -> io::Result<usize> {
     let mut count = 0;
     for target in TARGETS {

@@ -1,6 +1,6 @@
-//! Bytes as the source of whatever a target needs. They never run out: after the end come zeros.
+//! Decodes structured values from the bytes of an input. After the end of the input all values are zero.
 
-/// Takes values off the front of an input.
+/// Consumes values from the front of an input.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     rest: &'a [u8],
@@ -44,12 +44,12 @@ impl<'a> Source<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A number of `0..=max`.
+    /// Returns a number in `0..=max`.
     pub(crate) fn up_to(&mut self, max: usize) -> usize {
         usize::from(self.u16()) % (max + 1)
     }
 
-    /// A float of one of the shapes that occur: whole, decimal, small steps, any bits.
+    /// Returns a float of one of the kinds that occur in practice: whole, decimal, small steps, arbitrary bits.
     pub(crate) fn float(&mut self) -> f64 {
         match self.u8() {
             0..=63 => f64::from(self.u16()),

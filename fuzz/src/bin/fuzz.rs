@@ -1,5 +1,5 @@
 //! `fuzz [--seconds N] [--seed N] [--seeds] [TARGET…]`: see `cargo xtask fuzz`.
-#![allow(clippy::print_stdout, clippy::print_stderr)] // The report is what it is for.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // Prints a report.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use pegel_fuzz::{Counting, Options, TARGETS, Target, find, fuzz, write_seeds};
 static ALLOCATOR: Counting = Counting;
 
 const USAGE: &str = "\
-fuzz [--seconds N] [--seed N] [TARGET…]   replay the corpora, then change their inputs at random
-fuzz --seeds                              write the first inputs of every corpus
-fuzz --list                               name the targets";
+fuzz [--seconds N] [--seed N] [TARGET…]   replay the corpora, then mutate their inputs at random
+fuzz --seeds                              write the seed inputs of every corpus
+fuzz --list                               list the targets";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,7 +39,7 @@ fn run(args: &[String]) -> Result<bool, String> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut number = || {
-            let text = args.next().ok_or(format!("{arg} needs a number"))?;
+            let text = args.next().ok_or(format!("{arg} requires a number"))?;
             text.parse::<u64>()
                 .map_err(|error| format!("{arg} {text}: {error}"))
         };
@@ -57,7 +57,9 @@ fn run(args: &[String]) -> Result<bool, String> {
                     .for_each(|target| println!("{}", target.name));
                 return Ok(true);
             }
-            name => targets.push(find(name).ok_or(format!("no target is called {name:?}"))?),
+            name => targets.push(
+                find(name).ok_or(format!("unknown target {name:?}; --list shows the targets"))?,
+            ),
         }
     }
     if targets.is_empty() {

@@ -1,4 +1,4 @@
-//! All targets under libFuzzer: `PEGEL_FUZZ_TARGET` names the one to run.
+//! Runs the target named by `PEGEL_FUZZ_TARGET` under libFuzzer.
 #![no_main]
 
 use std::sync::LazyLock;

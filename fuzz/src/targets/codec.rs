@@ -9,7 +9,7 @@ use super::Target;
 use crate::memory::bounded;
 use crate::source::Source;
 
-/// Decoding a column takes its rows a few times over, whatever the bytes say.
+/// The memory limit of decoding: a small multiple of the rows, for any input.
 const COLUMN_BYTES_MAX: usize = 4 << 20;
 
 pub(super) const VALUES: Target = Target {
@@ -111,7 +111,7 @@ fn with_rows(rows: usize, bytes: Vec<u8>) -> Vec<u8> {
     input
 }
 
-/// Bytes from which `Source::float` makes different columns.
+/// Bytes from which `Source::float` decodes different columns.
 fn numbers(shape: u8) -> Vec<u8> {
     (0..600_u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 / (shape + 1))
@@ -135,7 +135,7 @@ fn columns() -> Vec<Vec<f64>> {
     columns
 }
 
-/// A column, either value by value or a short piece again and again.
+/// Decodes a column, either value by value or as a repeated short piece.
 fn column(source: &mut Source<'_>) -> Vec<f64> {
     let rows = source.up_to(COLUMN_ROWS_MAX);
     let distinct = 1 + source.up_to(300);
@@ -192,9 +192,10 @@ fn times(input: &[u8]) {
     let rows = source.up_to(COLUMN_ROWS_MAX);
     let mut times = vec![time];
     while times.len() < rows {
-        let step = match source.is_empty() {
-            true => 500,
-            false => 1 + (u64::from(source.u16()) << scale),
+        let step = if source.is_empty() {
+            500
+        } else {
+            1 + (u64::from(source.u16()) << scale)
         };
         match time.checked_add_unsigned(step) {
             Some(next) => time = next,
@@ -255,7 +256,7 @@ fn row_bytes(input: &[u8]) {
 }
 
 fn unpacks(input: &[u8]) {
-    // A block says how long it is before it is read; LZ4 cannot make more than 255 times of it.
+    // A block declares its length before it is read; LZ4 expands input at most 255 times.
     let raw = bounded(255 * input.len() + (1 << 16), || unpack(input));
     if let Some(raw) = raw {
         assert_eq!(unpack(&pack(&raw)).as_ref(), Some(&raw));

@@ -1,4 +1,4 @@
-//! The kernel's files, each under its own collector, read through the same door as in the agent.
+//! The kernel's files, each with its own collector, read through the same code path as in the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use super::Target;
 use super::node::{Node, ROOT, fixtures};
 use crate::memory::bounded;
 
-/// Separates the texts that the file holds in one pass after the other.
+/// Separates the texts of the file in consecutive passes.
 const NEXT_PASS: u8 = 0x1e;
 
 const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {
@@ -74,7 +74,7 @@ impl Source {
         Node::open(root, |entry| entry.name == self.collector)
     }
 
-    /// After a pass: the present series, or why there are none.
+    /// Returns the present series after a pass, or the error.
     fn pass(&self, node: &mut Node) -> Result<BTreeMap<String, f64>, String> {
         let all = node.pass();
         let status = all.iter().find(|status| status.name == self.collector);
@@ -97,7 +97,7 @@ impl Source {
                 .iter()
                 .map(|series| series.text())
                 .collect();
-            // Parentheses and underscores of a memory key are the same in a name.
+            // Parentheses and underscores of a memory key map to the same character in a name.
             let is_distinct = texts.len() == row.members.series.len();
             assert!(
                 is_distinct || self.collector == "memory",
@@ -118,8 +118,8 @@ impl Source {
     }
 }
 
-/// Whatever the file holds in one pass after the other: an error with a reason, or values; and when it
-/// is good again, all that is in it.
+/// For any content in consecutive passes, the result is an error with a reason or values; when the file is
+/// restored, all its series are present.
 fn passes(source: &Source, input: &[u8]) {
     ROOT.with(|root| {
         let path = root.join(source.file);
@@ -140,7 +140,7 @@ fn passes(source: &Source, input: &[u8]) {
             {
                 let found = source.pass(node).expect("a good file again");
                 let names = |values: &BTreeMap<String, f64>| -> BTreeSet<String> {
-                    // The first one needs two passes; the others count the passes themselves.
+                    // The first requires two passes; the others count the passes themselves.
                     let own = |name: &&String| {
                         !name.starts_with("cpu_percent") && !name.starts_with("pegel_collector")
                     };
@@ -154,7 +154,7 @@ fn passes(source: &Source, input: &[u8]) {
     });
 }
 
-/// In place: the collector holds the file open.
+/// Writes in place: the collector keeps the file open.
 fn write(path: &Path, text: &[u8]) {
     fs::write(path, text).expect("written");
 }
@@ -163,10 +163,10 @@ fn seeds(file: &str) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for fixture in ["basic", "old"] {
         if let Ok(text) = fs::read(fixtures().join(fixture).join(file)) {
-            // A good file, half of it, nothing, and the file again.
+            // A valid file, half of it, an empty one, and the file again.
             let half = &text[..text.len() / 2];
             seeds.push([&text, half, b"", &text].join(&NEXT_PASS));
-            // The last line is gone, and comes back.
+            // The last line disappears and returns.
             let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
             let shorter = lines[..lines.len() - 1].concat();
             seeds.push([&text[..], &shorter, &text].join(&NEXT_PASS));

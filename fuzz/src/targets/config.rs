@@ -56,10 +56,10 @@ thread_local! {
     static DIR: TempDir = TempDir::new();
 }
 
-/// Every mistake has a message; what is accepted is written and read again with the same meaning.
+/// Every error has a message; an accepted file survives a round trip.
 fn config(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    // It may name any file of this machine: the outcome would not depend on the input alone.
+    // It may name any file of the local machine, so the result would not depend on the input alone.
     if text.contains("include") && text.contains(['/', '.']) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The text formats of Prometheus and OpenMetrics, read and written.
+//! Parsing and encoding of the text formats of Prometheus and OpenMetrics.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -64,9 +64,9 @@ type Readings = Vec<(Arc<Series>, f64)>;
 type Parse = fn(&[u8]) -> Result<Exposition, ExpositionParseError>;
 type Encode = fn(&[(Arc<Series>, f64)], &mut String) -> EncodeResult;
 
-/// What is read is written and read again with the same meaning.
+/// Parsed input survives a round trip through the encoder.
 fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
-    // Names, labels and values are copied out of the input once; vectors and maps double.
+    // Names, labels and values are copied from the input once; vectors and maps double their capacity.
     let parsed = bounded(64 * input.len() + (1 << 16), || parse(input));
     let Ok(parsed) = parsed else { return };
     let mut kinds: BTreeMap<&str, MetricKind> = BTreeMap::new();
@@ -85,7 +85,7 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
             .get(&*sample.name)
             .copied()
             .unwrap_or(MetricKind::Unknown);
-        // Beyond the bounds of a series there is nothing to write.
+        // A sample beyond the limits of a series cannot be written.
         let Ok(series) = Series::new(family(&sample.name, kind), &labels) else {
             continue;
         };
@@ -118,7 +118,7 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
         if series.label("__name__").is_some() {
             continue;
         }
-        // The parser refuses NUL, so that values come back as they were.
+        // The parser rejects NUL, so values round-trip exactly.
         let back = found.get(series.text());
         let is_same = back.is_some_and(|back| {
             back.to_bits() == value.to_bits() || (back.is_nan() && value.is_nan())
@@ -130,7 +130,7 @@ fn round_trip(input: &[u8], parse: Parse, encode: Encode) {
     }
 }
 
-/// Whatever a series is called, the result can be read, and no two samples are the same.
+/// For any series name the output can be parsed, and no two samples are equal.
 fn encode_any(input: &[u8]) {
     let mut readings: Readings = Vec::new();
     for line in String::from_utf8_lossy(input).split('\n') {

@@ -1,4 +1,4 @@
-//! What ingest reads back, and the patterns of its rules.
+//! The files that ingest reads back, and the patterns of its rules.
 
 use pegel_ingest::lanes::amount::{CounterAmount, CounterKind};
 use pegel_ingest::lanes::journal::{JournalContents, JournalLane, JournalSeries, parse_journal};
@@ -7,7 +7,7 @@ use pegel_ingest::rules::NamePattern;
 use super::Target;
 use crate::memory::bounded;
 
-/// The journal of lanes, from a disk that may have changed anything.
+/// The lane journal, with arbitrary corruption.
 pub(super) const JOURNAL: Target = Target {
     name: "journal",
     run: journal,
@@ -38,7 +38,7 @@ fn journal(bytes: &[u8]) {
     let (again, all) = parse_journal(&bytes[..whole]).expect("the same format");
     assert_eq!(all, whole);
     assert_eq!(again.lanes.len(), kept.lanes.len());
-    // What is written anew says the same.
+    // The rewritten file has the same content.
     let (third, _) = parse_journal(&again.to_bytes()).expect("our own format");
     assert_eq!(third, again);
 }

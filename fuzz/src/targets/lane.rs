@@ -1,4 +1,4 @@
-//! Lanes, which any program may write as it likes: from memory, and from files that change.
+//! Lanes, which untrusted programs write: in memory, and as files that change while they are read.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::memory::bounded;
 
 const DICTIONARY: &[&[u8]] = &[b"PEGLANE\n", &[1, 0, 0, 0], &[0, 2, 0, 0], &[0x40, 0, 0, 0]];
 
-/// Where the header says how long the file is, and how far its series go.
+/// The offsets of the header fields with the length of the file and the end of its series.
 const FILE_BYTES: usize = 64;
 const PUBLISHED: usize = 80;
 
@@ -42,9 +42,9 @@ pub(super) const LANE_FILE: Target = Target {
     seeds: || lanes().into_iter().map(trimmed).collect(),
 };
 
-/// What parses can be read whole; and when the bytes change afterwards, nothing breaks.
+/// A lane that parses can be read completely, and changes of the bytes afterwards are harmless.
 fn memory(input: &[u8]) {
-    // An entry of a few words for each series, of which each takes at least a cache line.
+    // The reader keeps a few words for each series, and each series takes at least a cache line.
     let Ok(lane) = bounded(4 * input.len() + (1 << 16), || ParsedLane::parse(input)) else {
         return;
     };
@@ -73,7 +73,7 @@ fn look_at(view: LaneView<'_>) {
     let _ = view.refused();
 }
 
-/// A file of the length that its header says, as far as the input goes; then another one in its place.
+/// A file of the length in its header, filled as far as the input goes; then another one in its place.
 fn file(input: &[u8]) {
     static DIR: OnceLock<TempDir> = OnceLock::new();
     let dir = DIR.get_or_init(TempDir::new);
@@ -103,14 +103,14 @@ fn file(input: &[u8]) {
                 assert!(read.read <= (4 << 20) / 32, "{count}");
             }
             assert!(buffer.len() <= 4 << 20);
-            // The second half goes where the first was.
+            // The second half overwrites the first.
             fs::write(&path, input.get(input.len() / 2..).unwrap_or_default()).expect("room");
         }
     }
     fs::remove_file(&path).expect("ours");
 }
 
-/// Lanes of all kinds, the same at every run.
+/// Returns lanes of all kinds, identical in every run.
 fn lanes() -> Vec<Vec<u8>> {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
@@ -145,7 +145,7 @@ fn lanes() -> Vec<Vec<u8>> {
     lanes
 }
 
-/// Without the zeros at the end, which the target puts back.
+/// Removes the trailing zeros, which the target restores.
 fn trimmed(mut bytes: Vec<u8>) -> Vec<u8> {
     while bytes.last() == Some(&0) {
         bytes.pop();

@@ -1,5 +1,5 @@
-//! Any file of a whole machine, under all collectors at once: slower than a target for one file, but
-//! no collector is forgotten.
+//! Any file of a whole machine, with all collectors at once: slower than a target for one file, but it
+//! covers every collector.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) const MACHINE: Target = Target {
         b"\n", b" kB\n", b"0x", b"max\n", b"on\n", b": ", b"N/A", b"total ",
     ],
     seeds: || {
-        // One file of each name: the second CPU's are like those of the first.
+        // One file of each name: the files of the second CPU are like those of the first.
         let mut seen = BTreeSet::new();
         let files = FILES.iter().filter(|file| seen.insert(file.file_name()));
         let seeds = files.map(|file| {
@@ -53,7 +53,7 @@ fn find(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The file whose path begins most like the text, so that changes of it lead to some file, too.
+/// Returns the file whose path shares the longest prefix with the text, so that mutated paths select a file too.
 fn nearest(text: &[u8]) -> &'static Path {
     let common = |file: &&PathBuf| {
         let path = file.as_os_str().as_encoded_bytes();
@@ -65,8 +65,8 @@ fn nearest(text: &[u8]) -> &'static Path {
         .expect("a machine has files")
 }
 
-/// The first line names a file, the rest is its content: no collector panics, and what was there comes
-/// back when the file is good again.
+/// The first line names a file, the rest is its content. No collector panics, and all series return
+/// when the file is restored.
 fn machine(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (name, text) = input.split_at(end.unwrap_or(input.len()));
@@ -79,10 +79,10 @@ fn machine(input: &[u8]) {
             let before = pass(&mut node);
             fs::write(&path, text.get(1..).unwrap_or_default()).expect("written");
             pass(&mut node);
-            // One that is opened while the file is bad.
+            // A set of collectors that is opened while the file is malformed.
             pass(&mut open(root.path()));
             fs::write(&path, &good).expect("written");
-            // Enough for what is looked at once a minute.
+            // Enough for sources that are retried once a minute.
             let after = (0..11).map(|_| pass(&mut node)).last().unwrap_or_default();
             for (group, series) in before {
                 let now = after.get(&group).copied().unwrap_or(0);
@@ -95,12 +95,12 @@ fn machine(input: &[u8]) {
     });
 }
 
-/// The collectors that need no thread of their own.
+/// The inline collectors.
 fn open(root: &Path) -> Node {
     Node::open(root, |entry| entry.execution != Execution::Threaded)
 }
 
-/// How many series each group has after a pass.
+/// Returns the number of series of each group after a pass.
 fn pass(node: &mut Node) -> BTreeMap<String, u64> {
     node.pass();
     let rows = node.tick.rows().iter();

@@ -1,4 +1,4 @@
-//! Texts of series, patterns over them, and lists of names.
+//! Series texts, selectors, and lists of series.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn family(name: &str) -> Arc<Family> {
     })
 }
 
-/// What parses is within its bounds, and reads back as itself from its text and from its labels.
+/// A parsed series is within the limits, and is equal to the series parsed from its text and built from its labels.
 fn series(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(series) = Series::parse(&text, family) else {
@@ -125,7 +125,7 @@ fn selector(input: &[u8]) {
             "{pattern:?} on {rest:?}"
         );
     }
-    // A matcher and its opposite never agree.
+    // A matcher and its negation never agree.
     let value = series.label("a").unwrap_or_default();
     let quoted = value
         .replace('\\', "\\\\")
@@ -137,7 +137,7 @@ fn selector(input: &[u8]) {
         equal.matches(&series) && !differ.matches(&series),
         "{series}"
     );
-    // As an expression it must match the whole value, so that more text never fits as well.
+    // An expression must match the whole value, so a longer text never matches as well.
     let expression = pattern
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
@@ -155,9 +155,9 @@ fn selector(input: &[u8]) {
     }
 }
 
-/// By the definition, without cleverness.
+/// A naive glob matcher.
 fn glob_slowly(pattern: &[char], text: &[char]) -> bool {
-    // Row by row: which ends of the text the pattern so far reaches.
+    // Dynamic programming, row by row: the prefixes of the text that the pattern so far matches.
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
     for p in pattern {
@@ -173,7 +173,7 @@ fn glob_slowly(pattern: &[char], text: &[char]) -> bool {
     reached[text.len()]
 }
 
-/// Entries are trimmed parts of the list in their order, and splitting them again changes nothing.
+/// Entries are trimmed parts of the list in their order, and splitting is idempotent.
 fn names(input: &[u8]) {
     let list = String::from_utf8_lossy(input);
     let entries = split_series_list(&list);
@@ -183,7 +183,7 @@ fn names(input: &[u8]) {
         let at = rest.find(entry).expect("in order");
         rest = &rest[at + entry.len()..];
     }
-    // An entry that leaves a brace or a quote open would swallow the next one.
+    // An entry with an unclosed brace or quote would absorb the next one.
     let is_closed = |entry: &&&str| split_series_list(&format!("{entry},x")).len() == 2;
     let closed: Vec<&str> = entries.iter().filter(is_closed).copied().collect();
     assert_eq!(split_series_list(&closed.join(" , ")), closed);

@@ -1,4 +1,4 @@
-//! The table of targets.
+//! The list of targets.
 
 mod codec;
 mod collect;
@@ -17,15 +17,15 @@ mod snapshot;
 mod statsd;
 mod store;
 
-/// One thing to fuzz.
+/// A fuzz target.
 #[derive(Debug)]
 pub struct Target {
     pub name: &'static str,
-    /// Panics when a promise is broken.
+    /// Panics if a property is violated.
     pub run: fn(&[u8]),
-    /// Words of the format, which random changes would hardly find.
+    /// Tokens of the format, which random mutations would hardly find.
     pub dictionary: &'static [&'static [u8]],
-    /// The first inputs of its corpus.
+    /// The seed inputs of its corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! Collectors on a machine made of files, and the passes over them.
+//! Runs collectors over a machine made of files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) fn fixtures() -> PathBuf {
 }
 
 thread_local! {
-    /// A machine made of files, for this thread alone.
+    /// Creates a machine made of files, private to this thread.
     pub(super) static ROOT: TempDir = TempDir::copy_of(fixtures().join("basic"));
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// With the collectors that are wanted, and no others.
+    /// Opens only the selected collectors.
     pub(super) fn open(root: &Path, is_wanted: impl Fn(&CollectorEntry) -> bool) -> Node {
         let mut settings = CollectSettings::default();
         for entry in REGISTRY.iter().filter(|entry| !is_wanted(entry)) {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// A pass after enough time for a failed collector to be opened again. None panics.
+    /// Runs a pass after enough time for a failed collector to be reopened, and checks that none panicked.
     pub(super) fn pass(&mut self) -> Vec<CollectorStatus> {
         self.clock.advance(Duration::from_secs(6));
         self.set.sample_all(0, &mut self.tick);

@@ -1,4 +1,4 @@
-//! What OpenTSDB's clients may send: bodies and URIs, with the answers to them; and files of time zones.
+//! Requests of OpenTSDB clients (bodies and URIs) and their responses; and time zone files.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use pegel_testkit::TempDir;
 use super::Target;
 use crate::memory::bounded;
 
-/// On the hour; samples lie in the quarter before it.
+/// A full hour; the samples lie in the 15 minutes before it.
 const NOW: Millis = 1_700_006_400_000;
-/// What one request may take, and what it may take beside that for itself, its calendar and its answer.
+/// The memory limit of one request, and the allowance for the request itself, its calendar and its response.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 const BESIDE_BYTES_MAX: usize = 48 << 20;
 
@@ -219,7 +219,7 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     Shop { engine, _dir: dir }
 });
 
-/// What is answered is JSON; what is not has a status that says why.
+/// A response is valid JSON, or an error with a status.
 fn check(answer: impl FnOnce(&QueryEngine, &mut Vec<u8>) -> Result<(), OpentsdbError>) {
     let engine = &SHOP.engine;
     let mut out = Vec::new();
@@ -298,7 +298,7 @@ fn uri(input: &[u8]) {
     }
 }
 
-/// Any file gives offsets of at most a day or so, and local times that lead back.
+/// Any file yields offsets of at most about a day, and local times that convert back to UTC.
 fn zone(input: &[u8]) {
     let Some(zone) = TimeZone::from_bytes(input) else {
         return;

@@ -1,4 +1,4 @@
-//! Points in bodies and lines: OpenTSDB's put and Dragon's posts.
+//! Points in bodies and lines: OpenTSDB's `put` and Dragon's POST bodies.
 
 use pegel_wire::{POINTS_MAX, PointBatch, dragon, opentsdb};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn bytes_max(input: &[u8]) -> usize {
     200 * input.len() + (1 << 16)
 }
 
-/// Whatever JSON holds, it is read as another reader reads it.
+/// Any JSON is parsed as by a second, independent parser.
 fn put(input: &[u8]) {
     let read = bounded(bytes_max(input), || opentsdb::put(input));
     let known: Option<Value> = serde_json::from_slice(input).ok();
@@ -133,7 +133,7 @@ fn depth(value: &Value) -> usize {
     1 + inner.unwrap_or(0)
 }
 
-/// What is read is written and read again with the same meaning.
+/// Parsed input survives a round trip through the encoder.
 fn put_line(input: &[u8]) {
     let mut batch = PointBatch::default();
     let read = bounded(bytes_max(input), || opentsdb::put_line(input, &mut batch));
@@ -161,7 +161,7 @@ fn put_line(input: &[u8]) {
         (&point.name, point.value.to_bits()),
         "{line}"
     );
-    // Seconds beyond ten digits are milliseconds to a reader.
+    // A number of seconds with more than ten digits is parsed as milliseconds.
     if time < 10_000_000_000_000 {
         assert_eq!(back.time, point.time, "{line}");
     }

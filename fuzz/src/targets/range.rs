@@ -1,4 +1,4 @@
-//! What is behind the `?` of `/api/v1/range`, and what the store answers.
+//! The parameters of `/api/v1/range`, and the response of the store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use pegel_testkit::TempDir;
 use super::Target;
 use crate::memory::bounded;
 
-/// On the hour; samples lie in the quarter before it.
+/// A full hour; the samples lie in the 15 minutes before it.
 const NOW: Millis = 1_700_006_400_000;
 const SAMPLES: i64 = 900;
 
@@ -134,7 +134,7 @@ fn fill(store: &Store) {
     store.push(Input::Push, points.collect()).expect("taken");
 }
 
-/// Any question is answered as by looking at every sample.
+/// The response to any query equals that of a naive scan over every sample.
 fn range(input: &[u8]) {
     let query = String::from_utf8_lossy(input);
     let _ = selector(&query);
@@ -166,9 +166,10 @@ fn range(input: &[u8]) {
                 ..Family::new("", *kind, "", 1, "")
             })
         });
-        let expected = match question.selector.matches(&series.expect("a series")) {
-            true => by_hand(samples, *kind, &question),
-            false => Vec::new(),
+        let expected = if question.selector.matches(&series.expect("a series")) {
+            by_hand(samples, *kind, &question)
+        } else {
+            Vec::new()
         };
         let answer = found.remove(text).unwrap_or_default();
         assert_eq!(
@@ -178,7 +179,7 @@ fn range(input: &[u8]) {
         );
         for ((time, value), (time_expected, value_expected)) in answer.iter().zip(&expected) {
             assert_eq!(time, time_expected, "{text}");
-            // Sums may be added up in another order.
+            // Sums may be computed in another order.
             let difference = (value - value_expected).abs();
             assert!(
                 difference <= 1e-9 * value_expected.abs().max(1.0),

@@ -1,4 +1,4 @@
-//! What an agent and a wrapper say to each other about a program, and how the kernel describes its types.
+//! The protocol between the agent and the wrapper of a program, and the kernel's type descriptions (BTF).
 
 use pegel_run::fuzzing::{reading_again, request_again, tracepoint};
 
@@ -36,7 +36,7 @@ pub(super) const WATCH: Target = Target {
     },
 };
 
-/// What is understood means the same when it is written again.
+/// A parsed message survives a round trip.
 fn watch(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     for again in [request_again, reading_again] {

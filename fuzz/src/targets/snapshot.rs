@@ -1,5 +1,5 @@
-//! What the snapshot reads: the firmware's tables, the log of a batch system, the answers of clouds, and any
-//! file of a whole machine.
+//! The inputs of the snapshot: firmware tables, the log of a batch system, responses of cloud metadata services, and
+//! any file of a whole machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ pub(super) const SNAPSHOT: Target = Target {
     },
 };
 
-/// One file of each kind that is read.
+/// One file of each kind that the snapshot reads.
 const FILES: &[&str] = &[
     "proc/cpuinfo",
     "proc/meminfo",
@@ -132,7 +132,7 @@ const FILES: &[&str] = &[
 ];
 
 thread_local! {
-    /// A machine made of files, for this thread alone.
+    /// A machine made of files, private to this thread.
     static ROOT: TempDir = TempDir::copy_of(fixtures().join("cray"));
 }
 
@@ -140,7 +140,7 @@ fn read(path: &str) -> Vec<u8> {
     fs::read(fixtures().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// One line of text that a terminal does not obey, and of a length that people read.
+/// Checks that a text is one line of readable length without control characters.
 fn is_plain(text: &str) {
     assert!(!text.contains(char::is_control), "{text:?}");
     assert!(
@@ -150,8 +150,8 @@ fn is_plain(text: &str) {
     );
 }
 
-/// The first line names a file, the rest is its content: nothing panics, every form is made, and the page is
-/// safe to print.
+/// The first line names a file, the rest is its content. Nothing panics, every output format is produced, and the
+/// page is safe to print.
 fn whole_machine(input: &[u8]) {
     let end = input
         .iter()

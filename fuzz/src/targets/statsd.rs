@@ -1,4 +1,4 @@
-//! statsd lines: the quick way and the long way agree, tags keep their meaning, and no line is lost.
+//! statsd lines: the fast path and the general path agree, tags keep their meaning, and no line is lost.
 
 use pegel_wire::statsd::{
     DecimalNumber, StatsdLines, StatsdMessage, StatsdMetric, StatsdType, TAGS_MAX,
@@ -50,12 +50,12 @@ fn statsd(input: &[u8]) {
     let mut count = 0;
     for (found, line) in StatsdLines::new(input).zip(&lines) {
         count += 1;
-        // By itself, a line means what it means among others.
+        // A line parsed alone yields the same result as among others.
         let alone = StatsdLines::new(line)
             .next()
             .expect("a line that is not empty");
         assert_eq!(found.as_ref().ok(), alone.as_ref().ok());
-        // A byte beyond ASCII among them makes the others go the long way.
+        // A non-ASCII byte among the lines forces the others onto the general path.
         let mut long = line.to_vec();
         long.extend_from_slice("\n\u{fc}:1|c".as_bytes());
         let other = StatsdLines::new(&long).next().expect("the same line");

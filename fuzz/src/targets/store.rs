@@ -1,4 +1,4 @@
-//! The files of the store: segments of the log, blocks, and the note of the format.
+//! The files of the store: segments of the log, blocks, and the format version file.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::Target;
 use crate::memory::bounded;
 use crate::source::Source;
 
-/// Inputs have at most 64 KiB, of which packed blocks make 16 MiB.
+/// Inputs have at most 64 KiB, which packed blocks expand to at most 16 MiB.
 const FILE_BYTES_MAX: usize = 128 << 20;
 
 pub(super) const LOG: Target = Target {
@@ -90,7 +90,7 @@ pub(super) const FORMAT: Target = Target {
     },
 };
 
-/// A segment with ticks of a group whose members change, and pushed points.
+/// Writes a segment with ticks of a group whose members change, and pushed points.
 fn segment(shape: u64) -> SegmentWriter {
     let gauge = Arc::new(Family::new("g", MetricKind::Gauge, "bytes", 1, "Help."));
     let counter = Arc::new(Family::new("c_total", MetricKind::Counter, "", 1, ""));
@@ -131,7 +131,7 @@ fn segment(shape: u64) -> SegmentWriter {
     writer
 }
 
-/// Frames with right checksums around any content: kind, length, content.
+/// Builds frames with correct checksums around arbitrary content: kind, length, content.
 fn log_frames(input: &[u8]) {
     let mut source = Source::new(input);
     let mut writer = SegmentWriter::default();
@@ -149,7 +149,7 @@ fn log_frames(input: &[u8]) {
     );
 }
 
-/// What stands unpacked before the packed part: input and time, or input.
+/// The length of the unpacked header before the packed part: input and time, or input.
 fn prefix_len(kind: u8) -> usize {
     match kind {
         3 => 9,
@@ -158,7 +158,7 @@ fn prefix_len(kind: u8) -> usize {
     }
 }
 
-/// A segment in the form that `log_frames` puts together again.
+/// Encodes a segment in the form that `log_frames` decodes.
 fn take_apart(segment: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = &segment[24..];
@@ -175,7 +175,7 @@ fn take_apart(segment: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is written is replayed: every row and every point, in order, bit for bit.
+/// Replay returns exactly what was written: every row and every point, in order, bit for bit.
 fn log_round_trip(input: &[u8]) {
     let mut source = Source::new(input);
     let mut writer = SegmentWriter::default();
@@ -238,7 +238,7 @@ fn present(tick: &Tick) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// One file that cannot be changed.
+/// A read-only file.
 #[derive(Debug)]
 struct OneFile(Arc<Content>);
 
@@ -311,7 +311,7 @@ fn read(bytes: Vec<u8>) -> Result<u64, String> {
     })
 }
 
-/// A block that a store wrote: the samples of [`segment`].
+/// Returns a block written by a store, with the samples of [`segment`].
 fn block() -> Vec<u8> {
     let dir = TempDir::new();
     let home = dir.join("store");
@@ -327,7 +327,7 @@ fn block() -> Vec<u8> {
     std::fs::read(block.path()).expect("read")
 }
 
-/// A block in the form that `block_index` puts together again.
+/// Encodes a block in the form that `block_index` decodes.
 fn index_of(block: &[u8]) -> Vec<u8> {
     let footer = &block[block.len() - 60..];
     let at = u64::from_le_bytes(footer[..8].try_into().expect("eight bytes")) as usize;
@@ -342,7 +342,7 @@ thread_local! {
     static DIR: TempDir = TempDir::new();
 }
 
-/// Either it is of another version and stays as it is, or it says this one afterwards.
+/// A file of another version is left unchanged; otherwise it contains the current version afterwards.
 fn format(input: &[u8]) {
     DIR.with(|dir| {
         let path = dir.join("format");
