@@ -191,14 +191,14 @@ mod tests {
             ("count", 4.0),
             // Squares of the distances from 3.5: 0.25 + 6.25 + 12.25 + 2.25 = 21; the population has 4.
             ("dev", 5.25f64.sqrt()),
-            // The last less the first.
+            // The last minus the first.
             ("diff", -2.0),
             ("first", 4.0),
             ("last", 2.0),
             ("mult", 56.0),
             // 16 + 1 + 49 + 4.
             ("squareSum", 70.0),
-            // Sorted 1 2 4 7; number 4/2 from 0.
+            // Sorted 1 2 4 7; index 4/2, counted from 0.
             ("median", 4.0),
         ] {
             assert_eq!(of(name, &values), expected, "{name}");

@@ -146,7 +146,7 @@ mod tests {
             edges((1, TimeUnit::Year)),
             [at(2023, 1, 1, 0), at(2024, 1, 1, 0)]
         );
-        // 14 November is day 317 from 0 on; 315 is a multiple of 5.
+        // 14 November is day 317, counted from 0; 315 is a multiple of 5.
         assert_eq!(edges((5, TimeUnit::Day))[0], at(2023, 11, 12, 0));
         assert_eq!(
             edges((12, TimeUnit::Hour))[..3],
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn days_follow_the_clocks_of_the_zone() {
         let Some(zone) = berlin() else { return };
-        // Clocks go forward on 31 March 2024: that day has 23 hours.
+        // Daylight saving starts on 31 March 2024: that day has 23 hours.
         let (start, end) = (at(2024, 3, 30, 12), at(2024, 3, 31, 23));
         let days = bucket_edges(start, end, (1, TimeUnit::Day), &zone, 100).expect("few");
         assert_eq!(

@@ -86,10 +86,10 @@ impl QueryEngine {
         deadline: Instant,
         visit: &mut dyn FnMut(&Arc<Series>),
     ) -> Result<(), OpentsdbError> {
-        let mut question = RangeQuery::new(selector, 0, Millis::MAX, None);
-        question.bytes_max = self.limits.bytes_max;
-        question.deadline = deadline;
-        Ok(self.store.series(&question, visit)?)
+        let mut range_query = RangeQuery::new(selector, 0, Millis::MAX, None);
+        range_query.bytes_max = self.limits.bytes_max;
+        range_query.deadline = deadline;
+        Ok(self.store.series(&range_query, visit)?)
     }
 
     /// Returns an error if no series has this name.

@@ -50,7 +50,7 @@ pub(crate) fn evaluate(
     deadline: Instant,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
-    let Some(chosen) = SeriesSelection::new(engine, request, query, deadline)? else {
+    let Some(selection) = SeriesSelection::new(engine, request, query, deadline)? else {
         return Ok(0);
     };
     let Some(mut plan) = plan_sub_query(engine, request, query, deadline)? else {
@@ -58,10 +58,17 @@ pub(crate) fn evaluate(
     };
     plan.wants_tsuids = wants_tsuids;
     let mut budget = EvaluationBudget::new(engine.limits.bytes_max);
-    let mut shaper = SeriesTransform::new(&plan, &mut budget)?;
+    let mut transform = SeriesTransform::new(&plan, &mut budget)?;
     match query.aggregator {
-        Aggregator::None => evaluate_each(engine, &plan, &chosen, &mut shaper, visit),
-        _ => evaluate_grouped(engine, &plan, &chosen, &mut shaper, &mut budget, visit),
+        Aggregator::None => evaluate_each(engine, &plan, &selection, &mut transform, visit),
+        _ => evaluate_grouped(
+            engine,
+            &plan,
+            &selection,
+            &mut transform,
+            &mut budget,
+            visit,
+        ),
     }
 }
 
@@ -110,7 +117,7 @@ fn plan_sub_query<'a>(
 
 impl SubQueryPlan<'_> {
     /// Builds the query for the store. The store folds samples into even buckets itself if it supports the function.
-    fn store_query(&self, chosen: &SeriesSelection, bytes_max: usize) -> RangeQuery {
+    fn store_query(&self, selection: &SeriesSelection, bytes_max: usize) -> RangeQuery {
         let ((start, end), step) = match &self.downsample {
             None => ((self.start, self.end), None),
             Some((downsample, buckets)) => {
@@ -129,7 +136,7 @@ impl SubQueryPlan<'_> {
             }
         };
         RangeQuery {
-            selector: chosen.selector.clone(),
+            selector: selection.selector.clone(),
             start,
             end,
             step,
@@ -143,21 +150,21 @@ impl SubQueryPlan<'_> {
 fn evaluate_each(
     engine: &QueryEngine,
     plan: &SubQueryPlan<'_>,
-    chosen: &SeriesSelection,
-    shaper: &mut SeriesTransform<'_>,
+    selection: &SeriesSelection,
+    transform: &mut SeriesTransform<'_>,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
-    let question = plan.store_query(chosen, engine.limits.bytes_max);
+    let range_query = plan.store_query(selection, engine.limits.bytes_max);
     let mut count = 0;
     let mut result = Ok(());
     engine
         .store
-        .query_range(&question, &mut |series, samples| {
+        .query_range(&range_query, &mut |series, samples| {
             // The store does not support cancellation; after the first failure the rest is skipped.
             if result.is_ok() {
                 count += samples.len() as u64;
                 let mut group = SeriesGroup::single(series, plan, &engine.node);
-                let points = shaper.apply(samples);
+                let points = transform.apply(samples);
                 result = visit(&group.take_result(series.name(), plan.query, points));
             }
         })?;
@@ -167,31 +174,31 @@ fn evaluate_each(
 fn evaluate_grouped(
     engine: &QueryEngine,
     plan: &SubQueryPlan<'_>,
-    chosen: &SeriesSelection,
-    shaper: &mut SeriesTransform<'_>,
+    selection: &SeriesSelection,
+    transform: &mut SeriesTransform<'_>,
     budget: &mut EvaluationBudget,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
-    let question = plan.store_query(chosen, engine.limits.bytes_max);
+    let range_query = plan.store_query(selection, engine.limits.bytes_max);
     let mut groups: BTreeMap<Vec<Option<String>>, SeriesGroup> = BTreeMap::new();
     let mut count = 0;
     let mut result = Ok(());
     engine
         .store
-        .query_range(&question, &mut |series, samples| {
+        .query_range(&range_query, &mut |series, samples| {
             if result.is_ok() {
                 count += samples.len() as u64;
-                let key = chosen.group_key(series, &engine.node);
+                let key = selection.group_key(series, &engine.node);
                 result = add_to_group(&mut groups, key, plan, budget, |group, budget| {
                     group.add_series(series, plan, &engine.node, budget)?;
-                    group.add_points(plan, shaper.apply(samples), budget)
+                    group.add_points(plan, transform.apply(samples), budget)
                 });
             }
         })?;
     result?;
     while let Some((_, group)) = groups.pop_first() {
         let points = group.finish(plan, budget)?;
-        visit(&points.as_result(&chosen.metric, plan.query))?;
+        visit(&points.as_result(&selection.metric, plan.query))?;
     }
     Ok(count)
 }

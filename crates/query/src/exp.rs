@@ -59,22 +59,26 @@ impl ExpressionRequest {
 }
 
 impl QueryEngine {
-    pub fn exp(&self, asked: &ExpressionRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
+    pub fn exp(
+        &self,
+        exp_request: &ExpressionRequest,
+        out: &mut dyn Write,
+    ) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
         let mut budget = ResultBudget::new(self);
         let mut sets: BTreeMap<&str, Operand> = BTreeMap::new();
-        for (metric, query) in asked.metrics.iter().zip(&asked.request.queries) {
-            let lines = collect_results(self, &asked.request, query, deadline, &mut budget)?;
+        for (metric, query) in exp_request.metrics.iter().zip(&exp_request.request.queries) {
+            let lines = collect_results(self, &exp_request.request, query, deadline, &mut budget)?;
             sets.insert(&metric.id, Operand::of_metric(lines, metric));
         }
-        for expression in &asked.expressions {
+        for expression in &exp_request.expressions {
             if Instant::now() > deadline {
                 return Err(pegel_store::QueryError::TooLong.into());
             }
             let set = operand::evaluate_expression(expression, &sets, &mut budget)?;
             sets.insert(&expression.id, set);
         }
-        output::write(asked, &sets, out)
+        output::write(exp_request, &sets, out)
     }
 }
 
@@ -114,9 +118,9 @@ mod tests {
     }
 
     fn ask(body: &str) -> Result<Value, OpentsdbError> {
-        let asked = ExpressionRequest::from_json(body.as_bytes(), NOW)?;
+        let exp_request = ExpressionRequest::from_json(body.as_bytes(), NOW)?;
         let mut out = Vec::new();
-        test_store().engine("nid1").exp(&asked, &mut out)?;
+        test_store().engine("nid1").exp(&exp_request, &mut out)?;
         Ok(serde_json::from_slice(&out).expect("JSON"))
     }
 
@@ -124,7 +128,7 @@ mod tests {
     fn series_are_joined_by_their_tags() {
         let inner = r#"[{"id":"e","expr":"a + b","join":{"operator":"intersection"}},{"id":"e2","expr":"(e * 2 - 1) / 2"}]"#;
         let answer = ask(&body(inner, r#"[{"id":"e2","alias":"Mega"}]"#)).expect("answered");
-        // b lacks the second value of web02: zero, unless it is said otherwise.
+        // b lacks the second value of web02: zero by default.
         assert_eq!(
             answer["outputs"],
             json!([{
@@ -138,13 +142,13 @@ mod tests {
                 ],
             }])
         );
-        // A union has web03 too, with zero for b; a itself is no number where it has none.
+        // A union includes web03 too, with zero for b; a is NaN where it has no value.
         let answer = ask(&body(r#"[{"id":"e","expr":"a + b"}]"#, "null")).expect("answered");
         assert_eq!(
             answer["outputs"][0]["dps"],
             json!([[AT, 11, 102, 9], [AT + 10_000, 23, 4, "NaN"]])
         );
-        // A metric by itself.
+        // A metric without an expression.
         let answer = ask(&body("[]", r#"[{"id":"b"}]"#)).expect("answered");
         assert_eq!(
             answer["outputs"][0]["dps"],
@@ -157,7 +161,7 @@ mod tests {
         let body = r#"{"time":{"start":"30s-ago","end":"now","aggregator":"sum","downsampler":{"interval":"10s","aggregator":"avg","fillPolicy":{"policy":"scalar","value":7}}},
             "metrics":[{"id":"a","metric":"user"}],"expressions":[{"id":"e","expr":"-a % 4"}]}"#;
         let answer = ask(body).expect("answered");
-        // 1 + 2 + 9, 3 + 4 + 7, 7 + 7 + 7 twice; negative, and what is left after division by 4.
+        // 1 + 2 + 9, 3 + 4 + 7, 7 + 7 + 7 twice; negated, and the remainder of division by 4.
         let expected = json!([
             [AT, 0],
             [AT + 10_000, -2],

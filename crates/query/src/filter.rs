@@ -210,7 +210,7 @@ mod tests {
         "m{dc=\"x\"}",
     ];
 
-    /// Which of the series match; the one without a host does not live on a node here.
+    /// Returns the matching series. The node has no name, so the series without a host has none.
     fn matching(kind: &str, text: &str) -> Vec<usize> {
         let filter = TagFilter::new("host", kind, text, false).expect("valid");
         let hit = |text: &&str| filter.matches(&series(text), "");
@@ -224,7 +224,7 @@ mod tests {
             ("literal_or", "web01|db01.lax|none", &[0, 2]),
             ("literal_or", "web02", &[]),
             ("iliteral_or", "WEB01|web02", &[0, 1]),
-            // Series without the tag match what says not.
+            // Series without the tag match negated filters.
             ("not_literal_or", "web01|web02", &[1, 2, 3, 4]),
             ("not_iliteral_or", "Web01|web02", &[2, 3, 4]),
             ("wildcard", "*", &[0, 1, 2, 3]),
@@ -233,7 +233,7 @@ mod tests {
             ("wildcard", "*b*1*x", &[2]),
             ("wildcard", "web?1*", &[]),
             ("iwildcard", "wEB*", &[0, 1]),
-            // Found anywhere in the value.
+            // Matches anywhere in the value.
             ("regexp", "b0[12]", &[0, 2]),
             ("regexp", "^b", &[]),
             ("regexp", "(?i)^web", &[0, 1]),

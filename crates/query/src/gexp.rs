@@ -137,7 +137,7 @@ mod tests {
         test_store
     }
 
-    /// Host and values of each line.
+    /// Returns host and values of each result series.
     fn ask(expression: &str) -> Result<Vec<(String, Vec<f64>)>, OpentsdbError> {
         let pairs =
             QueryParams::from([("start", "1m-ago"), ("exp", expression), ("arrays", "true")]);
@@ -206,11 +206,11 @@ mod tests {
             of("multiplySeries(sum:in{host=a},sum:out{host=a})"),
             [line("a", &[2.0, -8.0, 18.0])]
         );
-        // 60 / 0 is no number.
+        // 60 / 0 is not a number.
         let divided = of("divideSeries(sum:in{host=b},sum:out{host=b})");
         assert_eq!(divided[0].1[..2], [2.0, 4.0]);
         assert!(divided[0].1[2].is_nan());
-        // One in another, and one line against another whatever their tags.
+        // Nested functions, and single series combined regardless of their tags.
         assert_eq!(
             of("scale(absolute(sum:in{host=a}),2)"),
             [line("a", &[2.0, 4.0, 6.0])]

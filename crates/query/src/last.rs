@@ -244,27 +244,27 @@ impl QueryEngine {
         let start = start.max(status.oldest.unwrap_or(start));
         let wanted = series.clone();
         let selector = Selector::with_predicate(series.name(), move |series| *series == *wanted);
-        let mut question = RangeQuery::new(selector, start, end, None);
+        let mut range_query = RangeQuery::new(selector, start, end, None);
         if start > end {
             return Ok(None);
         }
-        question.deadline = deadline;
+        range_query.deadline = deadline;
         let millis = ((end - start) / SEARCH_STEPS).max(1_000);
-        question.step = Some(QueryStep {
+        range_query.step = Some(QueryStep {
             millis,
             aggregation: Some(StepAggregation::Last),
         });
         let mut last = None;
         self.store
-            .query_range(&question, &mut |_, points| last = points.last().copied())?;
+            .query_range(&range_query, &mut |_, points| last = points.last().copied())?;
         let Some((bucket, _)) = last else {
             return Ok(None);
         };
-        question.start = bucket.max(start);
-        question.end = (bucket + millis - 1).min(end);
-        question.step = None;
+        range_query.start = bucket.max(start);
+        range_query.end = (bucket + millis - 1).min(end);
+        range_query.step = None;
         self.store
-            .query_range(&question, &mut |_, points| last = points.last().copied())?;
+            .query_range(&range_query, &mut |_, points| last = points.last().copied())?;
         Ok(last)
     }
 }

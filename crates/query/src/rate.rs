@@ -75,7 +75,7 @@ mod tests {
             counter: true,
             ..plain
         };
-        // 2^63 − 1 is 2^63 as a double; 30 less does not show.
+        // 2^63 − 1 is 2^63 as a double; subtracting 30 is lost to rounding.
         assert_eq!(rates(counter), expected(Some(2f64.powi(63))));
         let max = RateOptions {
             counter_max: 40.0,

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn same_values_different_values_and_missing_keys() {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        // host is the same everywhere, dc differs, owner is not in all of them.
+        // host is equal in all series, dc differs, owner is missing in some.
         let found = common(&[
             "m{dc=\"dal\",host=\"a\",owner=\"x\"}",
             "m{dc=\"lax\",host=\"a\",owner=\"x\"}",

@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_name_is_stable_and_belongs_to_one_series() {
         let name = |text, node| tsuid(&series(text), node);
-        // Written down once: a change would orphan every stored annotation.
+        // Fixed values: a change would orphan every stored annotation.
         assert_eq!(
             name("m{a=\"1\"}", "nid1"),
             "5619C088FBC04AC7998E91F20F7E4557"

@@ -1,3 +1,5 @@
+//! The schedule with simulated clocks.
+
 use super::*;
 
 const MS: i64 = 1_000_000;

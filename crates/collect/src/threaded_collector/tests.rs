@@ -1,3 +1,5 @@
+//! Threaded collectors that hang, panic and recover.
+
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -180,7 +180,7 @@ mod tests {
         )
         .expect("small");
         if aggregator.is_running() {
-            // The other way must come to the same.
+            // Both implementations must return the same result.
             let mut grid = BucketGrid::new(&Buckets::Even {
                 first: 0,
                 step: 10,
@@ -203,21 +203,21 @@ mod tests {
             assert_eq!(times, [0, 10, 20, 30, 40, 50, 60], "{name}");
             points.iter().map(|point| point.1).collect::<Vec<f64>>()
         };
-        // A on its line has 10 at 20 and at 40; B has 15 at 10, 30 and 50. Outside of its span A has nothing.
+        // A is interpolated to 10 at 20 and at 40, B to 15 at 10, 30 and 50. Outside of its span A has no value.
         assert_eq!(values("sum"), [10.0, 20.0, 30.0, 30.0, 20.0, 20.0, 20.0]);
         assert_eq!(values("avg"), [10.0, 10.0, 15.0, 15.0, 10.0, 10.0, 20.0]);
         assert_eq!(values("min"), [10.0, 5.0, 10.0, 15.0, 10.0, 5.0, 20.0]);
         assert_eq!(values("max"), [10.0, 15.0, 20.0, 15.0, 10.0, 15.0, 20.0]);
-        // Half of the distance of two values.
+        // Half of the distance between two values.
         assert_eq!(values("dev"), [0.0, 5.0, 5.0, 0.0, 0.0, 5.0, 0.0]);
         assert_eq!(values("count"), [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0]);
-        // Zero, the largest and the smallest number in place of what is missing.
+        // Zero, the largest and the smallest number replace missing values.
         assert_eq!(values("zimsum"), [10.0, 5.0, 20.0, 15.0, 10.0, 5.0, 20.0]);
         assert_eq!(values("mimmin"), [10.0, 5.0, 20.0, 15.0, 10.0, 5.0, 20.0]);
         assert_eq!(values("mimmax"), [10.0, 5.0, 20.0, 15.0, 10.0, 5.0, 20.0]);
-        // The value before: A has 5 at 20 and 15 at 40; B has 10 at 10, 20 at 30, 10 at 50.
+        // The previous value: A has 5 at 20 and 15 at 40; B has 10 at 10, 20 at 30, 10 at 50.
         assert_eq!(values("pfsum"), [10.0, 15.0, 25.0, 35.0, 25.0, 15.0, 20.0]);
-        // A comes first. B less A where both are.
+        // A is the first series: B minus A where both have a value.
         assert_eq!(values("diff"), [0.0, 10.0, 10.0, 0.0, 0.0, 10.0, 0.0]);
         assert_eq!(values("first"), [10.0, 5.0, 10.0, 15.0, 10.0, 5.0, 20.0]);
         assert_eq!(values("last"), [10.0, 15.0, 20.0, 15.0, 10.0, 15.0, 20.0]);

@@ -101,13 +101,13 @@ fn resolve_selector(
     selector: &Selector,
     deadline: Instant,
 ) -> Result<Selector, OpentsdbError> {
-    let mut question = RangeQuery::new(Selector::name(name), request.start, Millis::MAX, None);
-    question.bytes_max = engine.limits.bytes_max;
-    question.deadline = deadline;
+    let mut range_query = RangeQuery::new(Selector::name(name), request.start, Millis::MAX, None);
+    range_query.bytes_max = engine.limits.bytes_max;
+    range_query.deadline = deadline;
     let mut all: Vec<Arc<Series>> = Vec::new();
     engine
         .store
-        .series(&question, &mut |series| all.push(series.clone()))?;
+        .series(&range_query, &mut |series| all.push(series.clone()))?;
     let mut found = HashSet::new();
     for series in all {
         if Instant::now() > deadline {

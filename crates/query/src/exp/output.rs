@@ -12,12 +12,12 @@ use super::{ExpressionOutput, ExpressionRequest};
 use crate::error::OpentsdbError;
 
 pub(super) fn write(
-    asked: &ExpressionRequest,
+    exp_request: &ExpressionRequest,
     sets: &BTreeMap<&str, Operand>,
     out: &mut dyn Write,
 ) -> Result<(), OpentsdbError> {
     write_text(out, "{\"outputs\":[")?;
-    for (number, output) in asked.outputs.iter().enumerate() {
+    for (number, output) in exp_request.outputs.iter().enumerate() {
         if number > 0 {
             write_text(out, ",")?;
         }

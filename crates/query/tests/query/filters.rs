@@ -38,7 +38,7 @@ fn line(tags: &str, aggregate: &str, value: f64) -> (String, String, f64) {
 #[test]
 fn filters_group_as_the_manual_shows() {
     let fixture = seven();
-    // Series 1, 4, 5 and 6; dc is not in all of them.
+    // Series 1, 4, 5 and 6; dc is missing in some.
     assert_eq!(
         ask(&fixture, "sum:sys{host=web01}"),
         [line("host=web01", "", 16.0)]
@@ -76,7 +76,7 @@ fn filters_group_as_the_manual_shows() {
 #[test]
 fn filters_are_joined_and_may_refuse() {
     let fixture = seven();
-    // Filters on one key are joined: both must hold.
+    // Filters on one key are combined: both must match.
     assert_eq!(
         ask(
             &fixture,
@@ -100,7 +100,7 @@ fn filters_are_joined_and_may_refuse() {
         ask(&fixture, "max:sys{}{host=iwildcard(WEB*)}"),
         [line("", "host", 10.0)]
     );
-    // Nothing is put together.
+    // Nothing is aggregated.
     let none = ask(&fixture, "none:sys{}{dc=lax}");
     assert_eq!(
         none,
@@ -109,7 +109,7 @@ fn filters_are_joined_and_may_refuse() {
             line("dc=lax,host=web02", "", 4.0)
         ]
     );
-    // A series without the key is in a group of its own.
+    // Series without the key form a group of their own.
     assert_eq!(
         ask(&fixture, "sum:sys{owner=not_literal_or(x)}"),
         [
