@@ -95,8 +95,8 @@ impl ThreadedFixture {
     fn pass(&mut self, after: Duration) -> (Option<f64>, Option<String>) {
         self.clock.0.fetch_add(after.as_millis() as i64, Relaxed);
         self.tick.reset(0);
-        let figures = &self.context.stats.collectors()[0];
-        let (series, _) = self.collector.pass(&self.context, figures, &mut self.tick);
+        let stats = &self.context.stats.collectors()[0];
+        let (series, _) = self.collector.pass(&self.context, stats, &mut self.tick);
         let row = self.tick.rows().last();
         let value = row.and_then(|row| row.is_present(0).then(|| row.values[0]));
         assert_eq!(series, u64::from(value.is_some()));
@@ -119,7 +119,7 @@ macro_rules! stepped {
     () => {{
         static WAITING: PendingSteps = Mutex::new(None);
         static ENTRY: CollectorEntry = entry(|context| {
-            let steps = WAITING.lock().expect("lock").take().expect("one stand");
+            let steps = WAITING.lock().expect("lock").take().expect("one fixture");
             let operation = context.operation.clone();
             Ok(OpenOutcome::Active(Box::new(SteppedCollector {
                 steps,
@@ -195,16 +195,14 @@ fn a_hung_thread_is_not_waited_for() {
     let mut fixture = stepped!();
     fixture.pass(RATE);
     let ThreadedFixture {
-        collector: aside,
-        steps,
-        ..
+        collector, steps, ..
     } = fixture;
-    let desk = Arc::downgrade(&aside.handoff);
-    drop(aside);
-    assert!(desk.upgrade().is_some(), "the thread still hangs");
+    let handoff = Arc::downgrade(&collector.handoff);
+    drop(collector);
+    assert!(handoff.upgrade().is_some(), "the thread still hangs");
     drop(steps);
     let deadline = Instant::now() + LONG;
-    while desk.upgrade().is_some() {
+    while handoff.upgrade().is_some() {
         assert!(Instant::now() < deadline, "the thread ends when it can");
         std::thread::yield_now();
     }
@@ -247,7 +245,7 @@ fn the_next_reading_is_taken_shortly_before_it_is_due() {
     fixture.wait_for_pass();
     let before = Instant::now();
     fixture.pass(RATE);
-    let wanted = fixture.collector.handoff.lock().next_at.expect("asked for");
-    assert!(wanted >= before + RATE / 2, "not at once");
-    assert!(wanted <= Instant::now() + RATE - LEAD_TIME, "but in time");
+    let next_at = fixture.collector.handoff.lock().next_at.expect("requested");
+    assert!(next_at >= before + RATE / 2, "not at once");
+    assert!(next_at <= Instant::now() + RATE - LEAD_TIME, "but in time");
 }
