@@ -79,12 +79,12 @@ impl DatagramReceiver {
         wait: bool,
     ) -> io::Result<usize> {
         self.filled.clear();
+        type Vectors = [libc::iovec; DATAGRAMS_PER_CALL];
+        type Headers = [libc::mmsghdr; DATAGRAMS_PER_CALL];
         // SAFETY: `iovec` consists of integers and pointers, for which zero is valid.
-        let mut vectors: [libc::iovec; DATAGRAMS_PER_CALL] =
-            unsafe { MaybeUninit::zeroed().assume_init() };
-        // SAFETY: as above.
-        let mut headers: [libc::mmsghdr; DATAGRAMS_PER_CALL] =
-            unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut vectors: Vectors = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: as above, for `mmsghdr`.
+        let mut headers: Headers = unsafe { MaybeUninit::zeroed().assume_init() };
         let buffers = self.bytes.chunks_exact_mut(DATAGRAM_BYTES);
         let places = buffers.zip(&mut self.names).zip(&mut self.controls);
         for ((vector, header), ((buffer, name), control)) in

@@ -270,7 +270,7 @@ impl StatsdTable {
                 }
             }
             _ if self.figures.counts_increase() => {
-                drop(self.counter_states.remove(entry.state_index))
+                self.counter_states.remove(entry.state_index);
             }
             _ => {}
         }
