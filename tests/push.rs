@@ -100,7 +100,11 @@ fn errors_have_a_message_and_an_exit_code() {
             1,
             "x=1: the timestamp is older than the store's retention",
         ),
-        (&["x=1", "--ts", "9999999999"], 1, "ten minutes ahead"),
+        (
+            &["x=1", "--ts", "9999999999"],
+            1,
+            "more than ten minutes in the future",
+        ),
         (
             &["x=1", "-u", "/nonexistent/push.sock"],
             3,

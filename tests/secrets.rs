@@ -170,7 +170,7 @@ fn the_token_shows_nowhere() {
         }
         agent.signal(Signal::HUP);
         eventually("it has read its files again", || {
-            if agent.stderr().contains("hangup") {
+            if agent.stderr().contains("SIGHUP received") {
                 Ok(())
             } else {
                 Err(agent.stderr())

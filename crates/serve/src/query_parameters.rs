@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(message("form=1"), "unknown parameter \"form\"");
         assert_eq!(message("step=1&step=2"), "step is given more than once");
         assert!(
-            message("match=a%7Bb=~%22(%22%7D").starts_with("match=a{b=~\"(\"}: the expression")
+            message("match=a%7Bb=~%22(%22%7D")
+                .starts_with("match=a{b=~\"(\"}: invalid regular expression")
         );
         let expressions = "match=%7Ba=~%22x%22%7D&".repeat(17);
         assert_eq!(message(&expressions), "more than 16 regular expressions");

@@ -117,7 +117,7 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, "text").expect("a file");
         let error = bind_stream(&path).expect_err("the path is a regular file");
-        assert!(error.to_string().contains("no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
         assert!(path.exists());
     }
 }
