@@ -28,11 +28,11 @@ pub struct Outcome {
     pub replayed: usize,
     pub executions: u64,
     pub time: Duration,
-    pub broken: Vec<Finding>,
+    pub broken: Vec<FuzzFailure>,
 }
 
 #[derive(Debug)]
-pub struct Finding {
+pub struct FuzzFailure {
     pub input: PathBuf,
     pub broken: Broken,
 }
@@ -98,7 +98,7 @@ impl Outcome {
             let name = format!("{}-{:016x}", target.name, fingerprint(input));
             let path = options.crashes.join(name);
             fs::write(&path, input)?;
-            self.broken.push(Finding {
+            self.broken.push(FuzzFailure {
                 input: path,
                 broken,
             });

@@ -12,6 +12,7 @@
 
 mod driver;
 mod exec;
+mod fixed_clock;
 mod memory;
 mod mutate;
 mod seeds;

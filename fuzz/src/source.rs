@@ -2,13 +2,13 @@
 
 /// Consumes values from the front of an input.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct InputReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Source<'a> {
-        Source { rest: bytes }
+impl<'a> InputReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> InputReader<'a> {
+        InputReader { rest: bytes }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,6 +8,7 @@ mod links;
 mod size;
 mod threads;
 mod tree;
+mod type_names;
 mod unfinished;
 mod unsafe_code;
 mod vague_names;
@@ -46,6 +47,7 @@ pub fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(unfinished::check(&tree));
     issues.extend(unsafe_code::check(&tree));
     issues.extend(threads::check(&tree));
+    issues.extend(type_names::check(&tree));
     issues.extend(collectors::check(&tree));
     issues.extend(links::check(&tree));
     issues.extend(guarantees::check(&tree));

@@ -3,14 +3,14 @@
 use crate::error::BadText;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Labels<'a> {
+pub struct LabelList<'a> {
     pub pairs: Vec<(&'a str, String)>,
     pub with_pid: bool,
     pub with_rank: bool,
 }
 
-pub fn parse(text: &str) -> Result<Labels<'_>, BadText> {
-    let mut labels = Labels::default();
+pub fn parse(text: &str) -> Result<LabelList<'_>, BadText> {
+    let mut labels = LabelList::default();
     let mut rest = text;
     while !rest.is_empty() {
         let (word, after_word) = until(rest, [',', '=']);
@@ -67,7 +67,7 @@ mod tests {
             pairs(&[("phase", "assembly"), ("q", " a b ")])
         );
         assert_eq!((labels.with_pid, labels.with_rank), (false, true));
-        assert_eq!(parse("").expect("good"), Labels::default());
+        assert_eq!(parse("").expect("good"), LabelList::default());
         assert!(parse("pid").expect("good").with_pid);
         assert_eq!(parse("a=").expect("good").pairs, pairs(&[("a", "")]));
         assert_eq!(parse("a=b=c,").expect("good").pairs, pairs(&[("a", "b=c")]));

@@ -7,7 +7,7 @@ use pegel_store::fuzzing::{
 
 use super::Target;
 use crate::memory::bounded;
-use crate::source::Source;
+use crate::source::InputReader;
 
 /// The memory limit of decoding: a small multiple of the rows, for any input.
 const COLUMN_BYTES_MAX: usize = 4 << 20;
@@ -111,7 +111,7 @@ fn with_rows(rows: usize, bytes: Vec<u8>) -> Vec<u8> {
     input
 }
 
-/// Bytes from which `Source::float` decodes different columns.
+/// Bytes from which `InputReader::float` decodes different columns.
 fn numbers(shape: u8) -> Vec<u8> {
     (0..600_u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 / (shape + 1))
@@ -136,7 +136,7 @@ fn columns() -> Vec<Vec<f64>> {
 }
 
 /// Decodes a column, either value by value or as a repeated short piece.
-fn column(source: &mut Source<'_>) -> Vec<f64> {
+fn column(source: &mut InputReader<'_>) -> Vec<f64> {
     let rows = source.up_to(COLUMN_ROWS_MAX);
     let distinct = 1 + source.up_to(300);
     let step = source.float();
@@ -158,7 +158,7 @@ fn column(source: &mut Source<'_>) -> Vec<f64> {
 }
 
 fn values(input: &[u8]) {
-    let column = column(&mut Source::new(input));
+    let column = column(&mut InputReader::new(input));
     for is_small in [false, true] {
         let encoded = encode_values(&column, is_small);
         assert!(
@@ -172,7 +172,7 @@ fn values(input: &[u8]) {
 }
 
 fn values_bytes(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let rows = source.up_to(COLUMN_ROWS_MAX + 1);
     let decoded = bounded(COLUMN_BYTES_MAX, || decode_values(source.rest(), rows));
     let Some(decoded) = decoded else { return };
@@ -186,7 +186,7 @@ fn same(a: &[f64], b: &[f64]) -> bool {
 }
 
 fn times(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let mut time = source.u64() as i64;
     let scale = source.u8() % 64;
     let rows = source.up_to(COLUMN_ROWS_MAX);
@@ -209,7 +209,7 @@ fn times(input: &[u8]) {
 }
 
 fn times_bytes(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let rows = source.up_to(COLUMN_ROWS_MAX + 1);
     let decoded = bounded(COLUMN_BYTES_MAX, || decode_times(source.rest(), rows));
     let Some(decoded) = decoded else { return };
@@ -220,7 +220,7 @@ fn times_bytes(input: &[u8]) {
 
 /// Rows one after the other, as in the log.
 fn row(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let width = source.up_to(300);
     let (mut previous, mut state) = (vec![0; width], vec![0; width]);
     let mut hints = vec![0; width];
@@ -242,7 +242,7 @@ fn row(input: &[u8]) {
 }
 
 fn row_bytes(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let width = source.up_to(4_000);
     let mut state = vec![0; width];
     for _ in 0..16 {

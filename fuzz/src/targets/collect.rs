@@ -44,7 +44,7 @@ macro_rules! targets {
     ($($static:ident $name:literal $collector:literal $file:literal;)*) => {
         $(pub(super) const $static: Target = target(
             $name,
-            |input| passes(&Source { collector: $collector, file: $file }, input),
+            |input| passes(&FuzzedFile { collector: $collector, file: $file }, input),
             || seeds($file),
         );)*
     };
@@ -64,12 +64,12 @@ targets! {
     PROCESS "process" "agent" "proc/self/stat";
 }
 
-struct Source {
+struct FuzzedFile {
     collector: &'static str,
     file: &'static str,
 }
 
-impl Source {
+impl FuzzedFile {
     fn open(&self, root: &Path) -> Node {
         Node::open(root, |entry| entry.name == self.collector)
     }
@@ -120,7 +120,7 @@ impl Source {
 
 /// For any content in consecutive passes, the result is an error with a reason or values; when the file is
 /// restored, all its series are present.
-fn passes(source: &Source, input: &[u8]) {
+fn passes(source: &FuzzedFile, input: &[u8]) {
     ROOT.with(|root| {
         let path = root.join(source.file);
         let good = fs::read(fixtures().join("basic").join(source.file)).expect("a fixture");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Input, MetricKind, Millis, Point, Series};
+use pegel_metric::{Family, Input, MetricKind, Point, Series};
 use pegel_query::{
     AnnotationBulkDelete, AnnotationUpdate, Annotations, ExpressionRequest, GexpRequest, LastQuery,
     LookupQuery, OpentsdbError, QUERIES_MAX, QueryEngine, QueryLimits, QueryParams, QueryRequest,
@@ -13,10 +13,9 @@ use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 use super::Target;
+use crate::fixed_clock::{FixedClock, NOW};
 use crate::memory::bounded;
 
-/// A full hour; the samples lie in the 15 minutes before it.
-const NOW: Millis = 1_700_006_400_000;
 /// The memory limit of one request, and the allowance for the request itself, its calendar and its response.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 const BESIDE_BYTES_MAX: usize = 48 << 20;
@@ -163,28 +162,15 @@ pub(super) const ZONE: Target = Target {
     },
 };
 
-#[derive(Debug)]
-struct Standstill;
-
-impl Clock for Standstill {
-    fn utc(&self) -> Millis {
-        NOW
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(NOW as u64)
-    }
-}
-
-struct Shop {
+struct OpentsdbFixture {
     engine: QueryEngine,
     _dir: TempDir,
 }
 
-static SHOP: LazyLock<Shop> = LazyLock::new(|| {
+static FIXTURE: LazyLock<OpentsdbFixture> = LazyLock::new(|| {
     let dir = TempDir::new();
     let mut options = StoreOptions::new(dir.join("store"));
-    options.clock = Arc::new(Standstill);
+    options.clock = Arc::new(FixedClock);
     let store = Store::open(options).expect("opens");
     for (name, room, every) in [
         ("temp", "a", 1_000),
@@ -216,12 +202,12 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
         bytes_max: REQUEST_BYTES_MAX,
         time_max: Duration::from_millis(500),
     };
-    Shop { engine, _dir: dir }
+    OpentsdbFixture { engine, _dir: dir }
 });
 
 /// A response is valid JSON, or an error with a status.
 fn check(answer: impl FnOnce(&QueryEngine, &mut Vec<u8>) -> Result<(), OpentsdbError>) {
-    let engine = &SHOP.engine;
+    let engine = &FIXTURE.engine;
     let mut out = Vec::new();
     let answered = bounded(REQUEST_BYTES_MAX + BESIDE_BYTES_MAX, || {
         answer(engine, &mut out)

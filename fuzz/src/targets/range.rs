@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
-use pegel_metric::{
-    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Tick,
-};
+use pegel_metric::{Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Tick};
 use pegel_serve::fuzzing::{range_question, selector};
 use pegel_store::{QueryError, RangeQuery, StepAggregation, Store, StoreOptions};
 use pegel_testkit::TempDir;
 
 use super::Target;
+use crate::fixed_clock::{FixedClock, NOW};
 use crate::memory::bounded;
 
-/// A full hour; the samples lie in the 15 minutes before it.
-const NOW: Millis = 1_700_006_400_000;
 const SAMPLES: i64 = 900;
 
 pub(super) const RANGE: Target = Target {
@@ -61,30 +57,17 @@ pub(super) const RANGE: Target = Target {
     },
 };
 
-#[derive(Debug)]
-struct Standstill;
-
-impl Clock for Standstill {
-    fn utc(&self) -> Millis {
-        NOW
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(NOW as u64)
-    }
-}
-
-struct Shop {
+struct RangeFixture {
     store: Store,
     /// Every sample, by series.
     all: BTreeMap<String, (MetricKind, Vec<(Millis, f64)>)>,
     _dir: TempDir,
 }
 
-static SHOP: LazyLock<Shop> = LazyLock::new(|| {
+static FIXTURE: LazyLock<RangeFixture> = LazyLock::new(|| {
     let dir = TempDir::new();
     let mut options = StoreOptions::new(dir.join("store"));
-    options.clock = Arc::new(Standstill);
+    options.clock = Arc::new(FixedClock);
     let store = Store::open(options).expect("opens");
     fill(&store);
     store.flush_to_blocks();
@@ -98,7 +81,7 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     };
     store.query_range(&everything, keep).expect("answered");
     assert_eq!(all.len(), 4, "two rooms, turns and one loose series");
-    Shop {
+    RangeFixture {
         store,
         all,
         _dir: dir,
@@ -147,7 +130,7 @@ fn range(input: &[u8]) {
         let before = found.insert(series.text().to_owned(), points.to_vec());
         assert!(before.is_none(), "{series} twice");
     };
-    let store = &SHOP.store;
+    let store = &FIXTURE.store;
     let answered = bounded(question.bytes_max + (8 << 20), || {
         store.query_range(&question, keep)
     });
@@ -159,7 +142,7 @@ fn range(input: &[u8]) {
     }
     answered.expect("answered");
     found.retain(|_, points| !points.is_empty());
-    for (text, (kind, samples)) in &SHOP.all {
+    for (text, (kind, samples)) in &FIXTURE.all {
         let series = Series::parse(text, |name| {
             Arc::new(Family {
                 name: name.to_owned().into(),

@@ -13,7 +13,7 @@ use pegel_testkit::TempDir;
 
 use super::Target;
 use crate::memory::bounded;
-use crate::source::Source;
+use crate::source::InputReader;
 
 /// Inputs have at most 64 KiB, which packed blocks expand to at most 16 MiB.
 const FILE_BYTES_MAX: usize = 128 << 20;
@@ -70,7 +70,7 @@ pub(super) const BLOCK: Target = Target {
 pub(super) const BLOCK_INDEX: Target = Target {
     name: "block_index",
     run: |input| {
-        let mut source = Source::new(input);
+        let mut source = InputReader::new(input);
         let len = source.up_to(4_096);
         let data = source.take(len);
         drop(read(build_block(1, data, source.rest())));
@@ -133,7 +133,7 @@ fn segment(shape: u64) -> SegmentWriter {
 
 /// Builds frames with correct checksums around arbitrary content: kind, length, content.
 fn log_frames(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let mut writer = SegmentWriter::default();
     while !source.is_empty() {
         let kind = source.u8();
@@ -177,7 +177,7 @@ fn take_apart(segment: &[u8]) -> Vec<u8> {
 
 /// Replay returns exactly what was written: every row and every point, in order, bit for bit.
 fn log_round_trip(input: &[u8]) {
-    let mut source = Source::new(input);
+    let mut source = InputReader::new(input);
     let mut writer = SegmentWriter::default();
     let mut expected: Vec<LoggedEntry> = Vec::new();
     let family = Arc::new(Family::new("m", MetricKind::Unknown, "", 0, "Any."));
