@@ -1,5 +1,5 @@
 //! Configuration files as users write them: the valid ones are accepted, each invalid one gets the
-//! message that stands beside it (`NAME.txt`; `PEGEL_BLESS=1` writes it anew).
+//! message that stands beside it (`NAME.txt`; `PEGEL_BLESS=1` rewrites it).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

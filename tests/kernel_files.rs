@@ -224,7 +224,7 @@ fn devices_come_and_go_under_any_name() {
     assert_eq!(node.agent.stop().code(), Some(0));
 }
 
-/// Puts a pipe that nobody writes to in the place of every file.
+/// Puts a pipe without a writer in the place of every file.
 fn make_pipes(dir: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(dir).expect("a directory") {

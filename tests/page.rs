@@ -1,4 +1,4 @@
-//! The page in a real browser: what it shows, what it survives, and that it stays small and speaks to nobody else.
+//! The page in a real browser: what it shows, what it survives, and that it stays small and contacts no other host.
 
 #[path = "page/browser.rs"]
 mod browser;

@@ -149,7 +149,7 @@ fn the_token_shows_nowhere() {
         for headers in [&[][..], &[("Authorization", header.as_str())]] {
             for path in PATHS {
                 for address in [agent.http(), &agent.unix()] {
-                    // The answer is searched by whoever reads it.
+                    // The caller searches the response.
                     get_with(address, path, headers).expect("an answer");
                 }
             }

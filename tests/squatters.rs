@@ -1,4 +1,4 @@
-//! Whoever was at our paths before us: what is not ours is left as it is, and the message says whose it is.
+//! Foreign files and sockets at our paths: they are left in place, and the message names their owner.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -254,7 +254,7 @@ fn another_user_gets_nothing_over_the_socket() {
     };
     assert_eq!(ask(&[]).0, 0, "it cannot even connect: {}", ask(&[]).1);
 
-    // Somebody opens all doors by mistake: the kernel still says who comes in.
+    // All permissions open by mistake: the kernel still reports the peer.
     set_mode(home.path(), 0o755);
     set_mode(&home.join("run"), 0o755);
     set_mode(&socket, 0o666);

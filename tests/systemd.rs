@@ -207,7 +207,7 @@ fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
         ready.contains(&format!("\nMAINPID={}\n", agent.pid())),
         "{ready}"
     );
-    // Whoever waits for the agent finds samples at once.
+    // A client that waits for the agent finds samples at once.
     assert!(agent.get("/metrics").text().contains("node_load1 "));
     let pid = agent.pid();
     let finished = agent.stop();

@@ -210,12 +210,12 @@ fn every_panel_of_every_dashboard_finds_data() {
                     check_panel(agent, panel, &chosen)
                 });
             }
-            let nobody = DashboardVariables {
+            let no_match = DashboardVariables {
                 host: "nid8",
                 metric: "iteration_time",
                 tag: "host",
             };
-            let answer = ask(agent, &nobody.browser_form(panel, now())).expect("an answer");
+            let answer = ask(agent, &no_match.browser_form(panel, now())).expect("an answer");
             assert_eq!(answer, json!([]), "{name}: {}", panel["title"]);
         }
     }

@@ -154,7 +154,7 @@ fn modified_files_are_kept_unless_forced() {
     let source = fs::read_to_string(dir.join("datasources/pegel.yaml")).expect("there");
     assert!(
         source.contains("url: \"http://localhost:7\"\n"),
-        "ours is written anew: {source}"
+        "our file is rewritten: {source}"
     );
     let finished = provision(dir.path(), &["--force"]);
     assert_eq!(finished.code(), Some(0), "{finished}");

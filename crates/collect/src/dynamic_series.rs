@@ -1,4 +1,4 @@
-//! Series of collectors that discover their devices anew in each pass.
+//! Series of collectors that discover their devices in each pass.
 
 use std::sync::Arc;
 

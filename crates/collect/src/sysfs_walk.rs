@@ -1,4 +1,4 @@
-//! Collectors that walk through directories of `/sys` and discover the devices anew in each pass. A walk writes its
+//! Collectors that walk through directories of `/sys` and discover the devices in each pass. A walk writes its
 //! values through a [`SeriesWriter`], which declares new series and retires those that a pass did not set.
 
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! The lanes of this process: created with the first series, and created anew in a child of `fork`.
+//! The lanes of this process: created with the first series, and created again in a child of `fork`.
 //!
 //! Handles call [`ProcessLanes::is_ready`] before every update, which is a load in the common case. Creating
 //! a series takes the fork guard's lock; updates never do, except the first one in a child.

@@ -194,7 +194,7 @@ mod tests {
 
         fs::remove_file(&path).expect("ours");
         fs::write(&path, vec![0; MPI_LIBRARY.len()]).expect("ours");
-        install_in(&own).expect("written anew");
+        install_in(&own).expect("rewritten");
         assert_eq!(fs::read(&path).expect("there"), MPI_LIBRARY);
         assert_eq!(fs::read_dir(&own).expect("readable").count(), 1);
     }

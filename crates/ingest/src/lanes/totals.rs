@@ -1,7 +1,7 @@
 //! The sums over all lanes, by series.
 //!
 //! A counter's total is its base (the sum of removed lanes) plus the last amount of every known lane. A gauge
-//! is computed anew at each pass from the running lanes. [`super::Lanes`] adds contributions during a pass;
+//! is recomputed at each pass from the running lanes. [`super::Lanes`] adds contributions during a pass;
 //! [`LaneTotals::emit`] then writes the changed values to the current values and the tick. A counter never
 //! decreases, also across restarts.
 
@@ -57,7 +57,7 @@ pub struct LaneTotals {
     by_text: HashMap<Box<str>, TotalId>,
     /// Counters that may have changed since the last pass: only these are checked.
     touched: Vec<TotalId>,
-    /// Computed anew at every pass.
+    /// Recomputed at every pass.
     gauges: BTreeSet<TotalId>,
     histograms: Histograms,
     is_first_pass: bool,

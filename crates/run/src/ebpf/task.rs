@@ -94,7 +94,7 @@ mod tests {
         let uid = rustix::process::getuid().as_raw();
         assert!(is_owned_by(pid, uid));
         assert!(!is_owned_by(pid, uid + 1));
-        assert!(!is_owned_by(i32::MAX, uid), "nobody's");
+        assert!(!is_owned_by(i32::MAX, uid), "no such process");
         assert!(start_time(pid).is_some_and(|start| start > 0));
         assert_eq!(start_time(i32::MAX), None);
     }
