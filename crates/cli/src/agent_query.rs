@@ -89,32 +89,25 @@ pub fn fetch_values(
 
 /// Returns whether a series such as `name{k="v"}` matches.
 pub fn series_matches(selector: &Selector, text: &str) -> bool {
-    // A selector compares name and labels only.
-    let family = |name: &str| {
-        Arc::new(Family {
-            name: name.to_owned().into(),
-            kind: MetricKind::Unknown,
-            help: "".into(),
-            unit: "".into(),
-            level: 0,
-            input: Input::Collect,
-        })
-    };
-    Series::parse(text, family).is_ok_and(|series| selector.matches(&series))
+    Series::parse(text, name_only_family).is_ok_and(|series| selector.matches(&series))
 }
 
 /// Formats name and labels as the agent does: `name{k="v"}`.
 pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
-    let family = Family {
+    let series = Series::new(name_only_family(name), labels).ok()?;
+    Some(series.text().to_owned())
+}
+
+/// Returns a family for series of which only name and labels are used.
+fn name_only_family(name: &str) -> Arc<Family> {
+    Arc::new(Family {
         name: name.to_owned().into(),
         kind: MetricKind::Unknown,
         help: "".into(),
         unit: "".into(),
         level: 0,
         input: Input::Collect,
-    };
-    let series = Series::new(Arc::new(family), labels).ok()?;
-    Some(series.text().to_owned())
+    })
 }
 
 /// Splits arguments, each a comma-separated list, into names.
