@@ -101,6 +101,26 @@ impl PtyTerminal {
         screen.lock().expect("no panic")[seen..end].to_owned()
     }
 
+    /// Brings the only job to the foreground, and returns once keys reach it.
+    ///
+    /// The shell prints the job's command before it hands over the terminal and continues the job: a key pressed in
+    /// between would signal the shell, and Ctrl-Z before the continuation would have no effect.
+    #[track_caller]
+    fn foreground(&mut self, end_of_command: &str) {
+        self.press("fg\r");
+        self.wait_for(&format!("{end_of_command}\n"));
+        eventually("the job runs in the foreground", || {
+            let group = rustix::termios::tcgetpgrp(&self.keys).map_err(|e| e.to_string())?;
+            let group = group.as_raw_nonzero().get();
+            if u32::try_from(group) == Ok(self.shell.id()) {
+                return Err("the shell has the terminal".to_owned());
+            }
+            let states = process_states(group);
+            let runs = !states.is_empty() && !states.contains(&'T');
+            runs.then_some(()).ok_or(format!("states {states:?}"))
+        });
+    }
+
     /// Types a command and waits for the next prompt.
     fn run(&mut self, command: &str) {
         self.press(&format!("{command}\r"));
@@ -128,6 +148,21 @@ impl Drop for PtyTerminal {
     }
 }
 
+/// Returns the state letter of each process in a process group.
+fn process_states(group: i32) -> Vec<char> {
+    let processes = std::fs::read_dir("/proc").expect("procfs");
+    let stats = processes
+        .flatten()
+        .filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+    stats
+        .filter_map(|stat| {
+            let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+            let (state, of_group) = (fields.next()?.chars().next()?, fields.nth(1)?);
+            (of_group.parse() == Ok(group)).then_some(state)
+        })
+        .collect()
+}
+
 /// Starts a program in the foreground and stops it with Ctrl-Z.
 fn with_a_stopped_job(words: &str, home: &TempDir, bash: &std::path::Path) -> PtyTerminal {
     let mut terminal = PtyTerminal::open(home, bash);
@@ -143,14 +178,12 @@ fn session(way: RunMode, home: &TempDir, bash: &std::path::Path) -> (String, Str
     let words: String = way.prefix().iter().map(|word| format!("{word} ")).collect();
     let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("echo stopped=$?; jobs | cut -c1-20");
-    terminal.press("fg\r");
-    terminal.wait_for("sleep 1000'\n");
+    terminal.foreground("sleep 1000'");
     // Twice: the shell must notice the second stop too.
     terminal.press("\u{1a}");
     terminal.wait_for("Stopped");
     terminal.wait_for("\nready> ");
-    terminal.press("fg\r");
-    terminal.wait_for("sleep 1000'\n");
+    terminal.foreground("sleep 1000'");
     terminal.press("\u{3}");
     terminal.wait_for("\nready> ");
     terminal.run("echo interrupted=$?");
@@ -218,8 +251,7 @@ fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
     let mut terminal = with_a_stopped_job(&words, home, bash);
     terminal.run("bg");
     terminal.run("echo running=$(jobs -r | wc -l)");
-    terminal.press("fg\r");
-    terminal.wait_for("sleep 1000'\n");
+    terminal.foreground("sleep 1000'");
     terminal.press("\u{1c}");
     terminal.wait_for("Quit");
     terminal.wait_for("ready> ");
@@ -227,8 +259,7 @@ fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
     // It reads from the terminal, which is permitted in the foreground only.
     terminal.run(&format!("{words}cat &"));
     terminal.run("until jobs -s | grep -q cat; do sleep 0.02; done; jobs | cut -c1-20");
-    terminal.press("fg\r");
-    terminal.wait_for("cat\n");
+    terminal.foreground("cat");
     terminal.press("typed\r");
     terminal.wait_for("typed\ntyped\n");
     terminal.press("\u{4}");
@@ -242,8 +273,7 @@ fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
     terminal.wait_for("Stopped");
     terminal.wait_for("\nready> ");
     terminal.run("echo stopped=$(jobs -s | wc -l)");
-    terminal.press("fg\r");
-    terminal.wait_for("cat\n");
+    terminal.foreground("cat");
     terminal.press("\u{3}");
     terminal.wait_for("\nready> ");
     terminal.run("echo interrupted=$?");
