@@ -196,7 +196,7 @@ fn session(way: RunMode, home: &TempDir, bash: &std::path::Path) -> (String, Str
     terminal.wait_for("\ncontinued\n");
     terminal.wait_for("ready> ");
     terminal.run(&format!(
-        "{words}sh -c 'test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; ps -o stat= -p $$ | tr -d \"[:space:]t\"; echo'"
+        "{words}sh -c 'test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; ps -o stat= -p $$ | tr -dc +; echo'"
     ));
     terminal.press(&format!("{words}sh -c 'echo \"\"up; exec cat'\r"));
     terminal.wait_for("\nup\n");
