@@ -16,7 +16,13 @@ pub fn run(mode: BenchMode) -> Result<()> {
     packages::install_missing();
     peers::install_missing();
     let mut command = step::cargo_command();
-    command.args(["bench", "--locked", "--package", "pegel-bench"]);
+    command.args([
+        "bench",
+        "--locked",
+        "--package",
+        "pegel-bench",
+        "--no-fail-fast",
+    ]);
     match mode {
         BenchMode::Gated => command.env_remove("PEGEL_BENCH_ONCE"),
         BenchMode::Once => command.env("PEGEL_BENCH_ONCE", "1"),
