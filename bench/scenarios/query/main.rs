@@ -53,7 +53,8 @@ fn measure(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     );
 }
 
-/// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to response body.
+/// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to response body. Their
+/// budgets allow a millisecond more than the store's own.
 fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
     let engine = QueryEngine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
@@ -61,7 +62,7 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     for (work, gate, fields) in [
         (
             "sum of the 192 by OpenTSDB",
-            3.0,
+            4.0,
             r#""downsample":"10s-avg""#,
         ),
         (

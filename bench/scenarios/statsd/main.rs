@@ -166,7 +166,7 @@ fn statsd_ledger(agent: &AgentProcess) -> (u64, u64) {
 
 fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, time: Duration) {
     const LINES: u64 = 20;
-    let (mut rates, mut lost, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut rates, mut arrived, mut lost, mut unknown] = [const { Vec::new() }; 4];
     let datagrams = load::datagrams(LINES as usize);
     for _ in 0..report.repetitions(5) {
         let (received, dropped) = statsd_ledger(agent);
@@ -186,7 +186,9 @@ fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, t
             std::thread::sleep(Duration::from_millis(100));
         }
         unknown.push(missing as f64);
-        lost.push((statsd_ledger(agent).1 - dropped) as f64 / sent as f64 * 100.0);
+        let lost_share = (statsd_ledger(agent).1 - dropped) as f64 / sent as f64;
+        lost.push(lost_share * 100.0);
+        arrived.extend(rates.last().map(|rate| rate * (1.0 - lost_share)));
     }
     report.row(
         "one core sends at full speed, 20 per datagram",
@@ -194,10 +196,12 @@ fn full_speed(report: &mut BenchReport, agent: &AgentProcess, udp: SocketAddr, t
         FigureGate::None,
         rates,
     );
+    // A fast core sends more than the other one can receive: the budget is for what arrives.
+    report.row("received of it", "M/s", FigureGate::AtLeast(6.0), arrived);
     report.row(
         "dropped by the kernel and counted",
         "%",
-        FigureGate::AtMost(0.0),
+        FigureGate::None,
         lost,
     );
     report.row(

@@ -36,7 +36,7 @@ pub(crate) enum Command {
 /// The most ticks and pushes waiting for the writer.
 const QUEUE_LEN: usize = 1024;
 /// The time the writer sleeps between batches while ticks arrive fast.
-const BATCH_DELAY: Duration = Duration::from_millis(8);
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Ticks count as fast after this many batches within [`QUICK_SUCCESSION`] of each other, and as long as each delay
 /// collects several commands. The inputs of an agent that samples twice a second send two or three ticks together:
 /// those are not fast.
