@@ -112,7 +112,7 @@ pub(super) static QUERIES: &[NvmlQuery] = &[
     engine!(JPEG = jpeg),
     engine!(OFA = ofa),
     nvml_query(
-        QueryInterval::EveryPass,
+        QueryInterval::Second,
         &[
             unlabelled(&MEMORY_TOTAL),
             unlabelled(&MEMORY_USED),
