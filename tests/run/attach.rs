@@ -6,7 +6,7 @@ use std::time::Duration;
 use pegel_testkit::{ChildProcess, OtherUser, TempDir, eventually, need};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wrapped::{BOUND, RunMode, compile, isolate, pegel, read_report};
+use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, read_report};
 
 /// A target program, killed on drop.
 struct TargetProcess(Child);
@@ -168,7 +168,7 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
         let mut target = TargetProcess::start(Command::new("sleep").arg("1000"));
         let mut command = pegel(&home, &["-S", &target.pid()]);
         let binary = home.join("pegel");
-        crate::wrapped::copy_pegel(&binary);
+        crate::run_mode::copy_pegel(&binary);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(home.path(), mode).expect("ours");
         use std::os::unix::process::CommandExt;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use pegel_testkit::{ChildProcess, TempDir, eventually, need};
 
-use crate::wrapped::{BOUND, RunMode, compile, isolate, pegel, read_report};
+use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, read_report};
 
 /// Number of rounds of the test program.
 const ROUNDS: u64 = 260;
@@ -299,7 +299,7 @@ fn without_permission_the_program_runs_uncounted() {
         "--bounding-set=-bpf,-perfmon,-sys_admin,-sys_ptrace",
         "--inh-caps=-all",
     ]);
-    command.arg(crate::wrapped::PEGEL);
+    command.arg(crate::PEGEL);
     command.args([
         "run", "-v", "-s", "--method", "ebpf", "--", "sh", "-c", "exit 3",
     ]);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use pegel_testkit::{AgentBuilder, AgentProcess, ChildProcess, TempDir, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wrapped::{BOUND, PEGEL, RunMode, compile, isolate};
+use crate::PEGEL;
+use crate::run_mode::{BOUND, RunMode, compile, isolate};
 
 fn hits(agent: &AgentProcess) -> f64 {
     let text = agent.get("/metrics").text().to_owned();

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need};
 
-use crate::wrapped::{BOUND, RunMode, isolate, pegel, read_report};
+use crate::run_mode::{BOUND, RunMode, isolate, pegel, read_report};
 
 fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/zoo/{name}"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/programs/{name}"))
 }
 
 /// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is counted.

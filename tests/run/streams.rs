@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use pegel_testkit::{ChildProcess, Rng, TempDir};
 
-use crate::wrapped::{BOUND, RunMode, isolate, pegel, read_report};
+use crate::run_mode::{BOUND, RunMode, isolate, pegel, read_report};
 
 const BLOCK: usize = 1 << 20;
 const BLOCKS: u64 = 1000;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use pegel_testkit::{TempDir, eventually, need};
 
-use crate::wrapped::{RunMode, isolate};
+use crate::run_mode::{RunMode, isolate};
 
 /// A shell in a pseudo-terminal of its own.
 struct PtyTerminal {

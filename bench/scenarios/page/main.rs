@@ -1,6 +1,6 @@
 //! The web page: CPU time of the whole browser per tick with fifty charts on the screen, and the size of all files.
 
-#[path = "../../../tests/page/browser.rs"]
+#[path = "../../../tests/outputs/page/browser.rs"]
 #[allow(dead_code)] // The tests use more of it.
 mod browser;
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if let Some(chromium) = need("chromium") {
         let mut page = BrowserPage::start(&chromium);
         page.size(1700, 4600);
-        page.before_all(include_str!("../../../tests/page/ticks.js"));
+        page.before_all(include_str!("../../../tests/outputs/page/ticks.js"));
         page.open(&format!("http://{}/#/metrics", agent.http()));
         page.until("document.querySelectorAll('.results button').length > 0");
         page.eval(include_str!("panels.js"));

@@ -2,6 +2,7 @@
 //! and golden files. Functions panic where the test would fail anyway.
 
 mod agent_process;
+mod alone;
 mod child_process;
 mod conservation;
 mod exporter_readings;
@@ -26,6 +27,7 @@ mod stored_samples;
 mod temp_dir;
 
 pub use agent_process::{AgentBuilder, AgentEndpoint, AgentProcess};
+pub use alone::run_alone;
 pub use child_process::{ChildProcess, FinishedProcess};
 pub use conservation::check_conserved;
 pub use exporter_readings::ExporterReadings;

@@ -1,8 +1,10 @@
 //! The server as its clients see it, in front of a real store.
 
+mod descriptors;
 mod lifecycle;
 mod limits;
 mod lines;
+mod opentsdb;
 mod routes;
 mod stream;
 mod support;

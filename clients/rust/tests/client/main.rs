@@ -1,0 +1,4 @@
+//! The crate as programs use it.
+
+mod names;
+mod program;

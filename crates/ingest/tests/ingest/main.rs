@@ -1,0 +1,4 @@
+//! Input of programs, from lanes and points to the samples in a real store.
+
+mod lanes;
+mod program_values;

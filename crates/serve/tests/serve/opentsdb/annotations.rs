@@ -1,0 +1,97 @@
+//! Annotations: created by a client, stored, and shown by Grafana.
+
+use serde_json::{Value, json};
+
+use super::grafana::{BrowserSeries, GoAnnotation, GoSeries};
+use super::{ask, site};
+use crate::support::{RawConnection, TestServer};
+
+/// Returns the status and body of a request with any method.
+fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut client = RawConnection::new(site.tcp());
+    client.send(&format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let answer = client.rest();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .expect("a status");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+#[test]
+fn they_are_made_read_changed_and_deleted() {
+    let (site, _) = site(|_| {});
+    let body = r#"{"startTime":"1369141261","tsuid":"000001","description":"Testing","custom":{"owner":"jdoe"}}"#;
+    let note = json!({"tsuid": "000001", "description": "Testing", "notes": "", "custom": {"owner": "jdoe"}, "endTime": 0, "startTime": 1_369_141_261});
+    assert_eq!(
+        send(&site, "POST", "/api/annotation", body),
+        (200, note.clone())
+    );
+    assert_eq!(
+        send(&site, "POST", "/api/annotation", body),
+        (304, Value::Null)
+    );
+    let place = "/api/annotation?start_time=1369141261&tsuid=000001";
+    assert_eq!(send(&site, "GET", place, ""), (200, note));
+    let body = r#"{"startTime":1369141261,"tsuid":"000001","notes":"only"}"#;
+    let (status, replaced) = send(&site, "PUT", "/api/annotation", body);
+    assert_eq!(
+        (status, &replaced["description"], &replaced["notes"]),
+        (200, &json!(""), &json!("only"))
+    );
+    assert_eq!(send(&site, "DELETE", place, "").0, 204);
+    assert_eq!(send(&site, "GET", place, "").0, 404);
+    assert_eq!(send(&site, "DELETE", place, "").0, 404);
+}
+
+#[test]
+fn many_at_once() {
+    let (site, _) = site(|_| {});
+    let body =
+        r#"[{"startTime":10,"description":"a"},{"startTime":20,"tsuid":"0A","description":"b"}]"#;
+    let (status, made) = send(&site, "POST", "/api/annotation/bulk", body);
+    assert_eq!((status, made.as_array().map(Vec::len)), (200, Some(2)));
+    let body = r#"{"startTime":1,"endTime":30,"tsuids":["0a"],"global":true}"#;
+    let (status, deleted) = send(&site, "DELETE", "/api/annotation/bulk", body);
+    assert_eq!((status, &deleted["totalDeleted"]), (200, &json!(2)));
+    assert_eq!(send(&site, "POST", "/api/annotation/bulk", "[]").0, 400);
+}
+
+#[test]
+fn grafana_shows_them_in_both_forms() {
+    let (site, at) = site(|_| {});
+    let second = at / 1_000 + 3;
+    let answer = ask(&site, "/api/query", &format!(r#"{{"start":{at},"showTSUIDs":true,"queries":[{{"metric":"cpu_percent","aggregator":"sum"}}]}}"#)).json();
+    let id = answer[0]["tsuids"][0].as_str().expect("an id").to_owned();
+    for body in [
+        format!(r#"{{"startTime":{second},"description":"for all"}}"#),
+        format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"for one"}}"#),
+    ] {
+        assert_eq!(send(&site, "POST", "/api/annotation", &body).0, 200);
+    }
+    let note = |description: &str| GoAnnotation {
+        description: description.into(),
+        start_time: second as f64,
+    };
+    let old = format!(
+        r#"{{"start":{at},"queries":[{{"aggregator":"sum","metric":"cpu_percent"}}],"msResolution":false,"globalAnnotations":true}}"#
+    );
+    let lines: Vec<BrowserSeries> =
+        serde_json::from_slice(&ask(&site, "/api/query", &old).body).expect("lines");
+    assert_eq!(lines[0].annotations, [note("for one")]);
+    assert_eq!(lines[0].global_annotations, [note("for all")]);
+    let new = format!(
+        r#"{{"start":{},"end":{},"queries":[{{"metric":"cpu_percent","aggregator":"sum"}}]}}"#,
+        at / 1_000,
+        at / 1_000 + 60
+    );
+    let lines: Vec<GoSeries> =
+        serde_json::from_slice(&ask(&site, "/api/query", &new).body).expect("lines");
+    assert_eq!(lines[0].annotations, [note("for one")]);
+    assert_eq!(lines[0].global_annotations, []);
+}

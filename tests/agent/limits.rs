@@ -1,0 +1,294 @@
+//! Limits that the system sets on the agent: few descriptors, little memory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, AgentProcess, ForkedChild, TempDir, check_conserved, eventually,
+    get, need_hardware,
+};
+use serde_json::Value;
+
+use crate::PEGEL;
+
+/// A program that runs `before` in a shell and goes on as the agent.
+fn agent_after(dir: &TempDir, before: &str) -> AgentBuilder {
+    let script = dir.join("pegel");
+    let text = format!("#!/bin/sh\n{before}\nexec {PEGEL} \"$@\"\n");
+    fs::write(&script, text).expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("set");
+    // The log gets a new file every second: a missing descriptor would show.
+    AgentBuilder::new(&script).config("keep: {memory: 1s}\nrate: 100ms\n")
+}
+
+fn status(agent: &AgentProcess) -> Value {
+    let answer = eventually("the socket answers", || {
+        get(&agent.unix(), "/status").and_then(|answer| match answer.status {
+            200 => Ok(answer),
+            status => Err(std::io::Error::other(status.to_string())),
+        })
+    });
+    answer.json()
+}
+
+/// Checks that received = kept + dropped over the socket: connections over TCP may still be on their way out.
+fn assert_conserved(agent: &AgentProcess) {
+    eventually("received = kept + dropped", || {
+        check_conserved(&status(agent))
+    });
+}
+
+fn tcp(address: &AgentAddress) -> std::net::SocketAddr {
+    match address {
+        AgentAddress::Tcp(address) => *address,
+        AgentAddress::Unix(path) => panic!("{} is not TCP", path.display()),
+    }
+}
+
+/// Connects `count` times everywhere, keeps what is accepted, and checks that blocks and log are written for some
+/// seconds on.
+fn crowd_and_check(agent: &AgentProcess, count: usize) {
+    let statsd = agent.endpoint.json["statsd"]["tcp"][0].as_str();
+    let statsd = statsd.expect("an address").parse().expect("an address");
+    let mut held: Vec<TcpStream> = Vec::new();
+    let mut held_on_socket: Vec<UnixStream> = Vec::new();
+    let bound = Duration::from_secs(20);
+    for _ in 0..count {
+        for address in [tcp(agent.http()), statsd] {
+            held.extend(TcpStream::connect_timeout(&address, bound).ok());
+        }
+    }
+    for _ in 0..count {
+        held_on_socket.extend(UnixStream::connect(&agent.socket).ok());
+    }
+    drop(held_on_socket);
+    let blocks = |status: &Value| status["store"]["blocks"].as_u64().unwrap_or(0);
+    let before = blocks(&status(agent));
+    for _ in 0..3 {
+        let mut status = status(agent);
+        eventually("further blocks", || {
+            status = self::status(agent);
+            assert_eq!(status["degraded"], false, "{status}");
+            match blocks(&status) > before {
+                true => Ok(()),
+                false => Err(blocks(&status)),
+            }
+        });
+        let range = get(&agent.unix(), "/api/v1/range?match=node_load1").expect("an answer");
+        assert!(
+            range.status == 200 || range.status == 503,
+            "{}",
+            range.text()
+        );
+    }
+    let status = status(agent);
+    let failed = status["collectors"].as_array().expect("a list").iter();
+    let failed: Vec<_> = failed.filter(|one| one["state"] == "failed").collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    drop(held);
+}
+
+#[test]
+fn with_too_few_descriptors_it_does_not_start_and_says_why() {
+    let dir = TempDir::new();
+    let finished = agent_after(&dir, "ulimit -n 64").run();
+    assert_ne!(finished.code(), Some(0), "{finished}");
+    let expected = "the limit on open files is 64, and the agent requires at least 112";
+    assert!(finished.stderr.contains(expected), "{finished}");
+}
+
+#[test]
+fn with_few_descriptors_connections_do_not_take_those_of_the_log() {
+    for limit in [128, 256] {
+        let dir = TempDir::new();
+        let agent = agent_after(&dir, &format!("ulimit -n {limit}")).start();
+        assert_eq!(status(&agent)["limits"]["open_files"], limit);
+        crowd_and_check(&agent, 300);
+        assert_conserved(&agent);
+    }
+}
+
+#[test]
+fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
+    let dir = TempDir::new();
+    let builder = agent_after(&dir, "ulimit -n 1024");
+    let lanes = builder.lanes();
+    let agent = builder.start();
+    let home = ProcessLanes::in_directory(&lanes);
+    let programs: Vec<ForkedChild> = (0..400)
+        .map(|_| {
+            ForkedChild::run(|| {
+                let spec = LaneSeriesSpec::new(LaneKind::Counter, "steps_total");
+                let steps = Counter::create_in(home, &spec).expect("made");
+                steps.add(1);
+                loop {
+                    std::thread::sleep(Duration::from_secs(60));
+                }
+            })
+        })
+        .collect();
+    crowd_and_check(&agent, 600);
+    eventually("all lanes are read", || {
+        let answer = get(&agent.unix(), "/metrics")?;
+        let is_there = answer.text().contains("\nsteps_total 400\n");
+        let lines = || std::io::Error::other("not 400 yet");
+        is_there.then_some(()).ok_or_else(lines)
+    });
+    assert_conserved(&agent);
+    programs.into_iter().for_each(ForkedChild::kill);
+}
+
+/// A machine made of files, on which the agent is in a cgroup with a limit.
+fn machine(version: u8, limit: &str) -> TempDir {
+    let root = TempDir::new();
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, text).expect("written");
+    };
+    match version {
+        2 => {
+            write("proc/self/cgroup", "0::/user.slice/job\n");
+            write("sys/fs/cgroup/cgroup.controllers", "memory\n");
+            write("sys/fs/cgroup/user.slice/job/memory.max", "max\n");
+            write("sys/fs/cgroup/user.slice/memory.max", &format!("{limit}\n"));
+        }
+        _ => {
+            write("proc/self/cgroup", "4:memory:/job\n0::/\n");
+            let file = "sys/fs/cgroup/memory/job/memory.limit_in_bytes";
+            write(file, &format!("{limit}\n"));
+        }
+    }
+    root
+}
+
+#[test]
+fn limits_are_sized_to_the_memory_of_the_cgroup() {
+    for version in [1, 2] {
+        let root = machine(version, "67108864");
+        let agent = AgentBuilder::new(PEGEL)
+            .env("PEGEL_ROOT", root.path())
+            .config("limits: {series_per_sender: 77}\n")
+            .start();
+        let status = status(&agent);
+        let limits = &status["limits"];
+        assert_eq!(limits["cgroup_memory_bytes"], 64 << 20);
+        let memory = limits["memory_bytes"].as_u64().expect("a number");
+        assert!((8 << 20..32 << 20).contains(&memory), "{limits}");
+        assert!(limits["series"].as_u64() < Some(20_000), "{limits}");
+        let config = get(&agent.unix(), "/api/v1/config")
+            .expect("an answer")
+            .json();
+        let rows = config.as_array().expect("a list").clone();
+        let value = |key: &str| {
+            let row = rows.iter().find(|row| row["key"] == key);
+            row.expect("a row")["value"].as_str().map(str::to_owned)
+        };
+        assert_eq!(value("limits.series_per_sender").as_deref(), Some("77"));
+        assert_ne!(value("limits.memory").as_deref(), Some("256MiB"));
+        let said = agent.stderr();
+        assert!(
+            said.contains("the cgroup limits memory to 64 MiB"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn with_too_little_memory_it_does_not_start_and_says_why() {
+    let root = machine(2, "16777216");
+    let finished = AgentBuilder::new(PEGEL)
+        .env("PEGEL_ROOT", root.path())
+        .run();
+    assert_ne!(finished.code(), Some(0), "{finished}");
+    let expected = "the cgroup limits memory to 16 MiB, and the agent requires at least 24 MiB";
+    assert!(finished.stderr.contains(expected), "{finished}");
+}
+
+/// A real cgroup, removed when dropped.
+struct RealCgroup(PathBuf);
+
+impl RealCgroup {
+    fn new(mebibytes: u64) -> Option<RealCgroup> {
+        let name = format!("pegel-test-{}-{mebibytes}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let (parent, file) = match v1.is_dir() {
+            true => (v1.to_owned(), "memory.limit_in_bytes"),
+            false => (PathBuf::from("/sys/fs/cgroup"), "memory.max"),
+        };
+        let cgroup = RealCgroup(parent.join(name));
+        fs::create_dir(&cgroup.0).ok()?;
+        let limit = (mebibytes << 20).to_string();
+        fs::write(cgroup.0.join(file), limit).ok()?;
+        Some(cgroup)
+    }
+}
+
+impl Drop for RealCgroup {
+    fn drop(&mut self) {
+        eventually("the cgroup is empty", || fs::remove_dir(&self.0));
+    }
+}
+
+#[test]
+fn under_a_real_memory_limit_it_survives_what_is_offered() {
+    for mebibytes in [32, 64] {
+        let cgroup = RealCgroup::new(mebibytes);
+        if need_hardware(cgroup.is_some(), "cgroup that may be limited").is_none() {
+            return;
+        }
+        let cgroup = cgroup.expect("it is there");
+        let dir = TempDir::new();
+        let enter = format!("echo $$ > {}", cgroup.0.join("cgroup.procs").display());
+        let mut agent = agent_after(&dir, &enter).start();
+        let limit = &status(&agent)["limits"]["cgroup_memory_bytes"];
+        assert_eq!(*limit, mebibytes << 20);
+        let statsd = agent.endpoint.json["statsd"]["udp"][0].as_str();
+        let statsd = statsd.expect("an address").to_owned();
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        // Many times the series and the bytes for which there is room.
+        for round in 0..20 {
+            for at in 0..2_000 {
+                let name = format!("flood.{}.{at}", round % 10);
+                let lines = format!("{name}:1|c\n{name}.t:{at}|ms\n{name}.s:{at}|s\n");
+                let _ = sender.send_to(lines.as_bytes(), &statsd);
+            }
+            let mut lines = UnixStream::connect(&agent.socket).expect("connected");
+            let _ = lines.write_all(&[b'x'; 8 << 10]);
+            let answer = get(&agent.unix(), "/metrics").expect("it is alive");
+            assert!(answer.status == 200 || answer.status == 503);
+            assert!(!agent.has_ended(), "{}", agent.output());
+        }
+        assert_conserved(&agent);
+        assert!(agent.stop().code() == Some(0));
+    }
+}
+
+/// Heavy queries must not keep the sampler from its deadlines.
+#[test]
+fn query_threads_have_a_lower_priority_than_the_sampler() {
+    let agent = AgentBuilder::new(PEGEL).start();
+    assert_eq!(agent.get("/api/v1/range?match=node_load1").status, 200);
+    let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).expect("the agent runs");
+    let mut nice: BTreeMap<String, i32> = BTreeMap::new();
+    for task in tasks.filter_map(Result::ok) {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // `PID (NAME) STATE …`: the nice value is the 17th field after the name.
+        let Some((start, rest)) = stat.rsplit_once(") ") else {
+            continue;
+        };
+        let name = start.split_once('(').map(|(_, name)| name.to_owned());
+        let value = rest.split(' ').nth(16).and_then(|value| value.parse().ok());
+        nice.extend(name.zip(value));
+    }
+    assert!(nice["query"] > nice["sampler"], "{nice:?}");
+    assert_eq!(nice["serve"], nice["sampler"], "{nice:?}");
+    agent.assert_conserved();
+}

@@ -1,0 +1,491 @@
+//! A shared node is no private place: other users and other sites' pages get nothing, and are told why.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, OtherUser, PLANTED_TOKEN, TempDir,
+    curl, eventually, get, get_with, need, need_hardware, send_raw,
+};
+use rustix::process::Signal;
+
+use crate::PEGEL;
+
+/// Everything that can be asked for, and something that cannot.
+const PATHS: [&str; 10] = [
+    "/",
+    "/metrics",
+    "/metrics/",
+    "/status",
+    "/api/v1/list",
+    "/api/v1/values",
+    "/api/v1/range",
+    "/api/v1/config",
+    "/page/app.js",
+    "/api/v1/nothing",
+];
+
+fn agent() -> AgentBuilder {
+    AgentBuilder::new(PEGEL)
+}
+
+fn url(agent: &AgentProcess, path: &str) -> String {
+    format!("http://{}{path}", agent.http())
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}")
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+#[test]
+fn another_user_gets_nothing_over_http_without_the_token() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let agent = agent().args(&["--node", "secret-node-name"]).start();
+    for path in PATHS {
+        let (status, output) = stranger.curl(&[&url(&agent, path)]);
+        assert_eq!(status, 401, "{path}: {output}");
+        assert!(
+            output.contains("www-authenticate: Bearer\r\n"),
+            "{path}: {output}"
+        );
+        assert!(
+            output.contains("nobody (uid 65534) may not use this agent"),
+            "{path}: {output}"
+        );
+        assert!(!output.contains("secret-node-name"), "{path}: {output}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "SHUTDOWN"] {
+        let (status, output) = stranger.curl(&["-X", method, "-d", "x", &url(&agent, "/status")]);
+        assert_eq!(status, 401, "{method}: {output}");
+    }
+    let (status, output) = stranger.curl(&[&url(&agent, "/api/v1/stream")]);
+    assert_eq!(status, 401, "{output}");
+    assert_eq!(agent.refused("stranger"), PATHS.len() as u64 + 6);
+
+    let wrong = [
+        bearer("planted-but-wrong"),
+        "Authorization: Basic eDp5".to_owned(),
+    ];
+    for header in &wrong {
+        let (status, output) = stranger.curl(&["-H", header, &url(&agent, "/metrics")]);
+        assert_eq!(status, 401, "{output}");
+    }
+    assert_eq!(agent.refused("token"), 1, "the other one was none");
+
+    for path in &PATHS[..7] {
+        let (status, output) = stranger.curl(&["-H", &bearer(PLANTED_TOKEN), &url(&agent, path)]);
+        assert_eq!(status, 200, "{path}: {output}");
+    }
+    agent.assert_conserved();
+}
+
+#[test]
+fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let agent = agent().start();
+    let (status, output) = stranger.curl(&[&url(&agent, "/healthz")]);
+    assert_eq!(status, 200, "{output}");
+    assert!(output.contains("\r\n\r\nok\n"), "{output}");
+    for other in [
+        "/healthz/",
+        "//healthz",
+        "/healthz/../status",
+        "/status?/healthz",
+    ] {
+        let (status, output) = stranger.curl(&["--path-as-is", &url(&agent, other)]);
+        assert_eq!(status, 401, "{other}: {output}");
+    }
+    agent.assert_conserved();
+}
+
+#[test]
+fn the_agents_own_user_and_root_need_no_token() {
+    let agent = agent().start();
+    for address in [agent.http(), &agent.unix()] {
+        for path in &PATHS[..7] {
+            let answer = get(address, path).expect("an answer");
+            assert_eq!(answer.status, 200, "{address} {path}: {}", answer.text());
+        }
+    }
+    let listed = agent.client(PEGEL, &["list", "-f", "json"]);
+    assert_eq!(listed.code(), Some(0), "{listed}");
+    agent.assert_conserved();
+}
+
+#[test]
+fn allow_users_lets_them_in_by_name_and_by_number() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    for user in [OtherUser::NAME.to_owned(), OtherUser::UID.to_string()] {
+        let agent = agent().config(&format!("allow_users: [{user}]\n")).start();
+        for path in &PATHS[..7] {
+            let (status, output) = stranger.curl(&[&url(&agent, path)]);
+            assert_eq!(status, 200, "{user} {path}: {output}");
+        }
+        assert_eq!(agent.refused("stranger"), 0);
+        agent.assert_conserved();
+    }
+    let finished = agent().config("allow_users: [no-such-user-here]\n").run();
+    assert_eq!(finished.code(), Some(1), "{finished}");
+    assert!(
+        finished.stderr.contains("no user \"no-such-user-here\""),
+        "{finished}"
+    );
+}
+
+#[test]
+fn an_agent_of_another_user_serves_that_user_and_root_only() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    // The binary may lie where only root can read: the stranger gets its own.
+    let home = TempDir::new();
+    set_mode(home.path(), 0o755);
+    let (binary, place) = (home.join("pegel"), home.join("place"));
+    fs::copy(PEGEL, &binary).expect("a copy");
+    set_mode(&binary, 0o755);
+    fs::create_dir(&place).expect("a directory");
+    chown(&place, Some(OtherUser::UID), Some(OtherUser::UID)).expect("given away");
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let (dir, socket) = (
+        text(&place.join("store")),
+        text(&place.join("run/push.sock")),
+    );
+    let mut command = Command::new("setpriv");
+    let uid = OtherUser::UID.to_string();
+    command
+        .args(["--reuid", &uid, "--regid", &uid, "--clear-groups"])
+        .arg(&binary)
+        .args([
+            "agent",
+            "--dir",
+            &dir,
+            "--socket",
+            &socket,
+            "--listen",
+            "127.0.0.1:0",
+            "--statsd",
+            "off",
+        ])
+        .env_clear()
+        .env("HOME", &place)
+        .current_dir("/");
+    if need("setpriv").is_none() {
+        return;
+    }
+    let theirs = ChildProcess::start(&mut command);
+    let endpoint = eventually("it has started", || {
+        fs::read(place.join("store/endpoint.json")).map_err(|e| (e, theirs.output()))
+    });
+    let endpoint: serde_json::Value = serde_json::from_slice(&endpoint).expect("JSON");
+    let address = endpoint["http"][0].as_str().expect("an address");
+    let status = format!("http://{address}/status");
+    assert_eq!(stranger.curl(&[&status]).0, 200, "its own user");
+    assert_eq!(curl(&[&status]).0, 200, "root");
+    let third = [
+        "--reuid",
+        "65533",
+        "--clear-groups",
+        "curl",
+        "-s",
+        "-o",
+        "/dev/null",
+    ];
+    let mut command = Command::new("setpriv");
+    command.args(third).args(["-w", "%{http_code}", &status]);
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
+    assert_eq!(finished.stdout, "401", "{finished}");
+    // A client trusts its own agent and root's, and says whose this one is.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65533", "--clear-groups"])
+        .arg(&binary)
+        .args(["list", "-u", &socket]);
+    let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
+    assert_ne!(finished.code(), Some(0), "{finished}");
+    theirs.signal(Signal::TERM);
+    assert_eq!(theirs.wait(Duration::from_secs(30)).code(), Some(0));
+}
+
+#[test]
+fn every_loopback_address_knows_its_users() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
+    if need_hardware(has_ipv6, "IPv6 loopback address").is_none() {
+        return;
+    }
+    let agent = agent().listen(&["[::1]:0", "127.0.0.2:0"]).start();
+    for address in &agent.endpoint.http {
+        let url = format!("http://{address}/metrics");
+        let (status, output) = stranger.curl(&[&url]);
+        assert_eq!(status, 401, "{address}: {output}");
+        let (status, output) = curl(&[&url]);
+        assert_eq!(status, 200, "{address}: {output}");
+    }
+    agent.assert_conserved();
+}
+
+#[test]
+fn another_user_gets_nothing_over_the_socket() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let home = TempDir::new();
+    let socket = home.join("run/push.sock");
+    let agent = agent().socket(&socket).start();
+    let path = socket.to_str().expect("UTF-8");
+    let ask = |headers: &[&str]| {
+        let fixed = ["--unix-socket", path, "http://localhost/status"];
+        stranger.curl(&[headers, &fixed].concat())
+    };
+    assert_eq!(ask(&[]).0, 0, "it cannot even connect: {}", ask(&[]).1);
+
+    // All permissions open by mistake: the kernel still reports the peer.
+    set_mode(home.path(), 0o755);
+    set_mode(&home.join("run"), 0o755);
+    set_mode(&socket, 0o666);
+    let (status, output) = ask(&[]);
+    assert_eq!(status, 401, "{output}");
+    assert_eq!(agent.refused("stranger"), 1);
+    let (status, output) = ask(&["-H", &bearer(PLANTED_TOKEN)]);
+    assert_eq!(status, 200, "the token counts here too: {output}");
+    agent.assert_conserved();
+}
+
+#[test]
+fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let mut agent = agent().start();
+    let pid = agent.pid().to_string();
+    for signal in ["-TERM", "-KILL", "-HUP"] {
+        let finished = stranger.run("sh", &["-c", "kill $0 $1", signal, &pid]);
+        assert_ne!(finished.code(), Some(0), "{signal}: {finished}");
+    }
+    let dir = agent.dir.to_str().expect("UTF-8").to_owned();
+    for script in [
+        "ls $0",
+        "cat $0/endpoint.json",
+        "rm -rf $0/*",
+        "echo x > $0/x",
+        "mv $0 $0.old",
+    ] {
+        let finished = stranger.run("sh", &["-c", script, &dir]);
+        assert!(
+            !finished.stdout.contains("endpoint"),
+            "{script}: {finished}"
+        );
+    }
+    assert!(agent.dir.join("endpoint.json").exists() && !agent.dir.join("x").exists());
+    assert!(!agent.has_ended());
+    agent.assert_conserved();
+}
+
+#[test]
+fn another_user_cannot_take_all_connections() {
+    let Some(stranger) = OtherUser::new() else {
+        return;
+    };
+    let agent = agent().config("limits: {connections: 16}\n").start();
+    let AgentAddress::Tcp(address) = *agent.http() else {
+        panic!("TCP")
+    };
+    let held = stranger.run_as(|| {
+        let connect = |_| TcpStream::connect(address).expect("connected");
+        (0..32).map(connect).collect::<Vec<_>>()
+    });
+    // One of the eight stays free: the oldest connection is closed for the next one.
+    eventually("half of the seats are all it gets", || {
+        match agent.refused("unknown_connections") {
+            25 => Ok(()),
+            other => Err(other),
+        }
+    });
+    assert_eq!(agent.refused("connections"), 0);
+    let (status, output) = stranger.curl(&[&url(&agent, "/healthz")]);
+    assert_eq!(status, 200, "{output}");
+    assert_eq!(
+        get(agent.http(), "/metrics").expect("an answer").status,
+        200
+    );
+    drop(held);
+    agent.assert_conserved();
+}
+
+#[test]
+fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
+    let agent = agent().start();
+    let AgentAddress::Tcp(address) = *agent.http() else {
+        panic!("TCP")
+    };
+    // Half of them reset, half of them closed in order; none of them may disturb the agent.
+    for round in 0..200 {
+        let stream = TcpStream::connect(address).expect("connected");
+        std::io::Write::write_all(
+            &mut &stream,
+            b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        .expect("sent");
+        if round % 2 == 0 {
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("set");
+        }
+    }
+    assert_eq!(agent.get("/healthz").status, 200);
+    agent.assert_conserved();
+}
+
+#[test]
+fn a_name_that_is_not_ours_is_misdirected() {
+    let config = "hosts: [telemetry.example]\n";
+    let agent = agent().config(config).args(&["--node", "nid0001"]).start();
+    let status = |host: &str| {
+        let raw = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        send_raw(agent.http(), &raw)
+    };
+    for host in [
+        "evil.example",
+        "evil.example:1337",
+        "localhost.evil.example",
+        "192.0.2.1",
+    ] {
+        let answer = status(host);
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{host}: {answer}");
+    }
+    assert_eq!(agent.refused("host"), 4);
+    let own = rustix::system::uname();
+    let own = own.nodename().to_str().expect("UTF-8");
+    for host in [
+        "localhost",
+        "127.0.0.1:1",
+        "127.9.9.9",
+        "[::1]:1",
+        "nid0001",
+        "telemetry.example",
+        own,
+    ] {
+        let answer = status(host);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+    // The target counts as much as the header.
+    let raw = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(send_raw(agent.http(), raw).starts_with("HTTP/1.1 421 "));
+    agent.assert_conserved();
+}
+
+#[test]
+fn another_sites_page_changes_nothing() {
+    let agent = agent().start();
+    let AgentAddress::Tcp(address) = *agent.http() else {
+        panic!("TCP")
+    };
+    let post = |headers: &str| {
+        let raw = format!(
+            "POST /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n"
+        );
+        send_raw(agent.http(), &raw)
+    };
+    for headers in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: http://127.0.0.1:1\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Sec-Fetch-Site: same-site\r\n",
+    ] {
+        let answer = post(headers);
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{headers}: {answer}");
+    }
+    assert_eq!(agent.refused("origin"), 5);
+    // Nothing can be posted there, but not because of who asks.
+    for headers in [
+        "",
+        &format!("Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n"),
+    ] {
+        let answer = post(headers);
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{headers}: {answer}");
+    }
+    // Reading is left to the browser, which does not show the page what it got.
+    let answer = get_with(
+        agent.http(),
+        "/metrics",
+        &[("Origin", "http://evil.example")],
+    );
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+    agent.assert_conserved();
+}
+
+/// Files and directories below `dir` on which group or others have any right.
+fn open_to_others(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let metadata = fs::symlink_metadata(&path).expect("there");
+        if metadata.mode() & 0o077 != 0 {
+            found.push(format!("{} {:o}", path.display(), metadata.mode()));
+        }
+        if metadata.is_dir() {
+            found.extend(open_to_others(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_stores_files_are_private_whatever_the_umask() {
+    let home = TempDir::new();
+    let (wrapper, dir) = (home.join("pegel"), home.join("store"));
+    fs::write(
+        &wrapper,
+        format!("#!/bin/sh\numask 000\nexec {PEGEL} \"$@\"\n"),
+    )
+    .expect("written");
+    set_mode(&wrapper, 0o700);
+    // Blocks are made after a second.
+    let start = || {
+        let builder = AgentBuilder::new(&wrapper).dir(&dir);
+        builder.config("rate: 50ms\nkeep: {memory: 1s}\n").start()
+    };
+    let agent = start();
+    eventually("there is a block", || {
+        let blocks = fs::read_dir(dir.join("blocks"))
+            .expect("a directory")
+            .count();
+        if blocks > 0 { Ok(()) } else { Err(blocks) }
+    });
+    assert_eq!(fs::metadata(&dir).expect("there").mode() & 0o777, 0o700);
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    agent.stop();
+
+    // Files of an earlier version, in a directory that others may read.
+    for path in ["", "log", "blocks", "format", "lanes.journal"] {
+        let mode = if path.contains('.') { 0o644 } else { 0o755 };
+        set_mode(&dir.join(path), mode);
+    }
+    let agent = start();
+    assert_eq!(open_to_others(&dir), [""; 0]);
+    agent.stop();
+
+    for mode in [0o775, 0o757] {
+        set_mode(&dir, mode);
+        let finished = AgentBuilder::new(PEGEL).dir(&dir).run();
+        assert_eq!(finished.code(), Some(1), "{finished}");
+        assert!(finished.stderr.contains("can be written by"), "{finished}");
+    }
+}

@@ -1,0 +1,386 @@
+//! The systemd units: that systemd understands them, how much they leave open, and that the agent keeps to them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, ChildProcess, TempDir, eventually, get, need, need_hardware,
+};
+use rustix::process::Signal;
+
+use crate::PEGEL;
+
+const BOUND: Duration = Duration::from_secs(60);
+
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd")
+}
+
+fn unit(name: &str) -> String {
+    let path = packaging().join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn drop_ins() -> Vec<(String, String)> {
+    let entries = fs::read_dir(packaging().join("drop-ins")).expect("a directory");
+    let mut all: Vec<(String, String)> = entries
+        .map(|entry| {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            (name, fs::read_to_string(path).expect("a text"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// The unit in a place of its own, with some of the drop-ins, and with this binary in place of the installed one.
+struct InstalledUnit {
+    home: TempDir,
+}
+
+impl InstalledUnit {
+    fn new(text: &str, drop_ins: &[(String, String)]) -> InstalledUnit {
+        let home = TempDir::new();
+        let text = text.replace("/usr/bin/pegel", PEGEL);
+        fs::write(home.join("pegel.service"), text).expect("written");
+        let dir = home.join("pegel.service.d");
+        fs::create_dir(&dir).expect("made");
+        for (name, text) in drop_ins {
+            fs::write(dir.join(name), text).expect("written");
+        }
+        InstalledUnit { home }
+    }
+
+    #[track_caller]
+    fn analyze(&self, args: &[&str]) -> String {
+        let mut command = Command::new("systemd-analyze");
+        // A user's manager wants a directory for what runs.
+        command
+            .args(args)
+            .arg(self.home.join("pegel.service"))
+            .env("XDG_RUNTIME_DIR", self.home.path());
+        let finished = ChildProcess::start(&mut command).wait(BOUND);
+        assert_eq!(finished.code(), Some(0), "{finished}");
+        // A word that it does not know is a warning, and it goes on without it.
+        assert!(!finished.stderr.contains("pegel.service"), "{finished}");
+        finished.stdout
+    }
+}
+
+#[test]
+fn systemd_understands_every_unit_and_drop_in() {
+    if need("systemd-analyze").is_none() {
+        return;
+    }
+    let system = unit("pegel.service");
+    InstalledUnit::new(&system, &[]).analyze(&["verify", "--man=no"]);
+    InstalledUnit::new(&system, &drop_ins()).analyze(&["verify", "--man=no"]);
+    for drop_in in drop_ins() {
+        InstalledUnit::new(&system, &[drop_in]).analyze(&["verify", "--man=no"]);
+    }
+    let user = unit("user/pegel.service");
+    InstalledUnit::new(&user, &[]).analyze(&["verify", "--man=no", "--user"]);
+}
+
+#[test]
+fn a_word_that_systemd_does_not_know_would_be_found() {
+    if need("systemd-analyze").is_none() {
+        return;
+    }
+    let wrong = unit("pegel.service").replace("ProtectHostname=", "ProtectHostnames=");
+    let installed = InstalledUnit::new(&wrong, &[]);
+    let result = std::panic::catch_unwind(|| installed.analyze(&["verify", "--man=no"]));
+    assert!(result.is_err());
+}
+
+/// How open the service may be, in tenths, from 0 to 100.
+#[test]
+fn the_unit_leaves_little_open_and_each_drop_in_only_what_it_says() {
+    if need("systemd-analyze").is_none() {
+        return;
+    }
+    let check = |drop_ins: &[(String, String)], most: u32| {
+        let threshold = format!("--threshold={most}");
+        let installed = InstalledUnit::new(&unit("pegel.service"), drop_ins);
+        installed.analyze(&["security", "--offline=yes", "--no-pager", &threshold]);
+    };
+    check(&[], 20);
+    for drop_in in drop_ins() {
+        let most = match drop_in.0.as_str() {
+            "rapl.conf" => 20,
+            "nvidia.conf" => 23,
+            "ebpf.conf" | "ptrace.conf" => 25,
+            "other-users-processes.conf" => 26,
+            "nvme-smart.conf" => 27,
+            other => panic!("how open may {other} be?"),
+        };
+        check(&[drop_in], most);
+    }
+}
+
+#[test]
+fn a_drop_in_says_what_it_gives_and_what_it_costs() {
+    for (name, text) in drop_ins() {
+        for word in ["# Gives:", "# Does:", "# Costs:", "[Service]"] {
+            assert!(text.contains(word), "{name}: {word}");
+        }
+        // Only one that says so may give more than a capability or a device.
+        assert!(
+            !text.contains("ProtectSystem") && !text.contains("NoNewPrivileges"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_options_in_the_units_are_those_of_the_agent() {
+    let mut command = Command::new(PEGEL);
+    let help = ChildProcess::start(command.args(["agent", "--help"]))
+        .wait(BOUND)
+        .stdout;
+    for name in ["pegel.service", "user/pegel.service"] {
+        let text = unit(name);
+        let start = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart="))
+            .expect("a command");
+        let mut words = start.split_whitespace();
+        assert_eq!(
+            (words.next(), words.next()),
+            (Some("/usr/bin/pegel"), Some("agent"))
+        );
+        let options: Vec<&str> = words.filter(|word| word.starts_with('-')).collect();
+        assert!(!options.is_empty());
+        for option in options {
+            assert!(
+                help.contains(&format!("{option} ")),
+                "{name}: {option}: {help}"
+            );
+        }
+    }
+}
+
+/// A service manager's end.
+struct FakeServiceManager {
+    socket: UnixDatagram,
+    _home: TempDir,
+    path: PathBuf,
+}
+
+impl FakeServiceManager {
+    fn new() -> FakeServiceManager {
+        let home = TempDir::new();
+        let path = home.join("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        socket.set_read_timeout(Some(BOUND)).expect("set");
+        FakeServiceManager {
+            socket,
+            _home: home,
+            path,
+        }
+    }
+
+    fn receive(&self) -> String {
+        let mut buffer = [0; 4096];
+        let count = self.socket.recv(&mut buffer).expect("told in time");
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    }
+}
+
+#[test]
+fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
+    let manager = FakeServiceManager::new();
+    let agent = AgentBuilder::new(PEGEL)
+        .env("NOTIFY_SOCKET", &manager.path)
+        .start();
+    let ready = manager.receive();
+    assert!(ready.starts_with("READY=1\n"), "{ready}");
+    assert!(
+        ready.contains(&format!("\nMAINPID={}\n", agent.pid())),
+        "{ready}"
+    );
+    // A client that waits for the agent finds samples at once.
+    assert!(agent.get("/metrics").text().contains("node_load1 "));
+    let pid = agent.pid();
+    let finished = agent.stop();
+    assert_eq!(finished.code(), Some(0), "{finished}");
+    let stopping = manager.receive();
+    assert!(stopping.starts_with("STOPPING=1\n"), "{pid}: {stopping}");
+}
+
+#[test]
+fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
+    let manager = FakeServiceManager::new();
+    manager.socket.set_nonblocking(true).expect("set");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let builder = AgentBuilder::new(PEGEL)
+        .listen(&[&address])
+        .env("NOTIFY_SOCKET", &manager.path);
+    let finished = builder.run();
+    assert_eq!(finished.code(), Some(1), "{finished}");
+    assert!(manager.socket.recv(&mut [0; 64]).is_err());
+}
+
+#[test]
+fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
+    let manager = FakeServiceManager::new();
+    let agent = AgentBuilder::new(PEGEL)
+        .env("NOTIFY_SOCKET", &manager.path)
+        .env("WATCHDOG_USEC", "400000")
+        .start();
+    assert!(manager.receive().starts_with("READY=1\n"));
+    let started = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(manager.receive(), "WATCHDOG=1\n");
+    }
+    // The first comes at once, then one every 200 ms.
+    assert!(
+        started.elapsed() > Duration::from_millis(700),
+        "{:?}",
+        started.elapsed()
+    );
+    // Without the manager the agent goes on.
+    drop(manager);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(agent.stop().code(), Some(0));
+}
+
+/// The system calls behind a name: a group has others in it.
+fn calls(name: &str, sets: &str) -> BTreeSet<String> {
+    if !name.starts_with('@') {
+        return BTreeSet::from([name.to_owned()]);
+    }
+    let mut lines = sets.lines().skip_while(|line| line.trim() != name);
+    assert!(lines.next().is_some(), "no {name}");
+    lines
+        .take_while(|line| line.starts_with(' '))
+        .map(str::trim)
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| calls(line, sets))
+        .collect()
+}
+
+/// What the unit's filter lets through, as systemd reads its lines one after the other.
+fn allowed(unit: &str, sets: &str) -> BTreeSet<String> {
+    let mut allowed = calls("@default", sets);
+    for line in unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter="))
+    {
+        let (forbids, names) = match line.strip_prefix('~') {
+            Some(names) => (true, names),
+            None => (false, line),
+        };
+        for call in names.split_whitespace().flat_map(|name| calls(name, sets)) {
+            match forbids {
+                true => allowed.remove(&call),
+                false => allowed.insert(call),
+            };
+        }
+    }
+    allowed
+}
+
+/// An agent's life: questions of each kind, a hangup, the end.
+fn live(endpoint: &Path, socket: &Path) {
+    let text = fs::read_to_string(endpoint).expect("there");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let http = json["http"][0].as_str().expect("an address");
+    let http = AgentAddress::Tcp(http.parse().expect("an address"));
+    for path in ["/metrics", "/status", "/api/v1/range?match=node_load1"] {
+        for address in [&http, &AgentAddress::Unix(socket.to_owned())] {
+            assert_eq!(get(address, path).expect("an answer").status, 200);
+        }
+    }
+    let pid = i32::try_from(json["pid"].as_i64().expect("a number")).expect("a process");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    for signal in [Signal::HUP, Signal::TERM] {
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+}
+
+/// There is no service manager here to run the unit: what the agent calls is compared with the filter instead.
+#[test]
+fn the_agent_makes_no_system_call_that_the_filter_forbids() {
+    if need("systemd-analyze").is_none() || need("strace").is_none() {
+        return;
+    }
+    let mut command = Command::new("systemd-analyze");
+    let sets = ChildProcess::start(command.args(["--no-pager", "syscall-filter"]))
+        .wait(BOUND)
+        .stdout;
+    let home = TempDir::new();
+    let (trace, socket) = (home.join("trace"), home.join("push.sock"));
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-e", "signal=none", "-o"])
+        .arg(&trace)
+        .args([
+            PEGEL,
+            "agent",
+            "--listen",
+            "127.0.0.1:0",
+            "--statsd",
+            "off",
+            "--level",
+            "4",
+            "--rate",
+            "100ms",
+            "--dir",
+        ])
+        .arg(home.join("store"))
+        .arg("--socket")
+        .arg(&socket)
+        .env_clear()
+        .env("HOME", home.path());
+    let mut strace = ChildProcess::start(&mut command);
+    let endpoint = home.join("store/endpoint.json");
+    let is_traced = eventually("it has started", || {
+        match (endpoint.exists(), strace.has_ended()) {
+            (true, _) => Ok(true),
+            (_, true) => Ok(false),
+            _ => Err(strace.output()),
+        }
+    });
+    if need_hardware(is_traced, "privilege to trace a program").is_none() {
+        return;
+    }
+    live(&endpoint, &socket);
+    let finished = strace.wait(BOUND);
+    assert_eq!(finished.code(), Some(0), "{finished}");
+
+    let trace = fs::read_to_string(&trace).expect("written");
+    let called: BTreeSet<&str> = trace
+        .lines()
+        .filter_map(|line| {
+            line.split_once(' ')?
+                .1
+                .trim_start()
+                .split_once('(')
+                .map(|(name, _)| name)
+        })
+        .filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+        .collect();
+    assert!(
+        called.contains("epoll_wait") && called.contains("clock_adjtime"),
+        "{called:?}"
+    );
+    for name in ["pegel.service", "user/pegel.service"] {
+        let allowed = allowed(&unit(name), &sets);
+        let forbidden: Vec<&&str> = called
+            .iter()
+            .filter(|name| !allowed.contains(**name))
+            .collect();
+        assert!(forbidden.is_empty(), "{name}: {forbidden:?}");
+    }
+}

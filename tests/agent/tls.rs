@@ -1,0 +1,494 @@
+//! Addresses that other machines can reach, on a network that the test makes for itself: TLS, tokens and
+//! certificates, and what happens when they change.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, AgentProcess, NetworkNamespace, OtherUser, PLANTED_TOKEN, TempDir,
+    curl, eventually, need,
+};
+use rustix::process::Signal;
+
+use crate::PEGEL;
+
+const LOOPBACK: &str = "127.0.0.1:0";
+const OUTSIDE: &str = "192.0.2.7:0";
+
+/// Signs certificates that are valid for a day.
+struct Authority {
+    home: TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let authority = Authority {
+            home: TempDir::new(),
+        };
+        authority.openssl(&[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=authority",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+        ]);
+        authority
+    }
+
+    /// `NAME.pem` and `NAME.key`.
+    fn sign(&self, name: &str) {
+        let (key, request, cert) = (
+            format!("{name}.key"),
+            format!("{name}.csr"),
+            format!("{name}.pem"),
+        );
+        self.openssl(&[
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            &format!("/CN={name}"),
+            "-keyout",
+            &key,
+            "-out",
+            &request,
+        ]);
+        let extensions = "subjectAltName=IP:192.0.2.7,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n\
+                          extendedKeyUsage=serverAuth,clientAuth\n";
+        fs::write(self.home.join("extensions"), extensions).expect("written");
+        self.openssl(&[
+            "x509",
+            "-req",
+            "-days",
+            "1",
+            "-in",
+            &request,
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-extfile",
+            "extensions",
+            "-out",
+            &cert,
+        ]);
+    }
+
+    fn openssl(&self, args: &[&str]) {
+        let output = Command::new("openssl")
+            .args(args)
+            .current_dir(self.home.path())
+            .output();
+        let output = output.expect("openssl");
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.home.join(name).to_str().expect("UTF-8").to_owned()
+    }
+}
+
+/// The files that an agent is told to use, and what is in them now.
+struct CertificateFiles {
+    home: TempDir,
+}
+
+impl CertificateFiles {
+    fn new(authority: &Authority, name: &str) -> CertificateFiles {
+        let files = CertificateFiles {
+            home: TempDir::new(),
+        };
+        files.put(authority, name);
+        files
+    }
+
+    fn put(&self, authority: &Authority, name: &str) {
+        for (from, to) in [("pem", "cert.pem"), ("key", "key.pem")] {
+            let new = self.home.join("new");
+            fs::copy(authority.path(&format!("{name}.{from}")), &new).expect("copied");
+            fs::rename(&new, self.path(to)).expect("renamed");
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.join(name)
+    }
+
+    fn config(&self, ca: Option<&str>) -> String {
+        let ca = ca.map_or_else(String::new, |ca| format!("\n  ca: {ca}"));
+        let (cert, key) = (self.path("cert.pem"), self.path("key.pem"));
+        format!(
+            "tls:\n  cert: {}\n  key: {}{ca}\n",
+            cert.display(),
+            key.display()
+        )
+    }
+}
+
+fn agent() -> AgentBuilder {
+    AgentBuilder::new(PEGEL).listen(&[LOOPBACK, OUTSIDE])
+}
+
+/// The network and the programs that these tests need.
+fn prepared() -> Option<NetworkNamespace> {
+    need("openssl")?;
+    need("curl")?;
+    NetworkNamespace::new()
+}
+
+fn outside(agent: &AgentProcess) -> &AgentAddress {
+    &agent.endpoint.http[1]
+}
+
+fn bearer() -> String {
+    format!("Authorization: Bearer {PLANTED_TOKEN}")
+}
+
+fn expect_refused(agent: &AgentProcess, reason: &str, count: u64) {
+    eventually("the refusal is counted", || match agent.refused(reason) {
+        found if found == count => Ok(()),
+        found => Err(found),
+    });
+}
+
+#[test]
+fn other_machines_need_tls_and_the_token() {
+    let Some(island) = prepared() else { return };
+    let authority = Authority::new();
+    authority.sign("node");
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
+        let agent = agent().config(&files.config(None)).start();
+        let ca = authority.path("ca.pem");
+        let url = format!("https://{}/metrics", outside(&agent));
+        let ask = |more: &[&str]| curl(&[&["--cacert", ca.as_str(), &url], more].concat());
+        let (status, output) = ask(&[]);
+        assert_eq!(status, 401, "root is nobody there: {output}");
+        assert!(output.contains("www-authenticate: Bearer\r\n"), "{output}");
+        let (status, output) = ask(&["-H", &bearer()]);
+        assert_eq!(status, 200, "{output}");
+        assert!(output.contains("node_load1"), "{output}");
+        for version in [&["--tlsv1.3"][..], &["--tls-max", "1.2"]] {
+            let header = bearer();
+            let (status, output) = ask(&[&["-H", &header], version].concat());
+            assert_eq!(status, 200, "{version:?}: {output}");
+        }
+        let (status, output) = ask(&["-H", &bearer(), "-H", "Host: evil.example"]);
+        assert_eq!(status, 421, "{output}");
+        // Loopback stays plain, and knows its users.
+        assert_eq!(agent.get("/status").json()["http"]["guard"]["tls"], true);
+        if let Some(stranger) = OtherUser::new() {
+            assert_eq!(
+                stranger
+                    .curl(&[&format!("http://{}/metrics", agent.http())])
+                    .0,
+                401
+            );
+        }
+        assert!(
+            agent.stderr().contains("page and API on http://127.0.0.1"),
+            "{}",
+            agent.output()
+        );
+        agent.assert_conserved();
+    });
+}
+
+#[test]
+fn what_is_no_tls_is_told_so_and_counted() {
+    let Some(island) = prepared() else { return };
+    let authority = Authority::new();
+    authority.sign("node");
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
+        let agent = agent().config(&files.config(None)).start();
+        let AgentAddress::Tcp(address) = *outside(&agent) else {
+            panic!("TCP")
+        };
+        let (status, output) = curl(&[&format!("http://{address}/metrics")]);
+        assert_eq!(status, 400, "{output}");
+        assert!(output.contains("this address speaks TLS"), "{output}");
+        expect_refused(&agent, "plain_http", 1);
+
+        let connect = || {
+            let stream = TcpStream::connect(address).expect("connected");
+            stream
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .expect("set");
+            stream
+        };
+        // A record that is none, and one that never ends.
+        let mut broken = connect();
+        broken
+            .write_all(&[0x16, 3, 1, 0, 4, 9, 9, 9, 9])
+            .expect("sent");
+        let mut rest = Vec::new();
+        let _ = broken.read_to_end(&mut rest);
+        expect_refused(&agent, "handshake", 1);
+        let mut silent = connect();
+        let mut slow = connect();
+        slow.write_all(&[0x16, 3, 1, 0, 200, 1]).expect("sent");
+        for stream in [&mut silent, &mut slow] {
+            rest.clear();
+            // A reset is an end too.
+            let _ = stream.read_to_end(&mut rest);
+        }
+        expect_refused(&agent, "handshake_time", 2);
+        let ca = authority.path("ca.pem");
+        let url = format!("https://{address}/healthz");
+        assert_eq!(
+            curl(&["--cacert", &ca, &url]).0,
+            200,
+            "others are served meanwhile"
+        );
+        agent.assert_conserved();
+    });
+}
+
+#[test]
+fn a_certificate_of_our_authority_takes_the_place_of_the_token() {
+    let Some(island) = prepared() else { return };
+    let (authority, other) = (Authority::new(), Authority::new());
+    authority.sign("node");
+    authority.sign("client");
+    other.sign("client");
+    let files = CertificateFiles::new(&authority, "node");
+    let ca = authority.path("ca.pem");
+    island.run_inside(|| {
+        let agent = agent()
+            .env("PEGEL_TOKEN", "")
+            .config(&files.config(Some(&ca)))
+            .start();
+        let url = format!("https://{}/metrics", outside(&agent));
+        let ask = |by: Option<&Authority>| {
+            let shown = by.map(|by| (by.path("client.pem"), by.path("client.key")));
+            let shown: Vec<&str> = match &shown {
+                Some((cert, key)) => vec!["--cert", cert, "--key", key],
+                None => Vec::new(),
+            };
+            curl(&[&["--cacert", ca.as_str(), &url], shown.as_slice()].concat())
+        };
+        let (status, output) = ask(Some(&authority));
+        assert_eq!(status, 200, "{output}");
+        assert_eq!(
+            ask(None).0,
+            0,
+            "there is no connection without a certificate"
+        );
+        assert_eq!(ask(Some(&other)).0, 0, "nor with somebody else's");
+        expect_refused(&agent, "handshake", 2);
+        agent.assert_conserved();
+    });
+}
+
+#[test]
+fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
+    let Some(island) = prepared() else { return };
+    let (old, new) = (Authority::new(), Authority::new());
+    old.sign("node");
+    new.sign("node");
+    let files = CertificateFiles::new(&old, "node");
+    island.run_inside(|| {
+        let agent = agent()
+            .config(&files.config(None))
+            .args(&["--log", "info"])
+            .start();
+        let url = format!("https://{}/healthz", outside(&agent));
+        let is_trusted = |by: &Authority| curl(&["--cacert", &by.path("ca.pem"), &url]).0 == 200;
+        let trusts = |by: &Authority| {
+            eventually("the new certificate is shown", || {
+                if is_trusted(by) {
+                    Ok(())
+                } else {
+                    Err(agent.stderr())
+                }
+            });
+        };
+        let trouble = |words: &str| {
+            eventually("the trouble is shown", || {
+                let status = agent.status();
+                let trouble = status["http"]["guard"]["trouble"].as_str();
+                match trouble {
+                    Some(text) if text.contains(words) => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            });
+        };
+        assert!(is_trusted(&old) && !is_trusted(&new));
+
+        files.put(&new, "node");
+        agent.signal(Signal::HUP);
+        trusts(&new);
+        assert!(!is_trusted(&old));
+
+        // A certificate without its key, as between two copies; then a file that is none.
+        fs::copy(old.path("node.pem"), files.path("cert.pem")).expect("copied");
+        agent.signal(Signal::HUP);
+        trouble("cannot be used together");
+        assert!(is_trusted(&new), "the good one stays");
+        fs::write(files.path("cert.pem"), "not PEM").expect("written");
+        agent.signal(Signal::HUP);
+        trouble("holds no certificate in PEM form");
+        assert!(is_trusted(&new));
+        assert!(
+            agent
+                .stderr()
+                .contains("the certificate cannot be reloaded; the old one stays in force")
+        );
+
+        // Without a signal it takes up to ten seconds.
+        files.put(&old, "node");
+        trusts(&old);
+        assert!(agent.status()["http"]["guard"]["trouble"].is_null());
+        agent.assert_conserved();
+    });
+}
+
+#[test]
+fn bad_files_are_refused_with_a_reason_and_without_their_content() {
+    let Some(_) = need("openssl") else { return };
+    let authority = Authority::new();
+    authority.sign("node");
+    authority.sign("other");
+    let run = |change: &dyn Fn(&CertificateFiles), expected: &str| {
+        let files = CertificateFiles::new(&authority, "node");
+        change(&files);
+        // The files are read before any address is taken.
+        let config = files.config(Some(files.path("ca.pem").to_str().expect("UTF-8")));
+        let finished = AgentBuilder::new(PEGEL).config(&config).run();
+        assert_eq!(finished.code(), Some(1), "{expected}: {finished}");
+        assert!(finished.stderr.contains(expected), "{expected}: {finished}");
+        assert!(!finished.stderr.contains("BEGIN"), "{finished}");
+    };
+    let copy = |from: &str, to: PathBuf| {
+        fs::copy(authority.path(from), to).expect("copied");
+    };
+    let with_ca = |files: &CertificateFiles| copy("ca.pem", files.path("ca.pem"));
+    run(&|_| {}, "ca.pem: No such file");
+    run(
+        &|files| fs::remove_file(files.path("key.pem")).expect("removed"),
+        "key.pem: No such file",
+    );
+    run(
+        &|files| {
+            with_ca(files);
+            copy("node.key", files.path("cert.pem"));
+        },
+        "cert.pem holds no certificate",
+    );
+    run(
+        &|files| {
+            with_ca(files);
+            copy("node.pem", files.path("key.pem"));
+        },
+        "key.pem holds no private key",
+    );
+    run(
+        &|files| {
+            with_ca(files);
+            copy("other.key", files.path("key.pem"));
+        },
+        "cannot be used together",
+    );
+    run(
+        &|files| {
+            with_ca(files);
+            open_to_all(&files.path("key.pem"));
+        },
+        "a private key that every user can read",
+    );
+    run(
+        &|files| fs::write(files.path("ca.pem"), "x").expect("written"),
+        "ca.pem holds no certificate",
+    );
+}
+
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("ours");
+}
+
+#[test]
+fn nothing_is_opened_to_other_machines_by_accident() {
+    let Some(island) = prepared() else { return };
+    let authority = Authority::new();
+    authority.sign("node");
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
+        let plain = agent().run();
+        assert_eq!(plain.code(), Some(2), "{plain}");
+        assert!(
+            plain.stderr.contains("can be reached from other machines"),
+            "{plain}"
+        );
+        let unasked = agent()
+            .env("PEGEL_TOKEN", "")
+            .config(&files.config(None))
+            .run();
+        assert_eq!(unasked.code(), Some(1), "{unasked}");
+        assert!(
+            unasked
+                .stderr
+                .contains("TLS alone does not authenticate clients"),
+            "{unasked}"
+        );
+    });
+}
+
+#[test]
+fn insecure_is_said_aloud_and_still_asks_for_a_token_that_is_there() {
+    let Some(island) = prepared() else { return };
+    island.run_inside(|| {
+        let open = agent().env("PEGEL_TOKEN", "").arg("--insecure").start();
+        let url = |agent: &AgentProcess| format!("http://{}/metrics", outside(agent));
+        let (status, output) = curl(&[&url(&open)]);
+        assert_eq!(status, 200, "{output}");
+        let said = open.stderr();
+        assert!(
+            said.contains("NOT PROTECTED") && said.contains("NOT ENCRYPTED"),
+            "{said}"
+        );
+        if let Some(stranger) = OtherUser::new() {
+            assert_eq!(stranger.curl(&[&url(&open)]).0, 200, "everyone");
+            let loopback = format!("http://{}/metrics", open.http());
+            assert_eq!(
+                stranger.curl(&[&loopback]).0,
+                401,
+                "loopback keeps its rule"
+            );
+        }
+        open.assert_conserved();
+
+        let closed = agent().arg("--insecure").start();
+        assert_eq!(curl(&[&url(&closed)]).0, 401);
+        assert_eq!(curl(&["-H", &bearer(), &url(&closed)]).0, 200);
+        let said = closed.stderr();
+        assert!(
+            said.contains("NOT ENCRYPTED") && !said.contains("NOT PROTECTED"),
+            "{said}"
+        );
+        closed.assert_conserved();
+    });
+}

@@ -1,0 +1,8 @@
+//! What programs send to a real agent: lanes, statsd, pushes, points over HTTP and telnet.
+
+mod http_in;
+mod lanes;
+mod push;
+mod statsd;
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");

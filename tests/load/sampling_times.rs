@@ -1,0 +1,133 @@
+//! Time, as the agent sees it from inside a real process: a machine that stands still, and every rate.
+//!
+//! Steps of the clock are tried in `crates/agent/tests/agent/clock_steps.rs`: a test must not set the machine's clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pegel_testkit::{AgentBuilder, AgentProcess, ExporterReadings, StoredSamples, eventually};
+use rustix::process::Signal;
+
+use crate::PEGEL;
+
+fn start(rate_ms: i64) -> AgentProcess {
+    let config = format!("rate: {rate_ms}ms\n");
+    AgentBuilder::new(PEGEL).config(&config).start()
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("after 1970").as_millis() as i64
+}
+
+/// What the agent stored and what it says it missed, both as of the same sample.
+struct StoredTimes {
+    /// The nominal times that were stored. The first pass has a time of its own and is left out.
+    times: Vec<i64>,
+    /// Nominal times up to the last one that were not.
+    absent: u64,
+    missed: u64,
+}
+
+impl StoredTimes {
+    fn read(agent: &AgentProcess, rate_ms: i64) -> StoredTimes {
+        let mut times: Vec<i64> = StoredSamples::read(agent, "node_load1").times().collect();
+        times.sort_unstable();
+        let now = now();
+        assert!(
+            times.iter().all(|time| *time <= now),
+            "a sample in the future"
+        );
+        let first = times.remove(0);
+        let others = times.iter().all(|time| time % rate_ms == 0);
+        assert!(others, "not a multiple of {rate_ms} ms: {times:?}");
+        let last = *times.last().expect("more than one sample");
+        let due = last / rate_ms - first.div_euclid(rate_ms);
+        let missed = agent.get(&format!(
+            "/api/v1/range?match=pegel_samples_missed_total&start={last}&end={last}"
+        ));
+        let missed = missed.json()[0]["points"][0][1].as_f64();
+        StoredTimes {
+            absent: due as u64 - times.len() as u64,
+            missed: missed.expect("sampled together") as u64,
+            times,
+        }
+    }
+
+    /// What is absent was counted. The collectors that run every 5 s may have missed a time of their own.
+    fn assert_counted(&self, what: &str) {
+        let StoredTimes { absent, missed, .. } = self;
+        assert!(
+            (*absent..=absent + 2).contains(missed),
+            "{what}: {absent} absent, {missed} counted as missed"
+        );
+    }
+}
+
+fn assert_nothing_twice(agent: &AgentProcess) {
+    let store = agent.status()["store"].clone();
+    assert_eq!(
+        (&store["duplicates"], &store["out_of_order"]),
+        (&0.into(), &0.into()),
+        "{store}"
+    );
+    let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
+    assert_eq!(readings.value("pegel_clock_steps_total"), 0.0);
+}
+
+#[test]
+fn a_machine_that_stands_still_misses_samples_and_counts_each() {
+    let rate = 100;
+    let agent = start(rate);
+    eventually("it samples", || {
+        let count = agent.samples("node_load1").len();
+        if count > 5 { Ok(()) } else { Err(count) }
+    });
+    let before = StoredTimes::read(&agent, rate);
+    agent.signal(Signal::STOP);
+    let stopped = now();
+    std::thread::sleep(Duration::from_secs(3));
+    agent.signal(Signal::CONT);
+    let continued = now();
+    let after = eventually("it goes on", || {
+        let after = StoredTimes::read(&agent, rate);
+        let count = after.times.iter().filter(|time| **time > continued).count();
+        if count >= 10 { Ok(after) } else { Err(count) }
+    });
+    after.assert_counted("3 s without a processor");
+    assert!(
+        after.missed >= before.missed + 28,
+        "{} missed",
+        after.missed
+    );
+    // One pass for all that was missed, at the newest of those times; then it is on time again.
+    let during = after
+        .times
+        .iter()
+        .filter(|time| stopped + rate < **time && **time < continued - rate);
+    assert_eq!(during.count(), 0, "sampled while it stood still");
+    assert!(before.times.iter().all(|time| after.times.contains(time)));
+    assert_nothing_twice(&agent);
+    agent.assert_conserved();
+}
+
+#[test]
+fn at_every_rate_each_nominal_time_is_stored_once_or_counted_as_missed() {
+    for rate in [1_000, 100, 10, 1] {
+        let agent = start(rate);
+        std::thread::sleep(Duration::from_millis(2_300));
+        let record = StoredTimes::read(&agent, rate);
+        let what = format!("every {rate} ms");
+        record.assert_counted(&what);
+        let span = record.times.last().expect("samples") - record.times[0];
+        let due = span / rate + 1;
+        assert!(span >= 900, "{what}: {span} ms");
+        // At 1000 Hz a debug build on a busy machine may miss many; it must not miss most.
+        assert!(
+            record.times.len() as i64 * 4 > due,
+            "{what}: {} of {due}",
+            record.times.len()
+        );
+        assert_nothing_twice(&agent);
+        agent.assert_conserved();
+    }
+}

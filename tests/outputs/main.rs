@@ -1,0 +1,10 @@
+//! What other systems read from a real agent: Prometheus, Grafana, the page in a browser, the snapshot.
+
+mod grafana;
+mod node_exporter;
+mod opentsdb;
+mod page;
+mod prometheus;
+mod snapshot;
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");

@@ -1,0 +1,271 @@
+//! Beside Debian's node_exporter: on one fixture tree both say the same, live on the machine our
+//! counters lie between two of its readings, and what it has by default and we lack is explained.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use pegel_collect::{DIVERGENT_METRICS, OMITTED_METRICS};
+use pegel_metric::{Clock, SystemClock};
+use pegel_testkit::{
+    AgentBuilder, AgentProcess, ExporterReadings, MetricType, PrometheusProcess, eventually, need,
+};
+
+use crate::PEGEL;
+
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
+const PROGRAM: &str = "prometheus-node-exporter";
+
+/// Its collectors that find their files below a fixture tree. The others ask the kernel, or look at
+/// the machine's own files all the same.
+const COLLECTORS: &[&str] = &[
+    "arp",
+    "bonding",
+    "conntrack",
+    "cpu",
+    "diskstats",
+    "dmi",
+    "edac",
+    "entropy",
+    "filefd",
+    "hwmon",
+    "loadavg",
+    "mdadm",
+    "meminfo",
+    "meminfo_numa",
+    "netclass",
+    "netdev",
+    "netstat",
+    "nfs",
+    "nfsd",
+    "nvme",
+    "os",
+    "powersupplyclass",
+    "pressure",
+    "schedstat",
+    "sockstat",
+    "softnet",
+    "stat",
+    "thermal_zone",
+    "udp_queues",
+    "vmstat",
+];
+
+/// Those whose counters are compared live.
+const LIVE: &[&str] = &[
+    "conntrack",
+    "cpu",
+    "diskstats",
+    "loadavg",
+    "meminfo",
+    "netdev",
+    "netstat",
+    "pressure",
+    "softnet",
+    "stat",
+    "vmstat",
+];
+
+/// What it publishes about itself.
+const ITS_OWN: [&str; 3] = ["node_exporter_", "node_scrape_collector_", "promhttp_"];
+
+fn start_node_exporter(program: &Path, root: &Path, collectors: &[&str]) -> PrometheusProcess {
+    PrometheusProcess::start(program, |_| {
+        let mut args = vec![
+            "--collector.disable-defaults".to_owned(),
+            "--web.disable-exporter-metrics".to_owned(),
+            // A fixture tree has no netlink.
+            "--no-collector.netdev.netlink".to_owned(),
+            // Debian's build leaves out `lo`, unlike the original.
+            "--collector.netdev.device-exclude=^$".to_owned(),
+            format!("--path.procfs={}", root.join("proc").display()),
+            format!("--path.sysfs={}", root.join("sys").display()),
+            format!("--path.udev.data={}", root.join("run/udev/data").display()),
+            format!("--path.rootfs={}", root.display()),
+        ];
+        args.extend(collectors.iter().map(|name| format!("--collector.{name}")));
+        args
+    })
+}
+
+fn read_theirs(node_exporter: &PrometheusProcess) -> ExporterReadings {
+    let mut theirs = ExporterReadings::parse_prometheus(node_exporter.get("/metrics").text());
+    let is_its_own = |name: &str| ITS_OWN.iter().any(|beginning| name.starts_with(beginning));
+    for (series, value) in &theirs.values {
+        if series.starts_with("node_scrape_collector_success") {
+            assert_eq!(*value, 1.0, "{series}: the neighbour itself failed");
+        }
+    }
+    theirs.values.retain(|series, _| !is_its_own(series));
+    theirs.types.retain(|name, _| !is_its_own(name));
+    theirs
+}
+
+fn read_ours(agent: &AgentProcess) -> ExporterReadings {
+    ExporterReadings::parse_prometheus(agent.get("/metrics").text())
+}
+
+#[test]
+fn on_one_fixture_tree_both_say_the_same() {
+    let Some(program) = need(PROGRAM) else { return };
+    let node_exporter = start_node_exporter(&program, Path::new(FIXTURE), COLLECTORS);
+    let agent = AgentBuilder::new(PEGEL)
+        .env("PEGEL_ROOT", FIXTURE)
+        .config("level: 4\n")
+        .start();
+    let (theirs, ours) = (read_theirs(&node_exporter), read_ours(&agent));
+
+    let missing: BTreeSet<&str> = theirs.names().difference(&ours.names()).copied().collect();
+    assert_eq!(
+        missing,
+        BTreeSet::new(),
+        "names that node_exporter has and we lack"
+    );
+
+    let shared: BTreeSet<&str> = theirs
+        .names()
+        .intersection(&ours.names())
+        .copied()
+        .collect();
+    assert!(shared.len() > 250, "only {} names are shared", shared.len());
+    let mut differences = Vec::new();
+    for name in shared {
+        let (our_type, their_type) = (ours.types.get(name), theirs.types.get(name));
+        if our_type != their_type {
+            differences.push(format!("{name}: type {our_type:?}, theirs {their_type:?}"));
+        }
+        let (our_series, their_series) = (series_of(&ours, name), series_of(&theirs, name));
+        let all: BTreeSet<&String> = our_series.keys().chain(their_series.keys()).collect();
+        for series in all {
+            if begins_with_one_of(series, DIVERGENT_METRICS) {
+                continue;
+            }
+            let (our_value, their_value) = (our_series.get(series), their_series.get(series));
+            let is_same = match (our_value, their_value) {
+                (Some(ours), Some(theirs)) => is_same(*ours, *theirs),
+                _ => false,
+            };
+            if !is_same {
+                differences.push(format!("{series}: {our_value:?}, theirs {their_value:?}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    agent.assert_conserved();
+}
+
+fn begins_with_one_of(text: &str, table: &[(&str, &str)]) -> bool {
+    table.iter().any(|(start, _)| text.starts_with(start))
+}
+
+fn series_of(readings: &ExporterReadings, name: &str) -> BTreeMap<String, f64> {
+    let is_of = |series: &str| series.split('{').next() == Some(name);
+    let of_name = readings.values.iter().filter(|(series, _)| is_of(series));
+    of_name
+        .map(|(series, value)| (series.clone(), *value))
+        .collect()
+}
+
+/// The same number, but for the last bit: it multiplies by 0.001 where we divide by 1000, which is the
+/// nearest double (2.941 and not 2.9410000000000003).
+fn is_same(ours: f64, theirs: f64) -> bool {
+    ours == theirs || (ours - theirs).abs() <= f64::EPSILON * ours.abs()
+}
+
+/// The kernel does not promise that these only grow.
+fn may_shrink(series: &str) -> bool {
+    series.starts_with("node_cpu_seconds_total")
+        && (series.contains("mode=\"iowait\"") || series.contains("mode=\"idle\""))
+}
+
+/// Our slower collectors, as far as `LIVE` has them.
+const SLOWER: [&str; 4] = ["conntrack", "netstat", "softnet", "vmstat"];
+
+fn hastened(name: &str) -> String {
+    format!("{name}: {{rate: 100ms}}")
+}
+
+#[test]
+fn live_counters_lie_between_two_readings() {
+    let Some(program) = need(PROGRAM) else { return };
+    let agent = AgentBuilder::new(PEGEL)
+        .config(&format!(
+            "rate: 100ms\ncollectors: {{{}}}\n",
+            SLOWER.map(hastened).join(", ")
+        ))
+        .start();
+    let node_exporter = start_node_exporter(&program, Path::new("/"), LIVE);
+
+    let before = read_theirs(&node_exporter);
+    let read_at = SystemClock.utc();
+    // A collector of each kind has sampled since.
+    for name in [
+        "node_load1",
+        "node_vmstat_pgfault",
+        "node_netstat_Tcp_InSegs",
+    ] {
+        eventually("a sample after the first reading", || {
+            let newest = agent.samples(name).times().max();
+            if newest > Some(read_at + 100) {
+                Ok(())
+            } else {
+                Err(format!("{name}: {newest:?}"))
+            }
+        });
+    }
+    let ours = read_ours(&agent);
+    let after = read_theirs(&node_exporter);
+
+    let mut checked = 0;
+    let mut outside = Vec::new();
+    for (series, ours) in &ours.values {
+        let (Some(low), Some(high)) = (before.values.get(series), after.values.get(series)) else {
+            continue;
+        };
+        let name = series.split('{').next().unwrap_or(series);
+        let is_counter = before.types.get(name) == Some(&MetricType::Counter)
+            // It has no types for these, but they are counters of the kernel.
+            || name.starts_with("node_vmstat_")
+            || name.starts_with("node_netstat_") && !name.ends_with("_CurrEstab");
+        if is_counter && !may_shrink(series) {
+            checked += 1;
+            let is_between = low <= ours && ours <= high;
+            if !is_between && !is_same(*ours, *low) && !is_same(*ours, *high) {
+                outside.push(format!("{series}: {low} ≤ {ours} ≤ {high} does not hold"));
+            }
+        }
+    }
+    assert!(checked > 30, "only {checked} counters were compared");
+    assert!(outside.is_empty(), "{}", outside.join("\n"));
+    agent.assert_conserved();
+}
+
+#[test]
+fn what_it_has_by_default_and_we_lack_is_explained() {
+    let Some(program) = need(PROGRAM) else { return };
+    let node_exporter = PrometheusProcess::start(&program, |_| Vec::new());
+    let agent = AgentBuilder::new(PEGEL).config("level: 4\n").start();
+    let theirs = ExporterReadings::parse_prometheus(node_exporter.get("/metrics").text());
+    let ours = read_ours(&agent);
+    let missing: Vec<&str> = theirs
+        .names()
+        .difference(&ours.names())
+        .copied()
+        .filter(|name| {
+            !begins_with_one_of(name, OMITTED_METRICS)
+                && !begins_with_one_of(name, DIVERGENT_METRICS)
+        })
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "neither there nor explained: {missing:?}"
+    );
+    let shared = theirs.names().intersection(&ours.names()).count();
+    assert!(shared > 150, "only {shared} names are shared");
+    // Its types are ours, or it has none.
+    for (name, their_type) in &theirs.types {
+        if let Some(our_type) = ours.types.get(name) {
+            assert_eq!(our_type, their_type, "{name}");
+        }
+    }
+    agent.assert_conserved();
+}

@@ -1,0 +1,132 @@
+//! The built agent as Grafana's OpenTSDB source sees it: what the node samples, what programs push, and what is left
+//! after a restart.
+
+use pegel_testkit::{
+    AgentAddress, AgentBuilder, AgentProcess, TempDir, TestResponse, eventually, post,
+};
+use serde_json::{Value, json};
+
+use crate::PEGEL;
+
+fn ask(agent: &AgentProcess, path: &str, body: &Value) -> TestResponse {
+    let address: &AgentAddress = agent.http();
+    let headers = [("Content-Type", "application/json")];
+    post(address, path, &headers, body.to_string().as_bytes()).expect("an answer")
+}
+
+fn lines(agent: &AgentProcess, body: &Value) -> Vec<Value> {
+    let answer = ask(agent, "/api/query", body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json().as_array().expect("a list").clone()
+}
+
+/// As Grafana's browser form asks for one metric of the last minutes.
+fn panel(metric: &str, tagk: &str) -> Value {
+    json!({
+        "start": "5m-ago",
+        "queries": [{
+            "metric": metric, "aggregator": "sum", "downsample": "1s-avg",
+            "filters": [{"type": "wildcard", "tagk": tagk, "filter": "*", "groupBy": false}],
+        }],
+        "msResolution": false, "globalAnnotations": true, "showQuery": true,
+    })
+}
+
+#[test]
+fn what_the_node_samples_is_on_a_panel_within_seconds() {
+    let agent = AgentBuilder::new(PEGEL).args(&["--node", "nid7"]).start();
+    let found = eventually("a line with two points", || {
+        let lines = lines(&agent, &panel("node_load1", "host"));
+        let is_line = |line: &&Value| line["dps"].as_object().is_some_and(|dps| dps.len() >= 2);
+        lines.iter().find(is_line).cloned().ok_or(lines)
+    });
+    assert_eq!(found["tags"], json!({"host": "nid7"}));
+    assert_eq!(found["query"]["index"], 0);
+    // 192 or however many counters become one rate: the seconds that all CPUs have together.
+    let body = json!({"start": "10s-ago", "queries": [{
+        "metric": "node_cpu_seconds_total", "aggregator": "sum", "downsample": "1s-last", "rate": true,
+        "rateOptions": {"counter": true, "dropResets": true},
+    }]});
+    let rate = eventually("a rate above zero", || {
+        let lines = lines(&agent, &body);
+        let points = lines.first().and_then(|line| line["dps"].as_object());
+        let rates = points.into_iter().flat_map(|points| points.values());
+        let rate = rates.filter_map(Value::as_f64).find(|rate| *rate > 0.0);
+        rate.ok_or(lines)
+    });
+    let cpus = std::thread::available_parallelism().expect("known").get() as f64;
+    assert!(rate < 4.0 * cpus.max(64.0), "{rate} seconds per second");
+    let names = agent
+        .get("/api/suggest?type=metrics&q=node_load&max=1000")
+        .json();
+    assert_eq!(names, json!(["node_load1", "node_load15", "node_load5"]));
+}
+
+#[test]
+fn what_programs_push_and_note_is_there_after_a_restart() {
+    let dir = TempDir::new();
+    let start = || {
+        let agent = AgentBuilder::new(PEGEL)
+            .dir(dir.join("store"))
+            .args(&["--node", "nid7"]);
+        agent.config("dragon_compat: true\n").start()
+    };
+    let agent = start();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    let point = |puid: &str, value: f64| json!({"metric": "iteration_time", "timestamp": now - 10, "value": value, "tags": {"puid": puid}});
+    assert_eq!(
+        ask(
+            &agent,
+            "/api/put",
+            &json!([point("0", 300.0), point("1", 400.0)])
+        )
+        .status,
+        204
+    );
+    let note = json!({"startTime": now - 10, "description": "job 7"});
+    assert_eq!(ask(&agent, "/api/annotation", &note).status, 200);
+    let check = |agent: &AgentProcess| {
+        let lines = lines(agent, &panel("iteration_time", "puid"));
+        let tags: Vec<&Value> = lines.iter().map(|line| &line["tags"]).collect();
+        assert_eq!(
+            tags,
+            [
+                &json!({"puid": "0", "host": "nid7"}),
+                &json!({"puid": "1", "host": "nid7"})
+            ]
+        );
+        assert_eq!(lines[0]["dps"][(now - 10).to_string()], 300);
+        assert_eq!(lines[0]["globalAnnotations"][0]["description"], "job 7");
+    };
+    check(&agent);
+    agent.kill();
+    check(&start());
+}
+
+#[test]
+fn without_dragon_compat_the_manual_counts() {
+    let agent = AgentBuilder::new(PEGEL).args(&["--node", "nid7"]).start();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs();
+    let point = |gpu: &str| json!({"metric": "power", "timestamp": now - 10, "value": 1, "tags": {"gpu": gpu}});
+    assert_eq!(
+        ask(&agent, "/api/put", &json!([point("0"), point("1")])).status,
+        204
+    );
+    let lines = lines(&agent, &panel("power", "gpu"));
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        (&lines[0]["aggregateTags"], &lines[0]["dps"]),
+        (&json!(["gpu"]), &json!({(now - 10).to_string(): 2}))
+    );
+    let answer = ask(&agent, "/api/query", &panel("not.there", "gpu"));
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (400, &json!(400))
+    );
+}

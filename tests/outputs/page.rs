@@ -1,0 +1,646 @@
+//! The page in a real browser: what it shows, what it survives, and that it stays small and contacts no other host.
+
+mod browser;
+mod prefix;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use browser::BrowserPage;
+use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually, need};
+use prefix::{PREFIX, PrefixProxy};
+use serde_json::Value;
+
+use crate::PEGEL;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// What uPlot's authors released as 1.6.32.
+const UPLOT: [(&str, &str); 2] = [
+    (
+        "uplot.js",
+        "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    ),
+    (
+        "uplot.css",
+        "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    ),
+];
+const VIEWS: [&str; 5] = ["overview", "node", "programs", "metrics", "status"];
+
+fn agent() -> AgentProcess {
+    AgentBuilder::new(PEGEL).start()
+}
+
+fn url(agent: &AgentProcess) -> String {
+    format!("http://{}/", agent.http())
+}
+
+/// Lines with at least one number, in all charts that are on the screen.
+const LINES: &str = "document.querySelectorAll('.panel .legend .value').length";
+
+#[test]
+fn every_view_shows_live_data_and_asks_only_its_own_agent() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    for view in VIEWS {
+        page.open(&format!("{}#/{view}", url(&agent)));
+        page.until_live();
+        match view {
+            "overview" => {
+                page.until("document.querySelectorAll('.card .bar').length >= 6");
+                page.until("document.querySelector('.hero .row-text').textContent.includes('%')");
+                page.until("[...document.querySelectorAll('.cards .is-empty .note')].every(note => note.textContent.length > 10)");
+            }
+            "node" => {
+                page.until("document.querySelectorAll('.panel canvas').length >= 6");
+                page.until(&format!("{LINES} >= 10"));
+                let moving = "document.querySelector('.timebar .range').textContent";
+                let before = page.eval(moving);
+                page.until(&format!("{moving} !== {before}"));
+            }
+            "programs" => {
+                page.until("document.querySelector('main').textContent.includes('pegel run')")
+            }
+            "metrics" => page.until("document.querySelectorAll('.results button').length > 50"),
+            _ => {
+                page.until("document.querySelectorAll('.badge.is-active').length > 10");
+                page.until(
+                    "document.querySelector('main').textContent.includes('not on this node')",
+                );
+                page.until("document.querySelector('main').textContent.includes('keep.disk')");
+            }
+        }
+        page.until("[...document.querySelectorAll('.panel.is-empty .message')].every(message => message.textContent.length > 10)");
+    }
+    assert_eq!(page.console_errors(), [""; 0]);
+    let home = url(&agent);
+    for request in page.requests() {
+        assert!(
+            request.starts_with(&home) || request == "about:blank",
+            "{request}"
+        );
+    }
+    agent.assert_conserved();
+}
+
+#[test]
+fn a_metric_is_found_charted_grouped_and_saved() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let downloads = TempDir::new();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    page.save_to(downloads.path());
+    page.open(&url(&agent));
+    page.until_live();
+    page.press("/");
+    page.until("document.activeElement?.id === 'search'");
+    page.type_text("cpu_seconds mode");
+    page.until(
+        "document.querySelector('.results button')?.dataset.name === 'node_cpu_seconds_total'",
+    );
+    page.press("Enter");
+    // Chosen twice, it is still one chart.
+    page.eval("document.querySelector('.results button').click()");
+    page.until("document.querySelectorAll('.chosen .panel canvas').length === 1");
+    let modes = "[...document.querySelectorAll('.chosen .legend .name')].map(name => name.textContent).join()";
+    page.until("document.querySelectorAll('.chosen .legend .name').length >= 8");
+    page.eval(
+        "(() => { const by = document.querySelector('.panel-tools select'); by.value = 'mode'; \
+         by.dispatchEvent(new Event('change')); })()",
+    );
+    page.until(&format!(
+        "{modes} === 'idle,iowait,irq,nice,softirq,steal,system,user'"
+    ));
+    page.until("decodeURIComponent(location.hash).includes('by=mode|node_cpu_seconds_total')");
+    // All modes of all processors together take as many seconds per second as there are processors.
+    page.eval(
+        "(() => { const by = document.querySelector('.panel-tools select'); by.value = '(all)'; \
+         by.dispatchEvent(new Event('change')); })()",
+    );
+    let count = thread::available_parallelism().expect("known").get();
+    let shown = "parseFloat(document.querySelector('.chosen .legend .value')?.textContent)";
+    page.until(&format!("Math.abs({shown} - {count}) < {count} * 0.25"));
+    page.until(&format!("{modes} === 'node_cpu_seconds_total'"));
+
+    page.eval("[...document.querySelectorAll('.chosen .panel-tools button')].filter(b => b.textContent === 'CSV')[0].click()");
+    let text = eventually("the numbers are saved", || saved(downloads.path(), "csv"));
+    let text = String::from_utf8(text).expect("text");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time,ms,node_cpu_seconds_total"));
+    let row: Vec<&str> = lines.next_back().expect("a sample").split(',').collect();
+    assert_eq!(row.len(), 3, "{row:?}");
+    assert!(
+        row[0].ends_with('Z') && row[1].parse::<i64>().is_ok(),
+        "{row:?}"
+    );
+    page.eval("[...document.querySelectorAll('.chosen .panel-tools button')].filter(b => b.textContent === 'PNG')[0].click()");
+    let picture = eventually("the picture is saved", || saved(downloads.path(), "png"));
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 2000);
+    assert_eq!(page.console_errors(), [""; 0]);
+
+    // The address is the whole state: another page that opens it shows the same.
+    let address = page.eval("location.href");
+    page.open(address.as_str().expect("text"));
+    page.until(&format!("{modes} === 'node_cpu_seconds_total'"));
+}
+
+fn saved(dir: &Path, ending: &str) -> Result<Vec<u8>, String> {
+    let entries = fs::read_dir(dir).map_err(|error| error.to_string())?;
+    let found = entries.flatten().map(|entry| entry.path());
+    let mut found = found.filter(|path| path.extension().is_some_and(|known| known == ending));
+    let path = found.next().ok_or("no file yet")?;
+    let bytes = fs::read(&path).map_err(|error| error.to_string())?;
+    if bytes.is_empty() {
+        Err("empty yet".to_owned())
+    } else {
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn a_page_that_nobody_sees_lets_go_and_fills_its_gap_later() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
+    page.until_live();
+    eventually("a few samples", || {
+        let shown = points(&mut page).len();
+        if shown >= 4 { Ok(()) } else { Err(shown) }
+    });
+    // Another tab comes to the front.
+    let turn = |hidden: bool| {
+        format!(
+            "Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}}); \
+             document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    page.eval(&turn(true));
+    page.until("document.getElementById('state').dataset.state === 'paused'");
+    let left = points(&mut page).len();
+    page.forget_events();
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(page.requests(), [""; 0], "it asks for nothing meanwhile");
+    assert_eq!(points(&mut page).len(), left);
+    page.eval(&turn(false));
+    page.until_live();
+    eventually("no hole", || {
+        let shown: Vec<i64> = points(&mut page).iter().map(|(time, _)| *time).collect();
+        let (first, last) = (shown[0], shown[shown.len() - 1]);
+        let path = format!("/api/v1/range?match=node_time_seconds&start={first}&end={last}");
+        let stored = agent.get(&path).json();
+        let stored = stored[0]["points"].as_array().cloned().unwrap_or_default();
+        // The first sample of an agent is taken at once, between two steps.
+        let steps = stored
+            .iter()
+            .filter_map(|point| Some(point[0].as_i64()? / 500 * 500));
+        let missing: Vec<i64> = steps.filter(|time| !shown.contains(time)).collect();
+        if missing.is_empty() && stored.len() >= left + 6 {
+            Ok(())
+        } else {
+            Err((missing, shown))
+        }
+    });
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn leaving_the_page_frees_its_connection() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    // A browser keeps pages that were left, and has six connections for an agent: the seventh page would wait.
+    let begun = Instant::now();
+    for _ in 0..9 {
+        page.open(&url(&agent));
+        page.until_live();
+    }
+    // A connection that is never freed would be missed for a minute.
+    assert!(
+        begun.elapsed() < Duration::from_secs(45),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let statsd = agent.endpoint.json["statsd"]["udp"][0].clone();
+    let statsd = statsd.as_str().expect("a statsd listener").to_owned();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let send = |text: &str| socket.send_to(text.as_bytes(), &statsd).expect("sent");
+    let calls = "mpi_time_total:0.3|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_hits_total:30|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_size_total:4096|c|#call:MPI_Allreduce,jobid:48213\n\
+                 mpi_time_total:0.1|c|#call:MPI_Bcast,jobid:48213\n\
+                 mpi_hits_total:1|c|#call:MPI_Bcast,jobid:48213\n\
+                 strace_size_total:8192|c|#scall:write,jobid:48213\n\
+                 strace_hits_total:2|c|#scall:write,jobid:48213\n\
+                 train.loss:0.25|g|#jobid:48213\n\
+                 other.queue:7|g";
+    send(calls);
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 1600);
+    page.open(&format!("{}#/programs", url(&agent)));
+    page.until_live();
+    let text = "document.querySelector('main').textContent";
+    page.until(&format!(
+        "{text}.includes('Job 48213') && {text}.includes('Without a job')"
+    ));
+    let rows = "[...document.querySelectorAll('.calls tbody tr')].map(row => row.cells[0].textContent).join()";
+    let shares = "[...document.querySelectorAll('.calls tbody tr')].slice(0, 2).map(row => parseFloat(row.cells[2].textContent))";
+    eventually("the calls are ranked by their time", || {
+        send(calls);
+        thread::sleep(Duration::from_millis(100));
+        let (order, shares) = (page.eval(rows), page.eval(shares));
+        let is_near = |at: usize, wanted: f64| {
+            let share = shares[at].as_f64();
+            share.is_some_and(|share| (share - wanted).abs() < 5.0)
+        };
+        let is_right =
+            order == "MPI_Allreduce,MPI_Bcast,write" && is_near(0, 75.0) && is_near(1, 25.0);
+        if is_right {
+            Ok(())
+        } else {
+            Err((order, shares))
+        }
+    });
+    page.until(&format!(
+        "{text}.includes('train.loss') && {text}.includes('0.25')"
+    ));
+    page.until(&format!("{text}.includes('other.queue')"));
+    // Senders are counted where metrics are searched.
+    page.press("4");
+    page.until(&format!(
+        "{text}.includes('Series by sender') && {text}.includes('127.0.0.1')"
+    ));
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+/// The points of the first chart as `[[ms, value], …]`, by way of the page's own CSV.
+const POINTS: &str = "(async () => {
+    const texts = []; const make = URL.createObjectURL; const click = HTMLAnchorElement.prototype.click;
+    URL.createObjectURL = blob => { texts.push(blob.text()); return 'data:,'; };
+    HTMLAnchorElement.prototype.click = () => {};
+    [...document.querySelectorAll('.chosen .panel-tools button')].find(b => b.textContent === 'CSV')?.click();
+    URL.createObjectURL = make; HTMLAnchorElement.prototype.click = click;
+    const rows = (await texts[0] ?? '').trim().split('\\n').slice(1).map(row => row.split(','));
+    return rows.filter(row => row[2] !== '').map(row => [Number(row[1]), Number(row[2])]);
+})()";
+
+fn points(page: &mut BrowserPage) -> Vec<(i64, f64)> {
+    let rows = page.eval(POINTS);
+    let rows = rows.as_array().expect("rows");
+    let point = |row: &Value| Some((row[0].as_i64()?, row[1].as_f64()?));
+    rows.iter()
+        .map(|row| point(row).expect("numbers"))
+        .collect()
+}
+
+#[test]
+fn what_was_followed_live_is_what_the_store_says_later() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    let address = format!("{}#/metrics?chart=node_context_switches_total", url(&agent));
+    page.open(&address);
+    page.until_live();
+    page.until("document.querySelectorAll('.chosen canvas').length === 1");
+    let loaded = points(&mut page).len();
+    let live = eventually("a dozen ticks", || {
+        let shown = points(&mut page);
+        if shown.len() > loaded + 12 {
+            Ok(shown)
+        } else {
+            Err(shown.len())
+        }
+    });
+    page.open(&address);
+    page.until_live();
+    let stored = eventually("the same from the store", || {
+        let shown = points(&mut page);
+        if shown.len() > live.len() {
+            Ok(shown)
+        } else {
+            Err(shown.len())
+        }
+    });
+    // On a busy machine two ticks may come as one event, which then stands for both: their mean is right, each is not.
+    let (mut same, mut sums) = (0, (0.0, 0.0));
+    for (time, rate) in &live {
+        let known = stored.iter().find(|(known, _)| known == time);
+        let (_, expected) = known.unwrap_or_else(|| panic!("{time} is not in the store"));
+        same += usize::from((rate - expected).abs() <= expected.abs() * 1e-9 + 1e-9);
+        sums = (sums.0 + rate, sums.1 + expected);
+    }
+    assert!(
+        same * 2 > live.len(),
+        "{same} of {}: {live:?} {stored:?}",
+        live.len()
+    );
+    assert!(
+        (sums.0 - sums.1).abs() < sums.1 * 0.05 + 1.0,
+        "{sums:?}: {live:?} {stored:?}"
+    );
+}
+
+#[test]
+fn history_is_what_the_store_has_however_far_one_goes_back() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = AgentBuilder::new(PEGEL).args(&["--rate", "0.1"]).start();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
+    page.until_live();
+    page.until("document.querySelectorAll('.chosen canvas').length === 1");
+    eventually("some history", || {
+        let store = agent.status()["store"].clone();
+        let span = store["newest"].as_i64().zip(store["oldest"].as_i64());
+        span.filter(|(newest, oldest)| newest - oldest > 12_000)
+            .ok_or(store)
+    });
+    // Everything: the window begins with the oldest sample.
+    page.press("a");
+    let window = "import(new URL('page/window.js', document.baseURI)).then(m => m.bounds())";
+    let oldest = agent.status()["store"]["oldest"].as_i64().expect("a time");
+    let begin = page.eval(window)[0].as_f64().expect("a time") as i64;
+    assert!((begin - oldest).abs() < 61_000, "{begin} {oldest}");
+
+    // A drag over the middle of the chart zooms in, and the window stands still.
+    page.until("document.querySelector('.u-over')?.getBoundingClientRect().width > 300");
+    let over = page.eval("(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.left, b.top, b.width, b.height] })()");
+    let [left, top, width, height] = [0, 1, 2, 3].map(|at| over[at].as_f64().expect("a number"));
+    page.press("l");
+    page.eval("import(new URL('page/window.js', document.baseURI)).then(m => m.move(10e3, null))");
+    page.until("document.querySelector('.range').textContent.startsWith('last 10 s')");
+    page.drag(
+        (left + width * 0.2, top + height / 2.0),
+        (left + width * 0.7, top + height / 2.0),
+    );
+    page.until("document.querySelector('.live').getAttribute('aria-pressed') === 'false'");
+    let bounds = page.eval(window);
+    let [from, to] = [0, 1].map(|at| bounds[at].as_f64().expect("a time") as i64);
+    assert!((4_000..7_000).contains(&(to - from)), "{from} {to}");
+    page.until("location.hash.includes('to=')");
+
+    // What it shows there is what the store has, sample by sample.
+    let path = format!("/api/v1/range?match=node_time_seconds&start={from}&end={to}");
+    let stored = agent.get(&path).json();
+    let stored: Vec<(i64, f64)> = stored[0]["points"]
+        .as_array()
+        .expect("points")
+        .iter()
+        .map(|point| {
+            (
+                point[0].as_i64().expect("a time"),
+                point[1].as_f64().expect("a value"),
+            )
+        })
+        .collect();
+    assert!(stored.len() > 30, "{}", stored.len());
+    eventually("the zoomed chart is loaded", || {
+        let shown = points(&mut page);
+        let missing: Vec<_> = stored
+            .iter()
+            .filter(|point| !shown.contains(point))
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{missing:?} not in {shown:?}"))
+        }
+    });
+    // Back in time by a key, and live again by another.
+    page.press("ArrowLeft");
+    page.until(&format!("({window}).then(b => b[1] < {to})"));
+    page.press("l");
+    page.until("document.querySelector('.live').getAttribute('aria-pressed') === 'true'");
+    // Before the store begins there is nothing, and the chart says so.
+    page.eval(&format!(
+        "location.hash = '#/metrics?chart=node_time_seconds&span=60&to={}'",
+        oldest - 600_000
+    ));
+    page.until("document.querySelector('.track').getAttribute('aria-valuetext') !== ''");
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let home = TempDir::new();
+    let start = |listen: &str| {
+        AgentBuilder::new(PEGEL)
+            .dir(home.join("store"))
+            .listen(&[listen])
+            .start()
+    };
+    let first = start("127.0.0.1:0");
+    let address = first.http().to_string();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    page.open(&format!(
+        "http://{address}/#/metrics?chart=node_time_seconds"
+    ));
+    page.until_live();
+    eventually("a few samples", || {
+        let shown = points(&mut page).len();
+        if shown >= 4 { Ok(()) } else { Err(shown) }
+    });
+    let before = *points(&mut page).last().expect("a sample");
+    first.stop();
+    page.until("document.getElementById('state').dataset.state === 'lost'");
+    // What failed while it was away is in the console, as it should be.
+    let second = start(&address);
+    let stored_first = second.status()["started"].as_i64().expect("a time");
+    page.until_live();
+    eventually("both sides of the gap", || {
+        let shown = points(&mut page);
+        let has_before = shown.contains(&before);
+        // The first tick after the start came before the page was back: only the store has it.
+        let after = shown.iter().find(|(time, _)| *time >= stored_first - 500);
+        let filled = after.is_some_and(|(time, _)| *time <= stored_first + 1_500);
+        if has_before && filled {
+            Ok(())
+        } else {
+            Err((before, stored_first, shown))
+        }
+    });
+    page.forget_events();
+    thread::sleep(Duration::from_millis(100));
+    page.until("document.getElementById('notice').hidden");
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn the_page_works_behind_a_prefix() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let proxy = PrefixProxy::start(agent.http().to_string());
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1200, 800);
+    page.open(&format!("http://{}{PREFIX}/", proxy.address));
+    page.until_live();
+    page.until("document.querySelectorAll('.card .bar').length >= 6");
+    page.press("2");
+    page.until("location.hash.startsWith('#/node')");
+    page.until(&format!("{LINES} >= 10"));
+    page.press("5");
+    page.until("document.querySelectorAll('.badge.is-active').length > 10");
+    assert_eq!(page.console_errors(), [""; 0]);
+    assert_eq!(*proxy.unprefixed_paths.lock().expect("no panic"), [""; 0]);
+}
+
+#[test]
+fn a_page_that_is_open_for_hours_does_not_grow() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let list = agent.get("/api/v1/list").json();
+    let names: Vec<&str> = list
+        .as_array()
+        .expect("series")
+        .iter()
+        .filter_map(|series| series["name"].as_str())
+        .collect();
+    let pulse = r#"pegel_received_total{input="collect"}"#;
+    assert!(names.contains(&pulse));
+    let wanted = |name: &&str| {
+        [
+            "node_cpu",
+            "node_load",
+            "node_memory_Mem",
+            "node_memory_Cached",
+            "node_memory_Buffers",
+            "node_memory_SRecl",
+            "node_pressure",
+            "node_context",
+            "node_procs",
+            "node_intr",
+            "node_forks",
+            pulse,
+        ]
+        .iter()
+        .any(|start| name.starts_with(start))
+    };
+    let names: Vec<&str> = names.into_iter().filter(wanted).collect();
+    let mut page = BrowserPage::start(&chromium);
+    page.size(1440, 900);
+    page.before_all(include_str!("page/ticks.js"));
+    page.open(&format!("{}#/node", url(&agent)));
+    page.until("document.querySelectorAll('.panel').length >= 6");
+    page.eval(&format!("window.names = {}; 0", Value::from(names)));
+    let mut used = Vec::new();
+    for ticks in [1_000, 1_000, 9_000, 9_000] {
+        // The browser answers within a minute; so many ticks take longer on a busy machine.
+        for _ in 0..ticks / 500 {
+            page.eval("makeTicks(names, 500)");
+        }
+        let nodes = page
+            .eval("document.querySelectorAll('*').length")
+            .as_u64()
+            .expect("a number");
+        used.push((page.heap_bytes(), nodes));
+    }
+    page.until(&format!("{LINES} >= 10"));
+    let ((early, nodes), (late, nodes_late)) = (used[1], used[3]);
+    // Real ticks come in meanwhile, more of them on a busy machine, until the page has all that it keeps. Fifty bytes
+    // for each of the 18,000 ticks would be seen.
+    assert!(late < early * 1.05 + 900_000.0, "{used:?}");
+    assert!(nodes_late <= nodes + 20, "{used:?}");
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn it_can_be_read_light_and_dark_wide_and_narrow() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let shots = Path::new(ROOT).join("target/page-screenshots");
+    fs::create_dir_all(&shots).expect("a folder");
+    let mut page = BrowserPage::start(&chromium);
+    for scheme in ["light", "dark"] {
+        page.prefer(scheme);
+        for (width, height) in [(1440, 900), (400, 800)] {
+            page.size(width, height);
+            for view in VIEWS {
+                let chart = if view == "metrics" {
+                    "?chart=by%3Dmode%2Cstack%3D1%7Cnode_cpu_seconds_total"
+                } else {
+                    ""
+                };
+                page.open(&format!("{}#/{view}{chart}", url(&agent)));
+                page.until_live();
+                page.until("document.querySelectorAll('.panel, .card').length > 0");
+                page.until("![...document.querySelectorAll('.panel .message')].some(m => m.checkVisibility() && m.getBoundingClientRect().top < innerHeight && m.textContent.startsWith('Loading'))");
+                let theme = page.eval("document.documentElement.dataset.theme");
+                assert_eq!(theme, scheme);
+                let poor = page.eval(include_str!("page/contrast.js"));
+                assert_eq!(poor, Value::Array(Vec::new()), "{view}, {scheme}, {width}");
+                let wide = page.eval("document.documentElement.scrollWidth");
+                assert!(
+                    wide.as_u64().is_some_and(|wide| wide <= u64::from(width)),
+                    "{view} at {width}: {wide}"
+                );
+                let picture = page.screenshot();
+                assert!(picture.len() > 10_000, "{view}: {}", picture.len());
+                fs::write(shots.join(format!("{view}-{scheme}-{width}.png")), picture)
+                    .expect("written");
+            }
+        }
+    }
+    // The switch is stronger than the system, and is remembered.
+    page.press("t");
+    page.until("document.documentElement.dataset.theme === 'light'");
+    page.open(&url(&agent));
+    page.until_live();
+    assert_eq!(page.eval("document.documentElement.dataset.theme"), "light");
+    // Everything that can be clicked can be reached by keys, and shows where one is.
+    page.press("Tab");
+    page.until("document.activeElement !== document.body");
+    assert_eq!(page.console_errors(), [""; 0]);
+}
+
+#[test]
+fn uplot_is_as_its_authors_released_it() {
+    let Some(sha256sum) = need("sha256sum") else {
+        return;
+    };
+    for (name, sum) in UPLOT {
+        let path = Path::new(ROOT).join("crates/serve/web").join(name);
+        let output = Command::new(&sha256sum).arg(&path).output().expect("a sum");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(text.starts_with(sum), "{name}: {text}");
+    }
+}

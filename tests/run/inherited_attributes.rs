@@ -1,0 +1,165 @@
+//! Attributes that a program inherits from its parent pass through the wrapper unchanged.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir};
+
+use crate::run_mode::{BOUND, RunMode, compile, copy_pegel, isolate};
+
+/// A program that sets unusual attributes, and one that prints them.
+struct InheritancePair {
+    home: TempDir,
+    gives: PathBuf,
+    finds: PathBuf,
+}
+
+impl InheritancePair {
+    #[track_caller]
+    fn new() -> Option<InheritancePair> {
+        let home = TempDir::new();
+        let gives = compile(&home, "gives", &[])?;
+        let finds = compile(&home, "finds", &[])?;
+        Some(InheritancePair { home, gives, finds })
+    }
+
+    fn command(&self, what: &str, words: &[String]) -> Command {
+        let mut command = Command::new(&self.gives);
+        command.arg(what).args(words).arg(&self.finds);
+        isolate(&mut command, &self.home);
+        command
+    }
+
+    fn run(&self, way: RunMode, what: &str) -> FinishedProcess {
+        ChildProcess::start(&mut self.command(what, &way.prefix())).wait(BOUND)
+    }
+}
+
+/// Attributes set before the wrapper starts, each with the line printed if it was inherited.
+const GIVEN: [(&str, &str); 11] = [
+    ("usual", "blocked 0, pending 0, "),
+    ("signals", ", pending 1000000800, "),
+    ("no-signals", "blocked fffffffe7ffbfeff"),
+    ("descriptors", " type 100000 at 5\n"),
+    ("no-descriptors", "limit 7: 4 4"),
+    ("small-files", "limit 1: 2000 2000"),
+    ("limits", "limit 7: 40 40"),
+    ("odds", "nice 5, policy 3 0, processors 1, first 1"),
+    ("session", "session: leader"),
+    ("no-directory", "directory: No such file or directory"),
+    ("variables", "variable: B="),
+];
+
+#[test]
+fn everything_arrives() {
+    let Some(pair) = InheritancePair::new() else {
+        return;
+    };
+    for (what, line) in GIVEN {
+        let plain = pair.run(RunMode::Plain, what);
+        assert_eq!(plain.code(), Some(42), "{what}: {plain}");
+        assert!(plain.stdout.contains(line), "{what}: {plain}");
+        for way in RunMode::wrapped() {
+            let found = pair.run(way, what);
+            assert_eq!(found.stdout, plain.stdout, "{way:?} {what}");
+            assert_eq!(found.status, plain.status, "{way:?} {what}");
+            assert_eq!(found.stderr, plain.stderr, "{way:?} {what}");
+        }
+    }
+}
+
+/// Removes the variable that makes the loader preload the MPI library.
+fn without_library(text: &str) -> String {
+    let is_other = |line: &&str| !line.starts_with("variable: LD_PRELOAD=");
+    let lines: Vec<&str> = text.lines().filter(is_other).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
+    let Some(pair) = InheritancePair::new() else {
+        return;
+    };
+    for (what, _) in GIVEN {
+        let plain = pair.run(RunMode::Plain, what);
+        let words = [crate::PEGEL, "run", "-m", "-s", "--"].map(str::to_owned);
+        let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
+        assert_eq!(found.code(), Some(42), "{what}: {found}");
+        let found = &found.stdout;
+        assert_eq!(
+            without_library(found),
+            without_library(&plain.stdout),
+            "{what}"
+        );
+        assert!(found.contains("variable: LD_PRELOAD="), "{what}: {found}");
+    }
+}
+
+/// Without resources for the counting process, the lane or the library, the program still runs.
+#[test]
+fn where_nothing_is_left_for_us_the_program_runs() {
+    for what in ["no-descriptors", "small-files"] {
+        let Some(pair) = InheritancePair::new() else {
+            return;
+        };
+        let plain = pair.run(RunMode::Plain, what);
+        let mpi = ["run", "-v", "-m", "-s", "--"].map(str::to_owned);
+        let words = [&[crate::PEGEL.to_owned()][..], &mpi].concat();
+        let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
+        assert_eq!(found.code(), Some(42), "{what}: {found}");
+        assert_eq!(
+            without_library(&found.stdout),
+            without_library(&plain.stdout),
+            "{what}"
+        );
+        assert!(
+            found.stderr.contains(" not counted: "),
+            "{what}: it is said with -v: {found}"
+        );
+    }
+}
+
+/// Root has no such limit.
+#[test]
+fn where_no_process_may_be_made_the_program_runs() {
+    let (Some(pair), Some(_)) = (InheritancePair::new(), OtherUser::new()) else {
+        return;
+    };
+    let binary = pair.home.join("pegel");
+    copy_pegel(&binary);
+    let open = |path: &Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("ours");
+    };
+    open(pair.home.path(), 0o755);
+    let lanes = pair.home.join("lanes");
+    std::fs::create_dir(&lanes).expect("made");
+    open(&lanes, 0o1777);
+    // The limit counts all processes of a user: use one without any.
+    let uid = 300_000_000 + std::process::id();
+    let run = |way: RunMode, more: &[&str]| {
+        let mut words = way.prefix_with(&binary);
+        if let Some(run) = words.get(1) {
+            assert_eq!(run, "run");
+            words.splice(2..2, more.iter().map(|word| (*word).to_owned()));
+        }
+        let mut command = pair.command("no-processes", &words);
+        command.uid(uid).gid(uid).current_dir("/");
+        ChildProcess::start(&mut command).wait(BOUND)
+    };
+    let plain = run(RunMode::Plain, &[]);
+    assert!(plain.stdout.contains("limit 6: 1 1\n"), "{plain}");
+    for way in [RunMode::Wrapped, RunMode::Ptrace] {
+        let found = run(way, &[]);
+        assert_eq!(found.stdout, plain.stdout, "{way:?}");
+        assert_eq!((found.code(), found.stderr.as_str()), (Some(42), ""));
+    }
+    let told = run(RunMode::Ptrace, &["-v"]);
+    assert_eq!(told.stdout, plain.stdout);
+    assert!(
+        told.stderr.contains("system calls are not counted: "),
+        "{told}"
+    );
+}

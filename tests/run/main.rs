@@ -1,0 +1,17 @@
+//! `pegel run`: programs run as if they were not wrapped, and their calls are counted exactly.
+
+mod attach;
+mod counted_by_agent;
+mod counts;
+mod inherited_attributes;
+mod kills;
+mod languages;
+mod mpi;
+mod privileges;
+mod run_mode;
+mod same_behaviour;
+mod streams;
+mod terminal;
+mod visible_counts;
+
+const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");

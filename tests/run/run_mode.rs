@@ -1,0 +1,166 @@
+//! Helpers to run programs with and without the wrapper.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pegel_testkit::{AgentProcess, TempDir, need};
+
+use crate::PEGEL;
+
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// Ways to run a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunMode {
+    Plain,
+    /// Wrapped without counting.
+    Wrapped,
+    Ptrace,
+    Ebpf,
+}
+
+impl RunMode {
+    /// Returns all methods of counting that this machine permits.
+    pub fn counting() -> Vec<RunMode> {
+        let mut ways = vec![RunMode::Ptrace];
+        if rustix::process::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists() {
+            ways.push(RunMode::Ebpf);
+        }
+        ways
+    }
+
+    pub fn wrapped() -> Vec<RunMode> {
+        let mut ways = vec![RunMode::Wrapped];
+        ways.extend(RunMode::counting());
+        ways
+    }
+
+    /// Returns the words before the command, for a binary at the given path.
+    pub fn prefix_with(self, pegel: &Path) -> Vec<String> {
+        let words: &[&str] = match self {
+            RunMode::Plain => return Vec::new(),
+            RunMode::Wrapped => &["run", "--"],
+            RunMode::Ptrace => &["run", "-s", "--method", "ptrace", "--"],
+            RunMode::Ebpf => &["run", "-s", "--method", "ebpf", "--"],
+        };
+        let pegel = pegel.display().to_string();
+        let words = words.iter().map(|word| (*word).to_owned());
+        std::iter::once(pegel).chain(words).collect()
+    }
+
+    pub fn prefix(self) -> Vec<String> {
+        self.prefix_with(Path::new(PEGEL))
+    }
+
+    /// Returns the command run this way, with `home` as its home directory.
+    pub fn command(self, home: &TempDir, argv: &[&str]) -> Command {
+        let words = self.prefix();
+        let all: Vec<&str> = words
+            .iter()
+            .map(String::as_str)
+            .chain(argv.iter().copied())
+            .collect();
+        // By path: for a bare name, the standard library would start it in another way.
+        let program = if all[0].contains('/') {
+            PathBuf::from(all[0])
+        } else {
+            find(all[0])
+        };
+        let mut command = Command::new(program);
+        command.arg0(all[0]).args(&all[1..]);
+        isolate(&mut command, home);
+        command
+    }
+}
+
+fn find(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|dir| dir.join(program));
+    found
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from(program))
+}
+
+/// Isolates a command from the caller's agent and lanes.
+pub fn isolate(command: &mut Command, home: &TempDir) {
+    let lanes = home.join("lanes");
+    let _ = std::fs::create_dir(&lanes);
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", home.path())
+        .env("XDG_RUNTIME_DIR", home.path())
+        .env("PEGEL_LANES", lanes)
+        .current_dir(home.path());
+    let default_signals = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            // SAFETY: sets the default disposition; no handler is installed.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // Tests in the background of a script ignore signals from the keyboard.
+    // SAFETY: the closure makes a few system calls only, which are async-signal-safe after fork.
+    unsafe { command.pre_exec(default_signals) };
+}
+
+/// Copies the binary to a path that another user can reach. Uses another program: executing a file that is open for writing
+/// fails with ETXTBSY, and a child of a concurrent test could inherit the descriptor and hold it a moment longer.
+pub fn copy_pegel(to: &Path) {
+    let done = Command::new("cp").arg(PEGEL).arg(to).status();
+    assert!(done.expect("cp starts").success());
+}
+
+/// Returns `pegel run` with these arguments.
+pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
+    let mut command = Command::new(PEGEL);
+    command.arg("run").args(args);
+    isolate(&mut command, home);
+    command
+}
+
+/// Compiles one of the test programs.
+#[track_caller]
+pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
+    let cc = need("cc")?;
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/programs/{name}.c"));
+    let program = home.join(name);
+    let done = Command::new(cc)
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .args(more)
+        .output()
+        .expect("the compiler starts");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{name}.c: {errors}");
+    Some(program)
+}
+
+/// Parses hits, bytes and errors of each call from a report.
+pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
+    let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let report: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let number = |call: &serde_json::Value, key: &str| call[key].as_u64().expect("a number");
+    let calls = report["calls"].as_array().expect("a list");
+    calls
+        .iter()
+        .map(|call| {
+            let name = call["call"].as_str().expect("a name").to_owned();
+            let counts = ["hits", "bytes", "errors"].map(|key| number(call, key));
+            (name, counts)
+        })
+        .collect()
+}
+
+/// Returns the current value of a series at an agent.
+pub fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
+    let text = agent.get("/metrics").text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
+    line.trim().parse().ok()
+}
