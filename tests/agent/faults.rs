@@ -5,16 +5,12 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, Rng, SmallDisk, StoredSamples, TempDir, eventually, get, post,
+    AgentProcess, Rng, SmallDisk, StoredSamples, TempDir, eventually, get, now_seconds, post,
 };
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::Value;
 
 use crate::PEGEL;
-
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
 
 /// Why the store cannot write, or the status of an agent that is well.
 fn is_degraded(agent: &AgentProcess) -> Result<Value, Value> {
@@ -39,7 +35,7 @@ fn a_full_disk_degrades_it_until_there_is_room() {
         return;
     };
     let dir = disk.path.join("store");
-    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
+    let running = PEGEL.agent().dir(&dir).args(&["--rate", "50ms"]).start();
     disk.fill();
     eventually("it says that it is degraded", || is_degraded(&running));
     let count = running.samples("node_load1").len();
@@ -56,7 +52,7 @@ fn a_full_disk_degrades_it_until_there_is_room() {
     running.assert_conserved();
     running.kill();
     // What it sampled while it could not write is there as well.
-    let again = agent().dir(&dir).start();
+    let again = PEGEL.agent().dir(&dir).start();
     seen.assert_all_in(&again.samples("node_load1"));
     again.assert_conserved();
 }
@@ -81,11 +77,12 @@ fn a_start_on_a_read_only_disk_is_degraded_until_it_can_write() {
 /// What was stored before can be read, and what was sampled meanwhile is stored later.
 fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&SmallDisk)) {
     let dir = disk.path.join("store");
-    let first = agent().dir(&dir).start();
+    let first = PEGEL.agent().dir(&dir).start();
     let before = first.samples("node_load1");
     assert_eq!(first.stop().code(), Some(0));
     spoil(disk);
-    let running = agent()
+    let running = PEGEL
+        .agent()
         .dir(&dir)
         .args(&["--rate", "50ms"])
         .start_without_endpoint();
@@ -102,7 +99,7 @@ fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&S
     assert!(seen.len() > before.len(), "it sampled meanwhile");
     running.assert_conserved();
     running.kill();
-    let again = agent().dir(&dir).start();
+    let again = PEGEL.agent().dir(&dir).start();
     seen.assert_all_in(&again.samples("node_load1"));
     again.assert_conserved();
 }
@@ -116,7 +113,8 @@ fn what_could_be_read_survives_kill_9() {
     let mut remembered = StoredSamples::default();
     for _ in 0..6 {
         // Samples go to blocks after a second, so that kills hit sealing too.
-        let running = agent()
+        let running = PEGEL
+            .agent()
             .dir(&dir)
             .config("rate: 5ms\nkeep: {memory: 1s}\n")
             .start();
@@ -133,7 +131,7 @@ fn what_could_be_read_survives_kill_9() {
         "only {} samples were read",
         remembered.len()
     );
-    let last = agent().dir(&dir).start();
+    let last = PEGEL.agent().dir(&dir).start();
     remembered.assert_all_in(&last.samples(WATCHED));
     let status = last.status();
     assert!(
@@ -150,14 +148,10 @@ fn what_could_be_read_survives_kill_9() {
 fn nothing_is_acknowledged_after_the_stores_directory_was_removed() {
     let home = TempDir::new();
     let dir = home.join("store");
-    let running = agent().dir(&dir).args(&["--rate", "50ms"]).start();
+    let running = PEGEL.agent().dir(&dir).args(&["--rate", "50ms"]).start();
     let body = r#"{"metric":"depth","timestamp":"TIME","value":1,"tags":{"by":"test"}}"#;
     let put = || {
-        let now = std::time::UNIX_EPOCH
-            .elapsed()
-            .expect("after 1970")
-            .as_secs();
-        let body = body.replace("\"TIME\"", &now.to_string());
+        let body = body.replace("\"TIME\"", &now_seconds().to_string());
         let answer = post(running.http(), "/api/put?sync", &[], body.as_bytes());
         answer.expect("an answer").status
     };
@@ -199,7 +193,7 @@ fn ring_all_events(agent: &AgentProcess) {
 
 #[test]
 fn a_thread_that_ends_unexpectedly_ends_the_agent_with_status_1() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     ring_all_events(&agent);
     let finished = agent.wait();
     assert_eq!(finished.code(), Some(1), "{finished}");

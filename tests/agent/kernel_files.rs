@@ -4,17 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{
-    AgentBuilder, AgentProcess, ChildProcess, ExporterReadings, TempDir, eventually,
-};
+use pegel_testkit::{AgentProcess, ChildProcess, ExporterReadings, TempDir, eventually, fixture};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::PEGEL;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
 /// Fast, so that a changed file shows at once. Without the agent's level for details.
 const CONFIG: &str = "rate: 20ms\ncollectors: {vmstat: {rate: 20ms}}\n";
 
@@ -26,8 +22,9 @@ struct KernelFilesNode {
 
 impl KernelFilesNode {
     fn start() -> KernelFilesNode {
-        let root = TempDir::copy_of(FIXTURE);
-        let agent = AgentBuilder::new(PEGEL)
+        let root = TempDir::copy_of(fixture("basic"));
+        let agent = PEGEL
+            .agent()
             .env("PEGEL_ROOT", root.path())
             .config(CONFIG)
             .start();
@@ -83,7 +80,7 @@ impl KernelFilesNode {
 }
 
 fn good(file: &str) -> Vec<u8> {
-    fs::read(Path::new(FIXTURE).join(file)).expect("a fixture")
+    fs::read(fixture("basic").join(file)).expect("a fixture")
 }
 
 /// A series that only this collector has: what is lost must be of these names.
@@ -246,7 +243,7 @@ fn make_pipes(dir: &Path) -> usize {
 #[test]
 fn pipes_in_the_place_of_files_make_nobody_wait() {
     for machine in ["basic", "cray", "azure"] {
-        let root = TempDir::copy_of(Path::new(FIXTURE).with_file_name(machine));
+        let root = TempDir::copy_of(fixture(machine));
         assert!(make_pipes(root.path()) > 10);
         let home = TempDir::new();
         for args in [
@@ -254,14 +251,11 @@ fn pipes_in_the_place_of_files_make_nobody_wait() {
             &["doctor"],
             &["agent", "--once", "--level", "4", "--dir", "store"],
         ] {
-            let mut command = Command::new(PEGEL);
+            let mut command = PEGEL.command(&home);
             command
                 .args(args)
-                .env_clear()
-                .env("HOME", home.path())
                 .env("PEGEL_SOCKET", home.join("nobody.sock"))
-                .env("PEGEL_ROOT", root.path())
-                .current_dir(home.path());
+                .env("PEGEL_ROOT", root.path());
             // Panics when it takes longer.
             let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
             assert!(finished.code().is_some(), "{machine}, {args:?}: {finished}");

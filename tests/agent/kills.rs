@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, Rng, StoredSamples, TempDir, eventually, get};
+use pegel_testkit::{AgentProcess, Rng, StoredSamples, TempDir, eventually, get, now_millis};
 use serde_json::Value;
 
 use crate::PEGEL;
@@ -26,7 +26,8 @@ fn start(dir: &TempDir, rng: &mut Rng) -> AgentProcess {
     // A head lives for a moment only, so that kills hit the making of blocks as well.
     let rate = rng.between(1..6);
     let memory = rng.pick(&["50ms", "200ms", "1s"]);
-    AgentBuilder::new(PEGEL)
+    PEGEL
+        .agent()
         .dir(dir.join("store"))
         .config(&format!("rate: {rate}ms\nkeep: {{memory: {memory}}}\n"))
         .start()
@@ -95,7 +96,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
     let dir = TempDir::new();
     let mut remembered = StoredSamples::default();
     let (mut blocks, mut torn) = (0, 0);
-    let begun = now();
+    let begun = now_millis();
     for kill in 0..kills {
         let agent = start(&dir, &mut rng);
         let store = agent.status()["store"].clone();
@@ -111,7 +112,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
         if kill % 10 == 9 {
             remembered.assert_all_in(&agent.samples(&watched()));
         } else {
-            let recent = now() - 5_000;
+            let recent = now_millis() - 5_000;
             let found = StoredSamples::since(&agent, &watched(), "-6s");
             remembered.from(recent).assert_all_in(&found);
         }
@@ -131,7 +132,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
     let last = start(&dir, &mut rng);
     let found = last.samples(&watched());
     remembered.assert_all_in(&found);
-    let now = now();
+    let now = now_millis();
     assert!(
         found.times().all(|time| begun <= time && time <= now),
         "made up"
@@ -151,9 +152,4 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
         if now > 10 { Ok(()) } else { Err(now) }
     });
     last.assert_conserved();
-}
-
-fn now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.expect("after 1970").as_millis() as i64
 }

@@ -3,28 +3,21 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, ExporterReadings, FinishedProcess,
-    TempDir, get, need_hardware,
+    AgentAddress, AgentProcess, ChildProcess, ExporterReadings, FinishedProcess, TempDir, fixture,
+    get, need_hardware,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::PEGEL;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
-
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
-
 #[test]
 fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     assert!(readings.value("node_load1") >= 0.0);
     assert!(
@@ -42,7 +35,8 @@ fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
 
 #[test]
 fn the_endpoint_file_says_where_everything_is() {
-    let agent = agent()
+    let agent = PEGEL
+        .agent()
         .listen(&["127.0.0.1:0", "127.0.0.1:0"])
         .args(&["--node", "n1"])
         .start();
@@ -70,7 +64,8 @@ fn the_endpoint_file_says_where_everything_is() {
 fn sigterm_and_sigint_end_it_cleanly() {
     for signal in [Signal::TERM, Signal::INT] {
         let home = TempDir::new();
-        let agent = agent()
+        let agent = PEGEL
+            .agent()
             .dir(home.join("store"))
             .socket(home.join("s/push.sock"))
             .start();
@@ -90,7 +85,7 @@ fn sigterm_and_sigint_end_it_cleanly() {
         );
 
         // The next agent on that directory finds all of it.
-        let again = AgentBuilder::new(PEGEL).dir(home.join("store")).start();
+        let again = PEGEL.agent().dir(home.join("store")).start();
         seen.assert_all_in(&again.samples("node_load1"));
         again.assert_conserved();
     }
@@ -99,16 +94,18 @@ fn sigterm_and_sigint_end_it_cleanly() {
 #[test]
 fn once_samples_stores_prints_and_exits() {
     let home = TempDir::new();
-    let finished = agent()
+    let finished = PEGEL
+        .agent()
         .dir(home.join("store"))
-        .env("PEGEL_ROOT", FIXTURE)
+        .env("PEGEL_ROOT", fixture("basic"))
         .arg("--once")
         .run();
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert!(finished.stdout.contains("node_load1"), "{finished}");
     assert!(!home.join("store/endpoint.json").exists());
 
-    let agent = agent()
+    let agent = PEGEL
+        .agent()
         .dir(home.join("store"))
         .args(&["--level", "0"])
         .start();
@@ -123,7 +120,7 @@ fn once_samples_stores_prints_and_exits() {
 fn until_pid_ends_with_that_process() {
     let other = ChildProcess::start(Command::new("sleep").arg("1000"));
     let pid = other.pid().to_string();
-    let mut agent = agent().args(&["--until-pid", &pid]).start();
+    let mut agent = PEGEL.agent().args(&["--until-pid", &pid]).start();
     assert!(!agent.has_ended());
     agent.assert_conserved();
     other.kill();
@@ -136,7 +133,7 @@ fn until_pid_of_a_process_that_is_gone_is_an_error() {
     let other = ChildProcess::start(&mut Command::new("true"));
     let pid = other.pid().to_string();
     other.wait(Duration::from_secs(10));
-    let finished = agent().args(&["--until-pid", &pid]).run();
+    let finished = PEGEL.agent().args(&["--until-pid", &pid]).run();
     assert_ne!(finished.code(), Some(0), "{finished}");
     assert!(finished.stderr.contains(&pid), "{finished}");
 }
@@ -161,28 +158,30 @@ fn assert_refused(second: FinishedProcess, first: &AgentProcess) {
 
 #[test]
 fn a_second_agent_on_the_same_directory_is_refused() {
-    let first = agent().start();
-    let second = agent().dir(&first.dir).run();
+    let first = PEGEL.agent().start();
+    let second = PEGEL.agent().dir(&first.dir).run();
     assert_refused(second, &first);
 }
 
 #[test]
 fn a_second_agent_on_the_same_socket_is_refused() {
-    let first = agent().start();
-    let second = agent().socket(&first.socket).run();
+    let first = PEGEL.agent().start();
+    let second = PEGEL.agent().socket(&first.socket).run();
     assert_refused(second, &first);
 }
 
 #[test]
 fn a_socket_left_by_a_killed_agent_is_taken_over() {
     let home = TempDir::new();
-    let first = agent()
+    let first = PEGEL
+        .agent()
         .dir(home.join("store"))
         .socket(home.join("push.sock"))
         .start();
     first.kill();
     assert!(home.join("push.sock").exists(), "nobody could remove it");
-    let second = agent()
+    let second = PEGEL
+        .agent()
         .dir(home.join("store"))
         .socket(home.join("push.sock"))
         .start();
@@ -212,7 +211,7 @@ fn a_squatted_socket_path_is_refused_and_its_owner_named() {
             }
             _ => std::os::unix::fs::chown(&place, Some(nobody), None).expect("root"),
         }
-        let finished = agent().socket(place.join("push.sock")).run();
+        let finished = PEGEL.agent().socket(place.join("push.sock")).run();
         assert_eq!(finished.code(), Some(1), "{kind}: {finished}");
         assert!(
             finished.stderr.contains("65534") || finished.stderr.contains("nobody"),
@@ -225,7 +224,7 @@ fn a_squatted_socket_path_is_refused_and_its_owner_named() {
 fn a_busy_port_is_refused_and_its_holder_named() {
     let holder = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = holder.local_addr().expect("bound").to_string();
-    let finished = agent().listen(&[&address]).run();
+    let finished = PEGEL.agent().listen(&[&address]).run();
     assert_eq!(finished.code(), Some(1), "{finished}");
     let pid = std::process::id().to_string();
     assert!(finished.stderr.contains(&address), "{finished}");
@@ -239,7 +238,8 @@ fn a_busy_port_is_refused_and_its_holder_named() {
 fn port_search_takes_the_next_free_port() {
     let holder = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let busy = holder.local_addr().expect("bound");
-    let agent = agent()
+    let agent = PEGEL
+        .agent()
         .listen(&[&busy.to_string()])
         .arg("--port-search")
         .start();
@@ -253,8 +253,8 @@ fn port_search_takes_the_next_free_port() {
 
 #[test]
 fn another_root_is_another_machine() {
-    let agent = agent().env("PEGEL_ROOT", FIXTURE).start();
-    let loadavg = fs::read_to_string(Path::new(FIXTURE).join("proc/loadavg")).expect("the fixture");
+    let agent = PEGEL.agent().env("PEGEL_ROOT", fixture("basic")).start();
+    let loadavg = fs::read_to_string(fixture("basic").join("proc/loadavg")).expect("the fixture");
     let expected: f64 = loadavg
         .split(' ')
         .next()
@@ -267,7 +267,7 @@ fn another_root_is_another_machine() {
 
 #[test]
 fn the_store_is_private() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     for path in [&agent.dir, agent.socket.parent().expect("a directory")] {
         let mode = fs::metadata(path)
             .expect("it is there")

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,12 +19,10 @@ use crate::PEGEL;
 
 /// A program that runs `before` in a shell and goes on as the agent.
 fn agent_after(dir: &TempDir, before: &str) -> AgentBuilder {
-    let script = dir.join("pegel");
-    let text = format!("#!/bin/sh\n{before}\nexec {PEGEL} \"$@\"\n");
-    fs::write(&script, text).expect("written");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("set");
     // The log gets a new file every second: a missing descriptor would show.
-    AgentBuilder::new(&script).config("keep: {memory: 1s}\nrate: 100ms\n")
+    PEGEL
+        .agent_after(dir, before)
+        .config("keep: {memory: 1s}\nrate: 100ms\n")
 }
 
 fn status(agent: &AgentProcess) -> Value {
@@ -173,7 +170,8 @@ fn machine(version: u8, limit: &str) -> TempDir {
 fn limits_are_sized_to_the_memory_of_the_cgroup() {
     for version in [1, 2] {
         let root = machine(version, "67108864");
-        let agent = AgentBuilder::new(PEGEL)
+        let agent = PEGEL
+            .agent()
             .env("PEGEL_ROOT", root.path())
             .config("limits: {series_per_sender: 77}\n")
             .start();
@@ -204,9 +202,7 @@ fn limits_are_sized_to_the_memory_of_the_cgroup() {
 #[test]
 fn with_too_little_memory_it_does_not_start_and_says_why() {
     let root = machine(2, "16777216");
-    let finished = AgentBuilder::new(PEGEL)
-        .env("PEGEL_ROOT", root.path())
-        .run();
+    let finished = PEGEL.agent().env("PEGEL_ROOT", root.path()).run();
     assert_ne!(finished.code(), Some(0), "{finished}");
     let expected = "the cgroup limits memory to 16 MiB, and the agent requires at least 24 MiB";
     assert!(finished.stderr.contains(expected), "{finished}");
@@ -274,7 +270,7 @@ fn under_a_real_memory_limit_it_survives_what_is_offered() {
 /// Heavy queries must not keep the sampler from its deadlines.
 #[test]
 fn query_threads_have_a_lower_priority_than_the_sampler() {
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     assert_eq!(agent.get("/api/v1/range?match=node_load1").status, 200);
     let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).expect("the agent runs");
     let mut nice: BTreeMap<String, i32> = BTreeMap::new();

@@ -2,17 +2,13 @@
 
 use std::fs;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, assert_token_absent, eventually};
+use pegel_testkit::{AgentProcess, TempDir, assert_token_absent, eventually};
 use rustix::process::Signal;
 
 use crate::PEGEL;
 
 /// The agent's message at level info after a SIGHUP.
 const HANGUP: &str = "SIGHUP received; reloading files";
-
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
 
 fn lost(agent: &AgentProcess) -> u64 {
     let status = agent.status();
@@ -37,7 +33,7 @@ fn log_until(agent: &AgentProcess, is_done: impl Fn() -> bool) {
 #[test]
 fn a_level_alone_logs_to_standard_error() {
     for (log, is_said) in [("info", true), ("stderr:info", true), ("warn", false)] {
-        let agent = agent().args(&["--log", log]).start();
+        let agent = PEGEL.agent().args(&["--log", log]).start();
         assert_eq!(agent.status()["log"]["place"], "stderr");
         if is_said {
             log_until(&agent, || agent.stderr().contains(HANGUP));
@@ -54,7 +50,7 @@ fn a_rotated_file_is_reopened() {
     let home = TempDir::new();
     let (path, old) = (home.join("pegel.log"), home.join("pegel.log.1"));
     let log = format!("{}:info", path.display());
-    let agent = agent().args(&["--log", &log]).start();
+    let agent = PEGEL.agent().args(&["--log", &log]).start();
     assert_eq!(
         agent.status()["log"]["place"],
         path.to_str().expect("a path")
@@ -81,7 +77,7 @@ fn a_missing_directory_is_reported_counted_and_used_once_it_exists() {
     let dir = home.join("later");
     let path = dir.join("pegel.log");
     let log = format!("{}:info", path.display());
-    let agent = agent().args(&["--log", &log]).start();
+    let agent = PEGEL.agent().args(&["--log", &log]).start();
     assert!(
         agent.stderr().contains("cannot log to"),
         "{}",
@@ -91,7 +87,7 @@ fn a_missing_directory_is_reported_counted_and_used_once_it_exists() {
     let metrics = agent.get("/metrics");
     let text = metrics.text();
     assert!(text.contains("pegel_log_lost_total "), "{text}");
-    let doctor = agent.client(PEGEL, &["doctor"]);
+    let doctor = agent.client(&["doctor"]);
     assert!(
         doctor.stdout.contains("could not be written to"),
         "{doctor}"
@@ -110,7 +106,10 @@ fn a_missing_directory_is_reported_counted_and_used_once_it_exists() {
 #[test]
 fn an_agent_runs_with_and_without_the_daemons() {
     for place in ["journal", "syslog"] {
-        let agent = agent().args(&["--log", &format!("{place}:error")]).start();
+        let agent = PEGEL
+            .agent()
+            .args(&["--log", &format!("{place}:error")])
+            .start();
         assert_eq!(agent.status()["log"]["place"], place);
         assert_eq!(agent.stop().code(), Some(0));
     }
@@ -118,6 +117,6 @@ fn an_agent_runs_with_and_without_the_daemons() {
 
 #[test]
 fn a_stream_that_is_not_standard_error_is_not_the_journal() {
-    let agent = agent().env("JOURNAL_STREAM", "1:1").start();
+    let agent = PEGEL.agent().env("JOURNAL_STREAM", "1:1").start();
     assert_eq!(agent.status()["log"]["place"], "stderr");
 }

@@ -12,4 +12,6 @@ mod squatted_paths;
 mod systemd;
 mod tls;
 
-const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, OtherUser, PLANTED_TOKEN, TempDir,
-    curl, eventually, get, get_with, need, need_hardware, send_raw,
+    AgentAddress, AgentProcess, ChildProcess, OtherUser, PLANTED_TOKEN, TempDir, curl, eventually,
+    get, get_with, isolate, need, need_hardware, send_raw, set_mode,
 };
 use rustix::process::Signal;
 
@@ -29,10 +29,6 @@ const PATHS: [&str; 10] = [
     "/api/v1/nothing",
 ];
 
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
-
 fn url(agent: &AgentProcess, path: &str) -> String {
     format!("http://{}{path}", agent.http())
 }
@@ -41,16 +37,12 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-}
-
 #[test]
 fn another_user_gets_nothing_over_http_without_the_token() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent().args(&["--node", "secret-node-name"]).start();
+    let agent = PEGEL.agent().args(&["--node", "secret-node-name"]).start();
     for path in PATHS {
         let (status, output) = stranger.curl(&[&url(&agent, path)]);
         assert_eq!(status, 401, "{path}: {output}");
@@ -94,7 +86,7 @@ fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     let (status, output) = stranger.curl(&[&url(&agent, "/healthz")]);
     assert_eq!(status, 200, "{output}");
     assert!(output.contains("\r\n\r\nok\n"), "{output}");
@@ -112,14 +104,14 @@ fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
 
 #[test]
 fn the_agents_own_user_and_root_need_no_token() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     for address in [agent.http(), &agent.unix()] {
         for path in &PATHS[..7] {
             let answer = get(address, path).expect("an answer");
             assert_eq!(answer.status, 200, "{address} {path}: {}", answer.text());
         }
     }
-    let listed = agent.client(PEGEL, &["list", "-f", "json"]);
+    let listed = agent.client(&["list", "-f", "json"]);
     assert_eq!(listed.code(), Some(0), "{listed}");
     agent.assert_conserved();
 }
@@ -130,7 +122,10 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
         return;
     };
     for user in [OtherUser::NAME.to_owned(), OtherUser::UID.to_string()] {
-        let agent = agent().config(&format!("allow_users: [{user}]\n")).start();
+        let agent = PEGEL
+            .agent()
+            .config(&format!("allow_users: [{user}]\n"))
+            .start();
         for path in &PATHS[..7] {
             let (status, output) = stranger.curl(&[&url(&agent, path)]);
             assert_eq!(status, 200, "{user} {path}: {output}");
@@ -138,7 +133,10 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
         assert_eq!(agent.refused("stranger"), 0);
         agent.assert_conserved();
     }
-    let finished = agent().config("allow_users: [no-such-user-here]\n").run();
+    let finished = PEGEL
+        .agent()
+        .config("allow_users: [no-such-user-here]\n")
+        .run();
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(
         finished.stderr.contains("no user \"no-such-user-here\""),
@@ -155,7 +153,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     let home = TempDir::new();
     set_mode(home.path(), 0o755);
     let (binary, place) = (home.join("pegel"), home.join("place"));
-    fs::copy(PEGEL, &binary).expect("a copy");
+    PEGEL.copy_to(&binary);
     set_mode(&binary, 0o755);
     fs::create_dir(&place).expect("a directory");
     chown(&place, Some(OtherUser::UID), Some(OtherUser::UID)).expect("given away");
@@ -165,6 +163,9 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
         text(&place.join("run/push.sock")),
     );
     let mut command = Command::new("setpriv");
+    isolate(&mut command, &place);
+    let own = Some(OtherUser::UID);
+    chown(place.join("lanes"), own, own).expect("given away");
     let uid = OtherUser::UID.to_string();
     command
         .args(["--reuid", &uid, "--regid", &uid, "--clear-groups"])
@@ -180,8 +181,6 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
             "--statsd",
             "off",
         ])
-        .env_clear()
-        .env("HOME", &place)
         .current_dir("/");
     if need("setpriv").is_none() {
         return;
@@ -210,6 +209,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     assert_eq!(finished.stdout, "401", "{finished}");
     // A client trusts its own agent and root's, and says whose this one is.
     let mut command = Command::new("setpriv");
+    isolate(&mut command, &home);
     command
         .args(["--reuid", "65533", "--clear-groups"])
         .arg(&binary)
@@ -229,7 +229,7 @@ fn every_loopback_address_knows_its_users() {
     if need_hardware(has_ipv6, "IPv6 loopback address").is_none() {
         return;
     }
-    let agent = agent().listen(&["[::1]:0", "127.0.0.2:0"]).start();
+    let agent = PEGEL.agent().listen(&["[::1]:0", "127.0.0.2:0"]).start();
     for address in &agent.endpoint.http {
         let url = format!("http://{address}/metrics");
         let (status, output) = stranger.curl(&[&url]);
@@ -247,7 +247,7 @@ fn another_user_gets_nothing_over_the_socket() {
     };
     let home = TempDir::new();
     let socket = home.join("run/push.sock");
-    let agent = agent().socket(&socket).start();
+    let agent = PEGEL.agent().socket(&socket).start();
     let path = socket.to_str().expect("UTF-8");
     let ask = |headers: &[&str]| {
         let fixed = ["--unix-socket", path, "http://localhost/status"];
@@ -257,7 +257,7 @@ fn another_user_gets_nothing_over_the_socket() {
 
     // All permissions open by mistake: the kernel still reports the peer.
     set_mode(home.path(), 0o755);
-    set_mode(&home.join("run"), 0o755);
+    set_mode(home.join("run"), 0o755);
     set_mode(&socket, 0o666);
     let (status, output) = ask(&[]);
     assert_eq!(status, 401, "{output}");
@@ -272,7 +272,7 @@ fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let mut agent = agent().start();
+    let mut agent = PEGEL.agent().start();
     let pid = agent.pid().to_string();
     for signal in ["-TERM", "-KILL", "-HUP"] {
         let finished = stranger.run("sh", &["-c", "kill $0 $1", signal, &pid]);
@@ -302,7 +302,7 @@ fn another_user_cannot_take_all_connections() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent().config("limits: {connections: 16}\n").start();
+    let agent = PEGEL.agent().config("limits: {connections: 16}\n").start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
@@ -330,7 +330,7 @@ fn another_user_cannot_take_all_connections() {
 
 #[test]
 fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
@@ -353,7 +353,11 @@ fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
 #[test]
 fn a_name_that_is_not_ours_is_misdirected() {
     let config = "hosts: [telemetry.example]\n";
-    let agent = agent().config(config).args(&["--node", "nid0001"]).start();
+    let agent = PEGEL
+        .agent()
+        .config(config)
+        .args(&["--node", "nid0001"])
+        .start();
     let status = |host: &str| {
         let raw = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         send_raw(agent.http(), &raw)
@@ -390,7 +394,7 @@ fn a_name_that_is_not_ours_is_misdirected() {
 
 #[test]
 fn another_sites_page_changes_nothing() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
@@ -450,16 +454,10 @@ fn open_to_others(dir: &Path) -> Vec<String> {
 #[test]
 fn the_stores_files_are_private_whatever_the_umask() {
     let home = TempDir::new();
-    let (wrapper, dir) = (home.join("pegel"), home.join("store"));
-    fs::write(
-        &wrapper,
-        format!("#!/bin/sh\numask 000\nexec {PEGEL} \"$@\"\n"),
-    )
-    .expect("written");
-    set_mode(&wrapper, 0o700);
+    let dir = home.join("store");
     // Blocks are made after a second.
     let start = || {
-        let builder = AgentBuilder::new(&wrapper).dir(&dir);
+        let builder = PEGEL.agent_after(&home, "umask 000").dir(&dir);
         builder.config("rate: 50ms\nkeep: {memory: 1s}\n").start()
     };
     let agent = start();
@@ -476,7 +474,7 @@ fn the_stores_files_are_private_whatever_the_umask() {
     // Files of an earlier version, in a directory that others may read.
     for path in ["", "log", "blocks", "format", "lanes.journal"] {
         let mode = if path.contains('.') { 0o644 } else { 0o755 };
-        set_mode(&dir.join(path), mode);
+        set_mode(dir.join(path), mode);
     }
     let agent = start();
     assert_eq!(open_to_others(&dir), [""; 0]);
@@ -484,7 +482,7 @@ fn the_stores_files_are_private_whatever_the_umask() {
 
     for mode in [0o775, 0o757] {
         set_mode(&dir, mode);
-        let finished = AgentBuilder::new(PEGEL).dir(&dir).run();
+        let finished = PEGEL.agent().dir(&dir).run();
         assert_eq!(finished.code(), Some(1), "{finished}");
         assert!(finished.stderr.contains("can be written by"), "{finished}");
     }

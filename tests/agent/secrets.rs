@@ -1,14 +1,13 @@
 //! Tokens, and that nothing ever shows one.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, TempDir,
-    assert_token_absent, eventually, get_with, need_hardware, send_raw,
+    ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, TempDir, assert_token_absent,
+    eventually, get_with, need_hardware, send_raw, set_mode,
 };
 use rustix::process::Signal;
 
@@ -27,14 +26,6 @@ const PATHS: [&str; 10] = [
     "/api/v1/nothing",
 ];
 
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-}
-
 #[test]
 fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
     let Some(stranger) = OtherUser::new() else {
@@ -50,7 +41,8 @@ fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
     };
     write(&format!("{PLANTED_TOKEN}-1\n"), 0o600);
     let config = format!("token_file: {}\n", file.display());
-    let agent = agent()
+    let agent = PEGEL
+        .agent()
         .env("PEGEL_TOKEN", "")
         .config(&config)
         .args(&["--log", "info"])
@@ -102,7 +94,7 @@ fn a_token_file_that_others_can_read_is_refused() {
     let file = home.join("token");
     let run = || {
         let config = format!("token_file: {}\n", file.display());
-        let finished = agent().env("PEGEL_TOKEN", "").config(&config).run();
+        let finished = PEGEL.agent().env("PEGEL_TOKEN", "").config(&config).run();
         assert_eq!(finished.code(), Some(1), "{finished}");
         assert!(
             finished.stderr.contains(file.to_str().expect("UTF-8")),
@@ -140,7 +132,8 @@ fn the_token_shows_nowhere() {
     set_mode(&file, 0o600);
     let config = format!("token_file: {}\nnode: n1\n", file.display());
     for variable in ["", PLANTED_TOKEN] {
-        let agent = agent()
+        let agent = PEGEL
+            .agent()
             .env("PEGEL_TOKEN", variable)
             .config(&config)
             .args(&["--log", "trace"])
@@ -208,12 +201,10 @@ fn the_token_shows_nowhere() {
 }
 
 fn pegel(args: &[&str]) -> FinishedProcess {
-    let mut command = Command::new(PEGEL);
-    command
-        .env_clear()
-        .env("HOME", "/nonexistent")
-        .env("PEGEL_TOKEN", PLANTED_TOKEN);
-    ChildProcess::start(command.args(args)).wait(Duration::from_secs(30))
+    let home = TempDir::new();
+    let mut command = PEGEL.command(&home);
+    command.args(args).env("PEGEL_TOKEN", PLANTED_TOKEN);
+    ChildProcess::start(&mut command).wait(Duration::from_secs(30))
 }
 
 fn files_below(dir: &Path) -> Vec<PathBuf> {

@@ -1,26 +1,19 @@
 //! Foreign files and sockets at our paths: they are left in place, and the message names their owner.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
 
-use pegel_testkit::{AgentBuilder, OtherUser, TempDir, need_hardware};
+use pegel_testkit::{OtherUser, TempDir, need_hardware, set_mode};
 
 use crate::PEGEL;
-
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-}
 
 /// What is there before the agent is not touched, and the message says what it is.
 #[track_caller]
 fn assert_left_alone(socket: &Path, at: &Path, words: &[&str]) {
     let before = fs::symlink_metadata(at).expect("it is there");
-    let finished = agent()
+    let finished = PEGEL
+        .agent()
         .socket(socket)
         .env(
             "XDG_RUNTIME_DIR",
@@ -120,7 +113,7 @@ fn what_belongs_to_another_user_is_left_alone_and_its_owner_named() {
     let dir = home.join("store");
     fs::create_dir(&dir).expect("a directory");
     give_away(&dir);
-    let finished = agent().dir(&dir).run();
+    let finished = PEGEL.agent().dir(&dir).run();
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(
         finished.stderr.contains("belongs to user 65534"),

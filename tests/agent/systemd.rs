@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, ChildProcess, TempDir, eventually, get, need, need_hardware,
+    AgentAddress, ChildProcess, REPOSITORY, TempDir, eventually, get, isolate, need, need_hardware,
 };
 use rustix::process::Signal;
 
@@ -17,7 +17,7 @@ use crate::PEGEL;
 const BOUND: Duration = Duration::from_secs(60);
 
 fn packaging() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd")
+    Path::new(REPOSITORY).join("packaging/systemd")
 }
 
 fn unit(name: &str) -> String {
@@ -50,7 +50,7 @@ struct InstalledUnit {
 impl InstalledUnit {
     fn new(text: &str, drop_ins: &[(String, String)]) -> InstalledUnit {
         let home = TempDir::new();
-        let text = text.replace("/usr/bin/pegel", PEGEL);
+        let text = text.replace("/usr/bin/pegel", PEGEL.path());
         fs::write(home.join("pegel.service"), text).expect("written");
         let dir = home.join("pegel.service.d");
         fs::create_dir(&dir).expect("made");
@@ -143,8 +143,8 @@ fn a_drop_in_says_what_it_gives_and_what_it_costs() {
 
 #[test]
 fn the_options_in_the_units_are_those_of_the_agent() {
-    let mut command = Command::new(PEGEL);
-    let help = ChildProcess::start(command.args(["agent", "--help"]))
+    let home = TempDir::new();
+    let help = ChildProcess::start(PEGEL.command(&home).args(["agent", "--help"]))
         .wait(BOUND)
         .stdout;
     for name in ["pegel.service", "user/pegel.service"] {
@@ -199,9 +199,7 @@ impl FakeServiceManager {
 #[test]
 fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
     let manager = FakeServiceManager::new();
-    let agent = AgentBuilder::new(PEGEL)
-        .env("NOTIFY_SOCKET", &manager.path)
-        .start();
+    let agent = PEGEL.agent().env("NOTIFY_SOCKET", &manager.path).start();
     let ready = manager.receive();
     assert!(ready.starts_with("READY=1\n"), "{ready}");
     assert!(
@@ -223,7 +221,8 @@ fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
     manager.socket.set_nonblocking(true).expect("set");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
-    let builder = AgentBuilder::new(PEGEL)
+    let builder = PEGEL
+        .agent()
         .listen(&[&address])
         .env("NOTIFY_SOCKET", &manager.path);
     let finished = builder.run();
@@ -234,7 +233,8 @@ fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
 #[test]
 fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
     let manager = FakeServiceManager::new();
-    let agent = AgentBuilder::new(PEGEL)
+    let agent = PEGEL
+        .agent()
         .env("NOTIFY_SOCKET", &manager.path)
         .env("WATCHDOG_USEC", "400000")
         .start();
@@ -322,11 +322,12 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
     let home = TempDir::new();
     let (trace, socket) = (home.join("trace"), home.join("push.sock"));
     let mut command = Command::new("strace");
+    isolate(&mut command, &home);
     command
         .args(["-f", "-qq", "-e", "signal=none", "-o"])
         .arg(&trace)
         .args([
-            PEGEL,
+            PEGEL.path(),
             "agent",
             "--listen",
             "127.0.0.1:0",
@@ -340,9 +341,7 @@ fn the_agent_makes_no_system_call_that_the_filter_forbids() {
         ])
         .arg(home.join("store"))
         .arg("--socket")
-        .arg(&socket)
-        .env_clear()
-        .env("HOME", home.path());
+        .arg(&socket);
     let mut strace = ChildProcess::start(&mut command);
     let endpoint = home.join("store/endpoint.json");
     let is_traced = eventually("it has started", || {

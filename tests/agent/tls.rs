@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pegel_testkit::{
     AgentAddress, AgentBuilder, AgentProcess, NetworkNamespace, OtherUser, PLANTED_TOKEN, TempDir,
-    curl, eventually, need,
+    curl, eventually, need, set_mode,
 };
 use rustix::process::Signal;
 
@@ -148,7 +148,7 @@ impl CertificateFiles {
 }
 
 fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL).listen(&[LOOPBACK, OUTSIDE])
+    PEGEL.agent().listen(&[LOOPBACK, OUTSIDE])
 }
 
 /// The network and the programs that these tests need.
@@ -377,7 +377,7 @@ fn bad_files_are_refused_with_a_reason_and_without_their_content() {
         change(&files);
         // The files are read before any address is taken.
         let config = files.config(Some(files.path("ca.pem").to_str().expect("UTF-8")));
-        let finished = AgentBuilder::new(PEGEL).config(&config).run();
+        let finished = PEGEL.agent().config(&config).run();
         assert_eq!(finished.code(), Some(1), "{expected}: {finished}");
         assert!(finished.stderr.contains(expected), "{expected}: {finished}");
         assert!(!finished.stderr.contains("BEGIN"), "{finished}");
@@ -426,8 +426,7 @@ fn bad_files_are_refused_with_a_reason_and_without_their_content() {
 }
 
 fn open_to_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("ours");
+    set_mode(path, 0o644);
 }
 
 #[test]

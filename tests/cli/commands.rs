@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pegel_testkit::{
-    ChildProcess, FinishedProcess, TempDir, assert_golden, eventually, need, need_hardware,
+    ChildProcess, FinishedProcess, REPOSITORY, TempDir, assert_golden, eventually, isolate, need,
+    need_hardware,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::PEGEL;
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cli");
 const BOUND: Duration = Duration::from_secs(30);
 const EXEC: &str = "tau_metric_proxy_run_total{operation=\"exec\"}";
 
@@ -172,16 +172,13 @@ impl CannedAgent {
 
     fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
-        command
-            .env_clear()
-            .env("PEGEL_SOCKET", self.socket())
-            .current_dir(self.home.path())
-            .args(args);
+        isolate(&mut command, &self.home);
+        command.env("PEGEL_SOCKET", self.socket()).args(args);
         command
     }
 
     fn pegel(&self, args: &[&str]) -> FinishedProcess {
-        ChildProcess::start(&mut self.command(PEGEL, args)).wait(BOUND)
+        ChildProcess::start(&mut self.command(PEGEL.path(), args)).wait(BOUND)
     }
 
     /// Runs the binary as `tau_metric_client`.
@@ -192,7 +189,7 @@ impl CannedAgent {
     fn tau_path(&self) -> PathBuf {
         let link = self.home.join("tau_metric_client");
         if !link.exists() {
-            symlink(PEGEL, &link).expect("a link");
+            symlink(PEGEL.path(), &link).expect("a link");
         }
         link
     }
@@ -209,7 +206,7 @@ impl Drop for CannedAgent {
 }
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(GOLDEN).join(name)
+    Path::new(REPOSITORY).join("tests/golden/cli").join(name)
 }
 
 #[track_caller]
@@ -297,7 +294,7 @@ fn a_signal_leaves_a_complete_file() {
         let file = agent.home.join("log.json");
         let _ = fs::remove_file(&file);
         let args = ["track", "node_load1", "-F", "50", "-o", "log.json"];
-        let process = ChildProcess::start(&mut agent.command(PEGEL, &args));
+        let process = ChildProcess::start(&mut agent.command(PEGEL.path(), &args));
         eventually("two steps are written", || {
             let text = fs::read_to_string(&file).unwrap_or_default();
             if text.matches("node_load1").count() == 2 {
@@ -457,8 +454,8 @@ fn without_an_agent_the_message_explains_how_to_start_one() {
     let home = TempDir::new();
     let socket = home.join("none.sock");
     for args in [["list", "-u"], ["values", "-u"], ["track", "-u"]] {
-        let mut command = Command::new(PEGEL);
-        command.env_clear().args(args).arg(&socket);
+        let mut command = PEGEL.command(&home);
+        command.args(args).arg(&socket);
         let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(3), "{finished}");
         let expected = format!(
@@ -495,8 +492,8 @@ print(repr(c.recv(10)), flush=True)
         let said = server.stdout();
         if said == "ready\n" { Ok(()) } else { Err(said) }
     });
-    let mut client = Command::new(PEGEL);
-    client.env_clear().arg("list").arg("-u").arg(&socket);
+    let mut client = PEGEL.command(&home);
+    client.arg("list").arg("-u").arg(&socket);
     let finished = ChildProcess::start(&mut client).wait(BOUND);
     assert_eq!(finished.code(), Some(1), "{finished}");
     let expected = format!(

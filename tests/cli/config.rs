@@ -2,31 +2,24 @@
 //! message that stands beside it (`NAME.txt`; `PEGEL_BLESS=1` rewrites it).
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, assert_golden};
+use pegel_testkit::{ChildProcess, FinishedProcess, REPOSITORY, TempDir, assert_golden, set_mode};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::PEGEL;
 
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/config");
-const DEFAULT_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/pegel.yaml");
-
 /// Runs in the directory of the cases, so that messages name files as they are there.
 fn pegel(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> FinishedProcess {
-    let mut command = Command::new(PEGEL);
-    command
-        .env_clear()
-        .env("HOME", "/nonexistent")
-        .envs(variables.iter().copied());
-    ChildProcess::start(command.current_dir(dir).args(args)).wait(Duration::from_secs(30))
+    let home = TempDir::new();
+    let mut command = PEGEL.command(&home);
+    command.args(args).envs(variables.iter().copied());
+    ChildProcess::start(command.current_dir(dir)).wait(Duration::from_secs(30))
 }
 
 fn cases(kind: &str) -> Vec<PathBuf> {
-    let dir = Path::new(CASES).join(kind);
+    let dir = Path::new(REPOSITORY).join("tests/cases/config").join(kind);
     let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry").path())
@@ -95,7 +88,10 @@ fn the_default_file_is_what_init_writes() {
     let home = TempDir::new();
     let printed = pegel(home.path(), &["config", "init"], &[]);
     assert_eq!(printed.code(), Some(0), "{printed}");
-    assert_golden(DEFAULT_FILE, &printed.stdout);
+    assert_golden(
+        Path::new(REPOSITORY).join("config/pegel.yaml"),
+        &printed.stdout,
+    );
 
     assert_eq!(
         pegel(home.path(), &["config", "init", "pegel.yaml"], &[]).code(),
@@ -210,15 +206,11 @@ fn named_files_and_directories_are_tried() {
     let at = |name: &str| home.join(name).display().to_string();
     fs::write(home.join("plain"), "text").expect("written");
     fs::write(home.join("open"), "0123456789abcdef").expect("written");
-    let set_mode = |name: &str, mode| {
-        let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(home.join(name), mode).expect("set");
-    };
-    set_mode("open", 0o644);
+    set_mode(home.join("open"), 0o644);
     fs::create_dir(home.join("wide")).expect("made");
     let rights = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, home.join("pipe"), FileType::Fifo, rights, 0).expect("a pipe");
-    set_mode("wide", 0o777);
+    set_mode(home.join("wide"), 0o777);
     for (line, message) in [
         (
             format!("token_file: {}", at("none")),
@@ -289,7 +281,7 @@ fn named_files_and_directories_are_tried() {
         );
     }
     // What is good, or would be made; and all that is wrong at once.
-    set_mode("open", 0o600);
+    set_mode(home.join("open"), 0o600);
     let good = [
         format!("token_file: {}", at("open")),
         format!("socket: {}", at("new/push.sock")),

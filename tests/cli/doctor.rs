@@ -1,34 +1,26 @@
 //! `pegel doctor` with and without an agent, as several users, and as text at several widths.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, SmallDisk, TempDir,
-    eventually, need,
+    ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, SmallDisk, TempDir, eventually,
+    fixture, isolate, need, set_mode,
 };
 use serde_json::Value;
 
 use crate::PEGEL;
 
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
-
 /// Runs the doctor in an environment of its own, isolated from agents running on this machine.
 fn doctor(home: &TempDir, args: &[&str], envs: &[(&str, &Path)]) -> FinishedProcess {
-    let mut command = Command::new(PEGEL);
+    let mut command = PEGEL.command(home);
     command
         .arg("doctor")
         .args(args)
-        .env_clear()
-        .env("HOME", home.path())
         .env("PEGEL_SOCKET", home.join("nobody.sock"))
-        .envs(envs.iter().map(|(key, value)| (key, value)))
-        .current_dir(home.path());
+        .envs(envs.iter().map(|(key, value)| (key, value)));
     ChildProcess::start(&mut command).wait(Duration::from_secs(60))
 }
 
@@ -72,8 +64,8 @@ fn find<'a>(findings: &'a [Value], group: &str, check: &str) -> &'a Value {
 
 #[test]
 fn a_healthy_agent_is_ok() {
-    let agent = agent().start();
-    let finished = agent.client(PEGEL, &["doctor", "-f", "json"]);
+    let agent = PEGEL.agent().start();
+    let finished = agent.client(&["doctor", "-f", "json"]);
     let findings = findings(&finished);
     for (group, check) in [
         ("agent", "running"),
@@ -108,7 +100,7 @@ fn a_full_disk_is_broken_and_the_fix_names_the_directory() {
         return;
     };
     let dir = disk.path.join("store");
-    let agent = agent().dir(&dir).args(&["--rate", "50ms"]).start();
+    let agent = PEGEL.agent().dir(&dir).args(&["--rate", "50ms"]).start();
     disk.fill();
     eventually("it is degraded", || {
         match agent.status()["degraded"].as_bool() {
@@ -116,7 +108,7 @@ fn a_full_disk_is_broken_and_the_fix_names_the_directory() {
             state => Err(state),
         }
     });
-    let finished = agent.client(PEGEL, &["doctor", "-f", "json"]);
+    let finished = agent.client(&["doctor", "-f", "json"]);
     let findings = findings(&finished);
     assert_eq!(finished.code(), Some(1), "{finished}");
     for (group, check) in [("agent", "health"), ("store", "room")] {
@@ -135,7 +127,7 @@ fn a_full_disk_is_broken_and_the_fix_names_the_directory() {
         .as_str()
         .expect("a text");
     assert!(fix.contains(dir.to_str().expect("a path")), "{fix}");
-    let text = agent.client(PEGEL, &["doctor"]);
+    let text = agent.client(&["doctor"]);
     assert_eq!(text.code(), Some(1), "{text}");
     assert!(text.stdout.contains("BROKEN health"), "{text}");
     assert!(text.stderr.contains("broken"), "{text}");
@@ -162,7 +154,7 @@ fn without_an_agent_the_fix_is_to_start_one() {
 #[test]
 fn a_fixture_tree_is_examined_by_its_files_only() {
     let home = TempDir::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/basic");
+    let root = fixture("basic");
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).expect("there");
     let findings = findings(&doctor(&home, &["-f", "json"], &[("PEGEL_ROOT", &root)]));
     let says = find(&findings, "kernel", "version")["says"]
@@ -195,9 +187,9 @@ fn an_invalid_configuration_is_broken_and_located() {
 
 /// Copies the binary to a directory that other users can read.
 fn shared_binary(home: &TempDir) -> PathBuf {
-    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    set_mode(home, 0o755);
     let binary = home.join("pegel");
-    fs::copy(PEGEL, &binary).expect("copied");
+    PEGEL.copy_to(&binary);
     binary
 }
 
@@ -206,7 +198,7 @@ fn another_user_has_no_access_to_the_agent() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     let home = TempDir::new();
     let binary = shared_binary(&home);
     let socket = agent.socket.to_str().expect("a path");
@@ -230,11 +222,9 @@ fn on_terminal(home: &TempDir, columns: usize, envs: &[(&str, &str)]) -> Option<
     need("script")?;
     let line = format!("stty cols {columns} rows 24; exec {PEGEL} doctor");
     let mut command = Command::new("script");
+    isolate(&mut command, home);
     command
         .args(["-qec", &line, "/dev/null"])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", home.path())
         .env("TERM", "xterm")
         .env("PEGEL_SOCKET", home.join("nobody.sock"))
         .envs(envs.iter().copied());

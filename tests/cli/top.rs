@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, ChildProcess, TempDir, eventually, need};
+use pegel_testkit::{AgentProcess, ChildProcess, TempDir, eventually, isolate, need};
 use rustix::process::{Pid, Signal};
 
 use crate::PEGEL;
@@ -46,10 +46,8 @@ impl TmuxTerminal {
 
     fn tmux(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(&self.tmux);
+        isolate(&mut command, &self.home);
         command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.home.path())
             .env("TMUX_TMPDIR", self.home.path())
             .env("LANG", "C.UTF-8")
             .args(["-L", &self.name, "-f", "/dev/null"])
@@ -131,7 +129,7 @@ impl Drop for TmuxTerminal {
 }
 
 fn agent() -> AgentProcess {
-    AgentBuilder::new(PEGEL).start()
+    PEGEL.agent().start()
 }
 
 /// Returns the command line; afterwards the exit code is on the screen.
@@ -236,7 +234,7 @@ fn top_survives_a_restart_of_the_agent() {
     };
     let home = TempDir::new();
     let start = || {
-        let builder = AgentBuilder::new(PEGEL).dir(home.join("store"));
+        let builder = PEGEL.agent().dir(home.join("store"));
         builder.socket(home.join("push.sock")).start()
     };
     let agent = start();
@@ -403,7 +401,8 @@ fn a_missing_agent_or_terminal_is_reported_at_once() {
     let home = TempDir::new();
     let socket = home.join("nobody.sock");
     let socket = socket.to_str().expect("a plain path");
-    let finished = ChildProcess::start(Command::new(PEGEL).args(["top", "-u", socket])).wait(BOUND);
+    let finished =
+        ChildProcess::start(PEGEL.command(&home).args(["top", "-u", socket])).wait(BOUND);
     assert_eq!(finished.code(), Some(2), "{finished}");
     assert!(finished.stderr.contains("not a terminal"), "{finished}");
     assert!(finished.stderr.contains("pegel values"), "{finished}");

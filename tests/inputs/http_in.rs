@@ -5,16 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, OtherUser, TempDir, TestResponse, curl, get_with,
-    post,
+    AgentAddress, AgentProcess, OtherUser, TempDir, TestResponse, curl, get_with, now_seconds, post,
 };
 use serde_json::{Value, json};
 
 use crate::PEGEL;
-
-fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL)
-}
 
 #[track_caller]
 fn send(agent: &AgentProcess, path: &str, body: &Value) -> TestResponse {
@@ -23,11 +18,6 @@ fn send(agent: &AgentProcess, path: &str, body: &Value) -> TestResponse {
 
 fn url(agent: &AgentProcess, path: &str) -> String {
     format!("http://{}{path}", agent.http())
-}
-
-fn seconds() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("after 1970").as_secs()
 }
 
 fn points(agent: &AgentProcess, name: &str) -> Value {
@@ -41,7 +31,8 @@ fn points(agent: &AgentProcess, name: &str) -> Value {
 fn a_dragon_program_finds_its_node_store() {
     let dir = TempDir::new();
     let start = || {
-        agent()
+        PEGEL
+            .agent()
             .dir(dir.join("store"))
             .listen(&["127.0.0.1:0", "127.0.0.1:0"])
             .config("collector_rate: 0.5\ntsdb_server_port: 0\n")
@@ -52,7 +43,7 @@ fn a_dragon_program_finds_its_node_store() {
     let dragon = agent.endpoint.http.last().expect("a listener").clone();
     let ready = get_with(&dragon, "/api/ready", &[]).expect("an answer");
     assert_eq!((ready.status, ready.text()), (200, "{\"is_ready\":true}"));
-    let time = seconds();
+    let time = now_seconds();
     let old = json!({"timestamp": time - 400, "dps": [{"metric": "step", "value": 1, "tags": {"gpu": 0}}]});
     let new = json!({"timestamp": time, "dps": [
         {"metric": "step", "value": 2.5, "tags": {"gpu": 0}},
@@ -100,7 +91,7 @@ fn a_dragon_program_finds_its_node_store() {
 
 #[test]
 fn an_agent_that_no_job_started_is_not_ended() {
-    let agent = agent().start();
+    let agent = PEGEL.agent().start();
     for path in [
         "/api/telemetry_shutdown",
         "/api/set_telemetry_shutdown",
@@ -110,7 +101,8 @@ fn an_agent_that_no_job_started_is_not_ended() {
         assert_eq!(answer.status, 403, "{}", answer.text());
     }
     assert_eq!(agent.get("/healthz").text(), "ok\n");
-    let job = AgentBuilder::new(PEGEL)
+    let job = PEGEL
+        .agent()
         .args(&["--until-pid", &std::process::id().to_string()])
         .start();
     let answer = get_with(job.http(), "/api/set_telemetry_shutdown", &[]).expect("an answer");
@@ -121,12 +113,12 @@ fn an_agent_that_no_job_started_is_not_ended() {
 #[test]
 fn points_put_by_http_and_telnet_are_read_back_after_a_kill() {
     let dir = TempDir::new();
-    let start = || agent().dir(dir.join("store")).start();
+    let start = || PEGEL.agent().dir(dir.join("store")).start();
     let agent = start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("not TCP");
     };
-    let time = seconds() - 5;
+    let time = now_seconds() - 5;
     let body = json!([
         {"metric": "sys.cpu", "timestamp": time - 1, "value": "18", "tags": {"host": "a"}},
         {"metric": "sys.cpu", "timestamp": time * 1000, "value": 19.5, "tags": {"host": "a"}},
@@ -166,8 +158,8 @@ fn points_put_by_http_and_telnet_are_read_back_after_a_kill() {
 
 #[test]
 fn strangers_and_foreign_pages_write_nothing() {
-    let agent = agent().start();
-    let body = json!({"metric": "x", "timestamp": seconds(), "value": 1}).to_string();
+    let agent = PEGEL.agent().start();
+    let body = json!({"metric": "x", "timestamp": now_seconds(), "value": 1}).to_string();
     for header in [
         "Origin: http://evil.example",
         "Sec-Fetch-Site: cross-site",
@@ -219,10 +211,11 @@ fn a_user_who_may_write_may_not_clean_up_or_end() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent()
+    let agent = PEGEL
+        .agent()
         .config("allow_users: [nobody]\ncollector_rate: 0.5\ntsdb_server_port: 0\n")
         .start();
-    let body = json!({"metric": "x", "timestamp": seconds(), "value": 1}).to_string();
+    let body = json!({"metric": "x", "timestamp": now_seconds(), "value": 1}).to_string();
     let (status, output) = stranger.curl(&["-d", &body, &url(&agent, "/api/put")]);
     assert_eq!(status, 204, "{output}");
     let (status, output) = stranger.curl(&[
@@ -243,7 +236,7 @@ fn a_stranger_with_the_key_gets_a_token() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = agent().config("auth_key: a key of dragons\n").start();
+    let agent = PEGEL.agent().config("auth_key: a key of dragons\n").start();
     let token_url = url(&agent, "/api/token");
     let (status, output) = stranger.curl(&["-d", "{\"auth_key\":\"a key\"}", &token_url]);
     assert_eq!(status, 400, "{output}");

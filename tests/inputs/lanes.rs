@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_lane::{Counter, Gauge, Handle, LaneKind, LaneSeriesSpec, Points, ProcessLanes};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, ForkedChild, OtherUser, TempDir,
-    eventually, need, post,
+    AgentProcess, ChildProcess, FinishedProcess, ForkedChild, OtherUser, TempDir, eventually, need,
+    post, set_mode,
 };
 use rustix::process::Signal;
 
@@ -35,7 +34,8 @@ impl LaneSetup {
     }
 
     fn agent_with(&self, yaml: &str) -> AgentProcess {
-        AgentBuilder::new(PEGEL)
+        PEGEL
+            .agent()
             .dir(self.dir.join("store"))
             .env("PEGEL_LANES", self.dir.join("lanes"))
             .config(&format!("rate: 100ms\n{yaml}"))
@@ -49,7 +49,7 @@ impl LaneSetup {
 
 /// The current value as `pegel get` prints it.
 fn value(agent: &AgentProcess, name: &str) -> Option<f64> {
-    let got = agent.client(PEGEL, &["get", name, "-f", "json"]);
+    let got = agent.client(&["get", name, "-f", "json"]);
     let values: serde_json::Value = serde_json::from_str(&got.stdout).ok()?;
     values.as_array()?.first()?["value"].as_f64()
 }
@@ -247,7 +247,7 @@ fn no_other_input_overwrites_what_a_lane_counted() {
         );
         let answer = post(agent.http(), "/api/put?details", &[], put.as_bytes());
         assert_eq!(answer.expect("asked").status, 200);
-        let pushed = agent.client(PEGEL, &["push", "-t", "counter", &format!("{name}=7")]);
+        let pushed = agent.client(&["push", "-t", "counter", &format!("{name}=7")]);
         assert_eq!(pushed.code(), Some(0), "{pushed}");
     }
     let expected: BTreeMap<String, f64> = [
@@ -289,11 +289,7 @@ fn no_other_input_overwrites_what_a_lane_counted() {
 /// Runs a script in a mount namespace of its own, in `home`, with a copy of the binary there: tests mount over the
 /// directories in which lanes and sockets are by default.
 fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> FinishedProcess {
-    let copied = Command::new("cp")
-        .arg(PEGEL)
-        .arg(home.join("pegel"))
-        .status();
-    assert!(copied.expect("cp starts").success());
+    PEGEL.copy_to(&home.join("pegel"));
     let mut command = Command::new(unshare);
     command
         .args(["--mount", "sh", "-c", script])
@@ -311,10 +307,7 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
         return;
     };
     let home = TempDir::new();
-    let open = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-    };
-    open(home.path(), 0o755);
+    set_mode(&home, 0o755);
     fs::write(home.join("pegel.yaml"), "allow_users: [65534]\n").expect("written");
     // Lanes of root that are really there are none of our business.
     let script = "

@@ -5,4 +5,6 @@ mod lanes;
 mod push;
 mod statsd;
 
-const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));

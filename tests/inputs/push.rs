@@ -5,13 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, FinishedProcess, OtherUser, TempDir};
+use pegel_testkit::{AgentProcess, FinishedProcess, OtherUser, TempDir, now_millis, set_mode};
 use serde_json::Value;
 
 use crate::PEGEL;
 
 fn push(agent: &AgentProcess, args: &[&str]) -> FinishedProcess {
-    agent.client(PEGEL, &[&["push"], args].concat())
+    agent.client(&[&["push"], args].concat())
 }
 
 #[track_caller]
@@ -28,14 +28,9 @@ fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
     found["value"].as_f64()
 }
 
-fn now() -> u128 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("after 1970").as_millis()
-}
-
 #[test]
 fn pushed_values_are_readable_when_the_command_returns() {
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     pushed(&agent, &["queue.depth=42", "--tag", "q=main"]);
     assert_eq!(value(&agent, "queue.depth{q=\"main\"}"), Some(42.0));
     pushed(&agent, &["queue.depth=-7.5", "--tag", "q=main"]);
@@ -52,7 +47,7 @@ fn pushed_values_are_readable_when_the_command_returns() {
     pushed(&agent, &["-t", "timer", "took=12"]);
     assert_eq!(value(&agent, "took.count"), Some(1.0));
     assert_eq!(value(&agent, "took.sum"), Some(12.0));
-    let time = now() - 60_000;
+    let time = now_millis() - 60_000;
     pushed(
         &agent,
         &[
@@ -80,7 +75,7 @@ fn pushed_values_are_readable_when_the_command_returns() {
 
 #[test]
 fn errors_have_a_message_and_an_exit_code() {
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     for (args, code, message) in [
         (&["x"][..], 2, "\"x\": expected NAME=VALUE"),
         (&["x=one"], 2, "x=one: value is not a number"),
@@ -128,7 +123,7 @@ fn errors_have_a_message_and_an_exit_code() {
 #[test]
 fn acknowledged_values_survive_sigkill() {
     let dir = TempDir::new();
-    let start = || AgentBuilder::new(PEGEL).dir(dir.join("store")).start();
+    let start = || PEGEL.agent().dir(dir.join("store")).start();
     let mut total = 0.0;
     let mut points = Vec::new();
     for round in 0..5 {
@@ -136,7 +131,7 @@ fn acknowledged_values_survive_sigkill() {
         let acknowledged = AtomicU64::new(0);
         let stream = UnixStream::connect(&agent.socket).expect("connected");
         let mut writer = stream.try_clone().expect("cloned");
-        let begun = now() - 600_000;
+        let begun = now_millis() - 600_000;
         // One thread sends until the connection breaks, one counts acknowledgements, and the agent is killed.
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -193,23 +188,19 @@ fn other_users_are_not_permitted_to_push() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     // Denied by the socket's mode, and by the agent if that mode is widened.
     let finished = stranger.run(
-        PEGEL,
+        PEGEL.path(),
         &["push", "x=1", "-u", agent.socket.to_str().expect("UTF-8")],
     );
     assert_eq!(finished.code(), Some(1), "{finished}");
-    let opened = |path: &std::path::Path, mode| {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
-    };
-    opened(&agent.socket, 0o666);
+    set_mode(&agent.socket, 0o666);
     let mut parent = agent.socket.parent();
     while let Some(dir) =
         parent.filter(|dir| dir.starts_with(std::env::temp_dir()) && *dir != std::env::temp_dir())
     {
-        opened(dir, 0o755);
+        set_mode(dir, 0o755);
         parent = dir.parent();
     }
     let said = stranger.run_as(|| {

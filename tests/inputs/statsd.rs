@@ -12,19 +12,18 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, ChildProcess, OtherUser, TempDir, eventually, need_peer, post,
+    AgentBuilder, AgentProcess, ChildProcess, OtherUser, REPOSITORY, TempDir, eventually, fixture,
+    need_peer, now_seconds, post,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 use crate::PEGEL;
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/statsd");
-
 type SeriesValues = BTreeMap<String, f64>;
 
 fn agent() -> AgentBuilder {
-    AgentBuilder::new(PEGEL).args(&["--rate", "100ms"])
+    PEGEL.agent().args(&["--rate", "100ms"])
 }
 
 /// Its interval does not end while the test runs.
@@ -107,7 +106,7 @@ fn lines_are_taken_from_every_socket() {
 /// Sends what was recorded, each sender from a socket of its own, and works out by other means what it amounts to.
 fn replay(file: &str) {
     let agent = agent().start();
-    let text = fs::read_to_string(format!("{FIXTURES}/{file}")).expect("the fixture");
+    let text = fs::read_to_string(fixture("statsd").join(file)).expect("the fixture");
     let mut sockets: HashMap<u64, UdpSocket> = HashMap::new();
     let mut expected = SeriesValues::new();
     for line in text.lines() {
@@ -167,8 +166,8 @@ fn what_flux_sent_gives_the_values_in_it() {
 
 #[test]
 fn the_shipped_rules_make_a_label_of_fluxs_ranks() {
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/flux.yaml");
-    let agent = agent().args(&["--config", rules]).start();
+    let rules = format!("{REPOSITORY}/config/flux.yaml");
+    let agent = agent().args(&["--config", &rules]).start();
     let socket = udp(&agent);
     let lines = "flux.0.content-cache.size:375|g\nflux.3.content-cache.size:7|g\nflux.kvs.12.cache:2|g\nfluxion:1|g";
     socket.send(lines.as_bytes()).expect("sent");
@@ -260,22 +259,17 @@ fn senders_that_fill_their_part_do_not_lock_out_the_agents_user() {
             .into_iter()
             .chain(mine.iter().map(|one| &**one))
             .collect();
-        let pushed = agent.client(PEGEL, &args);
+        let pushed = agent.client(&args);
         assert_eq!(pushed.code(), Some(0), "{pushed}");
         let put = format!(
             r#"{{"metric":"mine.put","value":1,"timestamp":{},"tags":{{}}}}"#,
-            now()
+            now_seconds()
         );
         let answer = post(agent.http(), "/api/put?details", &[], put.as_bytes()).expect("asked");
         assert_eq!(answer.status, 200, "{}", answer.text());
         agent.assert_conserved();
         agent.kill();
     }
-}
-
-fn now() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("after 1970").as_secs()
 }
 
 #[test]

@@ -6,7 +6,6 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -52,7 +51,7 @@ struct LoadSetup {
 
 impl LoadSetup {
     fn new(rate_ms: u64) -> LoadSetup {
-        LoadSetup::with(AgentBuilder::new(PEGEL), rate_ms)
+        LoadSetup::with(PEGEL.agent(), rate_ms)
     }
 
     fn with(builder: AgentBuilder, rate_ms: u64) -> LoadSetup {
@@ -341,14 +340,7 @@ fn ten_thousand_connections_are_held_or_refused_and_the_socket_stays_open() {
 #[test]
 fn without_descriptors_it_goes_on_and_its_store_stays_well() {
     let home = TempDir::new();
-    let script = home.join("pegel");
-    fs::write(
-        &script,
-        format!("#!/bin/sh\nulimit -n 128\nexec {PEGEL} \"$@\"\n"),
-    )
-    .expect("written");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("set");
-    let scene = LoadSetup::with(AgentBuilder::new(&script), 10);
+    let scene = LoadSetup::with(PEGEL.agent_after(&home, "ulimit -n 128"), 10);
     let mut held: Vec<TcpStream> = Vec::new();
     meanwhile(Duration::from_secs(3), || {
         if held.len() < 1_000 {
@@ -501,10 +493,7 @@ fn absurd_questions_get_an_answer_or_an_error_in_time() {
 /// A store with an hour's worth of samples at the default rate, taken in a few seconds.
 fn full_store(home: &TempDir) -> std::path::PathBuf {
     let dir = home.join("store");
-    let fast = AgentBuilder::new(PEGEL)
-        .dir(&dir)
-        .config("rate: 1ms\n")
-        .start();
+    let fast = PEGEL.agent().dir(&dir).config("rate: 1ms\n").start();
     std::thread::sleep(Duration::from_secs(3));
     fast.assert_conserved();
     assert_eq!(fast.stop().code(), Some(0));
@@ -517,7 +506,7 @@ const HEAVY: &str = "/api/v1/range?match=node_*&start=-1h";
 #[test]
 fn many_heavy_questions_at_once_stay_within_memory() {
     let home = TempDir::new();
-    let scene = LoadSetup::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
+    let scene = LoadSetup::with(PEGEL.agent().dir(full_store(&home)), 100);
     let counts = Mutex::new(std::collections::BTreeMap::<u16, (u32, usize)>::new());
     std::thread::scope(|scope| {
         let end = Instant::now() + Duration::from_secs(5);
@@ -558,7 +547,7 @@ fn many_heavy_questions_at_once_stay_within_memory() {
 #[test]
 fn stuck_readers_of_large_answers_leave_room_for_others() {
     let home = TempDir::new();
-    let scene = LoadSetup::with(AgentBuilder::new(PEGEL).dir(full_store(&home)), 100);
+    let scene = LoadSetup::with(PEGEL.agent().dir(full_store(&home)), 100);
     let mut stuck = Vec::new();
     // Until nothing more fits.
     while scene.refused("answer_memory") == 0 {

@@ -4,4 +4,6 @@
 mod clients;
 mod sampling_times;
 
-const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));

@@ -2,21 +2,16 @@
 //!
 //! Steps of the clock are tried in `crates/agent/tests/agent/clock_steps.rs`: a test must not set the machine's clock.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, ExporterReadings, StoredSamples, eventually};
+use pegel_testkit::{AgentProcess, ExporterReadings, StoredSamples, eventually, now_millis};
 use rustix::process::Signal;
 
 use crate::PEGEL;
 
 fn start(rate_ms: i64) -> AgentProcess {
     let config = format!("rate: {rate_ms}ms\n");
-    AgentBuilder::new(PEGEL).config(&config).start()
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.expect("after 1970").as_millis() as i64
+    PEGEL.agent().config(&config).start()
 }
 
 /// What the agent stored and what it says it missed, both as of the same sample.
@@ -32,7 +27,7 @@ impl StoredTimes {
     fn read(agent: &AgentProcess, rate_ms: i64) -> StoredTimes {
         let mut times: Vec<i64> = StoredSamples::read(agent, "node_load1").times().collect();
         times.sort_unstable();
-        let now = now();
+        let now = now_millis();
         assert!(
             times.iter().all(|time| *time <= now),
             "a sample in the future"
@@ -84,10 +79,10 @@ fn a_machine_that_stands_still_misses_samples_and_counts_each() {
     });
     let before = StoredTimes::read(&agent, rate);
     agent.signal(Signal::STOP);
-    let stopped = now();
+    let stopped = now_millis();
     std::thread::sleep(Duration::from_secs(3));
     agent.signal(Signal::CONT);
-    let continued = now();
+    let continued = now_millis();
     let after = eventually("it goes on", || {
         let after = StoredTimes::read(&agent, rate);
         let count = after.times.iter().filter(|time| **time > continued).count();

@@ -7,4 +7,6 @@ mod page;
 mod prometheus;
 mod snapshot;
 
-const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));

@@ -7,12 +7,11 @@ use std::path::Path;
 use pegel_collect::{DIVERGENT_METRICS, OMITTED_METRICS};
 use pegel_metric::{Clock, SystemClock};
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, ExporterReadings, MetricType, PrometheusProcess, eventually, need,
+    AgentProcess, ExporterReadings, MetricType, PrometheusProcess, eventually, fixture, need,
 };
 
 use crate::PEGEL;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
 const PROGRAM: &str = "prometheus-node-exporter";
 
 /// Its collectors that find their files below a fixture tree. The others ask the kernel, or look at
@@ -107,9 +106,10 @@ fn read_ours(agent: &AgentProcess) -> ExporterReadings {
 #[test]
 fn on_one_fixture_tree_both_say_the_same() {
     let Some(program) = need(PROGRAM) else { return };
-    let node_exporter = start_node_exporter(&program, Path::new(FIXTURE), COLLECTORS);
-    let agent = AgentBuilder::new(PEGEL)
-        .env("PEGEL_ROOT", FIXTURE)
+    let node_exporter = start_node_exporter(&program, &fixture("basic"), COLLECTORS);
+    let agent = PEGEL
+        .agent()
+        .env("PEGEL_ROOT", fixture("basic"))
         .config("level: 4\n")
         .start();
     let (theirs, ours) = (read_theirs(&node_exporter), read_ours(&agent));
@@ -187,7 +187,8 @@ fn hastened(name: &str) -> String {
 #[test]
 fn live_counters_lie_between_two_readings() {
     let Some(program) = need(PROGRAM) else { return };
-    let agent = AgentBuilder::new(PEGEL)
+    let agent = PEGEL
+        .agent()
         .config(&format!(
             "rate: 100ms\ncollectors: {{{}}}\n",
             SLOWER.map(hastened).join(", ")
@@ -243,7 +244,7 @@ fn live_counters_lie_between_two_readings() {
 fn what_it_has_by_default_and_we_lack_is_explained() {
     let Some(program) = need(PROGRAM) else { return };
     let node_exporter = PrometheusProcess::start(&program, |_| Vec::new());
-    let agent = AgentBuilder::new(PEGEL).config("level: 4\n").start();
+    let agent = PEGEL.agent().config("level: 4\n").start();
     let theirs = ExporterReadings::parse_prometheus(node_exporter.get("/metrics").text());
     let ours = read_ours(&agent);
     let missing: Vec<&str> = theirs

@@ -2,7 +2,7 @@
 //! after a restart.
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, TempDir, TestResponse, eventually, post,
+    AgentAddress, AgentProcess, TempDir, TestResponse, eventually, now_seconds, post,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn panel(metric: &str, tagk: &str) -> Value {
 
 #[test]
 fn what_the_node_samples_is_on_a_panel_within_seconds() {
-    let agent = AgentBuilder::new(PEGEL).args(&["--node", "nid7"]).start();
+    let agent = PEGEL.agent().args(&["--node", "nid7"]).start();
     let found = eventually("a line with two points", || {
         let lines = lines(&agent, &panel("node_load1", "host"));
         let is_line = |line: &&Value| line["dps"].as_object().is_some_and(|dps| dps.len() >= 2);
@@ -66,16 +66,14 @@ fn what_the_node_samples_is_on_a_panel_within_seconds() {
 fn what_programs_push_and_note_is_there_after_a_restart() {
     let dir = TempDir::new();
     let start = || {
-        let agent = AgentBuilder::new(PEGEL)
+        let agent = PEGEL
+            .agent()
             .dir(dir.join("store"))
             .args(&["--node", "nid7"]);
         agent.config("dragon_compat: true\n").start()
     };
     let agent = start();
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs();
+    let now = now_seconds();
     let point = |puid: &str, value: f64| json!({"metric": "iteration_time", "timestamp": now - 10, "value": value, "tags": {"puid": puid}});
     assert_eq!(
         ask(
@@ -108,11 +106,8 @@ fn what_programs_push_and_note_is_there_after_a_restart() {
 
 #[test]
 fn without_dragon_compat_the_manual_counts() {
-    let agent = AgentBuilder::new(PEGEL).args(&["--node", "nid7"]).start();
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs();
+    let agent = PEGEL.agent().args(&["--node", "nid7"]).start();
+    let now = now_seconds();
     let point = |gpu: &str| json!({"metric": "power", "timestamp": now - 10, "value": 1, "tags": {"gpu": gpu}});
     assert_eq!(
         ask(&agent, "/api/put", &json!([point("0"), point("1")])).status,

@@ -1,6 +1,5 @@
 //! The page in a real browser: what it shows, what it survives, and that it stays small and contacts no other host.
 
-mod browser;
 mod prefix;
 
 use std::fs;
@@ -10,14 +9,12 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use browser::BrowserPage;
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually, need};
+use pegel_testkit::{AgentProcess, BrowserPage, REPOSITORY, TempDir, eventually, need};
 use prefix::{PREFIX, PrefixProxy};
 use serde_json::Value;
 
 use crate::PEGEL;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// What uPlot's authors released as 1.6.32.
 const UPLOT: [(&str, &str); 2] = [
     (
@@ -32,7 +29,7 @@ const UPLOT: [(&str, &str); 2] = [
 const VIEWS: [&str; 5] = ["overview", "node", "programs", "metrics", "status"];
 
 fn agent() -> AgentProcess {
-    AgentBuilder::new(PEGEL).start()
+    PEGEL.agent().start()
 }
 
 fn url(agent: &AgentProcess) -> String {
@@ -373,7 +370,7 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
     let Some(chromium) = need("chromium") else {
         return;
     };
-    let agent = AgentBuilder::new(PEGEL).args(&["--rate", "0.1"]).start();
+    let agent = PEGEL.agent().args(&["--rate", "0.1"]).start();
     let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
     page.open(&format!("{}#/metrics?chart=node_time_seconds", url(&agent)));
@@ -457,7 +454,8 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
     };
     let home = TempDir::new();
     let start = |listen: &str| {
-        AgentBuilder::new(PEGEL)
+        PEGEL
+            .agent()
             .dir(home.join("store"))
             .listen(&[listen])
             .start()
@@ -587,7 +585,7 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
         return;
     };
     let agent = agent();
-    let shots = Path::new(ROOT).join("target/page-screenshots");
+    let shots = Path::new(REPOSITORY).join("target/page-screenshots");
     fs::create_dir_all(&shots).expect("a folder");
     let mut page = BrowserPage::start(&chromium);
     for scheme in ["light", "dark"] {
@@ -638,7 +636,7 @@ fn uplot_is_as_its_authors_released_it() {
         return;
     };
     for (name, sum) in UPLOT {
-        let path = Path::new(ROOT).join("crates/serve/web").join(name);
+        let path = Path::new(REPOSITORY).join("crates/serve/web").join(name);
         let output = Command::new(&sha256sum).arg(&path).output().expect("a sum");
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(text.starts_with(sum), "{name}: {text}");

@@ -11,14 +11,12 @@ use std::time::Duration;
 
 use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, ExporterReadings, PrometheusProcess, TempDir,
-    eventually, get, get_with, need,
+    AgentAddress, AgentProcess, ExporterReadings, PrometheusProcess, TempDir, eventually, fixture,
+    get, get_with, need,
 };
 use serde_json::Value;
 
 use crate::PEGEL;
-
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/basic");
 
 /// Names that the linter does not like, and that are not ours to choose: how they begin, and who chose them.
 const FOREIGN: [(&str, &str); 8] = [
@@ -49,7 +47,7 @@ fn is_foreign(name: &str) -> bool {
 }
 
 fn fixture_agent() -> AgentProcess {
-    AgentBuilder::new(PEGEL).env("PEGEL_ROOT", FIXTURE).start()
+    PEGEL.agent().env("PEGEL_ROOT", fixture("basic")).start()
 }
 
 /// The names about which `promtool check metrics` complains.
@@ -100,7 +98,7 @@ fn promtool_accepts_what_this_machine_gives() {
     let Some(promtool) = need("promtool") else {
         return;
     };
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     for (name, complaint) in lint(&promtool, agent.get("/metrics").text()) {
         assert!(is_foreign(&name), "{name} {complaint}");
     }

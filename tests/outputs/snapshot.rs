@@ -1,34 +1,24 @@
 //! `pegel snapshot`, and the snapshot of a running agent.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, ChildProcess, FinishedProcess, TempDir, eventually, get};
+use pegel_testkit::{
+    ChildProcess, FakeReply, FakeService, FinishedProcess, TempDir, eventually, fixture, get,
+};
 use rustix::process::Signal;
 use serde_json::Value;
-
-#[path = "../../crates/snapshot/tests/snapshot/service.rs"]
-mod service;
-
-use service::{FakeReply, FakeService};
 
 use crate::PEGEL;
 
 const PLANTED: &str = "PLANTED";
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures")
-        .join(name)
-}
-
 /// Runs `pegel snapshot` on a fixture tree.
 fn snapshot(machine: &str, args: &[&str]) -> FinishedProcess {
-    let mut command = Command::new(PEGEL);
+    let home = TempDir::new();
+    let mut command = PEGEL.command(&home);
     command
-        .env_clear()
         .env("PEGEL_ROOT", fixture(machine))
         .env("PEGEL_TOKEN", PLANTED)
         .env("SLURM_JWT", PLANTED)
@@ -129,9 +119,7 @@ fn comments_and_secrets_of_the_configuration_are_not_shown() {
 #[test]
 fn an_agent_serves_stores_and_renews_the_snapshot() {
     let root = TempDir::copy_of(fixture("azure"));
-    let agent = AgentBuilder::new(PEGEL)
-        .env("PEGEL_ROOT", root.path())
-        .start();
+    let agent = PEGEL.agent().env("PEGEL_ROOT", root.path()).start();
     let read = || {
         eventually("the snapshot is taken", || {
             let answer = get(agent.http(), "/api/v1/snapshot").expect("an answer");
@@ -195,7 +183,8 @@ fn an_eviction_becomes_a_metric() {
         "scheduledevents?api-version=2020-07-01",
         document("azure-events.json"),
     );
-    let agent = AgentBuilder::new(PEGEL)
+    let agent = PEGEL
+        .agent()
         .env("PEGEL_ROOT", fixture("azure"))
         .env("PEGEL_IMDS_URL", &service.url)
         .args(&["--rate", "100ms"])

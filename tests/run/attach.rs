@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use pegel_testkit::{ChildProcess, OtherUser, TempDir, eventually, need};
+use pegel_testkit::{ChildProcess, OtherUser, TempDir, eventually, need, set_mode};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, read_report};
@@ -168,9 +168,8 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
         let mut target = TargetProcess::start(Command::new("sleep").arg("1000"));
         let mut command = pegel(&home, &["-S", &target.pid()]);
         let binary = home.join("pegel");
-        crate::run_mode::copy_pegel(&binary);
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(home.path(), mode).expect("ours");
+        crate::PEGEL.copy_to(&binary);
+        set_mode(&home, 0o755);
         use std::os::unix::process::CommandExt;
         command = {
             let mut other = Command::new(&binary);

@@ -4,20 +4,20 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, OtherUser, TempDir, eventually, need,
+    AgentProcess, ChildProcess, FinishedProcess, OtherUser, TempDir, eventually, need,
+    need_hardware, set_mode,
 };
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::PEGEL;
-use crate::run_mode::{BOUND, RunMode, compile, copy_pegel, isolate, read_report, value};
+use crate::run_mode::{BOUND, RunMode, compile, isolate, read_report, value};
 
 /// An agent of root, and a directory from which another user runs programs.
 struct OtherUserSetup {
@@ -28,28 +28,29 @@ struct OtherUserSetup {
 }
 
 impl OtherUserSetup {
-    /// Returns `None` if this machine does not permit it.
+    /// Returns `None`, with the skip recorded, if this machine does not permit it.
+    #[track_caller]
     fn new(allowed: &[u32]) -> Option<OtherUserSetup> {
         let stranger = OtherUser::new()?;
-        if !RunMode::counting().contains(&RunMode::Ebpf) {
-            return None;
-        }
+        let has_ebpf = RunMode::counting().contains(&RunMode::Ebpf);
+        need_hardware(has_ebpf, "privilege to load eBPF programs")?;
         let home = TempDir::new();
-        open_to_all(home.path(), 0o1777);
+        set_mode(home.path(), 0o1777);
         let binary = home.join("pegel");
-        copy_pegel(&binary);
-        open_to_all(&binary, 0o755);
+        PEGEL.copy_to(&binary);
+        set_mode(&binary, 0o755);
         let sockets = home.join("sockets");
         fs::create_dir(&sockets).expect("made");
-        open_to_all(&sockets, 0o755);
-        let builder = AgentBuilder::new(PEGEL)
+        set_mode(&sockets, 0o755);
+        let builder = PEGEL
+            .agent()
             .socket(sockets.join("push.sock"))
             .config(&format!("allow_users: {}\n", json!(allowed)));
         let lanes = builder.lanes();
         let agent = builder.start();
-        open_to_all(&lanes, 0o1777);
+        set_mode(&lanes, 0o1777);
         for above in lanes.ancestors().skip(1).take(1) {
-            open_to_all(above, 0o755);
+            set_mode(above, 0o755);
         }
         Some(OtherUserSetup {
             agent,
@@ -93,7 +94,7 @@ impl OtherUserSetup {
     fn lanes_dir(&self) -> PathBuf {
         let place = self.home.join("place");
         fs::create_dir(&place).expect("made");
-        open_to_all(&place, 0o777);
+        set_mode(&place, 0o777);
         place
     }
 
@@ -116,10 +117,6 @@ impl OtherUserSetup {
         };
         lines.iter().map(ask).collect()
     }
-}
-
-fn open_to_all(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
 }
 
 #[test]
@@ -209,7 +206,7 @@ fn programs_with_rights_of_their_own_get_them_and_are_not_counted() {
     let Some(program) = compile(&scene.home, "ids", &[]) else {
         return;
     };
-    open_to_all(&program, 0o4755);
+    set_mode(&program, 0o4755);
     let program = program.display();
     let script = format!("getconf ARG_MAX >/dev/null; {program}; {program} & wait; exec {program}");
     let args = ["-s", "--report", "report.json", "--", "sh", "-c", &script];
@@ -391,7 +388,7 @@ fn what_cannot_be_counted_is_refused() {
     let sleeper = find("sleep");
     let copy = scene.home.join("set-gid");
     fs::copy(&sleeper, &copy).expect("copied");
-    open_to_all(&copy, 0o2755);
+    set_mode(&copy, 0o2755);
     let group = WatchableProcess::start(&copy);
     eventually("it has other groups", || {
         match group.status("Gid:").starts_with("65534\t0") {

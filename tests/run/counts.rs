@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, TempDir, eventually, need};
+use pegel_testkit::{ChildProcess, TempDir, eventually, need, need_hardware};
 
 use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, read_report};
 
@@ -291,7 +291,8 @@ fn without_permission_the_program_runs_uncounted() {
         return;
     };
     let home = TempDir::new();
-    if !rustix::process::geteuid().is_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to drop capabilities").is_none() {
         return;
     }
     let mut command = Command::new(setpriv);
@@ -299,7 +300,7 @@ fn without_permission_the_program_runs_uncounted() {
         "--bounding-set=-bpf,-perfmon,-sys_admin,-sys_ptrace",
         "--inh-caps=-all",
     ]);
-    command.arg(crate::PEGEL);
+    command.arg(crate::PEGEL.path());
     command.args([
         "run", "-v", "-s", "--method", "ebpf", "--", "sh", "-c", "exit 3",
     ]);

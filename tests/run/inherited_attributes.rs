@@ -1,13 +1,13 @@
 //! Attributes that a program inherits from its parent pass through the wrapper unchanged.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir};
+use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir, copy_program, set_mode};
 
-use crate::run_mode::{BOUND, RunMode, compile, copy_pegel, isolate};
+use crate::PEGEL;
+use crate::run_mode::{BOUND, RunMode, compile, isolate};
 
 /// A program that sets unusual attributes, and one that prints them.
 struct InheritancePair {
@@ -84,7 +84,7 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
     };
     for (what, _) in GIVEN {
         let plain = pair.run(RunMode::Plain, what);
-        let words = [crate::PEGEL, "run", "-m", "-s", "--"].map(str::to_owned);
+        let words = [PEGEL.path(), "run", "-m", "-s", "--"].map(str::to_owned);
         let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
         assert_eq!(found.code(), Some(42), "{what}: {found}");
         let found = &found.stdout;
@@ -97,6 +97,29 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
     }
 }
 
+/// Copies the binary with another file name for its MPI library: a library that was installed on this machine before must
+/// not be found.
+fn copy_without_installed_library(pair: &InheritancePair) -> String {
+    const PREFIX: &[u8] = b"libpegel_mpi-";
+    const HASH_BYTES: usize = 16;
+    let mut bytes = std::fs::read(PEGEL.path()).expect("the binary");
+    let mut renamed = 0;
+    for start in PREFIX.len()..bytes.len() - HASH_BYTES {
+        let (before, hash) = bytes.split_at_mut(start);
+        let hash = &mut hash[..HASH_BYTES];
+        if before.ends_with(PREFIX) && hash.iter().all(u8::is_ascii_hexdigit) {
+            hash.fill(b'f');
+            renamed += 1;
+        }
+    }
+    assert!(renamed > 0, "the binary contains the name of its library");
+    let (patched, binary) = (pair.home.join("patched"), pair.home.join("pegel"));
+    std::fs::write(&patched, bytes).expect("written");
+    copy_program(&patched, &binary);
+    set_mode(&binary, 0o755);
+    binary.display().to_string()
+}
+
 /// Without resources for the counting process, the lane or the library, the program still runs.
 #[test]
 fn where_nothing_is_left_for_us_the_program_runs() {
@@ -106,7 +129,7 @@ fn where_nothing_is_left_for_us_the_program_runs() {
         };
         let plain = pair.run(RunMode::Plain, what);
         let mpi = ["run", "-v", "-m", "-s", "--"].map(str::to_owned);
-        let words = [&[crate::PEGEL.to_owned()][..], &mpi].concat();
+        let words = [&[copy_without_installed_library(&pair)][..], &mpi].concat();
         let found = ChildProcess::start(&mut pair.command(what, &words)).wait(BOUND);
         assert_eq!(found.code(), Some(42), "{what}: {found}");
         assert_eq!(
@@ -128,15 +151,11 @@ fn where_no_process_may_be_made_the_program_runs() {
         return;
     };
     let binary = pair.home.join("pegel");
-    copy_pegel(&binary);
-    let open = |path: &Path, mode| {
-        let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(path, mode).expect("ours");
-    };
-    open(pair.home.path(), 0o755);
+    PEGEL.copy_to(&binary);
+    set_mode(&pair.home, 0o755);
     let lanes = pair.home.join("lanes");
     std::fs::create_dir(&lanes).expect("made");
-    open(&lanes, 0o1777);
+    set_mode(&lanes, 0o1777);
     // The limit counts all processes of a user: use one without any.
     let uid = 300_000_000 + std::process::id();
     let run = |way: RunMode, more: &[&str]| {

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, ChildProcess, TempDir, eventually};
+use pegel_testkit::{AgentProcess, ChildProcess, TempDir, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PEGEL;
@@ -20,7 +20,7 @@ fn hits(agent: &AgentProcess) -> f64 {
 #[test]
 fn when_the_one_who_counts_is_killed_the_program_goes_on() {
     for way in RunMode::counting() {
-        let agent = AgentBuilder::new(PEGEL).start();
+        let agent = PEGEL.agent().start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {
             return;
@@ -50,7 +50,7 @@ fn when_the_one_who_counts_is_killed_the_program_goes_on() {
 #[test]
 fn when_the_program_is_killed_its_counts_stay() {
     for way in RunMode::counting() {
-        let agent = AgentBuilder::new(PEGEL).start();
+        let agent = PEGEL.agent().start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {
             return;
@@ -75,7 +75,8 @@ fn when_the_agent_is_killed_nothing_is_lost_or_counted_twice() {
     for way in RunMode::counting() {
         let dir = TempDir::new();
         let build = || {
-            AgentBuilder::new(PEGEL)
+            PEGEL
+                .agent()
                 .dir(dir.join("store"))
                 .env("PEGEL_LANES", dir.join("lanes"))
         };
@@ -195,7 +196,7 @@ impl Ranks {
 fn when_a_rank_is_killed_the_others_are_counted() {
     for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
-            let agent = AgentBuilder::new(PEGEL).start();
+            let agent = PEGEL.agent().start();
             let Some(mut ranks) = Ranks::start(way, agent) else {
                 return;
             };
@@ -211,7 +212,7 @@ fn when_a_rank_is_killed_the_others_are_counted() {
 fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
     for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
-            let agent = AgentBuilder::new(PEGEL).start();
+            let agent = PEGEL.agent().start();
             let Some(mut ranks) = Ranks::start(way, agent) else {
                 return;
             };
@@ -232,7 +233,8 @@ fn when_all_are_killed_their_counts_stay() {
             let dir = TempDir::new();
             std::fs::create_dir(dir.join("lanes")).expect("made");
             let build = || {
-                AgentBuilder::new(PEGEL)
+                PEGEL
+                    .agent()
                     .dir(dir.join("store"))
                     .env("PEGEL_LANES", dir.join("lanes"))
             };
@@ -263,7 +265,7 @@ fn when_all_are_killed_their_counts_stay() {
 #[test]
 fn a_thousand_signals_do_not_confuse_the_count() {
     for way in RunMode::counting() {
-        let agent = AgentBuilder::new(PEGEL).start();
+        let agent = PEGEL.agent().start();
         let home = TempDir::new();
         let Some(program) = compile(&home, "steps", &[]) else {
             return;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need};
+use pegel_testkit::{ChildProcess, FinishedProcess, REPOSITORY, TempDir, need};
 
 use crate::run_mode::{BOUND, RunMode, isolate, pegel, read_report};
 
 fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/programs/{name}"))
+    Path::new(REPOSITORY).join("tests/run/programs").join(name)
 }
 
 /// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is counted.

@@ -14,4 +14,6 @@ mod streams;
 mod terminal;
 mod visible_counts;
 
-const PEGEL: &str = env!("CARGO_BIN_EXE_pegel");
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));

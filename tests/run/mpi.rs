@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use launch::{MpiCount, MpiLibrary, MpiRun, add, assert_same, sources};
-use pegel_testkit::{AgentBuilder, ChildProcess, eventually_within, need};
+use pegel_testkit::{ChildProcess, eventually_within, need};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PEGEL;
@@ -362,7 +362,8 @@ fn the_agent_sums_the_ranks_of_a_job() {
     let Some(program) = scene.compile("mpicc", "plain.c", &[]) else {
         return;
     };
-    let agent = AgentBuilder::new(PEGEL)
+    let agent = PEGEL
+        .agent()
         .dir(scene.dir.join("store"))
         .env("PEGEL_LANES", scene.dir.join("lanes"))
         .config("rate: 100ms\n")
@@ -393,7 +394,7 @@ fn the_wrapper_brings_the_library_with_it() {
             return;
         };
         let words = ["run", "-m", "--"].map(Path::new);
-        let command = [&[Path::new(PEGEL)][..], &words, &[&*program]].concat();
+        let command = [&[Path::new(PEGEL.path())][..], &words, &[&*program]].concat();
         // Not preloaded by the test: the wrapper does that.
         scene.run(
             2,

@@ -3,24 +3,21 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir, need_hardware};
+use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir, need_hardware, set_mode};
 
-use crate::run_mode::{BOUND, RunMode, compile, copy_pegel, isolate};
+use crate::PEGEL;
+use crate::run_mode::{BOUND, RunMode, compile, isolate};
 
 /// An unprivileged user, and a directory in which that user can reach everything.
 struct SetUidSetup {
     home: TempDir,
     pegel: PathBuf,
     uid: u32,
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
 }
 
 impl SetUidSetup {
@@ -30,7 +27,7 @@ impl SetUidSetup {
         let home = TempDir::new();
         set_mode(home.path(), 0o755);
         let (pegel, lanes) = (home.join("pegel"), home.join("lanes"));
-        copy_pegel(&pegel);
+        PEGEL.copy_to(&pegel);
         set_mode(&pegel, 0o755);
         fs::create_dir(&lanes).expect("made");
         set_mode(&lanes, 0o1777);

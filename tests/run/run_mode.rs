@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentProcess, TempDir, need};
+use pegel_testkit::{AgentProcess, REPOSITORY, TempDir, need};
 
 use crate::PEGEL;
 
@@ -53,7 +53,7 @@ impl RunMode {
     }
 
     pub fn prefix(self) -> Vec<String> {
-        self.prefix_with(Path::new(PEGEL))
+        self.prefix_with(Path::new(PEGEL.path()))
     }
 
     /// Returns the command run this way, with `home` as its home directory.
@@ -85,17 +85,14 @@ fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(program))
 }
 
-/// Isolates a command from the caller's agent and lanes.
+/// Isolates a command as [`pegel_testkit::isolate`] does, with default dispositions of signals.
 pub fn isolate(command: &mut Command, home: &TempDir) {
-    let lanes = home.join("lanes");
-    let _ = std::fs::create_dir(&lanes);
-    command
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", home.path())
-        .env("XDG_RUNTIME_DIR", home.path())
-        .env("PEGEL_LANES", lanes)
-        .current_dir(home.path());
+    pegel_testkit::isolate(command, home);
+    use_default_signals(command);
+}
+
+/// Tests in the background of a script ignore signals from the keyboard.
+fn use_default_signals(command: &mut Command) {
     let default_signals = || {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
             // SAFETY: sets the default disposition; no handler is installed.
@@ -103,23 +100,15 @@ pub fn isolate(command: &mut Command, home: &TempDir) {
         }
         Ok(())
     };
-    // Tests in the background of a script ignore signals from the keyboard.
     // SAFETY: the closure makes a few system calls only, which are async-signal-safe after fork.
     unsafe { command.pre_exec(default_signals) };
 }
 
-/// Copies the binary to a path that another user can reach. Uses another program: executing a file that is open for writing
-/// fails with ETXTBSY, and a child of a concurrent test could inherit the descriptor and hold it a moment longer.
-pub fn copy_pegel(to: &Path) {
-    let done = Command::new("cp").arg(PEGEL).arg(to).status();
-    assert!(done.expect("cp starts").success());
-}
-
 /// Returns `pegel run` with these arguments.
 pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
-    let mut command = Command::new(PEGEL);
+    let mut command = PEGEL.command(home);
     command.arg("run").args(args);
-    isolate(&mut command, home);
+    use_default_signals(&mut command);
     command
 }
 
@@ -127,8 +116,7 @@ pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
 #[track_caller]
 pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
     let cc = need("cc")?;
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/run/programs/{name}.c"));
+    let source = Path::new(REPOSITORY).join(format!("tests/run/programs/{name}.c"));
     let program = home.join(name);
     let done = Command::new(cc)
         .args(["-O1", "-pthread", "-o"])

@@ -3,14 +3,14 @@
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, ChildProcess, TempDir, eventually, eventually_within};
+use pegel_testkit::{ChildProcess, TempDir, eventually, eventually_within};
 
 use crate::PEGEL;
-use crate::run_mode::{BOUND, RunMode, compile, isolate, value};
+use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, value};
 
 #[test]
 fn counts_are_there_when_the_command_returns() {
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     let home = TempDir::new();
     let Some(program) = compile(&home, "known", &[]) else {
         return;
@@ -49,22 +49,20 @@ fn counts_are_there_when_the_command_returns() {
 
 #[test]
 fn a_job_is_named_by_its_scheduler_or_by_hand() {
-    let agent = AgentBuilder::new(PEGEL).start();
+    let agent = PEGEL.agent().start();
     let home = TempDir::new();
     for (args, variable, job) in [
         (&["-s", "-j", "mine"][..], None, "mine"),
         (&["-s"], Some(("SLURM_JOB_ID", "17")), "17"),
         (&["-s", "-j", "mine"], Some(("SLURM_JOB_ID", "17")), "mine"),
     ] {
-        let mut command = Command::new(PEGEL);
+        let mut command = pegel(&home, &["-u"]);
         command
-            .arg("run")
-            .args(["-u"])
             .arg(&agent.socket)
             .args(args)
-            .args(["--", "true"]);
-        isolate(&mut command, &home);
-        command.env_remove("PEGEL_LANES").envs(variable);
+            .args(["--", "true"])
+            .env_remove("PEGEL_LANES")
+            .envs(variable);
         assert!(command.status().expect("started").success());
         let series = format!("strace_hits_total{{jobid=\"{job}\",scall=\"execve\"}}");
         assert!(
@@ -80,15 +78,11 @@ fn an_agent_is_started_where_there_is_none() {
     let home = TempDir::new();
     let socket = home.join("push.sock");
     let start = || {
-        let mut command = Command::new(PEGEL);
+        let mut command = pegel(&home, &["-v", "-s", "--agent", "-u"]);
         command
-            .args(["run", "-v", "-s", "--agent", "-u"])
-            .arg(&socket);
-        command.args(["--", "sh", "-c", "sleep 3"]);
-        isolate(&mut command, &home);
-        command
+            .arg(&socket)
+            .args(["--", "sh", "-c", "sleep 3"])
             .env("PEGEL_DIR", home.join("store"))
-            .env("PEGEL_IMDS_URL", "none")
             .env("PEGEL_LISTEN", "127.0.0.1:0");
         ChildProcess::start(&mut command)
     };

@@ -1,18 +1,13 @@
 //! The web page: CPU time of the whole browser per tick with fifty charts on the screen, and the size of all files.
 
-#[path = "../../../tests/outputs/page/browser.rs"]
-#[allow(dead_code)] // The tests use more of it.
-mod browser;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use browser::BrowserPage;
 use pegel_bench::{BenchReport, FigureGate, is_trial_run, release_binary};
-use pegel_testkit::{AgentBuilder, AgentProcess, get_with, need};
+use pegel_testkit::{AgentBuilder, AgentProcess, BrowserPage, get_with, need};
 
 const TICK: Duration = Duration::from_millis(500);
 const POINTS: usize = 600;

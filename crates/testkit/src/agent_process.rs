@@ -11,14 +11,13 @@ use rustix::process::Signal;
 use crate::http::{self, AgentAddress, TestResponse};
 use crate::{
     ChildProcess, FinishedProcess, PLANTED_TOKEN, StoredSamples, TempDir, check_conserved,
-    eventually,
+    eventually, isolate,
 };
 
 /// The maximum time for an agent to start or stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Configures an agent. Defaults: free loopback ports, its own directory and socket, and no environment variable of the
-/// caller except `PATH`.
+/// Configures an agent. Defaults: free loopback ports, its own directory and socket, and the environment of [`isolate`].
 #[derive(Debug)]
 pub struct AgentBuilder {
     binary: PathBuf,
@@ -34,6 +33,7 @@ pub struct AgentBuilder {
 #[derive(Debug)]
 pub struct AgentProcess {
     process: ChildProcess,
+    binary: PathBuf,
     home: TempDir,
     pub dir: PathBuf,
     pub socket: PathBuf,
@@ -112,7 +112,8 @@ impl AgentBuilder {
     }
 
     fn command(&self) -> Command {
-        let mut command = isolated_command(&self.binary, &self.home);
+        let mut command = Command::new(&self.binary);
+        isolate(&mut command, &self.home);
         command
             .arg("agent")
             .arg("--dir")
@@ -126,10 +127,6 @@ impl AgentBuilder {
         if !self.args.iter().any(|arg| arg == "--statsd") {
             command.args(["--statsd", "udp:127.0.0.1:0", "--statsd", "tcp:127.0.0.1:0"]);
         }
-        // Not the lanes of the user who runs the tests.
-        command.env("PEGEL_LANES", self.lanes());
-        // Tests may run in a cloud: do not query its metadata service.
-        command.env("PEGEL_IMDS_URL", "none");
         // Must not appear in any output, see `assert_token_absent`.
         command.env("PEGEL_TOKEN", PLANTED_TOKEN);
         command
@@ -165,11 +162,16 @@ impl AgentBuilder {
             std::thread::sleep(Duration::from_millis(1));
         };
         let AgentBuilder {
-            home, dir, socket, ..
+            binary,
+            home,
+            dir,
+            socket,
+            ..
         } = self;
         let ready_after = started.elapsed();
         Ok(AgentProcess {
             process,
+            binary,
             home,
             dir,
             socket,
@@ -198,11 +200,16 @@ impl AgentBuilder {
             json: serde_json::Value::Null,
         };
         let AgentBuilder {
-            home, dir, socket, ..
+            binary,
+            home,
+            dir,
+            socket,
+            ..
         } = self;
         let ready_after = started.elapsed();
         AgentProcess {
             process,
+            binary,
             home,
             dir,
             socket,
@@ -292,8 +299,9 @@ impl AgentProcess {
     }
 
     /// Runs a client command that talks to this agent.
-    pub fn client(&self, binary: impl AsRef<Path>, args: &[&str]) -> FinishedProcess {
-        let mut command = isolated_command(binary.as_ref(), &self.home);
+    pub fn client(&self, args: &[&str]) -> FinishedProcess {
+        let mut command = Command::new(&self.binary);
+        isolate(&mut command, &self.home);
         command.env("PEGEL_SOCKET", &self.socket).args(args);
         ChildProcess::start(&mut command).wait(BOUND)
     }
@@ -330,17 +338,4 @@ impl AgentProcess {
     pub fn kill(self) -> FinishedProcess {
         self.process.kill()
     }
-}
-
-/// Creates a command without the caller's environment, with its own home directory.
-fn isolated_command(binary: &Path, home: &TempDir) -> Command {
-    let mut command = Command::new(binary);
-    command
-        .env_clear()
-        .env("HOME", home.path())
-        .current_dir(home.path());
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command
 }

@@ -28,12 +28,14 @@ impl OtherUser {
         Some(OtherUser)
     }
 
-    /// Runs a program as this user, without any of our groups.
+    /// Runs a program as this user, without any of our groups and environment variables.
     pub fn run(self, program: impl AsRef<Path>, args: &[&str]) -> FinishedProcess {
         let mut command = Command::new(program.as_ref());
         command
             .uid(OtherUser::UID)
             .gid(OtherUser::UID)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .current_dir("/")
             .args(args);
         ChildProcess::start(&mut command).wait(Duration::from_secs(30))

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +51,13 @@ impl AsRef<Path> for TempDir {
     fn as_ref(&self) -> &Path {
         &self.path
     }
+}
+
+/// Sets the permissions of a file or directory.
+pub fn set_mode(path: impl AsRef<Path>, mode: u32) {
+    let path = path.as_ref();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .unwrap_or_else(|error| panic!("cannot set the mode of {}: {error}", path.display()));
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

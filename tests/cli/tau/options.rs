@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, TempDir};
+use pegel_testkit::{ChildProcess, TempDir, isolate};
 
 use super::user::BOUND;
 use crate::PEGEL;
@@ -14,15 +14,11 @@ fn only_taus_options_are_accepted() {
     let run = |name: &str, args: &[&str]| {
         let program = home.join(name);
         if !program.exists() {
-            symlink(PEGEL, &program).expect("a link");
+            symlink(PEGEL.path(), &program).expect("a link");
         }
         let mut command = Command::new(program);
-        command
-            .args(args)
-            .env_clear()
-            .env("XDG_RUNTIME_DIR", home.path())
-            .env("PEGEL_LANES", home.path());
-        ChildProcess::start(&mut command).wait(BOUND)
+        isolate(&mut command, &home);
+        ChildProcess::start(command.args(args)).wait(BOUND)
     };
     for option in [
         "--listen=127.0.0.1:0",

@@ -1,7 +1,7 @@
 //! A user account with TAU's programs only.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use pegel_testkit::{
-    ChildProcess, FinishedProcess, NetworkNamespace, TempDir, eventually, need_hardware,
+    ChildProcess, FinishedProcess, NetworkNamespace, TempDir, eventually, need_hardware, set_mode,
 };
 use serde_json::Value;
 
@@ -39,14 +39,8 @@ impl TauUser {
         let home = TempDir::new();
         let bin = home.join("bin");
         fs::create_dir(&bin).expect("made");
-        // Copied by another program: executing a file that any thread here holds open for writing fails with ETXTBSY.
-        let copied = Command::new("cp")
-            .arg(PEGEL)
-            .arg(bin.join("pegel"))
-            .status();
-        assert!(copied.expect("cp starts").success());
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(bin.join("pegel"), mode).expect("ours");
+        PEGEL.copy_to(&bin.join("pegel"));
+        set_mode(bin.join("pegel"), 0o755);
         for name in [
             "tau_metric_proxy",
             "tau_metric_proxy_run",

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, OtherUser, eventually, need, need_hardware};
+use pegel_testkit::{ChildProcess, OtherUser, REPOSITORY, eventually, need, need_hardware};
 use rustix::process::Signal;
 
 use super::user::{BOUND, TauUser};
@@ -107,7 +107,7 @@ fn mpi_calls_reach_the_proxy() {
     let (Some(user), Some(mpicc)) = (TauUser::new(), need("mpicc.mpich")) else {
         return;
     };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/run/mpi/plain.c");
+    let source = Path::new(REPOSITORY).join("tests/run/mpi/plain.c");
     let program = user.home.join("plain");
     let compiled = Command::new(mpicc)
         .arg("-o")

@@ -6,11 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_collect::REGISTRY;
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, eventually_within, need, post};
+use pegel_testkit::{
+    AgentProcess, REPOSITORY, TempDir, eventually_within, fixture, need, now_seconds, post,
+};
 use serde_json::{Value, json};
 
 use super::panel_queries::{self, DashboardVariables};
-use super::{ROOT, now};
 use crate::PEGEL;
 
 const FILES: [&str; 6] = [
@@ -18,7 +19,9 @@ const FILES: [&str; 6] = [
 ];
 
 fn dashboard(name: &str) -> Value {
-    panel_queries::read(&Path::new(ROOT).join(format!("packaging/grafana/dashboards/{name}.json")))
+    panel_queries::read(
+        &Path::new(REPOSITORY).join(format!("packaging/grafana/dashboards/{name}.json")),
+    )
 }
 
 /// Builds the mock of NVIDIA's library, with busy GPUs and links.
@@ -34,7 +37,7 @@ fn nvml(dir: &TempDir) -> PathBuf {
             "-fvisibility=hidden",
         ])
         .arg(format!("-DCONTROL=\"{}\"", dir.join("control").display()))
-        .arg(Path::new(ROOT).join("tests/fixtures/nvml/fake.c"))
+        .arg(fixture("nvml/fake.c"))
         .arg("-o")
         .arg(&library)
         .output()
@@ -57,11 +60,12 @@ struct PanelNode {
 impl PanelNode {
     fn start() -> PanelNode {
         let library = TempDir::new();
-        let machine = TempDir::copy_of(Path::new(ROOT).join("tests/fixtures/basic"));
+        let machine = TempDir::copy_of(fixture("basic"));
         let rates = REGISTRY.iter().filter(|entry| entry.name != "agent");
         let rates = rates.map(|entry| format!("  {}: {{rate: 500ms}}\n", entry.name));
         let config = format!("level: 4\ncollectors:\n{}", rates.collect::<String>());
-        let agent = AgentBuilder::new(PEGEL)
+        let agent = PEGEL
+            .agent()
             .args(&["--node", "nid7"])
             .config(&config)
             .env("PEGEL_ROOT", machine.path())
@@ -102,7 +106,7 @@ fn push(agent: &AgentProcess) {
     for (ago, value) in [(20, 10.0), (10, 30.0)] {
         let mut add = |metric: &str, tags: Value| {
             points.push(
-                json!({"metric": metric, "timestamp": now() - ago, "value": value, "tags": tags}),
+                json!({"metric": metric, "timestamp": now_seconds() - ago, "value": value, "tags": tags}),
             );
         };
         for part in ["hits", "size", "time"] {
@@ -130,8 +134,9 @@ fn push(agent: &AgentProcess) {
     };
     let answer = put(&Value::from(points));
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let ahead =
-        put(&json!([{"metric": "m", "timestamp": now() + 86_400, "value": 1, "tags": {"a": "b"}}]));
+    let ahead = put(
+        &json!([{"metric": "m", "timestamp": now_seconds() + 86_400, "value": 1, "tags": {"a": "b"}}]),
+    );
     assert_eq!(ahead.status, 400, "{}", ahead.text());
 }
 
@@ -156,7 +161,7 @@ fn check_panel(
     panel: &Value,
     chosen: &DashboardVariables<'_>,
 ) -> Result<(), String> {
-    let answer = ask(agent, &chosen.browser_form(panel, now()))?;
+    let answer = ask(agent, &chosen.browser_form(panel, now_seconds()))?;
     let lines = panel_queries::browser_lines(&answer);
     for (index, target) in panel["targets"]
         .as_array()
@@ -181,7 +186,7 @@ fn check_panel(
                 assert_eq!(line["aggregateTags"], json!([]), "added up: {target}");
             }
         }
-        let answer = ask(agent, &chosen.backend_form(target, now()))?;
+        let answer = ask(agent, &chosen.backend_form(target, now_seconds()))?;
         if panel_queries::check_backend(&answer) == 0 {
             return Err(format!("no points in the backend form for {target}"));
         }
@@ -216,7 +221,8 @@ fn every_panel_of_every_dashboard_finds_data() {
                 metric: "iteration_time",
                 tag: "host",
             };
-            let answer = ask(agent, &no_match.browser_form(panel, now())).expect("an answer");
+            let answer =
+                ask(agent, &no_match.browser_form(panel, now_seconds())).expect("an answer");
             assert_eq!(answer, json!([]), "{name}: {}", panel["title"]);
         }
     }

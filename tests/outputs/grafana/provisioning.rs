@@ -1,14 +1,15 @@
 //! Files that are written, kept and rejected; and access of Grafana's user afterwards.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, TempDir, need_hardware,
+    AgentProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, REPOSITORY, TempDir, need_hardware,
+    set_mode,
 };
 
-use super::{ROOT, pegel};
+use super::pegel;
 use crate::PEGEL;
 
 fn text(path: &Path) -> &str {
@@ -85,7 +86,7 @@ fn a_second_run_changes_nothing() {
         .filter(|(path, _, _)| path.extension().is_some_and(|e| e == "json"))
     {
         let name = path.file_name().expect("a name");
-        let packaged = Path::new(ROOT)
+        let packaged = Path::new(REPOSITORY)
             .join("packaging/grafana/dashboards")
             .join(name);
         assert!(fs::read(&packaged).expect("packaged") == *held, "{name:?}");
@@ -220,9 +221,9 @@ fn an_unwritable_directory_is_reported() {
         return;
     };
     let dir = TempDir::new();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    set_mode(&dir, 0o755);
     let (binary, place) = (dir.join("pegel"), dir.join("place"));
-    fs::copy(PEGEL, &binary).expect("a copy");
+    PEGEL.copy_to(&binary);
     fs::create_dir(&place).expect("made");
     let args = ["grafana", "provision", "--dir", text(&place)];
     let finished = stranger.run(&binary, &args);
@@ -236,7 +237,7 @@ fn an_unwritable_directory_is_reported() {
 }
 
 fn agent(config: &str) -> AgentProcess {
-    AgentBuilder::new(PEGEL).config(config).start()
+    PEGEL.agent().config(config).start()
 }
 
 /// Returns the statuses of "Save & test", a query and a variable, as sent by Grafana's user.
@@ -304,7 +305,7 @@ fn the_written_token_gives_grafanas_user_access() {
     let dir = TempDir::new();
     let token = dir.join("token");
     fs::write(&token, format!("{PLANTED_TOKEN}\n")).expect("written");
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
+    set_mode(&token, 0o600);
     let place = dir.join("provisioning");
     fs::create_dir(&place).expect("made");
     // The token comes from the agent's configuration; the testkit checks that no output contains it.
@@ -361,11 +362,7 @@ fn only_the_group_of_grafanas_directory_can_read_the_token() {
     for name in ["datasources/pegel.yaml", "pegel-provisioned.txt"] {
         assert_eq!(about(name), (0o640, OtherUser::UID), "{name}");
     }
-    fs::set_permissions(
-        dir.join("datasources/pegel.yaml"),
-        fs::Permissions::from_mode(0o644),
-    )
-    .expect("ours");
+    set_mode(dir.join("datasources/pegel.yaml"), 0o644);
     let finished = pegel(&args, &[("PEGEL_TOKEN", PLANTED_TOKEN)]);
     assert_eq!(finished.code(), Some(0), "{finished}");
     assert_eq!(

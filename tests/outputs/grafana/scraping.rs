@@ -5,12 +5,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentBuilder, AgentProcess, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN,
-    PrometheusProcess, TempDir, eventually, get, need, post,
+    AgentProcess, ChildProcess, FinishedProcess, OtherUser, PLANTED_TOKEN, PrometheusProcess,
+    REPOSITORY, TempDir, eventually, fixture, get, need, now_seconds, post,
 };
 use serde_json::{Value, json};
 
-use super::{ROOT, now, pegel};
+use super::pegel;
 use crate::PEGEL;
 
 fn promtool(args: &[&str]) -> FinishedProcess {
@@ -104,7 +104,7 @@ fn another_users_prometheus_has_access_by_token_or_by_name() {
     let Some(stranger) = OtherUser::new() else {
         return;
     };
-    let agent = |config: &str| AgentBuilder::new(PEGEL).config(config).start();
+    let agent = |config: &str| PEGEL.agent().config(config).start();
     let scraped = |config: &str, headers: &[&str]| {
         let agent = agent(config);
         let url = format!("http://{}/metrics", agent.http());
@@ -121,11 +121,12 @@ fn another_users_prometheus_has_access_by_token_or_by_name() {
 fn node() -> AgentProcess {
     let rates =
         ["rapl", "infiniband", "filesystem"].map(|name| format!("  {name}: {{rate: 500ms}}\n"));
-    let agent = AgentBuilder::new(PEGEL)
+    let agent = PEGEL
+        .agent()
         .config(&format!("collectors:\n{}", rates.concat()))
-        .env("PEGEL_ROOT", format!("{ROOT}/tests/fixtures/basic"))
+        .env("PEGEL_ROOT", fixture("basic"))
         .start();
-    let point = |metric: &str, key: &str| json!({"metric": metric, "timestamp": now(), "value": 7, "tags": {key: "a", "jobid": "7"}});
+    let point = |metric: &str, key: &str| json!({"metric": metric, "timestamp": now_seconds(), "value": 7, "tags": {key: "a", "jobid": "7"}});
     let points: Vec<Value> = ["hits", "size", "time"]
         .iter()
         .flat_map(|part| {
@@ -142,7 +143,7 @@ fn node() -> AgentProcess {
 
 /// Returns the example queries in docs/grafana.md, each from a block of its own.
 fn samples() -> Vec<String> {
-    let page = fs::read_to_string(format!("{ROOT}/docs/grafana.md")).expect("the page");
+    let page = fs::read_to_string(format!("{REPOSITORY}/docs/grafana.md")).expect("the page");
     let blocks = page.split("```promql\n").skip(1);
     let blocks = blocks.map(|block| block.split("```").next().expect("an end").trim().to_owned());
     blocks.collect()

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_lane::reader::{LaneFile, LaneValue};
-use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need, open_ready_lanes};
+use pegel_testkit::{
+    ChildProcess, FinishedProcess, REPOSITORY, TempDir, isolate, need, open_ready_lanes,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MpiLibrary {
@@ -76,11 +78,11 @@ impl MpiRun {
     /// `mpirun` with so many ranks of a program, each with the preloaded library and variables.
     pub fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
         let mut command = Command::new(self.library.need("mpirun").expect("found before"));
+        isolate(&mut command, &self.dir);
         if self.library == MpiLibrary::OpenMpi {
             command.arg("--oversubscribe");
         }
         command
-            .current_dir(self.dir.path())
             // Open MPI's, where tests run as root.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -91,7 +93,6 @@ impl MpiRun {
             .env("MPIR_CVAR_ISCATTER_INTRA_ALGORITHM", "tsp_tree")
             .env("COUNTS", self.dir.join("counts"))
             .env("DATA", self.dir.join("data"))
-            .env("PEGEL_LANES", self.dir.join("lanes"))
             .arg("-np")
             .arg(ranks.to_string())
             .arg("env")
@@ -142,7 +143,7 @@ impl MpiRun {
 }
 
 pub fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/run/mpi")
+    Path::new(REPOSITORY).join("tests/run/mpi")
 }
 
 fn preload(library: &Path) -> OsString {

@@ -4,9 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use pegel_snapshot::{CloudInfo, CloudProvider, Timestamp};
-use pegel_testkit::TempDir;
+use pegel_testkit::{FakeReply, FakeService, TempDir};
 
-use crate::service::{FakeReply, FakeService};
 use crate::support::{fixture, options};
 
 pub fn document(name: &str) -> String {

@@ -3,6 +3,5 @@
 mod cloud;
 mod golden;
 mod secrets;
-mod service;
 mod snapshot_worker;
 mod support;

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use pegel_config::YamlValue;
 use pegel_snapshot::{RedactedConfig, Timestamp};
-use pegel_testkit::{OtherUser, TempDir};
+use pegel_testkit::{FakeService, OtherUser, TempDir};
 
 use crate::cloud::azure;
-use crate::service::FakeService;
 use crate::support::{fixture, options};
 
 #[test]

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use pegel_snapshot::{SnapshotOptions, SnapshotWorker};
 use pegel_supervisor::Supervisor;
-use pegel_testkit::{TempDir, eventually};
+use pegel_testkit::{FakeReply, FakeService, TempDir, eventually};
 
 use crate::cloud::{azure, document};
-use crate::service::{FakeReply, FakeService};
 use crate::support::{fixture, options};
 
 const LONG: Duration = Duration::from_secs(3600);

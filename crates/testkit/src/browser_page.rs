@@ -9,9 +9,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{TempDir, eventually_within};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
+
+use crate::{TempDir, eventually_within};
 
 /// How long the browser may take for one thing on a loaded machine.
 const BOUND: Duration = Duration::from_secs(60);
@@ -265,7 +266,6 @@ impl BrowserPage {
     }
 
     /// The process group of the browser; for the bench.
-    #[allow(dead_code)]
     pub fn group(&self) -> u32 {
         self.child.id()
     }
