@@ -9,6 +9,7 @@ mod install;
 mod metrics_page;
 mod packages;
 mod peers;
+mod skips;
 mod step;
 mod test;
 mod tidy;

@@ -4,6 +4,7 @@ mod collectors;
 mod dead_files;
 mod generated;
 mod guarantees;
+mod isolated_tests;
 mod links;
 mod size;
 mod threads;
@@ -51,6 +52,7 @@ pub fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(collectors::check(&tree));
     issues.extend(links::check(&tree));
     issues.extend(guarantees::check(&tree));
+    issues.extend(isolated_tests::check(&tree));
     issues.extend(generated::check(&tree, generated)?);
     let warnings = size::check(&tree);
     for warning in &warnings {
