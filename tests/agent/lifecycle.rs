@@ -24,11 +24,6 @@ fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
         !agent.samples("node_load1").is_empty(),
         "it is stored as well"
     );
-    assert!(
-        agent.ready_after < Duration::from_secs(5),
-        "{:?}",
-        agent.ready_after
-    );
     assert_eq!(agent.get("/healthz").status, 200);
     agent.assert_conserved();
 }
@@ -78,11 +73,6 @@ fn sigterm_and_sigint_end_it_cleanly() {
         assert_eq!(finished.code(), Some(0), "{signal:?}: {finished}");
         assert!(!endpoint.exists(), "endpoint.json is removed");
         assert!(!socket.exists(), "the socket is removed");
-        assert!(
-            finished.took < Duration::from_secs(5),
-            "{:?}",
-            finished.took
-        );
 
         // The next agent on that directory finds all of it.
         let again = PEGEL.agent().dir(home.join("store")).start();

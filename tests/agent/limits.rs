@@ -73,9 +73,10 @@ fn crowd_and_check(agent: &AgentProcess, count: usize) {
         eventually("further blocks", || {
             status = self::status(agent);
             assert_eq!(status["degraded"], false, "{status}");
-            match blocks(&status) > before {
-                true => Ok(()),
-                false => Err(blocks(&status)),
+            if blocks(&status) > before {
+                Ok(())
+            } else {
+                Err(blocks(&status))
             }
         });
         let range = get(&agent.unix(), "/api/v1/range?match=node_load1").expect("an answer");
@@ -215,9 +216,10 @@ impl RealCgroup {
     fn new(mebibytes: u64) -> Option<RealCgroup> {
         let name = format!("pegel-test-{}-{mebibytes}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/memory");
-        let (parent, file) = match v1.is_dir() {
-            true => (v1.to_owned(), "memory.limit_in_bytes"),
-            false => (PathBuf::from("/sys/fs/cgroup"), "memory.max"),
+        let (parent, file) = if v1.is_dir() {
+            (v1.to_owned(), "memory.limit_in_bytes")
+        } else {
+            (PathBuf::from("/sys/fs/cgroup"), "memory.max")
         };
         let cgroup = RealCgroup(parent.join(name));
         fs::create_dir(&cgroup.0).ok()?;

@@ -21,7 +21,6 @@ fn lost(agent: &AgentProcess) -> u64 {
 fn log_until(agent: &AgentProcess, is_done: impl Fn() -> bool) {
     eventually("a message", || {
         agent.signal(Signal::HUP);
-        std::thread::sleep(std::time::Duration::from_millis(20));
         if is_done() {
             Ok(())
         } else {

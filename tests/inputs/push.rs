@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use pegel_testkit::{AgentProcess, FinishedProcess, OtherUser, TempDir, now_millis, set_mode};
+use pegel_testkit::{
+    AgentProcess, FinishedProcess, OtherUser, TempDir, eventually, now_millis, set_mode,
+};
 use serde_json::Value;
 
 use crate::PEGEL;
@@ -151,9 +152,12 @@ fn acknowledged_values_survive_sigkill() {
                     };
                 }
             });
-            while acknowledged.load(Ordering::Relaxed) < 50 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            eventually("some are acknowledged", || {
+                match acknowledged.load(Ordering::Relaxed) {
+                    count if count >= 50 => Ok(()),
+                    count => Err(count),
+                }
+            });
             agent.kill();
         });
         let acknowledged = acknowledged.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pegel_testkit::{
     AgentBuilder, AgentProcess, ChildProcess, OtherUser, REPOSITORY, TempDir, eventually, fixture,
@@ -215,9 +215,10 @@ fn no_spelling_writes_into_a_family_of_the_node() {
     shows(&agent, "node{*}", &[("node{fake=\"no\"}", 1.0)]);
     eventually("all are refused", || {
         let dropped = books(&agent)["dropped"].clone();
-        match dropped["bad_name"] == lines.len() {
-            true => Ok(()),
-            false => Err(dropped),
+        if dropped["bad_name"] == lines.len() {
+            Ok(())
+        } else {
+            Err(dropped)
         }
     });
     let metrics = agent.get("/metrics");
@@ -360,7 +361,6 @@ fn timers_and_sets_have_figures_when_their_interval_is_over() {
         .args(&["--statsd", "udp:127.0.0.1:0"])
         .start();
     let socket = udp(&agent);
-    let started = Instant::now();
     // Sent again and again: whichever interval is asked about has all of it.
     eventually("figures", || {
         socket
@@ -376,12 +376,12 @@ fn timers_and_sets_have_figures_when_their_interval_is_over() {
             && has("t.max", 1000.0)
             && has("t.p50", 3.0)
             && has("t.p99.9", 1000.0);
-        match is_there && has("s.count", 2.0) && found.contains_key("t.sum") {
-            true => Ok(()),
-            false => Err(found),
+        if is_there && has("s.count", 2.0) && found.contains_key("t.sum") {
+            Ok(())
+        } else {
+            Err(found)
         }
     });
-    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[test]
@@ -459,9 +459,10 @@ fn descriptors_that_come_with_datagrams_are_closed() {
     let before = open();
     let mut sent = 0;
     while sent < SENT {
-        match send_with_descriptors(&socket, writer.as_fd()) {
-            true => sent += 1,
-            false => std::thread::sleep(Duration::from_millis(1)),
+        if send_with_descriptors(&socket, writer.as_fd()) {
+            sent += 1
+        } else {
+            std::thread::sleep(Duration::from_millis(1))
         }
     }
     shows(&agent, "attached", &[("attached", SENT as f64)]);

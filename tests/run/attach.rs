@@ -1,7 +1,6 @@
 //! `-S PID`: attaching to a running process.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use pegel_testkit::{ChildProcess, OtherUser, TempDir, eventually, need, set_mode};
 use rustix::process::{Pid, Signal, kill_process};
@@ -73,13 +72,20 @@ fn an_interrupt_lets_the_process_live() {
         ];
         let process = ChildProcess::start(&mut pegel(&home, &args));
         eventually("all five threads are taken", || {
-            match process.stderr().contains(said) {
-                true => Ok(()),
-                false => Err(process.output()),
+            if process.stderr().contains(said) {
+                Ok(())
+            } else {
+                Err(process.output())
             }
         });
-        // Long enough for several rounds of every thread.
-        std::thread::sleep(Duration::from_millis(300));
+        // Long enough for many rounds of every thread, each of which takes some microseconds.
+        let before = cpu_ticks(target.0.id());
+        eventually("it works while it is watched", || {
+            match cpu_ticks(target.0.id()) - before {
+                ticks if ticks >= 20 => Ok(()),
+                ticks => Err(ticks),
+            }
+        });
         process.signal(signal);
         let finished = process.wait(BOUND);
         assert_eq!(finished.code(), Some(0), "{finished}");
@@ -89,9 +95,12 @@ fn an_interrupt_lets_the_process_live() {
         assert!(calls["getppid"][0] > 10, "{calls:?}");
         // It still works: its CPU time increases.
         let before = cpu_ticks(target.0.id());
-        eventually("it works", || match cpu_ticks(target.0.id()) > before {
-            true => Ok(()),
-            false => Err("no time passes for it"),
+        eventually("it works", || {
+            if cpu_ticks(target.0.id()) > before {
+                Ok(())
+            } else {
+                Err("no time passes for it")
+            }
         });
     }
 }
@@ -119,9 +128,12 @@ fn the_end_of_the_process_is_the_end() {
         (finished.stdout.as_str(), finished.stderr.as_str()),
         ("", "")
     );
-    eventually("its parent sees the end", || match target.is_alive() {
-        false => Ok(()),
-        true => Err("it runs"),
+    eventually("its parent sees the end", || {
+        if target.is_alive() {
+            Err("it runs")
+        } else {
+            Ok(())
+        }
     });
 }
 
@@ -148,9 +160,12 @@ fn a_process_that_cannot_be_watched_is_left_alone() {
             .stderr(Stdio::null());
         let mut tracer = TargetProcess::start(&mut command);
         let by = tracer.pid();
-        eventually("strace has it", || match target.tracer() == by {
-            true => Ok(()),
-            false => Err(target.tracer()),
+        eventually("strace has it", || {
+            if target.tracer() == by {
+                Ok(())
+            } else {
+                Err(target.tracer())
+            }
         });
         assert_refused(
             &home,

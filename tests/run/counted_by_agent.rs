@@ -278,9 +278,10 @@ fn when_it_is_killed_the_program_goes_on() {
     let finished = process.wait(BOUND);
     assert_eq!(finished.code(), Some(42), "{finished}");
     eventually("counts end with the last reading", || {
-        match scene.home.join("report.json").exists() {
-            true => Ok(()),
-            false => Err("no report"),
+        if scene.home.join("report.json").exists() {
+            Ok(())
+        } else {
+            Err("no report")
         }
     });
     let calls = read_report(&scene.home.join("report.json"));
@@ -391,17 +392,19 @@ fn what_cannot_be_counted_is_refused() {
     set_mode(&copy, 0o2755);
     let group = WatchableProcess::start(&copy);
     eventually("it has other groups", || {
-        match group.status("Gid:").starts_with("65534\t0") {
-            true => Ok(()),
-            false => Err(group.status("Gid:")),
+        if group.status("Gid:").starts_with("65534\t0") {
+            Ok(())
+        } else {
+            Err(group.status("Gid:"))
         }
     });
     let mut zombie = WatchableProcess::start(&sleeper);
     zombie.child.kill().expect("ours");
     eventually("it is dead", || {
-        match zombie.status("State:").starts_with('Z') {
-            true => Ok(()),
-            false => Err(zombie.status("State:")),
+        if zombie.status("State:").starts_with('Z') {
+            Ok(())
+        } else {
+            Err(zombie.status("State:"))
         }
     });
     for (named, words) in [(&group, "is not yours"), (&zombie, "is not")] {

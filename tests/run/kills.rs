@@ -58,9 +58,10 @@ fn when_the_program_is_killed_its_counts_stay() {
         let process = start(way, &agent, &home, &program, "marker");
         std::fs::write(home.join("first"), "").expect("written");
         eventually("the program is through", || {
-            match home.join("done").exists() {
-                true => Ok(()),
-                false => Err("not yet"),
+            if home.join("done").exists() {
+                Ok(())
+            } else {
+                Err("not yet")
             }
         });
         let finished = process.kill();
@@ -271,9 +272,12 @@ fn a_thousand_signals_do_not_confuse_the_count() {
             return;
         };
         let process = start(way, &agent, &home, &program, "signals");
-        eventually("it is ready", || match home.join("ready").exists() {
-            true => Ok(()),
-            false => Err("not yet"),
+        eventually("it is ready", || {
+            if home.join("ready").exists() {
+                Ok(())
+            } else {
+                Err("not yet")
+            }
         });
         for name in ["first", "second"] {
             for _ in 0..500 {

@@ -190,9 +190,10 @@ fn ranks_at_work(scene: &MpiRun, ranks: usize) -> Vec<(String, Pid)> {
                 found.push((lane.header().rank.clone(), pid));
             }
         }
-        match found.len() == ranks {
-            true => Ok(found),
-            false => Err("not yet"),
+        if found.len() == ranks {
+            Ok(found)
+        } else {
+            Err("not yet")
         }
     })
 }

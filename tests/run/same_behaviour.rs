@@ -4,9 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need_hardware};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, eventually, need_hardware};
 
 use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel};
 
@@ -156,11 +155,10 @@ fn a_signal_from_outside_reaches_the_program() {
         let home = TempDir::new();
         let script = "trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 0.05; done";
         let process = ChildProcess::start(&mut way.command(&home, &["sh", "-c", script]));
-        let started = Instant::now();
-        while process.stdout() != "ready\n" {
-            assert!(started.elapsed() < BOUND, "{way:?}: {}", process.output());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually("it is ready", || match process.stdout().as_str() {
+            "ready\n" => Ok(()),
+            _ => Err((way, process.output())),
+        });
         process.signal(rustix::process::Signal::USR1);
         let finished = process.wait(BOUND);
         assert_eq!(finished.stdout, "ready\ngot it\n", "{way:?}");
@@ -204,9 +202,8 @@ fn arguments_arrive_untouched() {
 fn children_that_go_on_do_not_hold_the_callers_pipes() {
     for way in RunMode::wrapped() {
         let home = TempDir::new();
-        let script = "sleep 40 </dev/null >/dev/null 2>&1 & echo $!";
+        let script = "sleep 100 </dev/null >/dev/null 2>&1 & echo $!";
         let mut command = way.command(&home, &["sh", "-c", script]);
-        let started = Instant::now();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -219,11 +216,11 @@ fn children_that_go_on_do_not_hold_the_callers_pipes() {
         err.read_to_string(&mut String::new())
             .expect("read to the end");
         assert!(child.wait().expect("ended").success());
-        let took = started.elapsed();
+        // The pipes were closed before the end of the child, which is there to be killed.
         let sleeper: i32 = text.trim().parse().expect("a number");
         let sleeper = rustix::process::Pid::from_raw(sleeper).expect("a number");
-        rustix::process::kill_process(sleeper, rustix::process::Signal::KILL).expect("it goes on");
-        assert!(took < Duration::from_secs(30), "{way:?} took {took:?}");
+        let killed = rustix::process::kill_process(sleeper, rustix::process::Signal::KILL);
+        assert_eq!(killed, Ok(()), "{way:?}: it goes on");
     }
 }
 

@@ -81,7 +81,7 @@ fn an_agent_is_started_where_there_is_none() {
         let mut command = pegel(&home, &["-v", "-s", "--agent", "-u"]);
         command
             .arg(&socket)
-            .args(["--", "sh", "-c", "sleep 3"])
+            .args(["--", "sh", "-c", "until [ -e seen ]; do sleep 0.05; done"])
             .env("PEGEL_DIR", home.join("store"))
             .env("PEGEL_LISTEN", "127.0.0.1:0");
         ChildProcess::start(&mut command)
@@ -100,6 +100,7 @@ fn an_agent_is_started_where_there_is_none() {
         Ok(Some(count)) if count == "4" => Ok(()),
         other => Err(other),
     });
+    std::fs::write(home.join("seen"), "").expect("written");
     for wrapper in wrappers {
         let finished = wrapper.wait(BOUND);
         assert_eq!(finished.code(), Some(0), "{finished}");

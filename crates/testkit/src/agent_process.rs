@@ -38,8 +38,6 @@ pub struct AgentProcess {
     pub dir: PathBuf,
     pub socket: PathBuf,
     pub endpoint: AgentEndpoint,
-    /// The time from the start of the process to its `endpoint.json`.
-    pub ready_after: Duration,
 }
 
 /// The contents of `endpoint.json`.
@@ -168,7 +166,6 @@ impl AgentBuilder {
             socket,
             ..
         } = self;
-        let ready_after = started.elapsed();
         Ok(AgentProcess {
             process,
             binary,
@@ -176,7 +173,6 @@ impl AgentBuilder {
             dir,
             socket,
             endpoint,
-            ready_after,
         })
     }
 
@@ -206,7 +202,6 @@ impl AgentBuilder {
             socket,
             ..
         } = self;
-        let ready_after = started.elapsed();
         AgentProcess {
             process,
             binary,
@@ -214,7 +209,6 @@ impl AgentBuilder {
             dir,
             socket,
             endpoint,
-            ready_after,
         }
     }
 

@@ -26,7 +26,6 @@ pub struct FinishedProcess {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    pub took: Duration,
 }
 
 impl FinishedProcess {
@@ -96,7 +95,6 @@ impl ChildProcess {
                     status,
                     stdout,
                     stderr,
-                    took: started.elapsed(),
                 };
             }
             assert!(

@@ -29,13 +29,11 @@ fn files(dir: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
         for entry in fs::read_dir(dir).expect("a directory") {
             let path = entry.expect("an entry").path();
             let about = fs::symlink_metadata(&path).expect("there");
-            match about.is_dir() {
-                true => open.push(path),
-                false => found.push((
-                    path.clone(),
-                    about.ino(),
-                    fs::read(&path).unwrap_or_default(),
-                )),
+            if about.is_dir() {
+                open.push(path);
+            } else {
+                let contents = fs::read(&path).unwrap_or_default();
+                found.push((path, about.ino(), contents));
             }
         }
     }

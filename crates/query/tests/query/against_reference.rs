@@ -61,9 +61,10 @@ fn fill(rng: &mut Rng, fixture: &QueryFixture) -> Vec<(ReferenceTags, ReferenceP
             let mut samples = Vec::new();
             for _ in 0..rng.between(1..60) {
                 samples.push((time, rng.between(-50..200) as f64 / 4.0));
-                time += match on_grid {
-                    true => 500 * rng.between(1..4),
-                    false => rng.between(1..4_000),
+                time += if on_grid {
+                    500 * rng.between(1..4)
+                } else {
+                    rng.between(1..4_000)
                 };
             }
             fixture.put(&format!("m{{core=\"{core}\",host=\"{host}\"}}"), &samples);

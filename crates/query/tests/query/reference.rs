@@ -161,9 +161,10 @@ fn value(function: &str, values: &[f64]) -> f64 {
         "median" => sorted[sorted.len() / 2],
         name => {
             let digits: String = name.chars().filter(char::is_ascii_digit).collect();
-            let (digits, way) = match name.starts_with("ep") {
-                true => (&digits[..digits.len() - 1], &name[name.len() - 2..]),
-                false => (&digits[..], ""),
+            let (digits, way) = if name.starts_with("ep") {
+                (&digits[..digits.len() - 1], &name[name.len() - 2..])
+            } else {
+                (&digits[..], "")
             };
             let part: f64 = format!("0.{digits}").parse().expect("digits");
             let position = match way {

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::TestServer;
 
+/// Less than the time that a stop waits for connections, and more than a busy machine needs.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
 #[test]
 fn stopping_frees_the_ports_and_removes_the_socket() {
     let mut site = TestServer::new();
@@ -16,8 +19,8 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
     idle.until("ok\n");
     let running = site.running.take().expect("running");
     let begun = Instant::now();
-    site.runtime.block_on(running.stop(Duration::from_secs(10)));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    site.runtime.block_on(running.stop(AT_ONCE * 2));
+    assert!(begun.elapsed() < AT_ONCE);
     assert_eq!(idle.rest(), "");
     assert!(!socket.exists());
     for address in addresses {
@@ -34,6 +37,6 @@ fn what_does_not_finish_in_time_is_dropped() {
     let begun = Instant::now();
     let grace = Duration::from_millis(300);
     site.runtime.block_on(running.stop(grace));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < AT_ONCE);
     assert_eq!(waiting.rest(), "");
 }

@@ -39,10 +39,10 @@ fn a_request_may_come_byte_by_byte_but_not_for_ever() {
     let mut client = site.connect();
     let begun = Instant::now();
     // Every byte arrives in time; the head as a whole does not.
-    while client.0.write_all(b"G").is_ok() && begun.elapsed() < Duration::from_secs(20) {
+    while client.0.write_all(b"G").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never closed");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(begun.elapsed() < Duration::from_secs(10));
     assert_eq!(site.refused("head_time"), 1);
 }
 
@@ -50,7 +50,7 @@ fn a_request_may_come_byte_by_byte_but_not_for_ever() {
 fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
     let site = TestServer::with(|settings| {
         settings.head_time = SHORT;
-        settings.idle_time = SHORT * 4;
+        settings.idle_time = SHORT * 10;
     });
     let mut client = site.connect();
     client.send(REQUEST);
@@ -60,7 +60,7 @@ fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
     client.send(REQUEST);
     client.until("ok\n");
     assert_eq!(client.rest(), "", "closed when idle too long");
-    assert!(begun.elapsed() >= SHORT * 6);
+    assert!(begun.elapsed() >= SHORT * 12);
     assert_eq!(site.refused("head_time"), 0);
 }
 

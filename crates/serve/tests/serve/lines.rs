@@ -162,7 +162,7 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
 
 #[test]
 fn lines_may_come_byte_by_byte_but_not_for_ever() {
-    let site = TestServer::with(|settings| settings.head_time = Duration::from_millis(400));
+    let site = TestServer::with(|settings| settings.head_time = Duration::from_secs(1));
     let mut client = site.lines();
     for byte in b"slow:1|c\nslow:1|c\n" {
         client.send([*byte]);
@@ -173,13 +173,13 @@ fn lines_may_come_byte_by_byte_but_not_for_ever() {
     );
     let begun = Instant::now();
     client.send("slow:1");
-    assert_eq!(client.rest(), "error the line took longer than 400ms\n");
-    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert_eq!(client.rest(), "error the line took longer than 1s\n");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
     assert_eq!(site.refused("line_time"), 1);
     site.assert_books("push", 3, 2, &[("malformed", 1)]);
     let begun = Instant::now();
     assert_eq!(site.lines().rest(), "", "a silent connection is closed");
-    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert!(begun.elapsed() >= Duration::from_secs(1));
     assert_eq!(site.refused("head_time"), 1);
 }
 

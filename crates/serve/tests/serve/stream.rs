@@ -146,8 +146,8 @@ fn a_stream_ends_when_the_server_stops() {
     event(&mut client);
     let running = site.running.take().expect("running");
     let begun = std::time::Instant::now();
-    site.runtime.block_on(running.stop(Duration::from_secs(10)));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    site.runtime.block_on(running.stop(Duration::from_secs(60)));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     assert!(
         client.rest().ends_with("0\r\n\r\n"),
         "a complete response, not a truncated one"

@@ -125,11 +125,11 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
     store.push(Input::Push, points(100, now + 1)).expect("kept");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let deadline = Instant::now() + Duration::from_millis(20);
+    let deadline = Instant::now() + Duration::from_millis(500);
     // Matches nothing, and takes longer than the whole query may.
     let selector = Selector::with_predicate("flow", move |_| {
         count.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(deadline.saturating_duration_since(Instant::now()));
         false
     });
     let mut query = query(selector.clone(), now);
