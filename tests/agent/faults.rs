@@ -1,5 +1,5 @@
-//! Faults that the agent survives: a full or read-only disk, and `kill -9` under load; and one that it does not, the end
-//! of a thread.
+//! Faults that the agent survives (a full or read-only disk, `kill -9` under load), and one that ends it (the end of a
+//! thread).
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-/// Why the store cannot write, or the status of an agent that is well.
+/// Returns the reason why the store cannot write, or the status of a healthy agent.
 fn is_degraded(agent: &AgentProcess) -> Result<Value, Value> {
     let status = agent.status();
     match status["degraded"].as_bool() {
@@ -51,7 +51,7 @@ fn a_full_disk_degrades_it_until_there_is_room() {
     let seen = running.samples("node_load1");
     running.assert_conserved();
     running.kill();
-    // What it sampled while it could not write is there as well.
+    // Samples taken while it could not write are stored too.
     let again = PEGEL.agent().dir(&dir).start();
     seen.assert_all_in(&again.samples("node_load1"));
     again.assert_conserved();
@@ -70,11 +70,11 @@ fn a_start_on_a_read_only_disk_is_degraded_until_it_can_write() {
     let Some(disk) = SmallDisk::mount("16m") else {
         return;
     };
-    // A file system with a file open for writing cannot become read-only, so it happens between two runs.
+    // A file system with a file open for writing cannot become read-only: it is remounted between two runs.
     assert_starts_degraded(&disk, |disk| disk.remount("ro"), |disk| disk.remount("rw"));
 }
 
-/// What was stored before can be read, and what was sampled meanwhile is stored later.
+/// Checks that stored samples can be read, and that samples taken meanwhile are stored later.
 fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&SmallDisk)) {
     let dir = disk.path.join("store");
     let first = PEGEL.agent().dir(&dir).start();
@@ -105,7 +105,7 @@ fn assert_starts_degraded(disk: &SmallDisk, spoil: fn(&SmallDisk), repair: fn(&S
 }
 
 #[test]
-fn what_could_be_read_survives_kill_9() {
+fn readable_samples_survive_kill_9() {
     const WATCHED: &str = "node_load*&match=node_context_switches_total&match=node_disk_*";
     let mut rng = Rng::from_env();
     let home = TempDir::new();
@@ -173,7 +173,7 @@ fn nothing_is_acknowledged_after_the_stores_directory_was_removed() {
     running.assert_conserved();
 }
 
-/// Writes to every eventfd of the agent, as a stray descriptor would: its statsd threads take it for the signal to end.
+/// Writes to every eventfd of the agent: its statsd threads treat that as the signal to end.
 fn ring_all_events(agent: &AgentProcess) {
     let pid = Pid::from_raw(agent.pid().cast_signed()).expect("a process");
     let process = pidfd_open(pid, PidfdFlags::empty()).expect("the agent runs");

@@ -1,5 +1,5 @@
-//! The kernel's files go wrong under a running agent: one collector fails and says why, the others do
-//! not notice, and everything returns when the file is good again.
+//! Kernel files that become malformed while the agent runs: one collector fails with a reason, the others are not
+//! affected, and all series return with the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::PEGEL;
 
-/// Fast, so that a changed file shows at once. Without the agent's level for details.
+/// A high rate, so that a changed file is noticed at once. The level is the default.
 const CONFIG: &str = "rate: 20ms\ncollectors: {vmstat: {rate: 20ms}}\n";
 
 /// An agent on a machine made of files, which the test changes.
@@ -35,14 +35,14 @@ impl KernelFilesNode {
         fs::write(self.root.join(file), text).expect("written");
     }
 
-    /// The series of the machine. What the agent tells of itself changes by itself.
+    /// Returns the series of the machine, without those about the agent, which change by themselves.
     fn series(&self) -> BTreeSet<String> {
         let readings = ExporterReadings::parse_prometheus(self.agent.get("/metrics").text());
         let texts = readings.values.into_keys();
         texts.filter(|text| !text.starts_with("pegel_")).collect()
     }
 
-    /// The failed collectors, and why.
+    /// Returns the failed collectors with their errors.
     fn failed(&self) -> BTreeMap<String, String> {
         let status = self.agent.status();
         let collectors = status["collectors"].as_array().expect("a list");
@@ -55,7 +55,7 @@ impl KernelFilesNode {
             .collect()
     }
 
-    /// Waits until exactly these collectors are failed, for a reason that names the file.
+    /// Waits until exactly these collectors have failed, with an error that names the file.
     fn wait_for_failure(&self, file: &str, owners: &[&str]) {
         eventually(&format!("{owners:?} fail because of {file}"), || {
             let failed = self.failed();
@@ -64,7 +64,7 @@ impl KernelFilesNode {
         });
     }
 
-    /// Waits until every series of `whole` is there, and nothing is failed.
+    /// Waits until every series of `whole` is present and no collector has failed.
     fn wait_until_whole(&self, whole: &BTreeSet<String>) {
         eventually("everything is back", || {
             let (series, failed) = (self.series(), self.failed());
@@ -83,7 +83,7 @@ fn good(file: &str) -> Vec<u8> {
     fs::read(fixture("basic").join(file)).expect("a fixture")
 }
 
-/// A series that only this collector has: what is lost must be of these names.
+/// A file, the collectors that read it, and prefixes of the series that may be lost with it.
 type Case = (
     &'static str,
     &'static [&'static str],
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn a_spoiled_file_costs_its_own_series_until_it_is_mended() {
+fn a_malformed_file_affects_only_its_own_series() {
     let node = KernelFilesNode::start();
     let whole = node.series();
     assert_eq!(node.failed(), BTreeMap::new());
@@ -137,7 +137,7 @@ fn a_spoiled_file_costs_its_own_series_until_it_is_mended() {
         let lost = eventually("its series are gone", || {
             let series = node.series();
             let is_its = |text: &String| names.iter().any(|name| text.starts_with(name));
-            // Others may share a beginning: what stays must have been there for another reason.
+            // Series of other collectors may share a prefix; they must have been present before.
             let lost: BTreeSet<String> = whole.difference(&series).cloned().collect();
             if lost.iter().any(is_its) {
                 Ok(lost)
@@ -187,7 +187,7 @@ fn devices_come_and_go_under_any_name() {
             .collect();
         assert!(less.len() < text.len(), "{line} is in {file}");
         node.write(file, less.as_bytes());
-        // A pass may meet the file half written; the next one does not.
+        // A pass may read the file while it is written; the next one does not.
         eventually(&format!("{gone} is gone, which is no failure"), || {
             let left: Vec<String> = node
                 .series()
@@ -202,7 +202,7 @@ fn devices_come_and_go_under_any_name() {
         node.wait_until_whole(&whole);
     }
 
-    // The kernel takes any bytes for the name of an interface but blanks, slashes and colons.
+    // The kernel permits any bytes in the name of an interface except white space, slashes and colons.
     let mut text = good("proc/net/dev");
     text.extend_from_slice(
         b" e\xff\"\\: 18446744073709551615 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n",
@@ -222,7 +222,7 @@ fn devices_come_and_go_under_any_name() {
     assert_eq!(node.agent.stop().code(), Some(0));
 }
 
-/// Puts a pipe without a writer in the place of every file.
+/// Replaces every file by a pipe without a writer.
 fn make_pipes(dir: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -241,7 +241,7 @@ fn make_pipes(dir: &Path) -> usize {
 }
 
 #[test]
-fn pipes_in_the_place_of_files_make_nobody_wait() {
+fn pipes_in_place_of_kernel_files_block_nothing() {
     for machine in ["basic", "cray", "azure"] {
         let root = TempDir::copy_of(fixture(machine));
         assert!(make_pipes(root.path()) > 10);
@@ -256,7 +256,7 @@ fn pipes_in_the_place_of_files_make_nobody_wait() {
                 .args(args)
                 .env("PEGEL_SOCKET", home.join("nobody.sock"))
                 .env("PEGEL_ROOT", root.path());
-            // Panics when it takes longer.
+            // `wait` panics after a minute.
             let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(60));
             assert!(finished.code().is_some(), "{machine}, {args:?}: {finished}");
             assert!(!finished.stderr.contains("panicked"), "{finished}");

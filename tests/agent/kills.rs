@@ -1,5 +1,5 @@
-//! `kill -9` of the agent at random moments, again and again on one directory, while it samples hundreds of
-//! times a second, moves samples to blocks, and readers remember whatever they were shown.
+//! `kill -9` of the agent at random moments, many times on one directory, while it samples hundreds of times a second
+//! and writes blocks. Readers record every value that they received.
 //!
 //! `PEGEL_KILLS=1000 cargo test -p pegel --test agent kills` does it more often.
 
@@ -23,7 +23,7 @@ const WATCHED: [&str; 4] = [
 ];
 
 fn start(dir: &TempDir, rng: &mut Rng) -> AgentProcess {
-    // A head lives for a moment only, so that kills hit the making of blocks as well.
+    // The head is short, so that kills hit the writing of blocks too.
     let rate = rng.between(1..6);
     let memory = rng.pick(&["50ms", "200ms", "1s"]);
     PEGEL
@@ -37,12 +37,12 @@ fn watched() -> String {
     WATCHED.join("&match=")
 }
 
-/// Reads until it is told to stop or the agent is gone; returns what it was shown in full answers.
+/// Reads until `is_over` or the end of the agent; returns the samples of complete responses.
 fn remember(agent: &AgentProcess, is_over: &AtomicBool) -> StoredSamples {
     let mut shown = StoredSamples::default();
     while !is_over.load(Ordering::Relaxed) {
         for path in ["values?match=", "range?start=-2s&match="] {
-            // An answer that the kill cut off is none.
+            // A truncated response does not count.
             let Ok(answer) = get(agent.http(), &format!("/api/v1/{path}{}", watched())) else {
                 continue;
             };
@@ -71,12 +71,12 @@ fn remember(agent: &AgentProcess, is_over: &AtomicBool) -> StoredSamples {
     shown
 }
 
-/// As `Samples` writes it.
+/// Formats a series like [`StoredSamples`].
 fn text(name: &Value, labels: &Value) -> String {
     format!("{name}{labels}")
 }
 
-/// `name{input="push"}` as the name and the labels that a range has. None of the watched has two labels.
+/// Splits `name{input="push"}` into the name and the labels of a range. No watched series has two labels.
 fn split(series: &str) -> (Value, Value) {
     let Some((name, label)) = series.split_once('{') else {
         return (series.into(), serde_json::json!({}));
@@ -108,7 +108,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
         assert_eq!(store["degraded"], Value::Null, "kill {kill}: {store}");
         blocks = blocks.max(store["blocks"].as_u64().expect("a number"));
         torn += u64::from(store["torn_bytes"] != 0);
-        // All of it now and then, else what the last agents left: reading it all takes long.
+        // Everything at every tenth kill, otherwise the last seconds: reading everything takes long.
         if kill % 10 == 9 {
             remembered.assert_all_in(&agent.samples(&watched()));
         } else {
@@ -121,7 +121,7 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
         let shown = std::thread::scope(|scope| {
             let readers = [(); 2].map(|()| scope.spawn(|| remember(&agent, &is_over)));
             std::thread::sleep(life);
-            // The readers are in the middle of something, and so is the agent.
+            // Readers and agent are busy at this moment.
             agent.signal(rustix::process::Signal::KILL);
             std::thread::sleep(Duration::from_millis(1));
             is_over.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The life of the agent as a process: start, stop, refusals.
+//! Start and stop of the agent, and reasons to refuse a start.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::PEGEL;
 
 #[test]
-fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
+fn the_first_sample_is_stored_before_the_agent_is_ready() {
     let agent = PEGEL.agent().start();
     let readings = ExporterReadings::parse_prometheus(agent.get("/metrics").text());
     assert!(readings.value("node_load1") >= 0.0);
@@ -29,7 +29,7 @@ fn the_first_sample_is_there_when_the_agent_says_that_it_is_ready() {
 }
 
 #[test]
-fn the_endpoint_file_says_where_everything_is() {
+fn the_endpoint_file_lists_every_address() {
     let agent = PEGEL
         .agent()
         .listen(&["127.0.0.1:0", "127.0.0.1:0"])
@@ -74,7 +74,7 @@ fn sigterm_and_sigint_end_it_cleanly() {
         assert!(!endpoint.exists(), "endpoint.json is removed");
         assert!(!socket.exists(), "the socket is removed");
 
-        // The next agent on that directory finds all of it.
+        // The next agent on that directory has all samples.
         let again = PEGEL.agent().dir(home.join("store")).start();
         seen.assert_all_in(&again.samples("node_load1"));
         again.assert_conserved();
@@ -128,7 +128,7 @@ fn until_pid_of_a_process_that_is_gone_is_an_error() {
     assert!(finished.stderr.contains(&pid), "{finished}");
 }
 
-/// A second agent was refused, with the number of the first, which did not notice.
+/// Checks that a second agent was refused with the process ID of the first, which is not affected.
 #[track_caller]
 fn assert_refused(second: FinishedProcess, first: &AgentProcess) {
     assert_eq!(second.code(), Some(1), "{second}");
@@ -242,7 +242,7 @@ fn port_search_takes_the_next_free_port() {
 }
 
 #[test]
-fn another_root_is_another_machine() {
+fn pegel_root_selects_another_machine() {
     let agent = PEGEL.agent().env("PEGEL_ROOT", fixture("basic")).start();
     let loadavg = fs::read_to_string(fixture("basic").join("proc/loadavg")).expect("the fixture");
     let expected: f64 = loadavg

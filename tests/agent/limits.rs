@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-/// A program that runs `before` in a shell and goes on as the agent.
+/// Returns an agent that a shell starts after `before`.
 fn agent_after(dir: &TempDir, before: &str) -> AgentBuilder {
-    // The log gets a new file every second: a missing descriptor would show.
+    // The log gets a new file every second: a missing descriptor would be noticed.
     PEGEL
         .agent_after(dir, before)
         .config("keep: {memory: 1s}\nrate: 100ms\n")
@@ -35,7 +35,7 @@ fn status(agent: &AgentProcess) -> Value {
     answer.json()
 }
 
-/// Checks that received = kept + dropped over the socket: connections over TCP may still be on their way out.
+/// Checks over the socket that received = kept + dropped: TCP connections may not be closed yet.
 fn assert_conserved(agent: &AgentProcess) {
     eventually("received = kept + dropped", || {
         check_conserved(&status(agent))
@@ -49,8 +49,8 @@ fn tcp(address: &AgentAddress) -> std::net::SocketAddr {
     }
 }
 
-/// Connects `count` times everywhere, keeps what is accepted, and checks that blocks and log are written for some
-/// seconds on.
+/// Opens `count` connections on every listener, keeps the accepted ones, and checks that blocks and log are still
+/// written.
 fn crowd_and_check(agent: &AgentProcess, count: usize) {
     let statsd = agent.endpoint.json["statsd"]["tcp"][0].as_str();
     let statsd = statsd.expect("an address").parse().expect("an address");
@@ -94,7 +94,7 @@ fn crowd_and_check(agent: &AgentProcess, count: usize) {
 }
 
 #[test]
-fn with_too_few_descriptors_it_does_not_start_and_says_why() {
+fn too_few_descriptors_are_a_start_error() {
     let dir = TempDir::new();
     let finished = agent_after(&dir, "ulimit -n 64").run();
     assert_ne!(finished.code(), Some(0), "{finished}");
@@ -103,7 +103,7 @@ fn with_too_few_descriptors_it_does_not_start_and_says_why() {
 }
 
 #[test]
-fn with_few_descriptors_connections_do_not_take_those_of_the_log() {
+fn connections_do_not_take_the_descriptors_of_the_log() {
     for limit in [128, 256] {
         let dir = TempDir::new();
         let agent = agent_after(&dir, &format!("ulimit -n {limit}")).start();
@@ -143,7 +143,7 @@ fn four_hundred_lanes_and_many_connections_leave_the_log_its_descriptors() {
     programs.into_iter().for_each(ForkedChild::kill);
 }
 
-/// A machine made of files, on which the agent is in a cgroup with a limit.
+/// Returns a fixture tree in which the agent is in a cgroup with a limit.
 fn machine(version: u8, limit: &str) -> TempDir {
     let root = TempDir::new();
     let write = |path: &str, text: &str| {
@@ -201,7 +201,7 @@ fn limits_are_sized_to_the_memory_of_the_cgroup() {
 }
 
 #[test]
-fn with_too_little_memory_it_does_not_start_and_says_why() {
+fn too_little_memory_is_a_start_error() {
     let root = machine(2, "16777216");
     let finished = PEGEL.agent().env("PEGEL_ROOT", root.path()).run();
     assert_ne!(finished.code(), Some(0), "{finished}");
@@ -236,7 +236,7 @@ impl Drop for RealCgroup {
 }
 
 #[test]
-fn under_a_real_memory_limit_it_survives_what_is_offered() {
+fn the_agent_survives_a_flood_under_a_real_memory_limit() {
     for mebibytes in [32, 64] {
         let cgroup = RealCgroup::new(mebibytes);
         if need_hardware(cgroup.is_some(), "cgroup that may be limited").is_none() {
@@ -251,7 +251,7 @@ fn under_a_real_memory_limit_it_survives_what_is_offered() {
         let statsd = agent.endpoint.json["statsd"]["udp"][0].as_str();
         let statsd = statsd.expect("an address").to_owned();
         let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
-        // Many times the series and the bytes for which there is room.
+        // Many times the series and bytes that fit into memory.
         for round in 0..20 {
             for at in 0..2_000 {
                 let name = format!("flood.{}.{at}", round % 10);
@@ -269,7 +269,7 @@ fn under_a_real_memory_limit_it_survives_what_is_offered() {
     }
 }
 
-/// Heavy queries must not keep the sampler from its deadlines.
+/// Expensive queries must not delay the sampler.
 #[test]
 fn query_threads_have_a_lower_priority_than_the_sampler() {
     let agent = PEGEL.agent().start();

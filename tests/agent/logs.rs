@@ -101,7 +101,7 @@ fn a_missing_directory_is_reported_counted_and_used_once_it_exists() {
     );
 }
 
-/// Whether or not this machine has a journal or a syslog.
+/// Works on machines with and without a journal or a syslog.
 #[test]
 fn an_agent_runs_with_and_without_the_daemons() {
     for place in ["journal", "syslog"] {

@@ -1,4 +1,4 @@
-//! A shared node is no private place: other users and other sites' pages get nothing, and are told why.
+//! Other users of the node, and pages of other sites, have no access, and get an error with the reason.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::PEGEL;
 
-/// Everything that can be asked for, and something that cannot.
+/// All paths of the agent, and one that does not exist.
 const PATHS: [&str; 10] = [
     "/",
     "/metrics",
@@ -39,12 +39,12 @@ fn bearer(token: &str) -> String {
 
 #[test]
 fn another_user_gets_nothing_over_http_without_the_token() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().args(&["--node", "secret-node-name"]).start();
     for path in PATHS {
-        let (status, output) = stranger.curl(&[&url(&agent, path)]);
+        let (status, output) = other_user.curl(&[&url(&agent, path)]);
         assert_eq!(status, 401, "{path}: {output}");
         assert!(
             output.contains("www-authenticate: Bearer\r\n"),
@@ -57,10 +57,10 @@ fn another_user_gets_nothing_over_http_without_the_token() {
         assert!(!output.contains("secret-node-name"), "{path}: {output}");
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "SHUTDOWN"] {
-        let (status, output) = stranger.curl(&["-X", method, "-d", "x", &url(&agent, "/status")]);
+        let (status, output) = other_user.curl(&["-X", method, "-d", "x", &url(&agent, "/status")]);
         assert_eq!(status, 401, "{method}: {output}");
     }
-    let (status, output) = stranger.curl(&[&url(&agent, "/api/v1/stream")]);
+    let (status, output) = other_user.curl(&[&url(&agent, "/api/v1/stream")]);
     assert_eq!(status, 401, "{output}");
     assert_eq!(agent.refused("stranger"), PATHS.len() as u64 + 6);
 
@@ -69,25 +69,25 @@ fn another_user_gets_nothing_over_http_without_the_token() {
         "Authorization: Basic eDp5".to_owned(),
     ];
     for header in &wrong {
-        let (status, output) = stranger.curl(&["-H", header, &url(&agent, "/metrics")]);
+        let (status, output) = other_user.curl(&["-H", header, &url(&agent, "/metrics")]);
         assert_eq!(status, 401, "{output}");
     }
     assert_eq!(agent.refused("token"), 1, "the other one was none");
 
     for path in &PATHS[..7] {
-        let (status, output) = stranger.curl(&["-H", &bearer(PLANTED_TOKEN), &url(&agent, path)]);
+        let (status, output) = other_user.curl(&["-H", &bearer(PLANTED_TOKEN), &url(&agent, path)]);
         assert_eq!(status, 200, "{path}: {output}");
     }
     agent.assert_conserved();
 }
 
 #[test]
-fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
-    let Some(stranger) = OtherUser::new() else {
+fn healthz_is_public_and_reveals_nothing_else() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().start();
-    let (status, output) = stranger.curl(&[&url(&agent, "/healthz")]);
+    let (status, output) = other_user.curl(&[&url(&agent, "/healthz")]);
     assert_eq!(status, 200, "{output}");
     assert!(output.contains("\r\n\r\nok\n"), "{output}");
     for other in [
@@ -96,7 +96,7 @@ fn anyone_may_ask_whether_all_is_well_and_learns_no_more() {
         "/healthz/../status",
         "/status?/healthz",
     ] {
-        let (status, output) = stranger.curl(&["--path-as-is", &url(&agent, other)]);
+        let (status, output) = other_user.curl(&["--path-as-is", &url(&agent, other)]);
         assert_eq!(status, 401, "{other}: {output}");
     }
     agent.assert_conserved();
@@ -117,8 +117,8 @@ fn the_agents_own_user_and_root_need_no_token() {
 }
 
 #[test]
-fn allow_users_lets_them_in_by_name_and_by_number() {
-    let Some(stranger) = OtherUser::new() else {
+fn allow_users_accepts_names_and_numbers() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     for user in [OtherUser::NAME.to_owned(), OtherUser::UID.to_string()] {
@@ -127,7 +127,7 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
             .config(&format!("allow_users: [{user}]\n"))
             .start();
         for path in &PATHS[..7] {
-            let (status, output) = stranger.curl(&[&url(&agent, path)]);
+            let (status, output) = other_user.curl(&[&url(&agent, path)]);
             assert_eq!(status, 200, "{user} {path}: {output}");
         }
         assert_eq!(agent.refused("stranger"), 0);
@@ -146,10 +146,10 @@ fn allow_users_lets_them_in_by_name_and_by_number() {
 
 #[test]
 fn an_agent_of_another_user_serves_that_user_and_root_only() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
-    // The binary may lie where only root can read: the stranger gets its own.
+    // The binary may be in a directory that only root can read: copy it for the other user.
     let home = TempDir::new();
     set_mode(home.path(), 0o755);
     let (binary, place) = (home.join("pegel"), home.join("place"));
@@ -192,7 +192,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     let endpoint: serde_json::Value = serde_json::from_slice(&endpoint).expect("JSON");
     let address = endpoint["http"][0].as_str().expect("an address");
     let status = format!("http://{address}/status");
-    assert_eq!(stranger.curl(&[&status]).0, 200, "its own user");
+    assert_eq!(other_user.curl(&[&status]).0, 200, "its own user");
     assert_eq!(curl(&[&status]).0, 200, "root");
     let third = [
         "--reuid",
@@ -207,7 +207,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     command.args(third).args(["-w", "%{http_code}", &status]);
     let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
     assert_eq!(finished.stdout, "401", "{finished}");
-    // A client trusts its own agent and root's, and says whose this one is.
+    // A client trusts agents of its own user and of root only; the message names the owner of this one.
     let mut command = Command::new("setpriv");
     isolate(&mut command, &home);
     command
@@ -222,7 +222,7 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
 
 #[test]
 fn every_loopback_address_knows_its_users() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
@@ -232,7 +232,7 @@ fn every_loopback_address_knows_its_users() {
     let agent = PEGEL.agent().listen(&["[::1]:0", "127.0.0.2:0"]).start();
     for address in &agent.endpoint.http {
         let url = format!("http://{address}/metrics");
-        let (status, output) = stranger.curl(&[&url]);
+        let (status, output) = other_user.curl(&[&url]);
         assert_eq!(status, 401, "{address}: {output}");
         let (status, output) = curl(&[&url]);
         assert_eq!(status, 200, "{address}: {output}");
@@ -242,7 +242,7 @@ fn every_loopback_address_knows_its_users() {
 
 #[test]
 fn another_user_gets_nothing_over_the_socket() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let home = TempDir::new();
@@ -251,7 +251,7 @@ fn another_user_gets_nothing_over_the_socket() {
     let path = socket.to_str().expect("UTF-8");
     let ask = |headers: &[&str]| {
         let fixed = ["--unix-socket", path, "http://localhost/status"];
-        stranger.curl(&[headers, &fixed].concat())
+        other_user.curl(&[headers, &fixed].concat())
     };
     assert_eq!(ask(&[]).0, 0, "it cannot even connect: {}", ask(&[]).1);
 
@@ -269,13 +269,13 @@ fn another_user_gets_nothing_over_the_socket() {
 
 #[test]
 fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let mut agent = PEGEL.agent().start();
     let pid = agent.pid().to_string();
     for signal in ["-TERM", "-KILL", "-HUP"] {
-        let finished = stranger.run("sh", &["-c", "kill $0 $1", signal, &pid]);
+        let finished = other_user.run("sh", &["-c", "kill $0 $1", signal, &pid]);
         assert_ne!(finished.code(), Some(0), "{signal}: {finished}");
     }
     let dir = agent.dir.to_str().expect("UTF-8").to_owned();
@@ -286,7 +286,7 @@ fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
         "echo x > $0/x",
         "mv $0 $0.old",
     ] {
-        let finished = stranger.run("sh", &["-c", script, &dir]);
+        let finished = other_user.run("sh", &["-c", script, &dir]);
         assert!(
             !finished.stdout.contains("endpoint"),
             "{script}: {finished}"
@@ -299,14 +299,14 @@ fn another_user_can_neither_stop_the_agent_nor_touch_its_files() {
 
 #[test]
 fn another_user_cannot_take_all_connections() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().config("limits: {connections: 16}\n").start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
-    let held = stranger.run_as(|| {
+    let held = other_user.run_as(|| {
         let connect = |_| TcpStream::connect(address).expect("connected");
         (0..32).map(connect).collect::<Vec<_>>()
     });
@@ -318,7 +318,7 @@ fn another_user_cannot_take_all_connections() {
         }
     });
     assert_eq!(agent.refused("connections"), 0);
-    let (status, output) = stranger.curl(&[&url(&agent, "/healthz")]);
+    let (status, output) = other_user.curl(&[&url(&agent, "/healthz")]);
     assert_eq!(status, 200, "{output}");
     assert_eq!(
         get(agent.http(), "/metrics").expect("an answer").status,
@@ -329,12 +329,12 @@ fn another_user_cannot_take_all_connections() {
 }
 
 #[test]
-fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
+fn connections_closed_before_the_check_disturb_nothing() {
     let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
     };
-    // Half of them reset, half of them closed in order; none of them may disturb the agent.
+    // Half of them are reset, half are closed; none may disturb the agent.
     for round in 0..200 {
         let stream = TcpStream::connect(address).expect("connected");
         std::io::Write::write_all(
@@ -351,7 +351,7 @@ fn a_client_that_is_gone_before_it_is_looked_at_is_nobody() {
 }
 
 #[test]
-fn a_name_that_is_not_ours_is_misdirected() {
+fn unknown_host_names_get_421() {
     let config = "hosts: [telemetry.example]\n";
     let agent = PEGEL
         .agent()
@@ -386,14 +386,14 @@ fn a_name_that_is_not_ours_is_misdirected() {
         let answer = status(host);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
     }
-    // The target counts as much as the header.
+    // The host in the request target counts as much as the header.
     let raw = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(send_raw(agent.http(), raw).starts_with("HTTP/1.1 421 "));
     agent.assert_conserved();
 }
 
 #[test]
-fn another_sites_page_changes_nothing() {
+fn pages_of_other_sites_change_nothing() {
     let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("TCP")
@@ -415,7 +415,7 @@ fn another_sites_page_changes_nothing() {
         assert!(answer.starts_with("HTTP/1.1 403 "), "{headers}: {answer}");
     }
     assert_eq!(agent.refused("origin"), 5);
-    // Nothing can be posted there, but not because of who asks.
+    // Posting is not permitted there for any client.
     for headers in [
         "",
         &format!("Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n"),
@@ -423,7 +423,7 @@ fn another_sites_page_changes_nothing() {
         let answer = post(headers);
         assert!(answer.starts_with("HTTP/1.1 405 "), "{headers}: {answer}");
     }
-    // Reading is left to the browser, which does not show the page what it got.
+    // The browser keeps responses from pages of other sites.
     let answer = get_with(
         agent.http(),
         "/metrics",
@@ -435,7 +435,7 @@ fn another_sites_page_changes_nothing() {
     agent.assert_conserved();
 }
 
-/// Files and directories below `dir` on which group or others have any right.
+/// Returns files and directories below `dir` that group or others can access.
 fn open_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -452,10 +452,10 @@ fn open_to_others(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_stores_files_are_private_whatever_the_umask() {
+fn the_stores_files_are_private_for_every_umask() {
     let home = TempDir::new();
     let dir = home.join("store");
-    // Blocks are made after a second.
+    // Blocks are written after a second.
     let start = || {
         let builder = PEGEL.agent_after(&home, "umask 000").dir(&dir);
         builder.config("rate: 50ms\nkeep: {memory: 1s}\n").start()

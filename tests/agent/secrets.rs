@@ -1,4 +1,4 @@
-//! Tokens, and that nothing ever shows one.
+//! Tokens: they are reloaded from their file, and appear in no output.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -27,8 +27,8 @@ const PATHS: [&str; 10] = [
 ];
 
 #[test]
-fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
-    let Some(stranger) = OtherUser::new() else {
+fn valid_new_tokens_are_loaded_and_invalid_ones_refused() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let home = TempDir::new();
@@ -49,7 +49,7 @@ fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
         .start();
     let status = |suffix: &str| {
         let header = format!("Authorization: Bearer {PLANTED_TOKEN}{suffix}");
-        stranger
+        other_user
             .curl(&["-H", &header, &format!("http://{}/status", agent.http())])
             .0
     };
@@ -66,7 +66,7 @@ fn a_new_token_is_taken_from_its_file_and_a_bad_one_is_not() {
     takes("-2");
     assert_eq!(status("-1"), 401, "the old one is worth nothing");
 
-    // Without a signal it takes up to ten seconds. A bad file changes nothing.
+    // Without a signal it takes up to ten seconds. An invalid file changes nothing.
     write(&format!("{PLANTED_TOKEN}-3\n"), 0o644);
     eventually(
         "the trouble is shown",
@@ -122,10 +122,10 @@ fn a_token_file_that_others_can_read_is_refused() {
     }
 }
 
-/// The planted token is in every agent that tests start, and in all their output it is searched for.
-/// Here in what else there is.
+/// Every agent of a test has the planted token, and its output is searched for it. This test searches responses, files and
+/// the output of commands.
 #[test]
-fn the_token_shows_nowhere() {
+fn the_token_appears_in_no_output() {
     let home = TempDir::new();
     let file = home.join("token");
     fs::write(&file, format!("{PLANTED_TOKEN}\n")).expect("written");
@@ -147,7 +147,7 @@ fn the_token_shows_nowhere() {
                 }
             }
         }
-        // Written where no secret belongs, it is not repeated either.
+        // A token in an unexpected place is not repeated in the message.
         for raw in [
             format!(
                 "GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: {PLANTED_TOKEN}\r\nConnection: close\r\n\r\n"
@@ -175,7 +175,7 @@ fn the_token_shows_nowhere() {
         search_files(&dir);
         assert_eq!(agent.stop().code(), Some(0));
     }
-    // What the commands say about the configuration.
+    // The output of the commands that show the configuration.
     let yaml = home.join("pegel.yaml");
     fs::write(&yaml, &config).expect("written");
     let yaml = yaml.to_str().expect("UTF-8");
@@ -221,7 +221,7 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Searches all that the agent wrote to its directory.
+/// Searches all files in the agent's directory.
 fn search_files(dir: &Path) {
     let files = files_below(dir);
     assert!(
@@ -229,7 +229,7 @@ fn search_files(dir: &Path) {
         "a log, a lock and where it listens: {files:?}"
     );
     for path in &files {
-        // What was removed meanwhile shows nothing.
+        // A file that was removed meanwhile is ignored.
         let text = fs::read(path).unwrap_or_default();
         assert_token_absent(&path.display().to_string(), &text);
     }

@@ -1,4 +1,4 @@
-//! Foreign files and sockets at our paths: they are left in place, and the message names their owner.
+//! Files and sockets of other users at the agent's paths: they are left in place, and the message names their owner.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -8,7 +8,7 @@ use pegel_testkit::{OtherUser, TempDir, need_hardware, set_mode};
 
 use crate::PEGEL;
 
-/// What is there before the agent is not touched, and the message says what it is.
+/// Checks that an existing file is left unchanged, and that the message describes it.
 #[track_caller]
 fn assert_left_alone(socket: &Path, at: &Path, words: &[&str]) {
     let before = fs::symlink_metadata(at).expect("it is there");
@@ -40,7 +40,7 @@ fn assert_left_alone(socket: &Path, at: &Path, words: &[&str]) {
 #[test]
 fn a_link_in_place_of_the_socket_its_lock_or_its_directory_is_left_alone() {
     let home = TempDir::new();
-    // Under $XDG_RUNTIME_DIR it is the default place, which strangers know beforehand.
+    // Below $XDG_RUNTIME_DIR it is the default path, which other users can predict.
     let dir = home.join("pegel");
     let socket = dir.join("push.sock");
     let precious = home.join("precious");
@@ -77,7 +77,7 @@ fn a_link_in_place_of_the_socket_its_lock_or_its_directory_is_left_alone() {
 }
 
 #[test]
-fn what_belongs_to_another_user_is_left_alone_and_its_owner_named() {
+fn files_of_another_user_are_left_unchanged_and_the_owner_named() {
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to make another user's files").is_none() {
         return;
@@ -108,7 +108,7 @@ fn what_belongs_to_another_user_is_left_alone_and_its_owner_named() {
         give_away(&at);
         assert_left_alone(&socket, &at, &[owner, at.to_str().expect("UTF-8")]);
     }
-    // The same for the place of the store.
+    // The same holds for the path of the store.
     let home = TempDir::new();
     let dir = home.join("store");
     fs::create_dir(&dir).expect("a directory");

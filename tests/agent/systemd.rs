@@ -1,4 +1,4 @@
-//! The systemd units: that systemd understands them, how much they leave open, and that the agent keeps to them.
+//! The systemd units: systemd accepts them, they restrict the agent, and the agent works within their restrictions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ fn drop_ins() -> Vec<(String, String)> {
     all
 }
 
-/// The unit in a place of its own, with some of the drop-ins, and with this binary in place of the installed one.
+/// The unit in a temporary directory, with some of the drop-ins, and with this binary instead of the installed one.
 struct InstalledUnit {
     home: TempDir,
 }
@@ -63,14 +63,14 @@ impl InstalledUnit {
     #[track_caller]
     fn analyze(&self, args: &[&str]) -> String {
         let mut command = Command::new("systemd-analyze");
-        // A user's manager wants a directory for what runs.
+        // The manager of a user requires a runtime directory.
         command
             .args(args)
             .arg(self.home.join("pegel.service"))
             .env("XDG_RUNTIME_DIR", self.home.path());
         let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.code(), Some(0), "{finished}");
-        // A word that it does not know is a warning, and it goes on without it.
+        // An unknown directive is a warning only, and is ignored.
         assert!(!finished.stderr.contains("pegel.service"), "{finished}");
         finished.stdout
     }
@@ -92,7 +92,7 @@ fn systemd_understands_every_unit_and_drop_in() {
 }
 
 #[test]
-fn a_word_that_systemd_does_not_know_would_be_found() {
+fn an_unknown_directive_is_detected() {
     if need("systemd-analyze").is_none() {
         return;
     }
@@ -102,9 +102,9 @@ fn a_word_that_systemd_does_not_know_would_be_found() {
     assert!(result.is_err());
 }
 
-/// How open the service may be, in tenths, from 0 to 100.
+/// The largest permitted exposure level of `systemd-analyze security`, in tenths, from 0 to 100.
 #[test]
-fn the_unit_leaves_little_open_and_each_drop_in_only_what_it_says() {
+fn the_unit_is_restricted_and_each_drop_in_opens_only_what_it_documents() {
     if need("systemd-analyze").is_none() {
         return;
     }
@@ -128,12 +128,12 @@ fn the_unit_leaves_little_open_and_each_drop_in_only_what_it_says() {
 }
 
 #[test]
-fn a_drop_in_says_what_it_gives_and_what_it_costs() {
+fn each_drop_in_documents_its_effect_and_its_cost() {
     for (name, text) in drop_ins() {
         for word in ["# Gives:", "# Does:", "# Costs:", "[Service]"] {
             assert!(text.contains(word), "{name}: {word}");
         }
-        // Only one that says so may give more than a capability or a device.
+        // Only a drop-in that documents it may grant more than a capability or a device.
         assert!(
             !text.contains("ProtectSystem") && !text.contains("NoNewPrivileges"),
             "{name}"
@@ -169,7 +169,7 @@ fn the_options_in_the_units_are_those_of_the_agent() {
     }
 }
 
-/// A service manager's end.
+/// The socket of a service manager.
 struct FakeServiceManager {
     socket: UnixDatagram,
     _home: TempDir,
@@ -197,7 +197,7 @@ impl FakeServiceManager {
 }
 
 #[test]
-fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
+fn ready_and_stopping_are_notified() {
     let manager = FakeServiceManager::new();
     let agent = PEGEL.agent().env("NOTIFY_SOCKET", &manager.path).start();
     let ready = manager.receive();
@@ -216,7 +216,7 @@ fn the_manager_hears_when_the_first_sample_is_there_and_when_the_end_begins() {
 }
 
 #[test]
-fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
+fn a_failed_start_sends_no_notification() {
     let manager = FakeServiceManager::new();
     manager.socket.set_nonblocking(true).expect("set");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -231,7 +231,7 @@ fn the_manager_hears_nothing_of_an_agent_that_cannot_start() {
 }
 
 #[test]
-fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
+fn watchdog_notifications_come_twice_per_interval() {
     let manager = FakeServiceManager::new();
     let started = Instant::now();
     let agent = PEGEL
@@ -249,7 +249,7 @@ fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
         "{:?}",
         started.elapsed()
     );
-    // Without the manager the agent goes on: two samples take longer than the next sign of life.
+    // Without the manager the agent continues: two samples take longer than the next notification.
     drop(manager);
     let count = agent.samples("node_load1").len();
     eventually("it goes on sampling", || {
@@ -259,7 +259,7 @@ fn signs_of_life_come_twice_as_often_as_the_manager_wants() {
     assert_eq!(agent.stop().code(), Some(0));
 }
 
-/// The system calls behind a name: a group has others in it.
+/// Returns the system calls of a name: a group contains other names.
 fn calls(name: &str, sets: &str) -> BTreeSet<String> {
     if !name.starts_with('@') {
         return BTreeSet::from([name.to_owned()]);
@@ -274,7 +274,7 @@ fn calls(name: &str, sets: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the unit's filter lets through, as systemd reads its lines one after the other.
+/// Returns the system calls that the unit's filter permits; systemd applies its lines in order.
 fn allowed(unit: &str, sets: &str) -> BTreeSet<String> {
     let mut allowed = calls("@default", sets);
     for line in unit
@@ -296,7 +296,7 @@ fn allowed(unit: &str, sets: &str) -> BTreeSet<String> {
     allowed
 }
 
-/// An agent's life: questions of each kind, a hangup, the end.
+/// Sends requests of each kind, a SIGHUP and a SIGTERM.
 fn live(endpoint: &Path, socket: &Path) {
     let text = fs::read_to_string(endpoint).expect("there");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -314,7 +314,7 @@ fn live(endpoint: &Path, socket: &Path) {
     }
 }
 
-/// There is no service manager here to run the unit: what the agent calls is compared with the filter instead.
+/// No service manager runs the unit here: the system calls of the agent are compared with the filter instead.
 #[test]
 fn the_agent_makes_no_system_call_that_the_filter_forbids() {
     if need("systemd-analyze").is_none() || need("strace").is_none() {

@@ -1,5 +1,5 @@
-//! Addresses that other machines can reach, on a network that the test makes for itself: TLS, tokens and
-//! certificates, and what happens when they change.
+//! Addresses that other machines can reach, in a network namespace of the test: TLS, tokens and certificates, and changes
+//! of them while the agent runs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ impl Authority {
         authority
     }
 
-    /// `NAME.pem` and `NAME.key`.
+    /// Writes `NAME.pem` and `NAME.key`.
     fn sign(&self, name: &str) {
         let (key, request, cert) = (
             format!("{name}.key"),
@@ -110,7 +110,7 @@ impl Authority {
     }
 }
 
-/// The files that an agent is told to use, and what is in them now.
+/// The files that an agent uses, and their current contents.
 struct CertificateFiles {
     home: TempDir,
 }
@@ -197,11 +197,11 @@ fn other_machines_need_tls_and_the_token() {
         }
         let (status, output) = ask(&["-H", &bearer(), "-H", "Host: evil.example"]);
         assert_eq!(status, 421, "{output}");
-        // Loopback stays plain, and knows its users.
+        // Loopback has no TLS, and users are known there.
         assert_eq!(agent.get("/status").json()["http"]["guard"]["tls"], true);
-        if let Some(stranger) = OtherUser::new() {
+        if let Some(other_user) = OtherUser::new() {
             assert_eq!(
-                stranger
+                other_user
                     .curl(&[&format!("http://{}/metrics", agent.http())])
                     .0,
                 401
@@ -217,7 +217,7 @@ fn other_machines_need_tls_and_the_token() {
 }
 
 #[test]
-fn what_is_no_tls_is_told_so_and_counted() {
+fn connections_without_tls_get_an_error_and_are_counted() {
     let Some(island) = prepared() else { return };
     let authority = Authority::new();
     authority.sign("node");
@@ -239,7 +239,7 @@ fn what_is_no_tls_is_told_so_and_counted() {
                 .expect("set");
             stream
         };
-        // A record that is none, and one that never ends.
+        // An invalid record, and one that never ends.
         let mut broken = connect();
         broken
             .write_all(&[0x16, 3, 1, 0, 4, 9, 9, 9, 9])
@@ -252,7 +252,7 @@ fn what_is_no_tls_is_told_so_and_counted() {
         slow.write_all(&[0x16, 3, 1, 0, 200, 1]).expect("sent");
         for stream in [&mut silent, &mut slow] {
             rest.clear();
-            // A reset is an end too.
+            // A reset is also a closed connection.
             let _ = stream.read_to_end(&mut rest);
         }
         expect_refused(&agent, "handshake_time", 2);
@@ -268,7 +268,7 @@ fn what_is_no_tls_is_told_so_and_counted() {
 }
 
 #[test]
-fn a_certificate_of_our_authority_takes_the_place_of_the_token() {
+fn a_client_certificate_replaces_the_token() {
     let Some(island) = prepared() else { return };
     let (authority, other) = (Authority::new(), Authority::new());
     authority.sign("node");
@@ -304,7 +304,7 @@ fn a_certificate_of_our_authority_takes_the_place_of_the_token() {
 }
 
 #[test]
-fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
+fn valid_new_certificates_are_loaded_and_invalid_ones_refused() {
     let Some(island) = prepared() else { return };
     let (old, new) = (Authority::new(), Authority::new());
     old.sign("node");
@@ -343,7 +343,7 @@ fn a_new_certificate_is_taken_and_a_bad_one_is_not() {
         trusts(&new);
         assert!(!is_trusted(&old));
 
-        // A certificate without its key, as between two copies; then a file that is none.
+        // A certificate without its key, as between two copies; then an invalid file.
         fs::copy(old.path("node.pem"), files.path("cert.pem")).expect("copied");
         agent.signal(Signal::HUP);
         trouble("cannot be used together");
@@ -375,7 +375,7 @@ fn bad_files_are_refused_with_a_reason_and_without_their_content() {
     let run = |change: &dyn Fn(&CertificateFiles), expected: &str| {
         let files = CertificateFiles::new(&authority, "node");
         change(&files);
-        // The files are read before any address is taken.
+        // The files are read before any address is bound.
         let config = files.config(Some(files.path("ca.pem").to_str().expect("UTF-8")));
         let finished = PEGEL.agent().config(&config).run();
         assert_eq!(finished.code(), Some(1), "{expected}: {finished}");
@@ -430,7 +430,7 @@ fn open_to_all(path: &Path) {
 }
 
 #[test]
-fn nothing_is_opened_to_other_machines_by_accident() {
+fn addresses_for_other_machines_are_not_opened_by_accident() {
     let Some(island) = prepared() else { return };
     let authority = Authority::new();
     authority.sign("node");
@@ -457,7 +457,7 @@ fn nothing_is_opened_to_other_machines_by_accident() {
 }
 
 #[test]
-fn insecure_is_said_aloud_and_still_asks_for_a_token_that_is_there() {
+fn insecure_logs_a_warning_and_still_requires_a_configured_token() {
     let Some(island) = prepared() else { return };
     island.run_inside(|| {
         let open = agent().env("PEGEL_TOKEN", "").arg("--insecure").start();
@@ -469,11 +469,11 @@ fn insecure_is_said_aloud_and_still_asks_for_a_token_that_is_there() {
             said.contains("NOT PROTECTED") && said.contains("NOT ENCRYPTED"),
             "{said}"
         );
-        if let Some(stranger) = OtherUser::new() {
-            assert_eq!(stranger.curl(&[&url(&open)]).0, 200, "everyone");
+        if let Some(other_user) = OtherUser::new() {
+            assert_eq!(other_user.curl(&[&url(&open)]).0, 200, "everyone");
             let loopback = format!("http://{}/metrics", open.http());
             assert_eq!(
-                stranger.curl(&[&loopback]).0,
+                other_user.curl(&[&loopback]).0,
                 401,
                 "loopback keeps its rule"
             );

@@ -488,7 +488,7 @@ print(repr(c.recv(10)), flush=True)
     let home = TempDir::new();
     let socket = home.join("push.sock");
     let server = ChildProcess::start(Command::new("python3").args(["-c", script]).arg(&socket));
-    eventually("the stranger listens", || {
+    eventually("the other user listens", || {
         let said = server.stdout();
         if said == "ready\n" { Ok(()) } else { Err(said) }
     });
@@ -643,7 +643,7 @@ fn tau_metric_client_keeps_its_formats() {
     assert_eq!(both.stdout.lines().count(), 3, "{both}");
 }
 
-/// The examples of the manual of TAU's client, to the letter.
+/// The examples in the manual of TAU's client, verbatim.
 #[test]
 fn tau_metric_client_prints_what_its_manual_shows() {
     let agent = CannedAgent::start(StreamEnd::Close);

@@ -1,5 +1,5 @@
-//! Configuration files as users write them: the valid ones are accepted, each invalid one gets the
-//! message that stands beside it (`NAME.txt`; `PEGEL_BLESS=1` rewrites it).
+//! Configuration files: the valid ones are accepted, each invalid one gets the message in `NAME.txt` (`PEGEL_BLESS=1`
+//! rewrites it).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::PEGEL;
 
-/// Runs in the directory of the cases, so that messages name files as they are there.
+/// Runs in `dir`, so that messages contain relative paths.
 fn pegel(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> FinishedProcess {
     let home = TempDir::new();
     let mut command = PEGEL.command(&home);
@@ -43,7 +43,7 @@ fn name(path: &Path) -> &str {
 fn valid_files_are_accepted() {
     for path in cases("valid") {
         let dir = path.parent().expect("a directory");
-        // They name files of other machines.
+        // They name files that do not exist here.
         let finished = pegel(dir, &["config", "check", "--text-only", name(&path)], &[]);
         assert_eq!(finished.code(), Some(0), "{}: {finished}", path.display());
         assert_eq!(finished.stdout, format!("{}: no errors\n", name(&path)));
@@ -55,7 +55,7 @@ fn valid_files_are_accepted() {
 }
 
 #[test]
-fn each_mistake_has_its_message() {
+fn each_error_has_its_message() {
     for path in cases("invalid") {
         let dir = path.parent().expect("a directory");
         for args in [
@@ -67,7 +67,7 @@ fn each_mistake_has_its_message() {
             assert_eq!(finished.stdout, "");
             assert_golden(path.with_extension("txt"), &finished.stderr);
         }
-        // File, line and column, unless the file as a whole is meant.
+        // File, line and column, unless the message is about the whole file.
         let message = fs::read_to_string(path.with_extension("txt")).expect("the message");
         let place = message.strip_prefix("pegel: ").expect("our name");
         let mut parts = place.split(':');
@@ -124,7 +124,7 @@ fn the_examples_in_the_default_file_are_valid() {
     };
     let uncommented: String = text
         .lines()
-        // The two keys of each pair that mean the same exclude each other.
+        // The two keys of a pair with the same meaning exclude each other.
         .filter(|line| {
             !line.starts_with("#default_tmdb_dir") && !line.starts_with("#collector_rate")
         })
@@ -152,7 +152,7 @@ fn the_examples_in_the_default_file_are_valid() {
 }
 
 #[test]
-fn show_says_where_each_value_comes_from() {
+fn show_reports_the_origin_of_each_value() {
     let home = TempDir::new();
     fs::write(
         home.join("f.yaml"),
@@ -185,7 +185,7 @@ fn show_says_where_each_value_comes_from() {
         line("listen:"),
         "listen: [\"127.0.0.1:1337\", \"127.0.0.1:4242\"] # default"
     );
-    // What is shown can be used as a file again.
+    // The output is a valid configuration file.
     fs::write(home.join("shown.yaml"), &shown.stdout).expect("written");
     assert_eq!(
         pegel(home.path(), &["config", "check", "shown.yaml"], &[]).code(),
@@ -194,14 +194,14 @@ fn show_says_where_each_value_comes_from() {
     );
 }
 
-/// The message for one key of a file, and its place.
+/// Checks a file with the given text.
 fn check_one(home: &TempDir, line: &str) -> FinishedProcess {
     fs::write(home.join("one.yaml"), format!("{line}\n")).expect("written");
     pegel(home.path(), &["config", "check", "one.yaml"], &[])
 }
 
 #[test]
-fn named_files_and_directories_are_tried() {
+fn named_files_and_directories_are_checked() {
     let home = TempDir::new();
     let at = |name: &str| home.join(name).display().to_string();
     fs::write(home.join("plain"), "text").expect("written");
@@ -280,7 +280,7 @@ fn named_files_and_directories_are_tried() {
             "{line}: {finished}\nexpected: {message}"
         );
     }
-    // What is good, or would be made; and all that is wrong at once.
+    // Valid paths, paths that would be created, and several errors at once.
     set_mode(home.join("open"), 0o600);
     let good = [
         format!("token_file: {}", at("open")),
@@ -387,7 +387,7 @@ fn includes_have_limits() {
 }
 
 #[test]
-fn dragons_file_is_taken_as_it_is() {
+fn dragons_configuration_file_is_accepted() {
     let home = TempDir::new();
     let dragon = "aggregator_port: 5242\ncollector_rate: 0.25\ndefault_tmdb_window: 300\ndefault_tmdb_dir: /tmp\ndelete_tmdb: 1\n";
     fs::write(home.join("t.yaml"), dragon).expect("written");

@@ -195,14 +195,14 @@ fn shared_binary(home: &TempDir) -> PathBuf {
 
 #[test]
 fn another_user_has_no_access_to_the_agent() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().start();
     let home = TempDir::new();
     let binary = shared_binary(&home);
     let socket = agent.socket.to_str().expect("a path");
-    let finished = stranger.run(&binary, &["doctor", "-f", "json", "-u", socket]);
+    let finished = other_user.run(&binary, &["doctor", "-f", "json", "-u", socket]);
     let findings = findings(&finished);
     let running = find(&findings, "agent", "running");
     assert_eq!(running["state"], "better", "{running}");

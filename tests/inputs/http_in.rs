@@ -1,4 +1,4 @@
-//! What programs post over HTTP, and OpenTSDB's telnet protocol, with a real agent.
+//! Points posted over HTTP and with OpenTSDB's telnet protocol, to a real agent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ fn a_dragon_program_finds_its_node_store() {
             .start()
     };
     let agent = start();
-    // The port of Dragon's own comes last.
+    // The port for Dragon comes last.
     let dragon = agent.endpoint.http.last().expect("a listener").clone();
     let ready = get_with(&dragon, "/api/ready", &[]).expect("an answer");
     assert_eq!((ready.status, ready.text()), (200, "{\"is_ready\":true}"));
@@ -90,7 +90,7 @@ fn a_dragon_program_finds_its_node_store() {
 }
 
 #[test]
-fn an_agent_that_no_job_started_is_not_ended() {
+fn an_agent_that_no_job_started_cannot_be_stopped_over_http() {
     let agent = PEGEL.agent().start();
     for path in [
         "/api/telemetry_shutdown",
@@ -157,7 +157,7 @@ fn points_put_by_http_and_telnet_are_read_back_after_a_kill() {
 }
 
 #[test]
-fn strangers_and_foreign_pages_write_nothing() {
+fn other_users_and_foreign_pages_cannot_write() {
     let agent = PEGEL.agent().start();
     let body = json!({"metric": "x", "timestamp": now_seconds(), "value": 1}).to_string();
     for header in [
@@ -177,21 +177,21 @@ fn strangers_and_foreign_pages_write_nothing() {
         let (status, output) = curl(&["-H", header, &url(&agent, "/api/telemetry_shutdown")]);
         assert_eq!(status, 403, "{header}: {output}");
     }
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     for path in ["/api/put", "/api/metrics", "/api/tsdb_cleanup"] {
-        let (status, output) = stranger.curl(&["-d", &body, &url(&agent, path)]);
+        let (status, output) = other_user.curl(&["-d", &body, &url(&agent, path)]);
         assert_eq!(status, 401, "{path}: {output}");
     }
     for path in ["/api/set_shutdown", "/api/telemetry_shutdown"] {
-        let (status, output) = stranger.curl(&[&url(&agent, path)]);
+        let (status, output) = other_user.curl(&[&url(&agent, path)]);
         assert_eq!(status, 401, "{path}: {output}");
     }
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("not TCP");
     };
-    let said = stranger.run_as(|| {
+    let said = other_user.run_as(|| {
         let mut telnet = TcpStream::connect(address).expect("connected");
         telnet.write_all(b"put x 1 1\n").expect("sent");
         let mut text = String::new();
@@ -207,8 +207,8 @@ fn strangers_and_foreign_pages_write_nothing() {
 }
 
 #[test]
-fn a_user_who_may_write_may_not_clean_up_or_end() {
-    let Some(stranger) = OtherUser::new() else {
+fn allowed_users_may_write_but_not_clean_up_or_stop() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL
@@ -216,15 +216,15 @@ fn a_user_who_may_write_may_not_clean_up_or_end() {
         .config("allow_users: [nobody]\ncollector_rate: 0.5\ntsdb_server_port: 0\n")
         .start();
     let body = json!({"metric": "x", "timestamp": now_seconds(), "value": 1}).to_string();
-    let (status, output) = stranger.curl(&["-d", &body, &url(&agent, "/api/put")]);
+    let (status, output) = other_user.curl(&["-d", &body, &url(&agent, "/api/put")]);
     assert_eq!(status, 204, "{output}");
-    let (status, output) = stranger.curl(&[
+    let (status, output) = other_user.curl(&[
         "-d",
         "{\"start_time\":1}",
         &url(&agent, "/api/tsdb_cleanup"),
     ]);
     assert_eq!(status, 403, "{output}");
-    let (status, output) = stranger.curl(&[&url(&agent, "/api/telemetry_shutdown")]);
+    let (status, output) = other_user.curl(&[&url(&agent, "/api/telemetry_shutdown")]);
     assert_eq!(status, 403, "{output}");
     let senders = agent.status()["senders"].clone();
     assert_eq!(senders[0]["sender"], "uid 65534", "{senders}");
@@ -232,24 +232,24 @@ fn a_user_who_may_write_may_not_clean_up_or_end() {
 }
 
 #[test]
-fn a_stranger_with_the_key_gets_a_token() {
-    let Some(stranger) = OtherUser::new() else {
+fn another_user_with_the_key_gets_a_token() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().config("auth_key: a key of dragons\n").start();
     let token_url = url(&agent, "/api/token");
-    let (status, output) = stranger.curl(&["-d", "{\"auth_key\":\"a key\"}", &token_url]);
+    let (status, output) = other_user.curl(&["-d", "{\"auth_key\":\"a key\"}", &token_url]);
     assert_eq!(status, 400, "{output}");
     assert!(output.contains("{\"msg\":\"Bad auth_key\"}"), "{output}");
     let (status, output) =
-        stranger.curl(&["-d", "{\"auth_key\":\"a key of dragons\"}", &token_url]);
+        other_user.curl(&["-d", "{\"auth_key\":\"a key of dragons\"}", &token_url]);
     assert_eq!(status, 200, "{output}");
     let (_, rest) = output.split_once("{\"access_token\":\"").expect("a token");
     let (bearer, _) = rest.split_once('"').expect("its end");
     let header = format!("Authorization: {bearer}");
-    let (status, output) = stranger.curl(&[&url(&agent, "/status")]);
+    let (status, output) = other_user.curl(&[&url(&agent, "/status")]);
     assert_eq!(status, 401, "{output}");
-    let (status, output) = stranger.curl(&["-H", &header, &url(&agent, "/status")]);
+    let (status, output) = other_user.curl(&["-H", &header, &url(&agent, "/status")]);
     assert_eq!(status, 200, "{output}");
     assert!(!output.contains("a key of dragons"), "{output}");
     let config = agent.get("/api/v1/config");

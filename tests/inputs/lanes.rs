@@ -1,4 +1,4 @@
-//! Lanes, from the outside: a program counts in shared memory, and every reader of the agent sees it.
+//! Lanes: a program counts in shared memory, and every client of the agent reads the counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ impl LaneSetup {
     }
 }
 
-/// The current value as `pegel get` prints it.
+/// Returns the current value as `pegel get` prints it.
 fn value(agent: &AgentProcess, name: &str) -> Option<f64> {
     let got = agent.client(&["get", name, "-f", "json"]);
     let values: serde_json::Value = serde_json::from_str(&got.stdout).ok()?;
@@ -55,13 +55,13 @@ fn value(agent: &AgentProcess, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn what_a_program_counted_is_shown_when_asked() {
+fn queries_return_what_a_program_has_counted_so_far() {
     let scene = LaneSetup::new();
     let agent = scene.agent();
     let steps = scene.counter("steps_total");
     for count in 1..=20_u32 {
         steps.add(1);
-        // Not at the next tick: now.
+        // At once, not at the next tick.
         assert_eq!(value(&agent, "steps_total"), Some(f64::from(count)));
     }
     let answer = agent.get("/metrics");
@@ -139,7 +139,7 @@ fn totals_are_exact_while_agent_and_programs_are_killed() {
 }
 
 #[test]
-fn gauges_go_with_their_program_and_points_stay() {
+fn gauges_end_with_their_program_and_points_remain() {
     let scene = LaneSetup::new();
     let agent = scene.agent();
     let (home, said) = (scene.home, scene.dir.join("said"));
@@ -200,7 +200,7 @@ fn rules_and_limits_hold_for_lanes() {
     agent.assert_conserved();
 }
 
-/// All current values of one name, by their labels.
+/// Returns all current values of one name, by their labels.
 fn by_labels(agent: &AgentProcess, name: &str) -> BTreeMap<String, f64> {
     let values = agent.get(&format!("/api/v1/values?names={name}")).json();
     let values = values.as_array().expect("a list").iter();
@@ -215,7 +215,7 @@ fn by_labels(agent: &AgentProcess, name: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A line that anybody can send.
+/// Sends a statsd line, which needs no permission.
 fn overwrite(agent: &AgentProcess, name: &str) {
     let udp = &agent.endpoint.json["statsd"]["udp"][0];
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -228,7 +228,7 @@ fn overwrite(agent: &AgentProcess, name: &str) {
 fn no_other_input_overwrites_what_a_lane_counted() {
     let scene = LaneSetup::new();
     let agent = scene.agent();
-    // One name was a lane's before, one is statsd's first.
+    // One name belongs to a lane first, one to statsd.
     let first = scene.counter("first_total");
     first.add(100);
     assert_eq!(value(&agent, "first_total"), Some(100.0));
@@ -273,7 +273,7 @@ fn no_other_input_overwrites_what_a_lane_counted() {
         assert_eq!(point[1], 100.0, "{stored}");
     }
     agent.kill();
-    // The lines come before the lane is read, and after.
+    // The lines arrive before and after the lane is read.
     let agent = scene.agent();
     assert_eq!(value(&agent, "first_total"), Some(100.0));
     overwrite(&agent, "first_total");
@@ -300,16 +300,16 @@ fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> Finishe
     ChildProcess::start(&mut command).wait(Duration::from_secs(60))
 }
 
-/// An agent that lets other users in has a place for what they count, without anybody setting one up.
+/// An agent with `allow_users` creates a lane directory for them.
 #[test]
-fn programs_of_users_who_are_allowed_in_are_counted() {
+fn programs_of_allowed_users_are_counted() {
     let (Some(_), Some(unshare)) = (OtherUser::new(), need("unshare")) else {
         return;
     };
     let home = TempDir::new();
     set_mode(&home, 0o755);
     fs::write(home.join("pegel.yaml"), "allow_users: [65534]\n").expect("written");
-    // Lanes of root that are really there are none of our business.
+    // Hides the machine's own lanes of root.
     let script = "
         mount -t tmpfs tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm || exit 9
         ./pegel agent --config pegel.yaml --listen 127.0.0.1:0 --statsd udp:127.0.0.1:0 --socket push.sock --dir store 2>agent.log &
@@ -330,9 +330,9 @@ fn programs_of_users_who_are_allowed_in_are_counted() {
     assert_eq!(lines[1], "1733");
 }
 
-/// Another user took the default names in `/dev/shm` and `/tmp` first: agent, programs and command line meet at the next ones.
+/// Another user has taken the default names in `/dev/shm` and `/tmp`: agent, programs and commands use the next ones.
 #[test]
-fn default_places_that_another_user_took_are_left_for_the_next() {
+fn default_paths_taken_by_another_user_are_skipped() {
     let (Some(_), Some(unshare)) = (OtherUser::new(), need("unshare")) else {
         return;
     };

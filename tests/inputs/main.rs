@@ -1,4 +1,4 @@
-//! What programs send to a real agent: lanes, statsd, pushes, points over HTTP and telnet.
+//! Input of programs to a real agent: lanes, statsd, pushes, points over HTTP and telnet.
 
 mod http_in;
 mod lanes;

@@ -189,12 +189,12 @@ fn acknowledged_values_survive_sigkill() {
 
 #[test]
 fn other_users_are_not_permitted_to_push() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = PEGEL.agent().start();
     // Denied by the socket's mode, and by the agent if that mode is widened.
-    let finished = stranger.run(
+    let finished = other_user.run(
         PEGEL.path(),
         &["push", "x=1", "-u", agent.socket.to_str().expect("UTF-8")],
     );
@@ -207,7 +207,7 @@ fn other_users_are_not_permitted_to_push() {
         set_mode(dir, 0o755);
         parent = dir.parent();
     }
-    let said = stranger.run_as(|| {
+    let said = other_user.run_as(|| {
         let mut stream = UnixStream::connect(&agent.socket).expect("connected");
         stream.write_all(b"x:1|c\n").expect("sent");
         let mut text = String::new();

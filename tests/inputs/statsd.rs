@@ -1,4 +1,4 @@
-//! statsd from the outside: lines over every socket, what Flux and the usual clients send, and what is bad.
+//! statsd: lines over every socket, recorded lines of Flux, common client libraries, and malformed lines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -26,7 +26,7 @@ fn agent() -> AgentBuilder {
     PEGEL.agent().args(&["--rate", "100ms"])
 }
 
-/// Its interval does not end while the test runs.
+/// Starts an agent whose flush interval does not end during the test.
 fn without_flush() -> AgentProcess {
     agent().config("statsd: {flush: 3650d}").start()
 }
@@ -45,7 +45,7 @@ fn udp(agent: &AgentProcess) -> UdpSocket {
     socket
 }
 
-/// The current values of all series whose text matches.
+/// Returns the current values of all matching series.
 fn values(agent: &AgentProcess, matching: &str) -> SeriesValues {
     let all = agent
         .get(&format!("/api/v1/values?match={matching}"))
@@ -80,11 +80,11 @@ fn books(agent: &AgentProcess) -> Value {
 }
 
 #[test]
-fn lines_are_taken_from_every_socket() {
+fn lines_are_accepted_on_every_socket() {
     let agent = agent().start();
     udp(&agent).send(b"jobs:1|c").expect("sent");
     let mut tcp = TcpStream::connect(place(&agent, "tcp")).expect("it listens");
-    // One byte after the other, with and without a carriage return.
+    // Byte by byte, with and without a carriage return.
     for byte in b"jobs:2|c\njobs:4|c\r\n" {
         tcp.write_all(&[*byte]).expect("sent");
     }
@@ -103,7 +103,7 @@ fn lines_are_taken_from_every_socket() {
     assert!(!Path::new(&unix).exists(), "the sockets go with the agent");
 }
 
-/// Sends what was recorded, each sender from a socket of its own, and works out by other means what it amounts to.
+/// Sends recorded lines, each sender from its own socket, and computes the expected values independently.
 fn replay(file: &str) {
     let agent = agent().start();
     let text = fs::read_to_string(fixture("statsd").join(file)).expect("the fixture");
@@ -160,7 +160,7 @@ fn replay(file: &str) {
 }
 
 #[test]
-fn what_flux_sent_gives_the_values_in_it() {
+fn recorded_lines_of_flux_give_their_values() {
     replay("flux-200-jobs.jsonl");
 }
 
@@ -236,7 +236,7 @@ fn no_spelling_writes_into_a_family_of_the_node() {
 fn senders_that_fill_their_part_do_not_lock_out_the_agents_user() {
     let dir = TempDir::new();
     let limits = "limits: {series: 16000, series_per_sender: 16000}";
-    // The second agent finds a store that is full of names that it did not admit.
+    // The second agent starts with a store full of names that it did not admit.
     for round in 0..2 {
         let agent = agent().dir(dir.join("store")).config(limits).start();
         eventually("there are too many names", || {
@@ -333,7 +333,7 @@ fn bad_lines_are_refused_by_reason_and_the_rest_of_the_datagram_is_kept() {
 }
 
 #[test]
-fn connections_that_say_nothing_or_too_much_stop_nobody() {
+fn silent_and_endless_connections_block_no_other() {
     let agent = agent().start();
     let silent: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect(place(&agent, "tcp")).expect("it listens"))
@@ -355,13 +355,13 @@ fn connections_that_say_nothing_or_too_much_stop_nobody() {
 }
 
 #[test]
-fn timers_and_sets_have_figures_when_their_interval_is_over() {
+fn timers_and_sets_have_values_after_their_interval() {
     let agent = agent()
         .config("statsd: {flush: 1s, percentiles: [50, 99.9], udp: [\"127.0.0.1:0\"], tcp: []}")
         .args(&["--statsd", "udp:127.0.0.1:0"])
         .start();
     let socket = udp(&agent);
-    // Sent again and again: whichever interval is asked about has all of it.
+    // Sent repeatedly, so that every interval has all values.
     eventually("figures", || {
         socket
             .send(b"t:1:2:3:4:1000|ms\ns:a|s\ns:b|s\ns:a|s")
@@ -399,15 +399,15 @@ fn a_busy_port_is_an_error_that_names_its_holder() {
 }
 
 #[test]
-fn other_users_may_not_write_where_they_can_be_told_apart() {
-    let Some(stranger) = OtherUser::new() else {
+fn other_users_may_not_write_where_the_user_is_known() {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = agent().start();
     let tcp = place(&agent, "tcp").to_owned();
-    stranger.run_as(move || {
+    other_user.run_as(move || {
         let mut stream = TcpStream::connect(tcp).expect("it listens");
-        // Hung up on: sooner or later, writing fails.
+        // The agent closes the connection: eventually, writing fails.
         eventually("the end", || match stream.write_all(b"theirs:1|c\n") {
             Ok(()) => Err("still connected"),
             Err(_) => Ok(()),
@@ -431,7 +431,7 @@ fn other_users_may_not_write_where_they_can_be_told_apart() {
     agent.assert_conserved();
 }
 
-/// Sends a datagram with eight descriptors. False when the kernel holds too many of this user already.
+/// Sends a datagram with eight descriptors. Returns false if the kernel's limit for this user is reached.
 fn send_with_descriptors(socket: &UnixDatagram, attached: BorrowedFd<'_>) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -446,7 +446,7 @@ fn send_with_descriptors(socket: &UnixDatagram, attached: BorrowedFd<'_>) -> boo
 }
 
 #[test]
-fn descriptors_that_come_with_datagrams_are_closed() {
+fn descriptors_attached_to_datagrams_are_closed() {
     const SENT: usize = 5000;
     let agent = agent().start();
     let open = || {
@@ -466,7 +466,7 @@ fn descriptors_that_come_with_datagrams_are_closed() {
         }
     }
     shows(&agent, "attached", &[("attached", SENT as f64)]);
-    // Connections of this test's own requests come and go.
+    // Requests of this test open connections.
     assert!(open() <= before + 8, "{} open, {before} before", open());
     drop(writer);
     let end = (&reader).read(&mut [0]).expect("a pipe");
@@ -496,7 +496,7 @@ fn all_addresses_of_loopback_are_one_sender() {
 }
 
 #[test]
-fn ten_million_names_do_not_move_memory() {
+fn ten_million_names_do_not_increase_memory() {
     let agent = agent()
         .config("limits: {series: 20000, series_per_sender: 10000}")
         .start();
@@ -569,7 +569,7 @@ fn run_client(program: &Path, script: &str, agent: &AgentProcess, dir: &Path) {
     assert_eq!(finished.code(), Some(0), "{finished}");
 }
 
-/// The clients also send an event and a service check, for which there is no place.
+/// The clients also send an event and a service check, which are not supported.
 fn assert_all_but_two_kept(agent: &AgentProcess) {
     let books = books(agent);
     let number = |value: &Value| value.as_u64().expect("a number");

@@ -1,5 +1,5 @@
-//! The agent under load: clients that are slow, silent, many or absurd. It goes on sampling, stays
-//! within its memory, answers the others, and counts whom it refused.
+//! The agent under load: slow, silent, numerous and hostile clients. It continues to sample, stays within its memory,
+//! responds to other clients, and counts refusals.
 
 #![allow(clippy::print_stderr)] // A failing test shows what it measured; a passing one does not.
 
@@ -20,23 +20,23 @@ use crate::PEGEL;
 
 const MIB: u64 = 1 << 20;
 
-/// What the whole process may take beyond what it took when it had started, whatever its clients do:
+/// The most memory that the process may use in addition to that at its start:
 ///
 /// | | MiB |
 /// |---|---|
-/// | answers that are made or read, together | 64 |
-/// | four questions at once, up to 32 MiB each; these need 8 | 32 |
-/// | samples and series, at these rates and in this time | 16 |
+/// | responses in memory, together | 64 |
+/// | four queries at once, up to 32 MiB each; these need 8 | 32 |
+/// | samples and series, at these rates and durations | 16 |
 /// | 512 + 64 connections with 16 KiB each way and a task | 32 |
-/// | what the allocator keeps of buffers below 1 MiB | 32 |
+/// | freed buffers below 1 MiB that the allocator keeps | 32 |
 const GROWTH_MAX: u64 = (64 + 32 + 16 + 32 + 32) * MIB;
-/// In all it is less than what samples and series alone may take.
+/// The limit for samples and series; the whole process stays below it.
 const LIMITS_MEMORY: u64 = 256 * MIB;
 
-/// The longest time without a sample. At 10 Hz and more that is many missed ones in a row.
+/// The longest permitted time without a sample: ten or more consecutive misses.
 const GAP_MS_MAX: i64 = 1_000;
 
-/// Tests of load compete with each other for two cores, and would measure that.
+/// Serialises these tests: they would compete with each other for two cores.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct LoadSetup {
@@ -83,7 +83,7 @@ impl LoadSetup {
         stream
     }
 
-    /// Asks and reads nothing. The small window makes it stuck after a few kilobytes.
+    /// Sends a request and does not read the response. The small window blocks it after a few kilobytes.
     fn ask_and_stall(&self, path: &str) -> TcpStream {
         let mut stream = self.connect();
         sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("set");
@@ -92,7 +92,7 @@ impl LoadSetup {
         stream
     }
 
-    /// Another client, over TCP and over the socket, is served in time.
+    /// Checks that other clients, over TCP and over the socket, get responses.
     fn assert_others_are_answered(&self) {
         for address in [self.agent.http(), &self.agent.unix()] {
             assert_answered(address);
@@ -100,7 +100,7 @@ impl LoadSetup {
     }
 
     fn refused(&self, reason: &str) -> u64 {
-        // The socket has seats of its own.
+        // The socket has a connection limit of its own.
         let status = get(&self.agent.unix(), "/status")
             .expect("an answer")
             .json();
@@ -120,7 +120,7 @@ impl LoadSetup {
         );
     }
 
-    /// After it all: still sampling, without a gap, within its memory, healthy, and with books that add up.
+    /// Checks that the agent samples without a gap, is within its memory and healthy, and that received = kept + dropped.
     fn assert_unharmed(mut self) {
         eventually("connections are given back", || {
             let http = get(&self.agent.unix(), "/status")
@@ -133,7 +133,7 @@ impl LoadSetup {
             }
         });
         self.assert_memory();
-        // Short scenes would show nothing.
+        // A shorter test would have too few samples.
         std::thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
         let elapsed = self.begun.elapsed().as_millis() as u64;
         let samples = StoredSamples::since(&self.agent, "node_load1", &format!("-{elapsed}ms"));
@@ -152,8 +152,8 @@ impl LoadSetup {
             "samples: {} of {due}, {missed} missed, {late} late, {gap:?} ms apart at most",
             times.len()
         );
-        // Where others use both cores as well, an agent without any client misses 13 to 18 % at 100 Hz, and
-        // none or one at 10 Hz: what the clients cost shows at 10 Hz.
+        // On a machine with both cores in use, an agent without clients misses 13 to 18 % at 100 Hz, and none or one at
+        // 10 Hz: the cost of the clients is visible at 10 Hz.
         let missed_max = if self.rate_ms >= 100 {
             due / 5
         } else {
@@ -180,7 +180,7 @@ fn assert_answered(address: &AgentAddress) {
     }
 }
 
-/// A line of `/proc/PID/status`, in bytes.
+/// Returns a line of `/proc/PID/status`, in bytes.
 fn memory(pid: u32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the agent is alive");
     let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -197,7 +197,7 @@ fn wait_for_samples(agent: &AgentProcess, wanted: usize) {
     });
 }
 
-/// Lets time pass while `work` is done again and again.
+/// Repeats `work` for this time.
 fn meanwhile(time: Duration, mut work: impl FnMut()) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -206,9 +206,9 @@ fn meanwhile(time: Duration, mut work: impl FnMut()) {
 }
 
 #[test]
-fn readers_that_are_stuck_or_slow_delay_nobody() {
+fn stuck_or_slow_readers_delay_no_other_client() {
     let scene = LoadSetup::new(10);
-    // Something to read: every series at 100 Hz.
+    // Some history: every series at 100 Hz.
     wait_for_samples(&scene.agent, 50);
     let paths = [
         "/metrics",
@@ -249,7 +249,7 @@ fn silent_and_half_open_connections_and_a_port_scan_are_counted_and_closed() {
             stream
         })
         .collect();
-    // Those that have said all they will, and those that are gone without a word.
+    // Connections half closed after a part of a request, and without one.
     let closed: Vec<TcpStream> = (0..100)
         .map(|n| {
             let mut stream = scene.connect();
@@ -309,7 +309,7 @@ fn ten_thousand_connections_are_held_or_refused_and_the_socket_stays_open() {
         }
     }
     eprintln!("{count} connections in {:?}", begun.elapsed());
-    // Each one has a seat, was refused, or was silent for too long.
+    // Each connection is open, was refused, or timed out.
     eventually("all are accounted for", || {
         let status = get(&scene.agent.unix(), "/status")
             .expect("an answer")
@@ -338,7 +338,7 @@ fn ten_thousand_connections_are_held_or_refused_and_the_socket_stays_open() {
 }
 
 #[test]
-fn without_descriptors_it_goes_on_and_its_store_stays_well() {
+fn without_descriptors_the_agent_continues_to_store() {
     let home = TempDir::new();
     let scene = LoadSetup::with(PEGEL.agent_after(&home, "ulimit -n 128"), 10);
     let mut held: Vec<TcpStream> = Vec::new();
@@ -365,7 +365,7 @@ fn without_descriptors_it_goes_on_and_its_store_stays_well() {
 #[test]
 fn bodies_without_end_are_refused() {
     let scene = LoadSetup::new(100);
-    // Announced: refused before a byte of it comes.
+    // With a length: refused before the first byte of the body.
     for method in ["GET", "POST", "PUT"] {
         let mut stream = scene.connect();
         let request = format!(
@@ -379,7 +379,7 @@ fn bodies_without_end_are_refused() {
         assert!(answer.starts_with("HTTP/1.1 413 "), "{method}: {answer}");
     }
     assert_eq!(scene.refused("body_size"), 3);
-    // In pieces, as fast as they are taken.
+    // Chunked, as fast as the agent reads.
     let piece = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
     for (method, n) in [("GET", 4), ("POST", 5)] {
         let mut stream = scene.connect();
@@ -391,7 +391,7 @@ fn bodies_without_end_are_refused() {
         while sent < 1 << 30 && stream.write_all(&piece).is_ok() {
             sent += piece.len() as u64;
         }
-        // What the limit allows, and what the kernel's buffers took.
+        // The limit, and the kernel's buffers.
         assert!(sent < 64 << 20, "{method}: {sent} bytes were taken");
         assert_eq!(scene.refused("body_size"), n, "{method}: counted");
     }
@@ -419,7 +419,7 @@ fn requests_come_byte_by_byte() {
 }
 
 #[test]
-fn absurd_questions_get_an_answer_or_an_error_in_time() {
+fn absurd_queries_get_a_response_or_an_error() {
     let scene = LoadSetup::new(10);
     let many = |text: &str, count: usize| text.repeat(count);
     let questions = [
@@ -467,7 +467,7 @@ fn absurd_questions_get_an_answer_or_an_error_in_time() {
     wait_for_samples(&scene.agent, 5);
     for (question, codes) in &questions {
         for path in ["/api/v1/range", "/api/v1/values"] {
-            // Parameters that the second does not know are another mistake.
+            // The second route does not have the other parameters.
             if path.ends_with("values") && !question.starts_with("match") {
                 continue;
             }
@@ -489,7 +489,7 @@ fn absurd_questions_get_an_answer_or_an_error_in_time() {
     scene.assert_unharmed();
 }
 
-/// A store with an hour's worth of samples at the default rate, taken in a few seconds.
+/// Creates a store with as many samples as half an hour at the default rate.
 fn full_store(home: &TempDir) -> std::path::PathBuf {
     let dir = home.join("store");
     let fast = PEGEL.agent().dir(&dir).config("rate: 1ms\n").start();
@@ -503,7 +503,7 @@ fn full_store(home: &TempDir) -> std::path::PathBuf {
 const HEAVY: &str = "/api/v1/range?match=node_*&start=-1h";
 
 #[test]
-fn many_heavy_questions_at_once_stay_within_memory() {
+fn many_heavy_queries_at_once_stay_within_memory() {
     let home = TempDir::new();
     let scene = LoadSetup::with(PEGEL.agent().dir(full_store(&home)), 100);
     let counts = Mutex::new(std::collections::BTreeMap::<u16, (u32, usize)>::new());
@@ -515,7 +515,7 @@ fn many_heavy_questions_at_once_stay_within_memory() {
                 while Instant::now() < end {
                     let gzip: &[(&str, &str)] = &[("Accept-Encoding", "gzip")];
                     let headers = if n % 3 == 0 { gzip } else { &[] };
-                    // Which of them are refused depends on who is first.
+                    // Which of them are refused depends on their order.
                     let answer = get_with(scene.agent.http(), HEAVY, headers).expect("an answer");
                     let code = answer.status;
                     assert!([200, 413, 503, 504].contains(&code), "{code}");
@@ -544,11 +544,11 @@ fn many_heavy_questions_at_once_stay_within_memory() {
 }
 
 #[test]
-fn stuck_readers_of_large_answers_leave_room_for_others() {
+fn stuck_readers_of_large_responses_leave_memory_for_others() {
     let home = TempDir::new();
     let scene = LoadSetup::with(PEGEL.agent().dir(full_store(&home)), 100);
     let mut stuck = Vec::new();
-    // Until nothing more fits.
+    // Until the memory for responses is used up.
     while scene.refused("answer_memory") == 0 {
         assert!(stuck.len() < 100, "a hundred large answers at once");
         stuck.push(scene.ask_and_stall(HEAVY));

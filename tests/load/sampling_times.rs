@@ -1,6 +1,6 @@
-//! Time, as the agent sees it from inside a real process: a machine that stands still, and every rate.
+//! Sampling times of a real agent: at every rate, and while the process is stopped.
 //!
-//! Steps of the clock are tried in `crates/agent/tests/agent/clock_steps.rs`: a test must not set the machine's clock.
+//! Steps of the clock are tested in `crates/agent/tests/agent/clock_steps.rs`: a test must not set the machine's clock.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ fn start(rate_ms: i64) -> AgentProcess {
     PEGEL.agent().config(&config).start()
 }
 
-/// What the agent stored and what it says it missed, both as of the same sample.
+/// The stored times and the agent's count of missed ones, at the same sample.
 struct StoredTimes {
-    /// The nominal times that were stored. The first pass has a time of its own and is left out.
+    /// The stored nominal times, without the first pass, which has its own time.
     times: Vec<i64>,
-    /// Nominal times up to the last one that were not.
+    /// The number of nominal times up to the last one that were not stored.
     absent: u64,
     missed: u64,
 }
@@ -48,7 +48,7 @@ impl StoredTimes {
         }
     }
 
-    /// What is absent was counted. The collectors that run every 5 s may have missed a time of their own.
+    /// Checks that absent times were counted. Collectors that run every 5 s may have missed one of their own.
     fn assert_counted(&self, what: &str) {
         let StoredTimes { absent, missed, .. } = self;
         assert!(
@@ -70,7 +70,7 @@ fn assert_nothing_twice(agent: &AgentProcess) {
 }
 
 #[test]
-fn a_machine_that_stands_still_misses_samples_and_counts_each() {
+fn a_suspended_agent_counts_every_missed_sample() {
     let rate = 100;
     let agent = start(rate);
     eventually("it samples", || {
@@ -94,7 +94,7 @@ fn a_machine_that_stands_still_misses_samples_and_counts_each() {
         "{} missed",
         after.missed
     );
-    // One pass for all that was missed, at the newest of those times; then it is on time again.
+    // One pass replaces all missed ones, at the newest of their times; then sampling is on time again.
     let during = after
         .times
         .iter()

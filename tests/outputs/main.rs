@@ -1,4 +1,4 @@
-//! What other systems read from a real agent: Prometheus, Grafana, the page in a browser, the snapshot.
+//! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the snapshot.
 
 mod grafana;
 mod node_exporter;

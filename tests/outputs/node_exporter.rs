@@ -1,5 +1,5 @@
-//! Beside Debian's node_exporter: on one fixture tree both say the same, live on the machine our
-//! counters lie between two of its readings, and what it has by default and we lack is explained.
+//! Comparison with Debian's node_exporter: equal values on one fixture tree; live counters between two of its readings;
+//! and its default metrics are present or documented as omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,8 +14,7 @@ use crate::PEGEL;
 
 const PROGRAM: &str = "prometheus-node-exporter";
 
-/// Its collectors that find their files below a fixture tree. The others ask the kernel, or look at
-/// the machine's own files all the same.
+/// Its collectors that read a fixture tree. The others query the kernel or read the machine's own files.
 const COLLECTORS: &[&str] = &[
     "arp",
     "bonding",
@@ -49,7 +48,7 @@ const COLLECTORS: &[&str] = &[
     "vmstat",
 ];
 
-/// Those whose counters are compared live.
+/// The collectors whose counters are compared live.
 const LIVE: &[&str] = &[
     "conntrack",
     "cpu",
@@ -64,7 +63,7 @@ const LIVE: &[&str] = &[
     "vmstat",
 ];
 
-/// What it publishes about itself.
+/// Prefixes of its metrics about itself.
 const ITS_OWN: [&str; 3] = ["node_exporter_", "node_scrape_collector_", "promhttp_"];
 
 fn start_node_exporter(program: &Path, root: &Path, collectors: &[&str]) -> PrometheusProcess {
@@ -104,7 +103,7 @@ fn read_ours(agent: &AgentProcess) -> ExporterReadings {
 }
 
 #[test]
-fn on_one_fixture_tree_both_say_the_same() {
+fn both_report_the_same_on_one_fixture_tree() {
     let Some(program) = need(PROGRAM) else { return };
     let node_exporter = start_node_exporter(&program, &fixture("basic"), COLLECTORS);
     let agent = PEGEL
@@ -165,19 +164,19 @@ fn series_of(readings: &ExporterReadings, name: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// The same number, but for the last bit: it multiplies by 0.001 where we divide by 1000, which is the
-/// nearest double (2.941 and not 2.9410000000000003).
+/// Compares up to the last bit: node_exporter multiplies by 0.001, the agent divides by 1000, which gives the nearest
+/// double (2.941, not 2.9410000000000003).
 fn is_same(ours: f64, theirs: f64) -> bool {
     ours == theirs || (ours - theirs).abs() <= f64::EPSILON * ours.abs()
 }
 
-/// The kernel does not promise that these only grow.
+/// Counters of which the kernel does not guarantee that they only increase.
 fn may_shrink(series: &str) -> bool {
     series.starts_with("node_cpu_seconds_total")
         && (series.contains("mode=\"iowait\"") || series.contains("mode=\"idle\""))
 }
 
-/// Our slower collectors, as far as `LIVE` has them.
+/// The agent's slower collectors among `LIVE`.
 const SLOWER: [&str; 4] = ["conntrack", "netstat", "softnet", "vmstat"];
 
 fn hastened(name: &str) -> String {
@@ -224,7 +223,7 @@ fn live_counters_lie_between_two_readings() {
         };
         let name = series.split('{').next().unwrap_or(series);
         let is_counter = before.types.get(name) == Some(&MetricType::Counter)
-            // It has no types for these, but they are counters of the kernel.
+            // They are counters of the kernel without a type in node_exporter.
             || name.starts_with("node_vmstat_")
             || name.starts_with("node_netstat_") && !name.ends_with("_CurrEstab");
         if is_counter && !may_shrink(series) {
@@ -241,7 +240,7 @@ fn live_counters_lie_between_two_readings() {
 }
 
 #[test]
-fn what_it_has_by_default_and_we_lack_is_explained() {
+fn omitted_default_metrics_are_documented() {
     let Some(program) = need(PROGRAM) else { return };
     let node_exporter = PrometheusProcess::start(&program, |_| Vec::new());
     let agent = PEGEL.agent().config("level: 4\n").start();
@@ -262,7 +261,7 @@ fn what_it_has_by_default_and_we_lack_is_explained() {
     );
     let shared = theirs.names().intersection(&ours.names()).count();
     assert!(shared > 150, "only {shared} names are shared");
-    // Its types are ours, or it has none.
+    // The types are equal, or it has none.
     for (name, their_type) in &theirs.types {
         if let Some(our_type) = ours.types.get(name) {
             assert_eq!(our_type, their_type, "{name}");

@@ -1,5 +1,5 @@
-//! The built agent as Grafana's OpenTSDB source sees it: what the node samples, what programs push, and what is left
-//! after a restart.
+//! Requests of Grafana's OpenTSDB data source to a real agent: samples of the node, pushed points, and data after a
+//! restart.
 
 use pegel_testkit::{
     AgentAddress, AgentProcess, TempDir, TestResponse, eventually, now_seconds, post,
@@ -20,7 +20,7 @@ fn lines(agent: &AgentProcess, body: &Value) -> Vec<Value> {
     answer.json().as_array().expect("a list").clone()
 }
 
-/// As Grafana's browser form asks for one metric of the last minutes.
+/// Returns the request of Grafana's browser part for one metric of the last minutes.
 fn panel(metric: &str, tagk: &str) -> Value {
     json!({
         "start": "5m-ago",
@@ -33,7 +33,7 @@ fn panel(metric: &str, tagk: &str) -> Value {
 }
 
 #[test]
-fn what_the_node_samples_is_on_a_panel_within_seconds() {
+fn samples_of_the_node_reach_a_panel() {
     let agent = PEGEL.agent().args(&["--node", "nid7"]).start();
     let found = eventually("a line with two points", || {
         let lines = lines(&agent, &panel("node_load1", "host"));
@@ -42,7 +42,7 @@ fn what_the_node_samples_is_on_a_panel_within_seconds() {
     });
     assert_eq!(found["tags"], json!({"host": "nid7"}));
     assert_eq!(found["query"]["index"], 0);
-    // 192 or however many counters become one rate: the seconds that all CPUs have together.
+    // All counters become one rate: the seconds per second of all CPUs.
     let body = json!({"start": "10s-ago", "queries": [{
         "metric": "node_cpu_seconds_total", "aggregator": "sum", "downsample": "1s-last", "rate": true,
         "rateOptions": {"counter": true, "dropResets": true},
@@ -63,7 +63,7 @@ fn what_the_node_samples_is_on_a_panel_within_seconds() {
 }
 
 #[test]
-fn what_programs_push_and_note_is_there_after_a_restart() {
+fn pushed_points_and_annotations_survive_a_restart() {
     let dir = TempDir::new();
     let start = || {
         let agent = PEGEL
@@ -105,7 +105,7 @@ fn what_programs_push_and_note_is_there_after_a_restart() {
 }
 
 #[test]
-fn without_dragon_compat_the_manual_counts() {
+fn without_dragon_compat_the_responses_follow_the_manual() {
     let agent = PEGEL.agent().args(&["--node", "nid7"]).start();
     let now = now_seconds();
     let point = |gpu: &str| json!({"metric": "power", "timestamp": now - 10, "value": 1, "tags": {"gpu": gpu}});

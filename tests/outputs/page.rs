@@ -1,4 +1,4 @@
-//! The page in a real browser: what it shows, what it survives, and that it stays small and contacts no other host.
+//! The page in a real browser: it shows the data, survives restarts, stays small, and contacts no other host.
 
 mod prefix;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-/// What uPlot's authors released as 1.6.32.
+/// The SHA-256 sums of uPlot's release 1.6.32.
 const UPLOT: [(&str, &str); 2] = [
     (
         "uplot.js",
@@ -36,11 +36,11 @@ fn url(agent: &AgentProcess) -> String {
     format!("http://{}/", agent.http())
 }
 
-/// Lines with at least one number, in all charts that are on the screen.
+/// The number of lines with a value, in all visible charts.
 const LINES: &str = "document.querySelectorAll('.panel .legend .value').length";
 
 #[test]
-fn every_view_shows_live_data_and_asks_only_its_own_agent() {
+fn every_view_shows_live_data_of_its_own_agent_only() {
     let Some(chromium) = need("chromium") else {
         return;
     };
@@ -107,7 +107,7 @@ fn a_metric_is_found_charted_grouped_and_saved() {
         "document.querySelector('.results button')?.dataset.name === 'node_cpu_seconds_total'",
     );
     page.press("Enter");
-    // Chosen twice, it is still one chart.
+    // Selected twice, it is still one chart.
     page.eval("document.querySelector('.results button').click()");
     page.until("document.querySelectorAll('.chosen .panel canvas').length === 1");
     let modes = "[...document.querySelectorAll('.chosen .legend .name')].map(name => name.textContent).join()";
@@ -146,7 +146,7 @@ fn a_metric_is_found_charted_grouped_and_saved() {
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 2000);
     assert_eq!(page.console_errors(), [""; 0]);
 
-    // The address is the whole state: another page that opens it shows the same.
+    // The URL contains the whole state: another page that opens it shows the same.
     let address = page.eval("location.href");
     page.open(address.as_str().expect("text"));
     page.until(&format!("{modes} === 'node_cpu_seconds_total'"));
@@ -166,7 +166,7 @@ fn saved(dir: &Path, ending: &str) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn a_page_that_nobody_sees_lets_go_and_fills_its_gap_later() {
+fn a_hidden_page_disconnects_and_fills_its_gap_later() {
     let Some(chromium) = need("chromium") else {
         return;
     };
@@ -226,7 +226,7 @@ fn leaving_the_page_frees_its_connection() {
     };
     let agent = agent();
     let mut page = BrowserPage::start(&chromium);
-    // A browser keeps pages that were left, and has six connections for an agent: the seventh page would wait.
+    // A browser keeps the pages of its history, and has six connections per host: the seventh page would wait.
     for _ in 0..9 {
         let begun = Instant::now();
         page.open(&url(&agent));
@@ -290,7 +290,7 @@ fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
         "{text}.includes('train.loss') && {text}.includes('0.25')"
     ));
     page.until(&format!("{text}.includes('other.queue')"));
-    // Senders are counted where metrics are searched.
+    // The view of metrics counts the series of each sender.
     page.press("4");
     page.until(&format!(
         "{text}.includes('Series by sender') && {text}.includes('127.0.0.1')"
@@ -298,7 +298,7 @@ fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
     assert_eq!(page.console_errors(), [""; 0]);
 }
 
-/// The points of the first chart as `[[ms, value], …]`, by way of the page's own CSV.
+/// Returns the points of the first chart as `[[ms, value], …]`, from the page's CSV export.
 const POINTS: &str = "(async () => {
     const texts = []; const make = URL.createObjectURL; const click = HTMLAnchorElement.prototype.click;
     URL.createObjectURL = blob => { texts.push(blob.text()); return 'data:,'; };
@@ -319,7 +319,7 @@ fn points(page: &mut BrowserPage) -> Vec<(i64, f64)> {
 }
 
 #[test]
-fn what_was_followed_live_is_what_the_store_says_later() {
+fn live_values_equal_the_stored_ones() {
     let Some(chromium) = need("chromium") else {
         return;
     };
@@ -349,7 +349,7 @@ fn what_was_followed_live_is_what_the_store_says_later() {
             Err(shown.len())
         }
     });
-    // On a busy machine two ticks may come as one event, which then stands for both: their mean is right, each is not.
+    // On a busy machine one event may cover two ticks: then the mean is exact, the single values are not.
     let (mut same, mut sums) = (0, (0.0, 0.0));
     for (time, rate) in &live {
         let known = stored.iter().find(|(known, _)| known == time);
@@ -369,7 +369,7 @@ fn what_was_followed_live_is_what_the_store_says_later() {
 }
 
 #[test]
-fn history_is_what_the_store_has_however_far_one_goes_back() {
+fn history_equals_the_store_in_every_window() {
     let Some(chromium) = need("chromium") else {
         return;
     };
@@ -385,14 +385,14 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
         span.filter(|(newest, oldest)| newest - oldest > 12_000)
             .ok_or(store)
     });
-    // Everything: the window begins with the oldest sample.
+    // All history: the window begins with the oldest sample.
     page.press("a");
     let window = "import(new URL('page/window.js', document.baseURI)).then(m => m.bounds())";
     let oldest = agent.status()["store"]["oldest"].as_i64().expect("a time");
     let begin = page.eval(window)[0].as_f64().expect("a time") as i64;
     assert!((begin - oldest).abs() < 61_000, "{begin} {oldest}");
 
-    // A drag over the middle of the chart zooms in, and the window stands still.
+    // A drag over the middle of the chart zooms in, and stops following.
     page.until("document.querySelector('.u-over')?.getBoundingClientRect().width > 300");
     let over = page.eval("(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.left, b.top, b.width, b.height] })()");
     let [left, top, width, height] = [0, 1, 2, 3].map(|at| over[at].as_f64().expect("a number"));
@@ -409,7 +409,7 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
     assert!((4_000..7_000).contains(&(to - from)), "{from} {to}");
     page.until("location.hash.includes('to=')");
 
-    // What it shows there is what the store has, sample by sample.
+    // The chart shows the stored samples, one by one.
     let path = format!("/api/v1/range?match=node_time_seconds&start={from}&end={to}");
     let stored = agent.get(&path).json();
     let stored: Vec<(i64, f64)> = stored[0]["points"]
@@ -436,12 +436,12 @@ fn history_is_what_the_store_has_however_far_one_goes_back() {
             Err(format!("{missing:?} not in {shown:?}"))
         }
     });
-    // Back in time by a key, and live again by another.
+    // One key goes back in time, another returns to live data.
     page.press("ArrowLeft");
     page.until(&format!("({window}).then(b => b[1] < {to})"));
     page.press("l");
     page.until("document.querySelector('.live').getAttribute('aria-pressed') === 'true'");
-    // Before the store begins there is nothing, and the chart says so.
+    // Before the oldest sample the chart reports that there is no data.
     page.eval(&format!(
         "location.hash = '#/metrics?chart=node_time_seconds&span=60&to={}'",
         oldest - 600_000
@@ -478,14 +478,14 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
     let before = *points(&mut page).last().expect("a sample");
     first.stop();
     page.until("document.getElementById('state').dataset.state === 'lost'");
-    // What failed while it was away is in the console, as it should be.
+    // Requests that failed meanwhile are in the console, as expected.
     let second = start(&address);
     let stored_first = second.status()["started"].as_i64().expect("a time");
     page.until_live();
     eventually("both sides of the gap", || {
         let shown = points(&mut page);
         let has_before = shown.contains(&before);
-        // The first tick after the start came before the page was back: only the store has it.
+        // The first tick after the start precedes the new connection: only the store has it.
         let after = shown.iter().find(|(time, _)| *time >= stored_first - 500);
         let filled = after.is_some_and(|(time, _)| *time <= stored_first + 1_500);
         if has_before && filled {
@@ -567,7 +567,7 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
     page.eval(&format!("window.names = {}; 0", Value::from(names)));
     let mut used = Vec::new();
     for ticks in [1_000, 1_000, 9_000, 9_000] {
-        // The browser answers within a minute; so many ticks take longer on a busy machine.
+        // A command of the browser has a limit of a minute; so many ticks may take longer on a busy machine.
         for _ in 0..ticks / 500 {
             page.eval("makeTicks(names, 500)");
         }
@@ -579,15 +579,15 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
     }
     page.until(&format!("{LINES} >= 10"));
     let ((early, nodes), (late, nodes_late)) = (used[1], used[3]);
-    // Real ticks come in meanwhile, more of them on a busy machine, until the page has all that it keeps. Fifty bytes
-    // for each of the 18,000 ticks would be seen.
+    // Real ticks arrive meanwhile, until the page's buffers are full. A leak of fifty bytes for each of the 18,000 ticks
+    // would be noticed.
     assert!(late < early * 1.05 + 900_000.0, "{used:?}");
     assert!(nodes_late <= nodes + 20, "{used:?}");
     assert_eq!(page.console_errors(), [""; 0]);
 }
 
 #[test]
-fn it_can_be_read_light_and_dark_wide_and_narrow() {
+fn the_page_is_readable_in_both_themes_and_at_every_width() {
     let Some(chromium) = need("chromium") else {
         return;
     };
@@ -625,13 +625,13 @@ fn it_can_be_read_light_and_dark_wide_and_narrow() {
             }
         }
     }
-    // The switch is stronger than the system, and is remembered.
+    // The switch overrides the system's setting, and is stored.
     page.press("t");
     page.until("document.documentElement.dataset.theme === 'light'");
     page.open(&url(&agent));
     page.until_live();
     assert_eq!(page.eval("document.documentElement.dataset.theme"), "light");
-    // Everything that can be clicked can be reached by keys, and shows where one is.
+    // Every control can be reached with the keyboard, and shows its focus.
     page.press("Tab");
     page.until("document.activeElement !== document.body");
     assert_eq!(page.console_errors(), [""; 0]);

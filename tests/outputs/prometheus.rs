@@ -1,4 +1,4 @@
-//! Beside Prometheus: its linter reads what we publish, and a real server scrapes it in both formats.
+//! Comparison with Prometheus: its linter checks the metrics, and a real server scrapes them in both formats.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-/// Names that the linter does not like, and that are not ours to choose: how they begin, and who chose them.
+/// Prefixes of names that the linter reports and that others have defined, with their origin.
 const FOREIGN: [(&str, &str); 8] = [
     (
         "node_memory_",
@@ -50,7 +50,7 @@ fn fixture_agent() -> AgentProcess {
     PEGEL.agent().env("PEGEL_ROOT", fixture("basic")).start()
 }
 
-/// The names about which `promtool check metrics` complains.
+/// Returns the names that `promtool check metrics` reports.
 fn lint(promtool: &std::path::Path, text: &str) -> BTreeMap<String, String> {
     let dir = TempDir::new();
     fs::write(dir.join("metrics"), text).expect("a file for promtool");
@@ -61,7 +61,7 @@ fn lint(promtool: &std::path::Path, text: &str) -> BTreeMap<String, String> {
         .output()
         .expect("promtool");
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    // 0: fine, 3: complaints about names; anything else: it could not read the text.
+    // 0: no problem; 3: problems with names; otherwise it could not parse the text.
     let code = output.status.code();
     assert!(
         matches!(code, Some(0 | 3)),
@@ -75,7 +75,7 @@ fn lint(promtool: &std::path::Path, text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn promtool_complains_only_about_names_that_others_fixed() {
+fn promtool_reports_only_names_defined_by_others() {
     let Some(promtool) = need("promtool") else {
         return;
     };
@@ -105,11 +105,11 @@ fn promtool_accepts_what_this_machine_gives() {
     agent.assert_conserved();
 }
 
-/// Hands scrapes on to the agent, but asks for the text format, whatever Prometheus prefers: this
-/// version of Prometheus takes OpenMetrics whenever it is offered.
+/// A proxy that forwards scrapes to the agent but requests the text format: this version of Prometheus uses OpenMetrics
+/// whenever it is offered.
 struct TextRelay {
     address: SocketAddr,
-    /// What Prometheus said that it accepts.
+    /// The `Accept` header of Prometheus.
     accept: Arc<Mutex<Option<String>>>,
 }
 
@@ -121,7 +121,7 @@ impl TextRelay {
         let seen = accept.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A failed scrape shows as a missing value in the test.
+                // A failed scrape is a missing value in the test.
                 let _ = relay(stream, &agent, &seen);
             }
         });
@@ -184,7 +184,7 @@ fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> P
     prometheus
 }
 
-/// The current values of all series with this label and value, by series text, without what Prometheus adds.
+/// Returns the current values of all series with this label, by series text, without labels that Prometheus adds.
 fn query(prometheus: &PrometheusProcess, job: &str) -> BTreeMap<String, f64> {
     let answer = prometheus
         .get(&format!(
@@ -213,7 +213,7 @@ fn text_of(metric: &Value) -> String {
     joined(name, &labels)
 }
 
-/// To Prometheus, a label with an empty value is no label.
+/// Removes labels with an empty value, which Prometheus treats as absent.
 fn without_empty_labels(series: &str) -> String {
     let family = |name: &str| {
         let name = name.to_owned().into();
@@ -250,9 +250,9 @@ fn value_of(result: &Value) -> f64 {
         .expect("a number")
 }
 
-/// What Prometheus makes of a scrape besides what it scraped, and what moves although the fixture does not.
+/// Returns whether Prometheus added the series, or its value changes although the fixture does not.
 fn stands_still(series: &str) -> bool {
-    // The room on the disk below the fixture is the machine's own.
+    // The free space is that of the machine's own disk.
     let moving = [
         "pegel_",
         "scrape_",
@@ -301,7 +301,7 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
         });
     }
 
-    // The direct scrape used OpenMetrics, because that is what we answer to what Prometheus accepts.
+    // The direct scrape used OpenMetrics, which the agent selects for the `Accept` header of Prometheus.
     let accept = relay
         .accept
         .lock()
@@ -317,7 +317,7 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
     agent.assert_conserved();
 }
 
-/// Bit for bit the same, both ways.
+/// Checks that both have the same series with identical bits.
 fn differences(ours: &BTreeMap<String, f64>, theirs: &BTreeMap<String, f64>) -> Result<(), String> {
     for (series, value) in ours {
         match theirs.get(series) {

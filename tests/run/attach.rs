@@ -42,7 +42,7 @@ impl Drop for TargetProcess {
 }
 
 #[test]
-fn an_interrupt_lets_the_process_live() {
+fn an_interrupt_detaches_and_leaves_the_process_running() {
     let home = TempDir::new();
     let Some(program) = compile(&home, "busy", &[]) else {
         return;
@@ -118,7 +118,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 }
 
 #[test]
-fn the_end_of_the_process_is_the_end() {
+fn watching_ends_with_the_process() {
     let home = TempDir::new();
     let mut target = TargetProcess::start(Command::new("sleep").arg("1"));
     let args = ["-S", &target.pid()];

@@ -22,7 +22,7 @@ use crate::run_mode::{BOUND, RunMode, compile, isolate, read_report, value};
 /// An agent of root, and a directory from which another user runs programs.
 struct OtherUserSetup {
     agent: AgentProcess,
-    stranger: OtherUser,
+    other_user: OtherUser,
     home: TempDir,
     binary: PathBuf,
 }
@@ -31,7 +31,7 @@ impl OtherUserSetup {
     /// Returns `None`, with the skip recorded, if this machine does not permit it.
     #[track_caller]
     fn new(allowed: &[u32]) -> Option<OtherUserSetup> {
-        let stranger = OtherUser::new()?;
+        let other_user = OtherUser::new()?;
         let has_ebpf = RunMode::counting().contains(&RunMode::Ebpf);
         need_hardware(has_ebpf, "privilege to load eBPF programs")?;
         let home = TempDir::new();
@@ -54,7 +54,7 @@ impl OtherUserSetup {
         }
         Some(OtherUserSetup {
             agent,
-            stranger,
+            other_user,
             home,
             binary,
         })
@@ -102,7 +102,7 @@ impl OtherUserSetup {
     fn connect(&self) -> UnixStream {
         let socket = &self.agent.socket;
         let connect = || UnixStream::connect(socket).expect("the socket is open to all");
-        self.stranger.run_as(connect)
+        self.other_user.run_as(connect)
     }
 
     /// Returns the reply to lines sent by another user.
@@ -120,7 +120,7 @@ impl OtherUserSetup {
 }
 
 #[test]
-fn it_counts_for_a_user_without_rights() {
+fn the_agent_counts_for_an_unprivileged_user() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -158,7 +158,7 @@ fn it_counts_for_a_user_without_rights() {
 }
 
 #[test]
-fn it_counts_many_at_a_time_and_their_children() {
+fn the_agent_counts_many_programs_and_their_children() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -185,7 +185,7 @@ fn it_counts_many_at_a_time_and_their_children() {
 }
 
 #[test]
-fn it_does_not_count_for_whom_it_does_not_know() {
+fn the_agent_does_not_count_for_users_who_are_not_allowed() {
     let Some(scene) = OtherUserSetup::new(&[]) else {
         return;
     };
@@ -199,7 +199,7 @@ fn it_does_not_count_for_whom_it_does_not_know() {
 }
 
 #[test]
-fn programs_with_rights_of_their_own_get_them_and_are_not_counted() {
+fn privileged_programs_keep_their_privileges_and_are_not_counted() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -252,7 +252,7 @@ fn a_running_process_is_counted_for_its_user() {
 }
 
 #[test]
-fn when_it_is_killed_the_program_goes_on() {
+fn the_program_continues_when_the_agent_is_killed() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -289,7 +289,7 @@ fn when_it_is_killed_the_program_goes_on() {
 }
 
 #[test]
-fn it_tells_nothing_about_processes_of_others() {
+fn the_agent_reveals_nothing_about_processes_of_other_users() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -382,7 +382,7 @@ fn find(program: &str) -> PathBuf {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn processes_that_cannot_be_counted_are_refused() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -420,7 +420,7 @@ fn what_cannot_be_counted_is_refused() {
 
 /// Two clients counting the same process would each get a part.
 #[test]
-fn a_process_is_counted_by_one_and_let_go_with_the_connection() {
+fn a_process_is_watched_once_and_released_with_its_connection() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -514,7 +514,7 @@ fn thread_ids(pid: &str) -> HashSet<String> {
 
 /// The client may be stuck or stopped.
 #[test]
-fn the_end_of_a_process_is_not_kept_back_for_long() {
+fn the_end_of_a_process_is_not_delayed_for_long() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -535,7 +535,7 @@ fn the_end_of_a_process_is_not_kept_back_for_long() {
 
 /// As with Ctrl-C right after the start: neither the program nor its counting process remains.
 #[test]
-fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
+fn a_wrapper_killed_at_its_start_leaves_no_process() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
@@ -553,7 +553,7 @@ fn a_wrapper_that_is_killed_as_it_starts_leaves_nobody() {
 }
 
 #[test]
-fn an_agent_that_does_not_answer_does_not_keep_a_program_from_starting() {
+fn an_unresponsive_agent_prevents_no_program_from_starting() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };

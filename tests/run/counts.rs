@@ -63,7 +63,7 @@ fn calls_of_threads_children_and_programs_are_counted_exactly() {
 
 /// Like ranks under mpirun: later ones share the BPF programs that the first one loaded, even after it has exited.
 #[test]
-fn many_at_once_are_counted_apart() {
+fn concurrent_programs_are_counted_separately() {
     let homes: Vec<TempDir> = (0..8).map(|_| TempDir::new()).collect();
     let Some(program) = compile(&homes[0], "known", &[]) else {
         return;
@@ -155,8 +155,8 @@ fn strace_counts_the_same() {
     }
 }
 
-/// The zoo's programs with the calls whose number is deterministic; without names, all other calls.
-const ZOO: [(&str, &[&str]); 7] = [
+/// Test programs with the calls whose number is deterministic; without names, all calls.
+const PROGRAMS: [(&str, &[&str]); 7] = [
     ("forks", &[]),
     ("spawns", &[]),
     ("no_children", &[]),
@@ -175,12 +175,12 @@ const ZOO: [(&str, &[&str]); 7] = [
 
 /// Forks, threads, exec by children, by threads and in place, vfork, clone3, stops.
 #[test]
-fn strace_counts_the_zoo_the_same() {
+fn strace_counts_the_test_programs_the_same() {
     let Some(strace) = need("strace") else {
         return;
     };
     let home = TempDir::new();
-    for (name, calls) in ZOO {
+    for (name, calls) in PROGRAMS {
         let Some(program) = compile(&home, name, &[]) else {
             return;
         };
@@ -209,7 +209,7 @@ fn strace_counts_the_zoo_the_same() {
 /// The calls of the program with handlers, timers and queued signals are known without strace, which counts a call
 /// again when it is restarted after a handler.
 #[test]
-fn signals_are_no_calls() {
+fn signals_are_not_counted_as_calls() {
     let home = TempDir::new();
     let Some(program) = compile(&home, "signals", &[]) else {
         return;

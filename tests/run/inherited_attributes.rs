@@ -53,7 +53,7 @@ const GIVEN: [(&str, &str); 11] = [
 ];
 
 #[test]
-fn everything_arrives() {
+fn every_attribute_is_inherited() {
     let Some(pair) = InheritancePair::new() else {
         return;
     };
@@ -122,7 +122,7 @@ fn copy_without_installed_library(pair: &InheritancePair) -> String {
 
 /// Without resources for the counting process, the lane or the library, the program still runs.
 #[test]
-fn where_nothing_is_left_for_us_the_program_runs() {
+fn without_descriptors_or_file_space_the_program_runs() {
     for what in ["no-descriptors", "small-files"] {
         let Some(pair) = InheritancePair::new() else {
             return;
@@ -146,7 +146,7 @@ fn where_nothing_is_left_for_us_the_program_runs() {
 
 /// Root has no such limit.
 #[test]
-fn where_no_process_may_be_made_the_program_runs() {
+fn without_permission_to_fork_the_program_runs() {
     let (Some(pair), Some(_)) = (InheritancePair::new(), OtherUser::new()) else {
         return;
     };

@@ -18,7 +18,7 @@ fn hits(agent: &AgentProcess) -> f64 {
 }
 
 #[test]
-fn when_the_one_who_counts_is_killed_the_program_goes_on() {
+fn the_program_continues_when_its_counting_process_is_killed() {
     for way in RunMode::counting() {
         let agent = PEGEL.agent().start();
         let home = TempDir::new();
@@ -48,7 +48,7 @@ fn when_the_one_who_counts_is_killed_the_program_goes_on() {
 }
 
 #[test]
-fn when_the_program_is_killed_its_counts_stay() {
+fn counts_are_kept_when_the_program_is_killed() {
     for way in RunMode::counting() {
         let agent = PEGEL.agent().start();
         let home = TempDir::new();
@@ -194,7 +194,7 @@ impl Ranks {
 }
 
 #[test]
-fn when_a_rank_is_killed_the_others_are_counted() {
+fn other_ranks_are_counted_when_one_is_killed() {
     for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
             let agent = PEGEL.agent().start();
@@ -210,7 +210,7 @@ fn when_a_rank_is_killed_the_others_are_counted() {
 }
 
 #[test]
-fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
+fn other_ranks_are_counted_when_a_counting_process_is_killed() {
     for way in RunMode::counting() {
         for victim in [0, RANKS - 1] {
             let agent = PEGEL.agent().start();
@@ -228,7 +228,7 @@ fn when_the_one_who_counts_a_rank_is_killed_the_others_are_counted() {
 
 /// Kills all programs, counting processes and the agent at once: the next agent finds the counts.
 #[test]
-fn when_all_are_killed_their_counts_stay() {
+fn counts_are_kept_when_all_ranks_are_killed() {
     for way in RunMode::counting() {
         for kills_agent in [false, true] {
             let dir = TempDir::new();
@@ -264,7 +264,7 @@ fn when_all_are_killed_their_counts_stay() {
 }
 
 #[test]
-fn a_thousand_signals_do_not_confuse_the_count() {
+fn a_thousand_signals_do_not_change_the_counts() {
     for way in RunMode::counting() {
         let agent = PEGEL.agent().start();
         let home = TempDir::new();

@@ -42,7 +42,7 @@ fn every_family_of_calls_is_counted_as_the_program_counts_itself() {
             };
             scene.run(ranks, &[], &[&program]);
             let (counted, expected) = (scene.counted(), scene.expected(ranks));
-            // What each family has at least, so that the program cannot lose one unseen.
+            // The minimum of each family, so that the program cannot lose one unnoticed.
             assert!(
                 expected.len()
                     >= if library == MpiLibrary::Mpich {
@@ -117,11 +117,11 @@ fn fortran_counts_once_by_all_three_bindings() {
 }
 
 #[test]
-fn python_counts_although_it_loads_mpi_for_itself_alone() {
+fn python_is_counted_although_it_loads_mpi_privately() {
     let Some(scene) = MpiRun::new(MpiLibrary::OpenMpi) else {
         return;
     };
-    // The system's own, which has the package.
+    // The system's Python, which has the package.
     let python = Path::new("/usr/bin/python3");
     let mut import = Command::new(python);
     let has_package = import.args(["-c", "import mpi4py"]).status();
@@ -165,8 +165,8 @@ fn threads_that_call_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_session_counts_like_the_world() {
-    // Open MPI has none before its version 5.
+fn the_sessions_model_is_counted_like_the_world_model() {
+    // Open MPI has no sessions before version 5.
     let Some(scene) = MpiRun::new(MpiLibrary::Mpich) else {
         return;
     };
@@ -177,7 +177,7 @@ fn a_session_counts_like_the_world() {
     assert_same(&scene.counted(), &scene.expected(2));
 }
 
-/// Waits until every rank has made some calls; the pid of each rank.
+/// Waits until every rank has made some calls; returns the process IDs of the ranks.
 fn ranks_at_work(scene: &MpiRun, ranks: usize) -> Vec<(String, Pid)> {
     eventually_within(BOUND, "all ranks are at work", || {
         let mut found = Vec::new();
@@ -198,14 +198,14 @@ fn ranks_at_work(scene: &MpiRun, ranks: usize) -> Vec<(String, Pid)> {
     })
 }
 
-/// What a rank of `endless.c` said last.
+/// Returns the last number that a rank of `endless.c` reported.
 fn done(scene: &MpiRun, rank: &str) -> u64 {
     let bytes = std::fs::read(scene.dir.join(format!("counts.{rank}"))).expect("written");
     u64::from_ne_bytes(bytes.try_into().expect("one number"))
 }
 
 #[test]
-fn what_was_counted_before_kill_9_stays() {
+fn counts_before_kill_9_are_kept() {
     for library in MpiLibrary::BOTH {
         for kills_all in [false, true] {
             let Some(scene) = MpiRun::new(library) else {
@@ -285,7 +285,7 @@ fn a_program_that_is_not_counted_runs_as_if_alone() {
         assert_eq!(scene.lanes().len(), 0);
         let off = scene.run(2, &[("PEGEL_DISABLE", "1")], &[&program]);
         assert_eq!(scene.lanes().len(), 0);
-        // Where no lane can be made.
+        // A directory in which no lane can be created.
         let nowhere = scene.run(2, &[("PEGEL_LANES", "/proc/no/such/place")], &[&program]);
         let counted = scene.run(2, &[], &[&program]);
         for other in [off, nowhere, counted] {
@@ -311,7 +311,7 @@ fn an_aborting_program_is_counted_to_the_end() {
         let finished = ChildProcess::start(&mut command).wait(BOUND);
         assert_eq!(finished.status.code(), Some(3), "{finished}");
         let counted = scene.counted();
-        // One may end the other before it gets there.
+        // One rank may end the other before that.
         assert!((1..=2).contains(&counted["MPI_Abort"].hits), "{counted:?}");
         assert_eq!(counted["MPI_Send"].hits, 20);
     }
@@ -328,7 +328,7 @@ fn an_exception_passes_through_and_counting_goes_on() {
         };
         let finished = scene.run(1, &[], &[&program]);
         assert_eq!(finished.stdout, "caught 3\n");
-        // Calls that ended with an exception did not come back.
+        // Calls that ended with an exception did not return.
         let send = scene.counted()["MPI_Send"];
         assert_eq!((send.hits, send.bytes), (5, 40), "{library:?}");
     }
@@ -386,7 +386,7 @@ fn the_agent_sums_the_ranks_of_a_job() {
 }
 
 #[test]
-fn the_wrapper_brings_the_library_with_it() {
+fn the_wrapper_installs_the_library() {
     for library in [MpiLibrary::OpenMpi, MpiLibrary::Mpich] {
         let Some(scene) = MpiRun::new(library) else {
             return;

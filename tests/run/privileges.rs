@@ -97,7 +97,7 @@ impl SetUidSetup {
 }
 
 #[test]
-fn set_uid_and_set_gid_programs_get_their_rights() {
+fn set_uid_and_set_gid_programs_get_their_privileges() {
     let Some(scene) = SetUidSetup::new() else {
         return;
     };
@@ -139,7 +139,7 @@ fn set_uid_and_set_gid_programs_get_their_rights() {
 const SET_UID_LINE: &str = "uid 65534 euid 0 gid 65534 egid 65534 secure 1\n";
 
 #[test]
-fn rights_are_given_however_the_program_is_named() {
+fn privileges_are_granted_however_the_program_is_named() {
     let Some(scene) = SetUidSetup::new() else {
         return;
     };
@@ -156,7 +156,7 @@ fn rights_are_given_however_the_program_is_named() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn rights_are_given_by_calls_of_32_bits() {
+fn privileges_are_granted_by_32_bit_calls() {
     let Some(scene) = SetUidSetup::new() else {
         return;
     };

@@ -66,7 +66,7 @@ fn exit_codes_are_the_programs_own() {
 }
 
 #[test]
-fn signals_end_the_program_as_they_would() {
+fn signals_end_the_program_as_without_the_wrapper() {
     // Without those that stop or do nothing; with some real-time signals.
     let named = (1..=31).filter(|signal| ![17, 18, 19, 20, 21, 22, 23, 28].contains(signal));
     for signal in named.chain([34, 35, 50, 63, 64]) {
@@ -81,13 +81,13 @@ fn signals_end_the_program_as_they_would() {
 }
 
 #[test]
-fn signals_that_do_nothing_do_nothing() {
+fn ignored_signals_have_no_effect() {
     let script = "for signal in CHLD CONT URG WINCH; do kill -$signal $$; done; echo alive";
     assert_eq!(assert_same(&["sh", "-c", script]).stdout, "alive\n");
 }
 
 #[test]
-fn a_core_is_dumped_as_it_would_be() {
+fn core_dumps_are_written_as_without_the_wrapper() {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     let is_here = !pattern.starts_with(['|', '/', '@']) && !pattern.trim().is_empty();
     if need_hardware(is_here, "core files in the directory of the program").is_none() {
@@ -140,7 +140,7 @@ fn signals_that_stop_the_program_stop_it() {
 }
 
 #[test]
-fn a_handler_of_the_programs_own_is_called() {
+fn signal_handlers_of_the_program_are_called() {
     let script = "trap 'echo got it; exit 3' TERM; kill -TERM $$; sleep 5";
     let seen = assert_same(&["sh", "-c", script]);
     assert_eq!(
@@ -167,7 +167,7 @@ fn a_signal_from_outside_reaches_the_program() {
 }
 
 #[test]
-fn the_program_finds_everything_as_without_us() {
+fn the_program_observes_the_same_process_attributes() {
     // The process ID differs from run to run, and the tracer cannot be hidden.
     let status = "exec grep -E '^(Umask|PPid|Uid|Gid|Groups|SigPnd|SigBlk|SigIgn|SigCgt|Shd|Cap|NoNewPrivs|Seccomp|Threads|Cpus_allowed)' /proc/self/status";
     for script in [
@@ -193,13 +193,13 @@ fn the_program_finds_everything_as_without_us() {
 }
 
 #[test]
-fn arguments_arrive_untouched() {
+fn arguments_are_passed_unchanged() {
     let seen = assert_same(&["printf", "<%s>", "", "a b", "--", "-s", "*", "ü\n", "$HOME"]);
     assert_eq!(seen.stdout, "<><a b><--><-s><*><ü\n><$HOME>");
 }
 
 #[test]
-fn children_that_go_on_do_not_hold_the_callers_pipes() {
+fn remaining_children_do_not_hold_the_callers_pipes() {
     for way in RunMode::wrapped() {
         let home = TempDir::new();
         let script = "sleep 100 </dev/null >/dev/null 2>&1 & echo $!";
@@ -216,7 +216,7 @@ fn children_that_go_on_do_not_hold_the_callers_pipes() {
         err.read_to_string(&mut String::new())
             .expect("read to the end");
         assert!(child.wait().expect("ended").success());
-        // The pipes were closed before the end of the child, which is there to be killed.
+        // The pipes were closed before the end of the child, which still exists.
         let sleeper: i32 = text.trim().parse().expect("a number");
         let sleeper = rustix::process::Pid::from_raw(sleeper).expect("a number");
         let killed = rustix::process::kill_process(sleeper, rustix::process::Signal::KILL);
@@ -225,7 +225,7 @@ fn children_that_go_on_do_not_hold_the_callers_pipes() {
 }
 
 #[test]
-fn the_zoo_behaves() {
+fn every_test_program_behaves_the_same() {
     let home = TempDir::new();
     for (name, more) in [
         ("forks", &[][..]),
@@ -279,7 +279,7 @@ fn a_command_that_cannot_run_exits_as_in_a_shell() {
 }
 
 #[test]
-fn what_is_asked_for_is_said_with_v_and_only_then() {
+fn messages_are_printed_only_with_v() {
     let home = TempDir::new();
     let run = |args: &[&str]| ChildProcess::start(&mut pegel(&home, args)).wait(BOUND);
     let finished = run(&[

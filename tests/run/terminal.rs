@@ -226,7 +226,7 @@ fn session(way: RunMode, home: &TempDir, bash: &std::path::Path) -> (String, Str
 }
 
 #[test]
-fn job_control_is_as_without_us() {
+fn job_control_works_as_without_the_wrapper() {
     let Some(bash) = need("bash") else {
         return;
     };
@@ -296,7 +296,7 @@ fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
 }
 
 #[test]
-fn jobs_in_the_background_are_as_without_us() {
+fn background_jobs_work_as_without_the_wrapper() {
     let Some(bash) = need("bash") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The counts are at the agent when the command returns.
+//! The agent has the counts when the command returns.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::PEGEL;
 use crate::run_mode::{BOUND, RunMode, compile, isolate, pegel, value};
 
 #[test]
-fn counts_are_there_when_the_command_returns() {
+fn counts_are_visible_when_the_command_returns() {
     let agent = PEGEL.agent().start();
     let home = TempDir::new();
     let Some(program) = compile(&home, "known", &[]) else {

@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over the pipe that it offers for that: no port, no library, no other program.
+//! A headless Chromium, controlled over its debugging pipe: no port, no library, no other program.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::{TempDir, eventually_within};
 
-/// How long the browser may take for one thing on a loaded machine.
+/// The maximum time for one command of the browser on a loaded machine.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Chromium reads commands from descriptor 3 and answers on 4; a shell puts our pipes there.
+/// Chromium reads commands from descriptor 3 and responds on 4; a shell moves the pipes there.
 const WITH_PIPES: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
-/// One page of one browser; both are gone at the end of the test.
+/// One page of one browser; both are closed on drop.
 #[derive(Debug)]
 pub struct BrowserPage {
     child: Child,
@@ -99,7 +99,7 @@ impl BrowserPage {
         }
     }
 
-    /// Sends a command and waits for its answer. Events that come meanwhile are kept.
+    /// Sends a command and waits for its response. Events that arrive meanwhile are kept.
     #[track_caller]
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last_id += 1;
@@ -136,7 +136,7 @@ impl BrowserPage {
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// A script that every document runs before its own.
+    /// Adds a script that every document runs before its own.
     pub fn before_all(&mut self, script: &str) {
         self.call(
             "Page.addScriptToEvaluateOnNewDocument",
@@ -151,7 +151,7 @@ impl BrowserPage {
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
-    /// The value of an expression; promises are waited for.
+    /// Returns the value of an expression; promises are awaited.
     #[track_caller]
     pub fn eval(&mut self, expression: &str) -> Value {
         let parameters =
@@ -173,7 +173,7 @@ impl BrowserPage {
         });
     }
 
-    /// Waits until the page gets samples.
+    /// Waits until the page receives samples.
     #[track_caller]
     pub fn until_live(&mut self) {
         self.until("document.getElementById('state')?.dataset.state === 'live'");
@@ -195,7 +195,7 @@ impl BrowserPage {
         self.call("Input.insertText", json!({"text": text}));
     }
 
-    /// Presses the left button at the first point, moves to the second and lets go.
+    /// Presses the left button at the first point, moves to the second and releases it.
     pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
         let mut mouse = |kind: &str, (x, y): (f64, f64)| {
             let event = json!({"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1});
@@ -208,7 +208,7 @@ impl BrowserPage {
         mouse("mouseReleased", to);
     }
 
-    /// Files that the page saves go there.
+    /// Sets the directory for files that the page saves.
     pub fn save_to(&mut self, dir: &Path) {
         self.call(
             "Browser.setDownloadBehavior",
@@ -221,7 +221,7 @@ impl BrowserPage {
         base64(answer["data"].as_str().expect("a picture"))
     }
 
-    /// Bytes that scripts use, after everything unreachable is gone.
+    /// Returns the bytes that scripts use after a garbage collection.
     pub fn heap_bytes(&mut self) -> f64 {
         for _ in 0..3 {
             self.call("HeapProfiler.collectGarbage", json!({}));
@@ -231,7 +231,7 @@ impl BrowserPage {
             .expect("a number")
     }
 
-    /// Everything that went wrong in the page so far, as its console would show it.
+    /// Returns all errors in the page's console so far.
     pub fn console_errors(&mut self) -> Vec<String> {
         self.eval("0");
         let events = std::mem::take(&mut self.events);
@@ -253,7 +253,7 @@ impl BrowserPage {
         complaints
     }
 
-    /// The addresses that the page asked for so far.
+    /// Returns the URLs that the page has requested so far.
     pub fn requests(&mut self) -> Vec<String> {
         self.eval("0");
         let sent = |event: &&Value| event["method"] == "Network.requestWillBeSent";
@@ -265,7 +265,7 @@ impl BrowserPage {
         self.events.iter().filter(sent).filter_map(url).collect()
     }
 
-    /// The process group of the browser; for the bench.
+    /// Returns the process group of the browser.
     pub fn group(&self) -> u32 {
         self.child.id()
     }

@@ -33,7 +33,7 @@ impl TauUser {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let is_root = rustix::process::geteuid().is_root();
         need_hardware(is_root, "root privilege to act for other users")?;
-        let island = NetworkNamespace::new()?;
+        let network = NetworkNamespace::new()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let uid = 400_000_000 + std::process::id() * 16 + number;
         let home = TempDir::new();
@@ -49,11 +49,7 @@ impl TauUser {
             symlink("pegel", bin.join(name)).expect("a link");
         }
         chown(home.path(), Some(uid), Some(uid)).expect("given");
-        Some(TauUser {
-            network: island,
-            uid,
-            home,
-        })
+        Some(TauUser { network, uid, home })
     }
 
     /// Returns a command for one of the programs, in the user's home.

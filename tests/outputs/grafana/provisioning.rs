@@ -215,7 +215,7 @@ fn invalid_arguments_are_reported() {
 
 #[test]
 fn an_unwritable_directory_is_reported() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let dir = TempDir::new();
@@ -224,7 +224,7 @@ fn an_unwritable_directory_is_reported() {
     PEGEL.copy_to(&binary);
     fs::create_dir(&place).expect("made");
     let args = ["grafana", "provision", "--dir", text(&place)];
-    let finished = stranger.run(&binary, &args);
+    let finished = other_user.run(&binary, &args);
     assert_eq!(finished.code(), Some(1), "{finished}");
     assert!(finished.stderr.contains("cannot write "), "{finished}");
     assert!(
@@ -239,9 +239,9 @@ fn agent(config: &str) -> AgentProcess {
 }
 
 /// Returns the statuses of "Save & test", a query and a variable, as sent by Grafana's user.
-fn statuses(stranger: OtherUser, agent: &AgentProcess, headers: &[&str]) -> [u16; 3] {
+fn statuses(other_user: OtherUser, agent: &AgentProcess, headers: &[&str]) -> [u16; 3] {
     let url = |path: &str| format!("http://{}{path}", agent.http());
-    let ask = |more: &[&str]| stranger.curl(&[headers, more].concat()).0;
+    let ask = |more: &[&str]| other_user.curl(&[headers, more].concat()).0;
     let body = r#"{"start":"1m-ago","queries":[{"metric":"pegel_threads","aggregator":"sum"}]}"#;
     let json = ["-H", "Content-Type: application/json", "-d", body];
     [
@@ -256,7 +256,7 @@ fn statuses(stranger: OtherUser, agent: &AgentProcess, headers: &[&str]) -> [u16
 
 #[test]
 fn the_printed_line_gives_grafanas_user_access() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let dir = TempDir::new();
@@ -275,13 +275,13 @@ fn the_printed_line_gives_grafanas_user_access() {
         "{finished}"
     );
     assert_eq!(
-        statuses(stranger, &agent("level: 2\n"), &[]),
+        statuses(other_user, &agent("level: 2\n"), &[]),
         [401; 3],
         "without it"
     );
     let config = format!("level: 2\n{}\n", line[0]);
     assert_eq!(
-        statuses(stranger, &agent(&config), &[]),
+        statuses(other_user, &agent(&config), &[]),
         [200; 3],
         "with it"
     );
@@ -332,11 +332,11 @@ fn the_written_token_gives_grafanas_user_access() {
         .find_map(|line| line.trim().strip_prefix("httpHeaderValue1: "));
     let value = value.and_then(|value| value.strip_prefix('"')?.strip_suffix('"'));
     let header = format!("Authorization: {}", value.expect("a value"));
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = agent("level: 2\n");
-    assert_eq!(statuses(stranger, &agent, &["-H", &header]), [200; 3]);
+    assert_eq!(statuses(other_user, &agent, &["-H", &header]), [200; 3]);
 }
 
 #[test]

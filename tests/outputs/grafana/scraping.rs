@@ -101,14 +101,14 @@ fn each_node_is_scraped_as_its_access_rules_require() {
 
 #[test]
 fn another_users_prometheus_has_access_by_token_or_by_name() {
-    let Some(stranger) = OtherUser::new() else {
+    let Some(other_user) = OtherUser::new() else {
         return;
     };
     let agent = |config: &str| PEGEL.agent().config(config).start();
     let scraped = |config: &str, headers: &[&str]| {
         let agent = agent(config);
         let url = format!("http://{}/metrics", agent.http());
-        let (status, output) = stranger.curl(&[headers, &[&url]].concat());
+        let (status, output) = other_user.curl(&[headers, &[&url]].concat());
         (status, output.contains("pegel_cpu_seconds_total"))
     };
     assert_eq!(scraped("level: 2\n", &[]), (401, false));

@@ -1,4 +1,4 @@
-//! A reverse proxy that puts a prefix in front of an agent, as those of Jupyter and Open OnDemand do.
+//! A reverse proxy that serves an agent below a prefix, like those of Jupyter and Open OnDemand.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ pub const PREFIX: &str = "/node/nid0001/proxy/1337";
 
 pub struct PrefixProxy {
     pub address: SocketAddr,
-    /// Paths that were asked for outside the prefix.
+    /// Requested paths outside the prefix.
     pub unprefixed_paths: Arc<Mutex<Vec<String>>>,
 }
 
@@ -22,7 +22,7 @@ impl PrefixProxy {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (agent, seen) = (agent.clone(), seen.clone());
-                // A request that fails shows in the page.
+                // A failed request is visible in the page.
                 thread::spawn(move || forward(stream, &agent, &seen));
             }
         });
@@ -65,7 +65,7 @@ fn forward(client: TcpStream, agent: &str, strays: &Mutex<Vec<String>>) -> io::R
         "GET {rest} HTTP/1.1\r\nHost: {agent}\r\nConnection: close\r\n{kept}\r\n"
     )?;
     let mut answer = server.try_clone()?;
-    // A browser that leaves must end the other half too, or the agent streams on.
+    // If the browser closes its connection, close the other one too; otherwise the agent continues to stream.
     let leaving = server.try_clone()?;
     thread::spawn(move || {
         let _ = lines.read(&mut [0]);

@@ -20,7 +20,7 @@ pub enum MpiLibrary {
 impl MpiLibrary {
     pub const BOTH: [MpiLibrary; 2] = [MpiLibrary::OpenMpi, MpiLibrary::Mpich];
 
-    /// A program of this library's package, or None and the test is skipped.
+    /// Returns a program of this library's package; None if the test is to be skipped.
     #[track_caller]
     pub fn need(self, program: &str) -> Option<PathBuf> {
         match self {
@@ -59,7 +59,7 @@ impl MpiRun {
         })
     }
 
-    /// With the library's wrapper for a compiler: `mpicc`, `mpicxx`, `mpif90`.
+    /// Compiles with the library's compiler wrapper: `mpicc`, `mpicxx`, `mpif90`.
     #[track_caller]
     pub fn compile(&self, compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
         let compiler = self.library.need(compiler)?;
@@ -75,7 +75,7 @@ impl MpiRun {
         Some(program)
     }
 
-    /// `mpirun` with so many ranks of a program, each with the preloaded library and variables.
+    /// Returns `mpirun` for this number of ranks, each with the preloaded library and the variables.
     pub fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
         let mut command = Command::new(self.library.need("mpirun").expect("found before"));
         isolate(&mut command, &self.dir);
@@ -83,11 +83,11 @@ impl MpiRun {
             command.arg("--oversubscribe");
         }
         command
-            // Open MPI's, where tests run as root.
+            // Open MPI requires them if tests run as root.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Some defaults of Debian's versions break programs that are right, also without us: remote
-            // memory over shared memory in Open MPI 4.1, persistent gathers in MPICH 4.0.
+            // Some defaults of Debian's versions break correct programs, also without the library: remote memory over
+            // shared memory in Open MPI 4.1, persistent gathers in MPICH 4.0.
             .env("OMPI_MCA_osc", "^rdma")
             .env("MPIR_CVAR_IGATHER_INTRA_ALGORITHM", "tsp_tree")
             .env("MPIR_CVAR_ISCATTER_INTRA_ALGORITHM", "tsp_tree")
@@ -104,7 +104,7 @@ impl MpiRun {
         command
     }
 
-    /// Runs it to its good end.
+    /// Runs the program, which must succeed.
     pub fn run(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> FinishedProcess {
         let mut command = self.mpirun(ranks, env, program);
         let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(120));
@@ -116,7 +116,7 @@ impl MpiRun {
         open_ready_lanes(self.dir.join("lanes"))
     }
 
-    /// What all lanes together counted, by name of the call.
+    /// Returns the sums of all lanes, by name of the call.
     pub fn counted(&self) -> BTreeMap<String, MpiCount> {
         let mut sums = BTreeMap::new();
         for lane in &mut self.lanes() {
@@ -125,7 +125,7 @@ impl MpiRun {
         sums
     }
 
-    /// What the ranks of the program say that they did, as [`Count`]s without times.
+    /// Returns the counts that the ranks of the program reported, without times.
     pub fn expected(&self, ranks: usize) -> BTreeMap<String, MpiCount> {
         let mut sums: BTreeMap<String, MpiCount> = BTreeMap::new();
         for rank in 0..ranks {
@@ -153,7 +153,7 @@ fn preload(library: &Path) -> OsString {
     assignment
 }
 
-/// Adds what one lane counted.
+/// Adds the counts of one lane.
 pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
     let mut buffer = Vec::new();
     let view = lane.read(&mut buffer).expect("readable");

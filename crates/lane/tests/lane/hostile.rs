@@ -494,8 +494,8 @@ fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
         return;
     };
     let trap = HostileLane::with(&good(false));
-    let stranger = Some(rustix::fs::Uid::from_raw(OtherUser::UID));
-    rustix::fs::chown(trap.path(), stranger, None).expect("root");
+    let other_user = Some(rustix::fs::Uid::from_raw(OtherUser::UID));
+    rustix::fs::chown(trap.path(), other_user, None).expect("root");
     let lane = trap.open().expect("good");
     assert_eq!(lane.owner(), OtherUser::UID);
     assert_eq!(lane.header().uid, 0);

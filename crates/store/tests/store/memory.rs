@@ -40,7 +40,7 @@ fn batch(family: &Arc<Family>, from: u64, time: Millis) -> Vec<Point> {
 }
 
 #[test]
-fn ten_million_offered_series_do_not_move_memory() {
+fn ten_million_offered_series_do_not_increase_memory() {
     run_alone(|| {
         let dir = TempDir::new();
         // The defaults: 200,000 series and 256 MiB.
