@@ -182,7 +182,7 @@ fn a_c_program_counts_with_the_static_library() {
 }
 
 #[test]
-fn mistakes_are_explained_and_do_no_harm() {
+fn errors_are_explained_and_do_no_harm() {
     if need("cc").is_none() || need("pkg-config").is_none() {
         return;
     }

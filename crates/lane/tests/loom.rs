@@ -37,7 +37,7 @@ fn a_histogram_keeps_count_sum_and_bounds() {
 /// More points than slots: writers compete for one slot, and a reader copies meanwhile. Each point that it
 /// reads is one that was written, complete.
 #[test]
-fn points_are_whole_whoever_overtakes_whom() {
+fn points_are_complete_in_every_order() {
     // Unbounded, three threads take minutes; bugs of this kind show with two or three preemptions.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -64,7 +64,7 @@ fn points_are_whole_whoever_overtakes_whom() {
 
 /// Enough slots: every point is present in the end, with its own number.
 #[test]
-fn points_with_room_are_all_there() {
+fn points_within_the_capacity_are_all_read() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(2));
         let other = ring.clone();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn books_add_up_or_not() {
+    fn conservation_is_checked_for_every_input() {
         let books = |received: u64, kept: u64, dropped: Value| {
             let push =
                 serde_json::json!({"input": "push", "received": 0, "kept": 0, "dropped": {}});

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_cut_off_is_no_answer() {
+    fn a_truncated_response_is_an_error() {
         for raw in [
             &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"[..],
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",

@@ -67,7 +67,7 @@ fn a_program_leaves_what_it_counted() {
 }
 
 #[test]
-fn a_program_can_be_told_to_count_nothing() {
+fn a_variable_disables_counting() {
     let dir = TempDir::new();
     for (value, is_published) in [("1", false), ("yes", false), ("0", true), ("", true)] {
         let finished = run(Command::new(solver())
@@ -84,7 +84,7 @@ fn a_program_can_be_told_to_count_nothing() {
 }
 
 #[test]
-fn a_place_that_is_no_good_does_not_disturb_the_program() {
+fn an_unusable_directory_does_not_disturb_the_program() {
     let dir = TempDir::new();
     std::fs::write(dir.join("file"), "").expect("a file");
     for place in ["file", "file/below", "no/such/place"] {
@@ -160,7 +160,7 @@ fn shared_memory_that_fills_up_takes_as_many_as_fit() {
 }
 
 #[test]
-fn a_directory_that_is_not_the_users_own_is_left_for_the_next() {
+fn a_directory_of_another_user_is_skipped() {
     for squat in [
         "mkdir -m 777 /dev/shm/pegel.0",
         "mkdir -m 700 /dev/shm/pegel.0 && chown nobody /dev/shm/pegel.0",

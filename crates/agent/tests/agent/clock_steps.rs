@@ -206,7 +206,7 @@ fn a_clock_that_is_set_back_or_ahead_neither_loses_nor_doubles_samples() {
 }
 
 #[test]
-fn years_are_as_good_as_hours() {
+fn steps_of_years_are_handled_like_hours() {
     let mut scene = ClockStepSetup::new(Duration::from_secs(200 * 366 * 86_400));
     scene.sample();
     let start = scene.clock.utc();

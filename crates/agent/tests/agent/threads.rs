@@ -128,7 +128,7 @@ fn the_end_of_the_stores_syncer_ends_the_agent() {
 }
 
 #[test]
-fn the_end_of_the_stores_upkeep_ends_the_agent() {
+fn the_end_of_the_stores_maintenance_ends_the_agent() {
     ends_with_the_reason("store-upkeep");
 }
 

@@ -159,7 +159,7 @@ const FILES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
+fn a_malformed_file_fails_only_its_collectors() {
     let mut node = ProcFilesNode::new(|_| {});
     node.pass();
     assert_eq!(node.failed(), BTreeMap::new());
@@ -200,7 +200,7 @@ fn a_spoiled_file_fails_its_collectors_with_a_reason_and_no_other() {
 }
 
 #[test]
-fn a_missing_file_is_absent_and_comes_by_itself() {
+fn a_missing_file_is_absent_until_it_appears() {
     for (file, owners) in FILES {
         let mut node =
             ProcFilesNode::new(|root| fs::remove_file(root.join(file)).expect("removed"));
@@ -343,7 +343,7 @@ fn a_file_may_grow_beyond_the_buffer_but_not_without_end() {
 }
 
 #[test]
-fn counters_at_their_end_and_counters_that_go_back_are_shown_as_they_are() {
+fn maximal_and_decreasing_counters_are_shown_unchanged() {
     let mut node = ProcFilesNode::new(|_| {});
     let bytes = "node_network_receive_bytes_total{device=\"eth9\"}";
     let reads = "node_disk_reads_completed_total{device=\"sdz\"}";

@@ -29,7 +29,7 @@ fn is_covered(name: &str) -> bool {
 }
 
 #[test]
-fn what_the_dashboard_asks_for_is_covered_or_explained() {
+fn metrics_of_the_dashboard_are_present_or_documented() {
     let path = repository().join("tests/golden/node-exporter-full-names.txt");
     let names = fs::read_to_string(path).expect("read");
     let is_explained = |name: &str| {
@@ -49,7 +49,7 @@ fn what_the_dashboard_asks_for_is_covered_or_explained() {
 }
 
 #[test]
-fn what_is_explained_away_is_really_not_there() {
+fn documented_omissions_are_absent() {
     for family in families() {
         let stale = OMITTED_METRICS
             .iter()

@@ -401,7 +401,7 @@ fn the_only_gpu_lost_is_a_failure_and_it_recovers_by_itself() {
 }
 
 #[test]
-fn what_is_not_supported_is_absent_and_not_asked_again_for_a_minute() {
+fn unsupported_values_are_absent_and_retried_after_a_minute() {
     let mut node = NvidiaNode::new("unsupported", 3, &[], "unsupported\n");
     let series = "node_nvidia_gpu_utilization_ratio{gpu=\"0\"}";
     let fan = "node_nvidia_fan_speed_ratio{gpu=\"0\"}";
@@ -503,7 +503,7 @@ fn a_node_without_library_driver_or_gpu_is_quiet() {
 }
 
 #[test]
-fn what_is_not_the_drivers_library_is_refused_with_the_reason() {
+fn other_libraries_are_refused_with_a_reason() {
     let dir = directory("not-nvml");
     fs::write(
         dir.join("empty.c"),

@@ -52,7 +52,7 @@ fn is_complete(groups: &[String], sampler: &Sampler) -> bool {
 }
 
 #[test]
-fn the_first_sample_is_there_when_start_returns() {
+fn the_first_sample_is_taken_before_start_returns() {
     let settings = CollectSettings {
         rate: Duration::from_secs(3600),
         ..CollectSettings::default()

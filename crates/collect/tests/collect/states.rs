@@ -169,7 +169,7 @@ fn a_failed_collector_opens_its_file_again_after_five_seconds() {
 }
 
 #[test]
-fn an_absent_source_is_looked_for_again_after_a_minute() {
+fn an_absent_source_is_retried_after_a_minute() {
     let mut node = StatesNode::new("absent", &CollectSettings::default(), 3, |_| {});
     node.pass(HALF);
     let status = node.status("load");
@@ -189,7 +189,7 @@ fn an_absent_source_is_looked_for_again_after_a_minute() {
 }
 
 #[test]
-fn what_is_switched_off_or_above_the_level_is_disabled() {
+fn collectors_switched_off_or_above_the_level_are_disabled() {
     let mut settings = CollectSettings::default();
     let off = CollectorSettings {
         enabled: Some(false),

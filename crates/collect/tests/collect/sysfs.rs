@@ -87,7 +87,7 @@ impl Drop for SysfsNode {
 }
 
 #[test]
-fn a_cpu_that_goes_away_takes_its_series_along() {
+fn series_of_a_removed_cpu_disappear() {
     let mut node = SysfsNode::new("cpu");
     node.pass();
     let before = node.count("cpufreq", "cpu=\"1\"");

@@ -236,7 +236,7 @@ fn programs_are_summed_and_their_counters_outlive_them() {
 }
 
 #[test]
-fn gauges_are_last_min_max_or_sum_and_go_with_their_program() {
+fn gauges_are_last_min_max_or_sum_and_end_with_their_program() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let all = [
@@ -322,7 +322,7 @@ fn calls_and_histograms_have_their_series() {
 
 /// Kills the agent at every stage of its life, and a program at some stage too.
 #[test]
-fn the_total_is_exact_whoever_is_killed_when() {
+fn totals_are_exact_for_kills_at_any_time() {
     for killed_at in 0..8 {
         for program_killed_at in 0..8 {
             let node = LaneTestNode::new();
@@ -395,7 +395,7 @@ fn a_journal_that_lags_behind_counts_nothing_twice() {
 }
 
 #[test]
-fn lanes_that_are_gone_keep_what_was_last_known_of_them() {
+fn removed_lanes_keep_their_last_known_counts() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let child = counting_child(&node, 9);
@@ -495,7 +495,7 @@ fn lanes_beyond_the_limit_wait_and_none_is_lost() {
 }
 
 #[test]
-fn a_program_that_closes_all_its_descriptors_is_counted_on() {
+fn a_program_that_closes_all_its_descriptors_is_still_counted() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let home = node.home();
@@ -533,7 +533,7 @@ fn a_program_that_closes_all_its_descriptors_is_counted_on() {
 }
 
 #[test]
-fn a_sender_with_too_many_series_is_cut_and_named() {
+fn a_sender_with_too_many_series_is_limited_and_named() {
     let node = LaneTestNode::new();
     let (journal, store) = (node.dir.join("j"), node.dir.join("s"));
     let mut agent = node.agent_at(&journal, &store, 10);
@@ -602,7 +602,7 @@ fn points_are_stored_once_across_restarts() {
 }
 
 #[test]
-fn what_is_no_lane_is_left_alone_and_said() {
+fn files_that_are_not_lanes_are_left_unchanged_and_reported() {
     let node = LaneTestNode::new();
     let good = counter(node.home(), "good_total");
     good.add(3);
@@ -686,7 +686,7 @@ fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
 }
 
 #[test]
-fn files_without_number_hide_no_lane_and_are_said() {
+fn countless_files_hide_no_lane_and_are_reported() {
     // More than two scans read, and some more: if files are removed during a scan, it may skip some.
     const JUNK: u128 = 40_000;
     let node = LaneTestNode::new();
@@ -850,7 +850,7 @@ fn lanes_of_different_users_do_not_add_up() {
 }
 
 #[test]
-fn values_go_on_while_the_journal_hangs_and_files_stay_until_it_is_written() {
+fn values_are_updated_while_the_journal_hangs_and_files_kept_until_it_is_written() {
     let node = LaneTestNode::new();
     let mut agent = node.agent();
     let own = counter(node.home(), "own_total");

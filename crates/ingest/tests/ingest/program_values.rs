@@ -142,7 +142,7 @@ fn a_refresh_makes_values_readable_at_once() {
 }
 
 #[test]
-fn counters_go_on_where_the_agent_before_left_them() {
+fn counters_continue_from_the_previous_agent() {
     let scene = IngestFixture::new();
     {
         let store = scene.store();
@@ -170,7 +170,7 @@ fn counters_go_on_where_the_agent_before_left_them() {
 }
 
 #[test]
-fn a_series_taken_off_the_board_is_gone_and_its_place_is_used_again() {
+fn a_removed_series_disappears_and_its_slot_is_reused() {
     let scene = IngestFixture::new();
     let store = scene.store();
     let gate = gate(&store, 10_000);

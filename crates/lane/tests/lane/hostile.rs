@@ -111,7 +111,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_good_lane_is_good() {
+fn a_valid_lane_is_accepted() {
     for with_points in [false, true] {
         let bytes = good(with_points);
         assert_eq!(refusal(&bytes), "");
@@ -130,7 +130,7 @@ fn a_good_lane_is_good() {
 }
 
 #[test]
-fn lies_in_the_header_are_told_apart() {
+fn invalid_headers_are_distinguished() {
     let u32_of = |value: u32| value.to_le_bytes();
     for (at, value, expected) in [
         (0, &b"X"[..], "not a lane"),
@@ -169,7 +169,7 @@ fn lies_in_the_header_are_told_apart() {
 }
 
 #[test]
-fn lies_in_a_description_are_told_apart() {
+fn invalid_descriptions_are_distinguished() {
     let u16_of = |value: u16| value.to_le_bytes();
     let u32_of = |value: u32| value.to_le_bytes();
     for (at, value, expected) in [
@@ -306,7 +306,7 @@ fn a_lane_that_renames_its_series_is_read_as_it_was() {
 }
 
 #[test]
-fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
+fn an_invalid_ring_gives_no_points_and_costs_no_time() {
     let (mut buffer, mut points) = (Vec::new(), Vec::new());
     let trap = HostileLane::with(&good(true));
     for head in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 40) + 1] {
@@ -356,7 +356,7 @@ fn a_ring_that_lies_gives_no_points_and_takes_no_time() {
 }
 
 #[test]
-fn an_unfinished_point_is_waited_for_and_then_given_up() {
+fn an_unfinished_point_is_awaited_and_then_skipped() {
     let mut bytes = good(true);
     let ring =
         u32::from_le_bytes(*bytes[RING_OFFSET..].first_chunk().expect("long enough")) as usize;
@@ -394,7 +394,7 @@ fn an_unfinished_point_is_waited_for_and_then_given_up() {
 }
 
 #[test]
-fn what_is_no_regular_file_of_its_own_is_not_opened() {
+fn only_regular_files_are_opened() {
     let bytes = good(false);
     let trap = HostileLane::new();
     let real = trap.dir.join("real");
@@ -508,7 +508,7 @@ fn a_lane_of_another_user_is_known_by_the_kernel_and_not_by_its_header() {
 }
 
 #[test]
-fn a_writer_that_scribbles_all_the_time_harms_nobody() {
+fn a_writer_that_overwrites_its_lane_harms_no_reader() {
     let mut rng = Rng::from_env();
     let bytes = good(true);
     let trap = HostileLane::with(&bytes);
@@ -544,7 +544,7 @@ fn a_writer_that_scribbles_all_the_time_harms_nobody() {
 }
 
 #[test]
-fn a_program_whose_lane_is_scribbled_over_writes_only_into_its_lane() {
+fn a_program_whose_lane_is_overwritten_writes_only_into_it() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let points = || {

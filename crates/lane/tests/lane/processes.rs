@@ -54,7 +54,7 @@ fn a_child_that_counts_nothing_has_no_lane() {
 }
 
 #[test]
-fn children_of_children_and_all_kinds_are_kept_apart() {
+fn grandchildren_and_all_kinds_are_counted_separately() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
@@ -183,7 +183,7 @@ fn exec_ends_the_lane_but_not_the_process() {
 }
 
 #[test]
-fn a_program_that_closes_all_descriptors_goes_on_counting() {
+fn a_program_that_closes_all_descriptors_continues_to_count() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
@@ -219,7 +219,7 @@ fn a_program_that_closes_all_descriptors_goes_on_counting() {
 }
 
 #[test]
-fn a_program_has_no_descriptor_of_ours() {
+fn a_program_has_no_descriptor_of_its_lane() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let steps = Counter::create_in(home, &counter("steps_total")).expect("made");
@@ -261,7 +261,7 @@ fn a_child_that_counts_nothing_does_not_keep_its_parent_alive() {
 }
 
 #[test]
-fn sudden_death_loses_nothing_that_was_counted() {
+fn kill_9_loses_no_counts() {
     let mut rng = Rng::from_env();
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
@@ -297,7 +297,7 @@ fn sudden_death_loses_nothing_that_was_counted() {
 }
 
 #[test]
-fn death_while_lanes_are_made_leaves_whole_lanes_or_temporary_files() {
+fn kill_9_during_creation_leaves_complete_lanes_or_temporary_files() {
     let mut rng = Rng::from_env();
     for _ in 0..30 {
         let dir = TempDir::new();
@@ -367,7 +367,7 @@ fn lane_names(dir: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn lanes_that_nobody_reads_do_not_pile_up() {
+fn unread_lanes_do_not_accumulate() {
     let dir = TempDir::new();
     create_stale_lanes(&dir, STALE_LANES_MAX);
     let in_use = ProcessLanes::in_directory(dir.path());

@@ -115,7 +115,7 @@ fn every_kind_reads_back() {
 }
 
 #[test]
-fn a_series_is_made_once_and_seen_when_it_comes() {
+fn a_series_is_created_once_and_read_afterwards() {
     let dir = TempDir::new();
     let home = ProcessLanes::in_directory(dir.path());
     let one = Counter::create_in(home, &spec("a_total", &[("x", "1"), ("y", "2")])).expect("made");

@@ -199,7 +199,7 @@ fn the_slow_evaluator_knows_every_function() {
 }
 
 #[test]
-fn random_questions_are_answered_as_by_the_slow_evaluator() {
+fn random_queries_equal_the_slow_evaluator() {
     let mut rng = Rng::from_env();
     for _ in 0..12 {
         let fixture = QueryFixture::new();

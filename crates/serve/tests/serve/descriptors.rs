@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::support::TestServer;
 
 #[test]
-fn without_descriptors_the_server_waits_and_goes_on() {
+fn without_descriptors_the_server_waits_and_continues() {
     run_alone(|| {
         let site = TestServer::new();
         let limit = getrlimit(Resource::Nofile);

@@ -29,7 +29,7 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
 }
 
 #[test]
-fn what_does_not_finish_in_time_is_dropped() {
+fn requests_that_do_not_finish_in_time_are_dropped() {
     let mut site = TestServer::with(|settings| settings.queries_max = 0);
     let mut waiting = site.connect();
     waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -47,7 +47,7 @@ fn a_request_may_come_byte_by_byte_but_not_for_ever() {
 }
 
 #[test]
-fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
+fn an_idle_connection_may_wait_longer_than_a_request_head() {
     let site = TestServer::with(|settings| {
         settings.head_time = SHORT;
         settings.idle_time = SHORT * 10;
@@ -65,7 +65,7 @@ fn a_connection_may_rest_between_requests_longer_than_a_head_may_take() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_by_its_own_code() {
+fn requests_that_are_too_large_have_their_own_status() {
     let site = TestServer::new();
     for (request, code, reason) in [
         (
@@ -108,7 +108,7 @@ fn what_is_too_large_is_refused_by_its_own_code() {
 }
 
 #[test]
-fn a_body_in_pieces_is_limited_too() {
+fn a_chunked_body_is_limited_too() {
     let site = TestServer::with(|settings| settings.body_bytes_max = 100);
     let mut client = site.connect();
     for method in ["GET", "POST"] {
@@ -129,7 +129,7 @@ fn a_body_in_pieces_is_limited_too() {
 }
 
 #[test]
-fn connections_are_limited_and_come_free_again() {
+fn connections_are_limited_and_freed_again() {
     let site = TestServer::with(|settings| settings.connections_max = 2);
     let held = [site.connect(), site.connect()];
     for mut client in held.iter().map(|client| &client.0) {
@@ -166,7 +166,7 @@ fn connections_are_limited_and_come_free_again() {
 }
 
 #[test]
-fn a_question_that_waits_too_long_is_given_up() {
+fn a_query_that_waits_too_long_is_refused() {
     let site = TestServer::with(|settings| {
         settings.queries_max = 0;
         settings.request_time = SHORT;
@@ -181,7 +181,7 @@ fn a_question_that_waits_too_long_is_given_up() {
 }
 
 #[test]
-fn answers_are_bounded_one_by_one_and_together() {
+fn responses_are_limited_each_and_together() {
     let site = TestServer::with(|settings| settings.response_bytes_max = 1000);
     let points: Vec<_> = (0..200).map(|n| ("a", now() - n * 100, n as f64)).collect();
     site.push(MetricKind::Gauge, &points);
@@ -197,7 +197,7 @@ fn answers_are_bounded_one_by_one_and_together() {
 
 /// Requests all values but reads nothing from the wire, while everything changes constantly.
 #[test]
-fn a_reader_that_takes_nothing_delays_nobody_and_is_dropped() {
+fn a_reader_that_stalls_delays_no_other_and_is_dropped() {
     let site = TestServer::with(|settings| settings.write_time = Duration::from_secs(1));
     let names: Vec<String> = (0..3000)
         .map(|n| format!("a_rather_long_metric_name_{n:04}"))

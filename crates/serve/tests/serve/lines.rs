@@ -59,7 +59,7 @@ impl LineConnection {
 }
 
 #[test]
-fn each_line_is_answered_once_it_is_stored() {
+fn each_line_is_acknowledged_once_it_is_stored() {
     let site = TestServer::new();
     let mut client = site.lines();
     let time = now() - 10;
@@ -90,7 +90,7 @@ fn each_line_is_answered_once_it_is_stored() {
 }
 
 #[test]
-fn bad_lines_are_refused_by_reason_and_the_next_is_taken() {
+fn bad_lines_are_refused_by_reason_and_the_next_is_accepted() {
     let site = TestServer::new();
     let mut client = site.lines();
     let time = now();
@@ -218,7 +218,7 @@ fn a_line_that_is_too_long_is_skipped() {
 }
 
 #[test]
-fn what_is_answered_with_an_error_is_not_counted() {
+fn refused_lines_are_not_counted() {
     let files = FaultyFiles::new();
     let site = TestServer::on(&files);
     let mut lines = site.lines();
@@ -268,7 +268,7 @@ fn a_line_that_was_counted_before_the_log_failed_says_so() {
 }
 
 #[test]
-fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
+fn telnet_is_silent_on_success_and_shares_the_port_with_http() {
     let site = TestServer::new();
     let time = now();
     let mut client = site.connect();
@@ -312,7 +312,7 @@ fn telnet_is_silent_when_all_is_well_and_shares_the_port_with_http() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_let_go() {
+fn a_client_that_never_reads_is_disconnected() {
     let site = TestServer::with(|settings| settings.write_time = Duration::from_millis(300));
     let mut client = site.lines();
     // Each bad line is answered with more bytes than it has.

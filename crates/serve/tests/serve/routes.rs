@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{TestServer, now};
 
 #[test]
-fn metrics_come_in_the_format_that_is_asked_for() {
+fn metrics_have_the_requested_format() {
     let site = TestServer::new();
     let now = now();
     site.push(
@@ -120,7 +120,7 @@ fn values_carry_the_time_of_the_last_change() {
 }
 
 #[test]
-fn the_list_says_what_series_mean() {
+fn the_list_describes_the_series() {
     let site = TestServer::new();
     site.push(
         MetricKind::Counter,
@@ -170,7 +170,7 @@ fn range_answers_with_points_per_series() {
 }
 
 #[test]
-fn status_shows_the_agent_and_its_books() {
+fn status_shows_the_agent_and_its_ledger() {
     let site = TestServer::new();
     site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
     let status = site.get("/status").json();
@@ -235,7 +235,7 @@ fn every_listener_and_the_socket_have_the_same_routes() {
 }
 
 #[test]
-fn mistakes_get_an_error_that_says_what_and_why() {
+fn errors_have_a_reason() {
     let site = TestServer::new();
     for (path, code, message) in [
         ("/nothing", 404, "no such path: /nothing"),

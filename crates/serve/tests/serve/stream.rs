@@ -107,7 +107,7 @@ fn columns_name_a_series_once() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_sent() {
+fn only_requested_series_are_sent() {
     let site = TestServer::new();
     // Points with future times would become current later.
     let past = now() - 1000;
@@ -155,7 +155,7 @@ fn a_stream_ends_when_the_server_stops() {
 }
 
 #[test]
-fn a_client_that_goes_gives_its_place_back() {
+fn a_closed_client_frees_its_connection() {
     let site = TestServer::new();
     let mut client = follow(&site, "rate=1");
     event(&mut client);

@@ -114,7 +114,7 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
 }
 
 #[test]
-fn a_body_that_is_none_is_refused_and_in_the_books() {
+fn an_invalid_body_is_refused_and_counted() {
     let site = TestServer::new();
     for (path, input) in [("/api/metrics", "http"), ("/api/put", "put")] {
         for body in ["", "x", "{", "[1", "\u{0}", "\"text\"", "[[["] {
@@ -136,7 +136,7 @@ fn a_body_that_is_none_is_refused_and_in_the_books() {
 }
 
 #[test]
-fn put_takes_one_point_or_many_and_answers_by_its_flags() {
+fn put_accepts_one_point_or_many_and_responds_by_its_flags() {
     let site = TestServer::new();
     let time = now() - 1000;
     let good = json!({"metric": "a.b", "timestamp": time, "value": "1.5", "tags": {"host": "x"}});
@@ -189,7 +189,7 @@ fn put_takes_one_point_or_many_and_answers_by_its_flags() {
 }
 
 #[test]
-fn numbers_that_are_none_spoil_only_themselves() {
+fn invalid_numbers_affect_only_their_point() {
     let site = TestServer::new();
     let time = now();
     for value in [
@@ -258,7 +258,7 @@ fn names_have_limits_and_old_and_future_points_are_refused() {
 }
 
 #[test]
-fn bodies_may_be_gzip_and_are_limited_all_the_same() {
+fn gzip_bodies_are_accepted_and_limited() {
     let site = TestServer::with(|settings| settings.body_bytes_max = 2000);
     let good = json!({"metric": "z", "timestamp": now(), "value": 1}).to_string();
     let headers = [("Content-Encoding", "gzip")];
@@ -311,7 +311,7 @@ fn all_bodies_together_have_a_limit() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_in_the_books() {
+fn a_truncated_body_is_counted() {
     let site = TestServer::new();
     let mut client = site.connect();
     client.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{\"me");
@@ -377,7 +377,7 @@ fn a_clean_up_is_for_dragons_series_only() {
 }
 
 #[test]
-fn only_the_agent_of_a_job_is_ended_by_a_client() {
+fn only_an_agent_of_a_job_can_be_stopped_by_a_client() {
     let site = TestServer::new();
     assert_eq!(site.get("/api/ready").text(), "{\"is_ready\":true}");
     let paths = [

@@ -42,7 +42,7 @@ impl FileHook for SlowWrites {
 }
 
 #[test]
-fn the_limit_of_series_holds_for_what_comes_at_once() {
+fn the_series_limit_holds_for_concurrent_pushes() {
     let dir = TempDir::new();
     let mut options = StoreOptions::new(dir.join("store"));
     options.files = Arc::new(HookedFiles::<SlowWrites>::default());
@@ -214,7 +214,7 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
 }
 
 #[test]
-fn many_live_series_alone_do_not_make_blocks() {
+fn many_live_series_alone_cause_no_blocks() {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));
     let mut options = StoreOptions::new(dir.join("store"));
@@ -261,7 +261,7 @@ fn tick_of(store: &Store, time: Millis, count: usize) {
 }
 
 #[test]
-fn a_store_that_drops_the_nodes_samples_says_so_until_it_is_over() {
+fn a_store_that_drops_the_nodes_samples_is_degraded() {
     type OptionsChange = fn(&mut StoreOptions);
     let cases: [(OptionsChange, DropReason, &str); 2] = [
         (
@@ -321,7 +321,7 @@ fn open_blocks(dir: &std::path::Path) -> usize {
 }
 
 #[test]
-fn a_question_about_many_blocks_holds_few_files_open() {
+fn a_query_over_many_blocks_keeps_few_files_open() {
     const HOURS: usize = 280;
     let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
     let mut options = StoreOptions::new(dir.path());

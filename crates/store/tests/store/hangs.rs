@@ -278,7 +278,7 @@ fn ticks_alone_notice_that_the_directory_was_removed() {
 }
 
 #[test]
-fn a_log_that_was_removed_is_begun_again() {
+fn a_removed_log_is_started_again() {
     let home = TempDir::new();
     let dir = home.join("store");
     let store = Store::open(StoreOptions::new(&dir)).expect("opens");

@@ -254,7 +254,7 @@ fn hours_are_sealed_and_keep_every_sample() {
 }
 
 #[test]
-fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
+fn acknowledged_samples_survive_the_end_of_the_process() {
     let place = TestStoreDir::new("vanish");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
@@ -280,7 +280,7 @@ fn a_process_that_vanishes_leaves_all_that_was_acknowledged() {
 }
 
 #[test]
-fn the_last_of_equal_times_counts_and_is_counted() {
+fn the_last_sample_of_equal_times_is_kept_and_counted() {
     let place = TestStoreDir::new("duplicates");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
@@ -300,7 +300,7 @@ fn the_last_of_equal_times_counts_and_is_counted() {
 }
 
 #[test]
-fn steps_fold_as_they_say() {
+fn steps_aggregate_as_documented() {
     let place = TestStoreDir::new("steps");
     let store = place.open();
     let a = series(&TEMPERATURE, "a");
@@ -348,7 +348,7 @@ fn steps_fold_as_they_say() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn refusals_have_a_reason() {
     let place = TestStoreDir::new("refused");
     let mut options = place.options();
     options.series_max = 2;
@@ -397,7 +397,7 @@ fn a_second_writer_is_refused_by_name() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn a_newer_format_is_refused_and_left_unchanged() {
     let place = TestStoreDir::new("format");
     place.open().close();
     std::fs::write(place.dir.join("format"), "pegel store 2\n").expect("written");
@@ -415,7 +415,7 @@ fn a_newer_format_is_refused_and_left_alone() {
 }
 
 #[test]
-fn questions_are_bounded() {
+fn queries_are_bounded() {
     let place = TestStoreDir::new("bounds");
     let store = place.open();
     feed(&place, &store, 0..2000);
@@ -439,7 +439,7 @@ fn questions_are_bounded() {
 }
 
 #[test]
-fn current_values_know_when_they_changed() {
+fn current_values_have_the_time_of_their_change() {
     let place = TestStoreDir::new("latest");
     let store = place.open();
     feed(&place, &store, 0..30);
@@ -485,7 +485,7 @@ fn age_and_size_bound_the_store() {
 }
 
 #[test]
-fn what_is_hidden_is_gone_for_one_kind_of_series_only_and_stays_so() {
+fn hidden_samples_stay_hidden_for_one_kind_of_series_only() {
     let place = TestStoreDir::new("hidden");
     let store = place.open();
     // Both kinds are in one group, so that they share their times; in memory and in a block.

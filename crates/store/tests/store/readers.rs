@@ -150,7 +150,7 @@ fn an_overrun_is_an_error_even_before_the_first_sample() {
 }
 
 #[test]
-fn a_long_push_is_seen_whole_by_those_who_follow_changes() {
+fn a_long_push_is_seen_whole_by_followers_of_changes() {
     let dir = TempDir::new();
     let store = Store::open(StoreOptions::new(dir.join("store"))).expect("opens");
     let now = SystemClock.utc();

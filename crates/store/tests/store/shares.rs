@@ -144,7 +144,7 @@ fn a_flood_of_one_input_drops_only_its_own_history() {
 }
 
 #[test]
-fn what_was_borrowed_is_given_back_to_the_node() {
+fn borrowed_space_is_returned_to_the_node() {
     let mut scene = ShareFixture::new(1_000);
     let store = Store::open(scene.options.clone()).expect("opens");
     while disk_bytes(&store) < KEEP_BYTES * 7 / 8 {

@@ -46,7 +46,7 @@ impl FileHook for SyncBlocker {
 }
 
 #[test]
-fn pushes_are_answered_and_read_while_syncs_hang() {
+fn pushes_are_acknowledged_and_readable_while_syncs_hang() {
     let (dir, blocker) = (TempDir::new(), Arc::new(SyncBlocker::default()));
     let mut options = StoreOptions::new(dir.path());
     options.files = Arc::new(HookedFiles::with(blocker.clone()));

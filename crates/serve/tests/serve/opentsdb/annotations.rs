@@ -24,7 +24,7 @@ fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value)
 }
 
 #[test]
-fn they_are_made_read_changed_and_deleted() {
+fn annotations_are_created_read_changed_and_deleted() {
     let (site, _) = site(|_| {});
     let body = r#"{"startTime":"1369141261","tsuid":"000001","description":"Testing","custom":{"owner":"jdoe"}}"#;
     let note = json!({"tsuid": "000001", "description": "Testing", "notes": "", "custom": {"owner": "jdoe"}, "endTime": 0, "startTime": 1_369_141_261});
@@ -63,7 +63,7 @@ fn many_at_once() {
 }
 
 #[test]
-fn grafana_shows_them_in_both_forms() {
+fn grafana_shows_annotations_in_both_forms() {
     let (site, at) = site(|_| {});
     let second = at / 1_000 + 3;
     let answer = ask(&site, "/api/query", &format!(r#"{{"start":{at},"showTSUIDs":true,"queries":[{{"metric":"cpu_percent","aggregator":"sum"}}]}}"#)).json();

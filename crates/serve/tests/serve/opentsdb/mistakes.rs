@@ -138,7 +138,7 @@ fn bad_uris() {
 }
 
 #[test]
-fn others_do_not_notice() {
+fn bad_requests_do_not_affect_other_clients() {
     let (site, at) = site(|_| {});
     let many = format!(
         r#"{{"start":"1h-ago","queries":[{}{{}}]}}"#,

@@ -150,7 +150,7 @@ fn another_version_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_was_set_aside_stays_even_under_the_same_name() {
+fn files_set_aside_are_kept_even_under_the_same_name() {
     let scene = DamageFixture::new();
     for round in 1..4_u8 {
         drop(scene.open());

@@ -205,7 +205,7 @@ fn check_flip(logged: &LogFixture, at: usize, flip: u8) {
 }
 
 #[test]
-fn one_changed_byte_costs_at_most_the_frames_that_hang_on_it() {
+fn one_changed_byte_costs_at_most_the_dependent_frames() {
     let logged = LogFixture::new(12);
     for at in 0..logged.bytes.len() {
         check_flip(&logged, at, 1 << (at % 8));
@@ -259,7 +259,7 @@ fn definitions_are_written_again_in_a_long_log() {
 }
 
 #[test]
-fn noise_and_zeros_in_the_middle_cost_only_what_stood_there() {
+fn noise_and_zeros_cost_only_the_overwritten_samples() {
     let logged = LogFixture::new(400);
     let from = logged.bytes.len() / 3;
     for fill in [0x00, 0xb5, 0xff] {
@@ -296,7 +296,7 @@ fn a_tail_of_zeros_is_torn_and_costs_nothing() {
 }
 
 #[test]
-fn a_store_goes_on_behind_a_torn_log() {
+fn a_store_continues_after_a_torn_log() {
     let mut logged = LogFixture::new(24);
     let cut = logged.bytes.len() - 3;
     let store = logged.open_with(&logged.bytes[..cut]);

@@ -39,7 +39,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn the_store_says_what_a_naive_map_says() {
+fn the_store_equals_a_naive_map() {
     if let Ok(seed) = std::env::var("PEGEL_SEED") {
         return run(seed.parse().expect("PEGEL_SEED is a whole number"));
     }
