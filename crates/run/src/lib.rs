@@ -9,7 +9,7 @@ mod attach;
 mod capabilities;
 mod ebpf;
 mod executable_file;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod helper_process;
 mod inherited_state;

@@ -16,7 +16,7 @@ mod config;
 mod connection;
 mod connection_limit;
 mod content_negotiation;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod guard;
 mod line_protocol;

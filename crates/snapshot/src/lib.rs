@@ -21,7 +21,7 @@ mod dimms;
 mod disks;
 mod environment;
 mod firmware;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod gpus;
 mod interconnects;

@@ -30,7 +30,7 @@ mod context;
 mod drop_tracker;
 mod error;
 mod files;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod head;
 mod hidden_ranges;

@@ -35,7 +35,6 @@ pub use counting_service::{CountingService, DESCRIPTORS_PER_PROGRAM, PROGRAMS_MA
 pub(crate) use process_follower::{ProcessFollower, attach};
 pub use remote_counter::CountingAgents;
 
-#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing {
     use super::btf::Btf;
     use super::watch_protocol::{CountsReading, WatchRequest};

@@ -14,7 +14,6 @@ mod status;
 mod stream;
 mod values;
 
-#[cfg(feature = "fuzzing")]
 pub(crate) use range::parse_range_query as range_question;
 
 use std::sync::Arc;

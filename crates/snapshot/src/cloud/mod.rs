@@ -8,7 +8,6 @@ mod allowed_values;
 mod aws;
 mod azure;
 mod event;
-#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod google;
 mod metadata_client;
