@@ -1,5 +1,6 @@
 //! Checks of the source tree that the compiler does not perform.
 
+mod cited_code;
 mod collectors;
 mod dead_files;
 mod generated;
@@ -50,6 +51,7 @@ pub fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(threads::check(&tree));
     issues.extend(type_names::check(&tree));
     issues.extend(collectors::check(&tree));
+    issues.extend(cited_code::check(&tree));
     issues.extend(links::check(&tree));
     issues.extend(guarantees::check(&tree));
     issues.extend(isolated_tests::check(&tree));
