@@ -72,7 +72,8 @@ pub struct DashboardPanel {
     pub max: Option<f64>,
     /// Lower bounds of yellow and of red.
     pub thresholds: Option<(f64, f64)>,
-    pub queries: &'static [PanelQuery],
+    /// See [`PanelQuery::parse`].
+    pub queries: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,24 +83,26 @@ pub enum PanelKind {
     Stat,
 }
 
-impl DashboardPanel {
-    pub const fn new(
-        title: &'static str,
-        unit: &'static str,
-        queries: &'static [PanelQuery],
-    ) -> DashboardPanel {
-        DashboardPanel {
-            title,
-            description: "",
-            unit,
-            kind: PanelKind::TimeSeries,
-            width: 12,
-            max: None,
-            thresholds: None,
-            queries,
-        }
+/// Returns a chart of half the page's width. `unit` is Grafana's name of the unit; [`PanelQuery::parse`] describes the
+/// queries.
+pub const fn panel(
+    title: &'static str,
+    unit: &'static str,
+    queries: &'static [&'static str],
+) -> DashboardPanel {
+    DashboardPanel {
+        title,
+        description: "",
+        unit,
+        kind: PanelKind::TimeSeries,
+        width: 12,
+        max: None,
+        thresholds: None,
+        queries,
     }
+}
 
+impl DashboardPanel {
     pub const fn with_description(self, description: &'static str) -> DashboardPanel {
         DashboardPanel {
             description,
@@ -136,11 +139,11 @@ impl DashboardPanel {
 }
 
 /// One metric, with a line for each node and each value of the labels in `by`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PanelQuery {
     pub metric: &'static str,
-    pub by: &'static [&'static str],
-    /// Prefix of the line's name before node and labels, for panels with several metrics.
+    pub by: Vec<&'static str>,
+    /// Suffix of the line's name after node and labels, for panels with several metrics.
     pub legend: &'static str,
     pub mode: PanelQueryMode,
 }
@@ -160,40 +163,53 @@ pub enum PanelQueryMode {
 }
 
 impl PanelQuery {
-    const fn new(
-        metric: &'static str,
-        by: &'static [&'static str],
-        mode: PanelQueryMode,
-    ) -> PanelQuery {
+    /// Parses `METRIC [by LABEL, LABEL…] [as LEGEND]`, where the metric may be wrapped in a mode: `max(METRIC)`,
+    /// `rate(METRIC)`, `each(METRIC)` or `each_rate(METRIC)`.
+    pub fn parse(text: &'static str) -> PanelQuery {
+        let (text, legend) = text.split_once(" as ").unwrap_or((text, ""));
+        let (metric, by) = text.split_once(" by ").unwrap_or((text, ""));
+        let wrapped = metric
+            .strip_suffix(')')
+            .and_then(|text| text.split_once('('));
+        let (mode, metric) = match wrapped {
+            None => (PanelQueryMode::Value, metric),
+            Some(("max", metric)) => (PanelQueryMode::Max, metric),
+            Some(("rate", metric)) => (PanelQueryMode::Rate, metric),
+            Some(("each", metric)) => (PanelQueryMode::EachValue, metric),
+            Some(("each_rate", metric)) => (PanelQueryMode::EachRate, metric),
+            Some((mode, _)) => panic!("unknown mode {mode} in the query {text}"),
+        };
         PanelQuery {
             metric,
-            by,
-            legend: "",
+            by: by.split(", ").filter(|label| !label.is_empty()).collect(),
+            legend,
             mode,
         }
     }
+}
 
-    pub const fn with_legend(self, legend: &'static str) -> PanelQuery {
-        PanelQuery { legend, ..self }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_have_a_metric_and_may_have_mode_labels_and_legend() {
+        let query =
+            PanelQuery::parse("rate(node_disk_reads_completed_total) by device, port as read");
+        assert_eq!(
+            (query.metric, query.mode, query.legend),
+            (
+                "node_disk_reads_completed_total",
+                PanelQueryMode::Rate,
+                "read"
+            )
+        );
+        assert_eq!(query.by, ["device", "port"]);
+        let query = PanelQuery::parse("node_load1");
+        assert_eq!(
+            (query.metric, query.mode, query.legend),
+            ("node_load1", PanelQueryMode::Value, "")
+        );
+        assert!(query.by.is_empty());
     }
-}
-
-pub const fn value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
-    PanelQuery::new(metric, by, PanelQueryMode::Value)
-}
-
-pub const fn max_value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
-    PanelQuery::new(metric, by, PanelQueryMode::Max)
-}
-
-pub const fn rate(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
-    PanelQuery::new(metric, by, PanelQueryMode::Rate)
-}
-
-pub const fn each_value(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
-    PanelQuery::new(metric, by, PanelQueryMode::EachValue)
-}
-
-pub const fn each_rate(metric: &'static str, by: &'static [&'static str]) -> PanelQuery {
-    PanelQuery::new(metric, by, PanelQueryMode::EachRate)
 }

@@ -150,7 +150,9 @@ impl PanelLayout {
         };
         let position = self.allocate(panel.width, height);
         let queries = panel.queries.iter().zip('A'..='Z');
-        let targets: Vec<Value> = queries.map(|(query, id)| target(query, id)).collect();
+        let targets: Vec<Value> = queries
+            .map(|(query, id)| target(&PanelQuery::parse(query), id))
+            .collect();
         json!({
             "type": match panel.kind {
                 PanelKind::TimeSeries => "timeseries",

@@ -1,21 +1,17 @@
 //! Dashboard of level 1: metrics that programs send.
 
-use crate::grafana::dashboard::{
-    Dashboard, DashboardPanel, DashboardRow, DashboardVariable, each_rate, each_value,
-};
+use crate::grafana::dashboard::{Dashboard, DashboardRow, DashboardVariable, panel};
 
 /// Excludes the metrics of node and agent, and those with a dashboard of their own.
 const PROGRAM_METRICS_REGEX: &str = "/^(?!node_|pegel_|mpi_|strace_|tau_metric_proxy_|load_average$|used_RAM$|cpu_percent$|num_running_processes$|DeviceUtilization$|DeviceMemoryUtilization$|DevicePowerUsage$)/";
 
+#[rustfmt::skip]
 pub const DASHBOARD: Dashboard = Dashboard {
     name: "level-1",
     title: "Pegel / 1 Application metrics",
     description: "Metrics sent by programs through lanes, statsd, POST /api/metrics, put and pegel push. One line per series.",
     variables: &[
-        DashboardVariable::Text {
-            name: "prefix",
-            label: "Name prefix",
-        },
+        DashboardVariable::Text { name: "prefix", label: "Name prefix" },
         DashboardVariable::Query {
             name: "metric",
             label: "Metrics",
@@ -31,15 +27,12 @@ pub const DASHBOARD: Dashboard = Dashboard {
             initial_value: "host",
         },
     ],
-    rows: &[DashboardRow {
-        title: "$metric",
-        is_collapsed: false,
-        repeat: Some("metric"),
-        panels: &[
-            DashboardPanel::new("Value", "short", &[each_value("$metric", &["$tag"])])
+    rows: &[
+        DashboardRow { repeat: Some("metric"), ..DashboardRow::expanded("$metric", &[
+            panel("Value", "short", &["each($metric) by $tag"])
                 .with_description("The value as sent. With another tag under \"Name lines by\", only series with this tag are shown."),
-            DashboardPanel::new("Change per second", "short", &[each_rate("$metric", &["$tag"])])
+            panel("Change per second", "short", &["each_rate($metric) by $tag"])
                 .with_description("For counters. A restart of the program leaves a gap."),
-        ],
-    }],
+        ]) },
+    ],
 };
