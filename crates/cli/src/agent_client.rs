@@ -1,14 +1,14 @@
-//! Client for the HTTP API on an agent's UNIX socket. It uses HTTP/1.0, so that a response ends with the connection.
-//! Before it sends anything, it verifies that the agent runs as this user, as root, or as a user to whom root delegated
-//! the socket's directory.
+//! Client for the HTTP API on an agent's UNIX socket. Before it sends anything, it verifies that the agent runs as this
+//! user, as root, or as a user to whom root delegated the socket's directory.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pegel_http_client::{HttpConnection, HttpRequest, HttpResponse, WaitLimit};
 
 use crate::command_error::{CommandError, NO_AGENT};
 
@@ -16,7 +16,6 @@ use crate::command_error::{CommandError, NO_AGENT};
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The largest accepted response; 200,000 series of typical length need about 40 MB.
 const RESPONSE_BYTES_MAX: u64 = 512 << 20;
-const HEAD_BYTES_MAX: u64 = 64 << 10;
 
 /// Time limit for `pegel run`, which delays the start of a program.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,13 +25,6 @@ pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct AgentClient {
     socket: PathBuf,
     timeout: Duration,
-}
-
-/// A response whose body is still unread.
-#[derive(Debug)]
-pub struct AgentResponse {
-    pub status: u16,
-    pub body: BufReader<UnixStream>,
 }
 
 /// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones and `more`.
@@ -95,17 +87,26 @@ impl AgentClient {
     }
 
     /// Sends a request and reads the response headers.
-    pub fn request(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<AgentResponse> {
-        let mut stream = self.connect()?;
-        let request = format!(
-            "GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
-            target(path, query)
-        );
-        let what = || format!("the agent on {} did not answer", self.socket.display());
-        stream.write_all(request.as_bytes()).with_context(what)?;
-        let mut body = BufReader::new(stream);
-        let status = read_head(&mut body).with_context(what)?;
-        Ok(AgentResponse { status, body })
+    pub fn request(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<HttpResponse> {
+        self.request_over(self.connect()?, path, query)
+    }
+
+    /// Like [`AgentClient::request`], over an open connection.
+    pub fn request_over(
+        &self,
+        stream: UnixStream,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<HttpResponse> {
+        let request = HttpRequest {
+            method: "GET",
+            target: &target(path, query),
+            host: "localhost",
+            headers: &[("Accept", "application/json")],
+        };
+        HttpConnection::over_unix(stream)
+            .and_then(|connection| connection.send(&request, WaitLimit::timeout(self.timeout)))
+            .with_context(|| format!("the agent on {} did not answer", self.socket.display()))
     }
 
     /// Sends a request and parses the whole response as JSON.
@@ -246,26 +247,6 @@ fn target(path: &str, query: &[(&str, &str)]) -> String {
         }
     }
     target
-}
-
-fn read_head(body: &mut BufReader<UnixStream>) -> anyhow::Result<u16> {
-    let mut head = body.take(HEAD_BYTES_MAX);
-    let mut line = String::new();
-    head.read_line(&mut line)?;
-    let status = line
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.get(2..5))
-        .and_then(|code| code.parse().ok())
-        .with_context(|| format!("malformed HTTP status line {:?}", line.trim_end()))?;
-    loop {
-        line.clear();
-        if head.read_line(&mut line)? == 0 {
-            bail!("response headers are incomplete");
-        }
-        if line.trim_end().is_empty() {
-            return Ok(status);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -65,9 +65,6 @@ pub(super) const METADATA: Target = Target {
         }
     },
     dictionary: &[
-        b"HTTP/1.1 200 OK\r\n",
-        b"Transfer-Encoding: chunked\r\n",
-        b"Content-Length: ",
         b"{\"compute\":{",
         b"\"tagsList\":[{\"name\":\"PoolName\",\"value\":\"",
         b"\"Events\":[{\"EventType\":\"",
@@ -85,11 +82,7 @@ pub(super) const METADATA: Target = Target {
         let documents = names
             .iter()
             .map(|name| read(&format!("metadata/{name}.json")));
-        let mut seeds: Vec<Vec<u8>> = documents.collect();
-        let chunked =
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nTRUE\r\n0\r\n\r\n";
-        seeds.push(chunked.to_vec());
-        seeds
+        documents.chain([b"TRUE".to_vec()]).collect()
     },
 };
 

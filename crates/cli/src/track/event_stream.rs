@@ -2,21 +2,22 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use pegel_http_client::{HttpBody, HttpResponse};
 
 use crate::agent_client::{AgentClient, response_error};
 use crate::api_values::{SeriesValue, parse_values};
 
+const PATH: &str = "/api/v1/stream";
 /// The longest accepted event.
 const EVENT_BYTES_MAX: u64 = 512 << 20;
 
 pub struct AgentEventStream {
-    body: BufReader<UnixStream>,
+    body: BufReader<HttpBody>,
     stopped: Arc<AtomicBool>,
     line: Vec<u8>,
 }
@@ -27,10 +28,12 @@ impl AgentEventStream {
         client: &AgentClient,
         query: &[(&str, &str)],
     ) -> anyhow::Result<AgentEventStream> {
-        // No read timeout: values may stay unchanged for hours.
-        let stream = AgentEventStream::connect(client, query, None)?;
-        let socket = stream.body.get_ref().try_clone();
+        let connection = client.connect()?;
+        let socket = connection.try_clone();
         let socket = socket.context("cannot install the signal handler")?;
+        // No read timeout: values may stay unchanged for hours.
+        let response = client.request_over(connection, PATH, query)?;
+        let stream = AgentEventStream::new(response, None)?;
         let flag = stream.stopped.clone();
         pegel_agent::on_stop_signal(move || {
             flag.store(true, Ordering::Release);
@@ -45,24 +48,26 @@ impl AgentEventStream {
     pub fn connect(
         client: &AgentClient,
         query: &[(&str, &str)],
+        timeout: Duration,
+    ) -> anyhow::Result<AgentEventStream> {
+        AgentEventStream::new(client.request(PATH, query)?, Some(timeout))
+    }
+
+    fn new(
+        mut response: HttpResponse,
         timeout: Option<Duration>,
     ) -> anyhow::Result<AgentEventStream> {
-        let mut answer = client.request("/api/v1/stream", query)?;
-        if answer.status != 200 {
+        if response.status != 200 {
             let mut text = String::new();
-            answer
+            response
                 .body
                 .read_to_string(&mut text)
                 .context("truncated response from the agent")?;
-            return Err(response_error(answer.status, &text));
+            return Err(response_error(response.status, &text));
         }
-        answer
-            .body
-            .get_ref()
-            .set_read_timeout(timeout)
-            .context("cannot set the read timeout")?;
+        response.body.limit.timeout = timeout;
         Ok(AgentEventStream {
-            body: answer.body,
+            body: BufReader::new(response.body),
             stopped: Arc::new(AtomicBool::new(false)),
             line: Vec::new(),
         })

@@ -84,7 +84,10 @@ impl MetadataService {
         let response = self.client.send(&MetadataRequest {
             method: "PUT",
             path,
-            headers: &[("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS)],
+            headers: &[
+                ("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS),
+                ("Content-Length", "0"),
+            ],
             timeout: FACTS_TIMEOUT,
         })?;
         let response = check_status(path, response)?.ok_or_else(|| missing(path))?;
@@ -156,7 +159,7 @@ impl MetadataService {
             timeout,
         })?;
         // Google's service marks its responses; without the mark it is another service.
-        if headers == google::HEADERS && response.header("metadata-flavor") != Some("Google") {
+        if headers == google::HEADERS && response.flavor.as_deref() != Some("Google") {
             return Err(MetadataError::Malformed {
                 path: path.to_owned(),
             });

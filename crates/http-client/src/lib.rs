@@ -1,0 +1,305 @@
+//! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket, and to metadata
+//! services over plain TCP. One request per connection; no redirects, no proxies, no name resolution.
+//!
+//! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect themselves, so that they
+//! can verify the server before anything is sent, and limit the size of a body with [`Read::take`].
+
+use std::fmt;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Runtime;
+
+/// Interval at which a wait checks its stop flag.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A request without a body.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpRequest<'a> {
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    pub host: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+}
+
+/// Limits of a wait for the server.
+#[derive(Debug, Clone, Default)]
+pub struct WaitLimit {
+    /// The wait ends with [`io::ErrorKind::TimedOut`] after this time.
+    pub timeout: Option<Duration>,
+    /// The wait ends with [`io::ErrorKind::ConnectionAborted`] soon after another thread sets this flag.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// A connection for one request.
+pub struct HttpConnection {
+    runtime: Runtime,
+    sender: SendRequest<Empty<Bytes>>,
+}
+
+/// A response whose body is still unread.
+#[derive(Debug)]
+pub struct HttpResponse {
+    pub status: u16,
+    headers: hyper::HeaderMap,
+    pub body: HttpBody,
+}
+
+/// A body, read as it arrives. A truncated one ends with an error.
+pub struct HttpBody {
+    // Declared first: the body is dropped before the runtime that drives its connection.
+    incoming: Incoming,
+    unread: Bytes,
+    runtime: Runtime,
+    /// Limits of each read.
+    pub limit: WaitLimit,
+}
+
+impl HttpConnection {
+    pub fn over_unix(stream: UnixStream) -> io::Result<HttpConnection> {
+        stream.set_nonblocking(true)?;
+        HttpConnection::new(|| tokio::net::UnixStream::from_std(stream))
+    }
+
+    pub fn over_tcp(stream: TcpStream) -> io::Result<HttpConnection> {
+        stream.set_nonblocking(true)?;
+        HttpConnection::new(|| tokio::net::TcpStream::from_std(stream))
+    }
+
+    fn new<S>(register: impl FnOnce() -> io::Result<S>) -> io::Result<HttpConnection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        // Runs on the calling thread and starts no other.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let stream = {
+            let _context = runtime.enter();
+            TokioIo::new(register()?)
+        };
+        let (sender, connection) = runtime
+            .block_on(handshake(stream))
+            .map_err(io::Error::other)?;
+        // Errors of the connection are reported to the request and its body.
+        runtime.spawn(connection);
+        Ok(HttpConnection { runtime, sender })
+    }
+
+    /// Sends the request and waits for the response headers. `limit` also applies to each read of the body.
+    pub fn send(mut self, request: &HttpRequest<'_>, limit: WaitLimit) -> io::Result<HttpResponse> {
+        let mut builder = hyper::Request::builder()
+            .method(request.method)
+            .uri(request.target)
+            .header("Host", request.host)
+            .header("Connection", "close");
+        for (name, value) in request.headers {
+            builder = builder.header(*name, *value);
+        }
+        let request = builder
+            .body(Empty::new())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let response = limit.wait(&self.runtime, self.sender.send_request(request))?;
+        let (head, incoming) = response.into_parts();
+        Ok(HttpResponse {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: HttpBody {
+                incoming,
+                unread: Bytes::new(),
+                runtime: self.runtime,
+                limit,
+            },
+        })
+    }
+}
+
+impl HttpResponse {
+    /// Returns a header by its name in lower case; `None` if it is missing or not ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Read for HttpBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.unread.is_empty() {
+            let incoming = &mut self.incoming;
+            let next = async { incoming.frame().await.transpose() };
+            match self.limit.wait(&self.runtime, next)? {
+                // Trailers are ignored.
+                Some(frame) => self.unread = frame.into_data().unwrap_or_default(),
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.unread.len());
+        self.unread.copy_to_slice(&mut buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl WaitLimit {
+    pub fn timeout(timeout: Duration) -> WaitLimit {
+        WaitLimit {
+            timeout: Some(timeout),
+            stop: None,
+        }
+    }
+
+    fn wait<T>(
+        &self,
+        runtime: &Runtime,
+        future: impl Future<Output = hyper::Result<T>>,
+    ) -> io::Result<T> {
+        let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        let is_stopped = || {
+            let stop = self.stop.as_ref();
+            stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        };
+        runtime.block_on(async {
+            let mut future = pin!(future);
+            loop {
+                let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+                let poll = self.stop.as_ref().map(|_| STOP_POLL_INTERVAL);
+                let Some(wait) = left.into_iter().chain(poll).min() else {
+                    return future.await.map_err(io::Error::other);
+                };
+                if let Ok(result) = tokio::time::timeout(wait, &mut future).await {
+                    return result.map_err(io::Error::other);
+                }
+                if is_stopped() {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                if left.is_some_and(|left| left <= wait) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for HttpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpConnection").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpBody").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::thread;
+
+    use super::*;
+
+    /// Sends a request to a server that answers with these bytes. Returns the request's lines and the response.
+    fn exchange(answer: &'static str, limit: WaitLimit) -> (Vec<String>, io::Result<HttpResponse>) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        let server = thread::spawn(move || {
+            let mut reader = BufReader::new(server);
+            let lines = reader.by_ref().lines().map_while(Result::ok);
+            let lines = lines.take_while(|line| !line.is_empty()).collect();
+            reader.get_mut().write_all(answer.as_bytes()).expect("sent");
+            // A server without an answer never closes the connection.
+            if answer.is_empty() {
+                reader.read_to_end(&mut Vec::new()).expect("closed");
+            }
+            lines
+        });
+        let request = HttpRequest {
+            method: "GET",
+            target: "/a?b=c",
+            host: "localhost",
+            headers: &[("Accept", "text/plain")],
+        };
+        let response = HttpConnection::over_unix(client).and_then(|one| one.send(&request, limit));
+        if answer.is_empty() {
+            assert!(response.is_err());
+        }
+        (server.join().expect("served"), response)
+    }
+
+    fn body(answer: &'static str) -> io::Result<String> {
+        let mut text = String::new();
+        let (_, response) = exchange(answer, WaitLimit::timeout(Duration::from_secs(20)));
+        response?.body.read_to_string(&mut text).map(|_| text)
+    }
+
+    #[test]
+    fn a_request_has_host_and_headers() {
+        let answer = "HTTP/1.1 404 Not Found\r\nX-A: b\r\nContent-Length: 2\r\n\r\nno";
+        let (request, response) = exchange(answer, WaitLimit::default());
+        assert_eq!(request[0], "GET /a?b=c HTTP/1.1");
+        assert!(
+            request.contains(&"host: localhost".to_owned()),
+            "{request:?}"
+        );
+        assert!(
+            request.contains(&"accept: text/plain".to_owned()),
+            "{request:?}"
+        );
+        let response = response.expect("a response");
+        assert_eq!((response.status, response.header("x-a")), (404, Some("b")));
+    }
+
+    #[test]
+    fn bodies_end_by_length_by_chunks_or_with_the_connection() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x\r\nc\r\n0\r\n\r\n",
+            "HTTP/1.0 200 OK\r\n\r\nabc",
+        ] {
+            assert_eq!(body(answer).expect(answer), "abc");
+        }
+    }
+
+    #[test]
+    fn truncated_and_malformed_responses_are_errors() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 2\r\n\r\n",
+            "SSH-2.0-x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nok\r\n",
+            "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        ] {
+            assert!(body(answer).is_err(), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_after_its_timeout_or_when_stopped() {
+        let kind = |limit| {
+            exchange("", limit)
+                .1
+                .map(|_| ())
+                .map_err(|error| error.kind())
+        };
+        let timeout = WaitLimit::timeout(Duration::from_millis(10));
+        assert_eq!(kind(timeout), Err(io::ErrorKind::TimedOut));
+        let stop = Some(Arc::new(AtomicBool::new(true)));
+        let stopped = WaitLimit {
+            stop,
+            timeout: None,
+        };
+        assert_eq!(kind(stopped), Err(io::ErrorKind::ConnectionAborted));
+    }
+}
