@@ -13,6 +13,7 @@ use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_metric::quantity;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::SnapshotOptions;
@@ -22,7 +23,6 @@ use pegel_supervisor::Supervisor;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
-use crate::human_text;
 use crate::log_output::LogOutput;
 use crate::memory_limit::MemoryLimit;
 use crate::service_notifier::ServiceNotifier;
@@ -265,7 +265,7 @@ fn store_bytes_max(
             remarks.push(format!(
                 "{} is in memory (tmpfs): the store is limited to {}",
                 dir.display(),
-                human_text::format_bytes(bytes)
+                quantity::bytes(bytes)
             ));
             bytes
         }

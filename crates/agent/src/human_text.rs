@@ -1,4 +1,4 @@
-//! Formats durations, sizes and paths for messages.
+//! Formats durations and paths for messages.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,20 +14,6 @@ pub fn format_duration(duration: Duration) -> String {
         }
     }
     format!("{seconds} s")
-}
-
-/// `1 GiB`, `64 MiB`, `1000 bytes`.
-pub fn format_bytes(count: u64) -> String {
-    for (shift, name) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        let tenths = (u128::from(count) * 10) >> shift;
-        if tenths >= 10 {
-            return match (tenths / 10, tenths % 10) {
-                (whole, 0) => format!("{whole} {name}"),
-                (whole, tenth) => format!("{whole}.{tenth} {name}"),
-            };
-        }
-    }
-    format!("{count} bytes")
 }
 
 /// A path with `~` for the home directory.
@@ -47,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_sizes_in_words() {
+    fn durations_in_words() {
         for (seconds, text) in [
             (172_800.0, "2 days"),
             (86_400.0, "1 day"),
@@ -57,14 +43,6 @@ mod tests {
             (5400.0, "90 minutes"),
         ] {
             assert_eq!(format_duration(Duration::from_secs_f64(seconds)), text);
-        }
-        for (count, text) in [
-            (1 << 30, "1 GiB"),
-            (64 << 20, "64 MiB"),
-            (1000, "1000 bytes"),
-            (1_500_000_000, "1.3 GiB"),
-        ] {
-            assert_eq!(format_bytes(count), text);
         }
     }
 

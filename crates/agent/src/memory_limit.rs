@@ -8,13 +8,13 @@ use std::num::NonZeroU32;
 
 use pegel_config::ByteSize;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_metric::quantity;
 use pegel_serve::ServeSettings;
 use pegel_snapshot::cgroup_memory_limit;
 
 use crate::agent_settings::host;
 use crate::config::Config;
 use crate::config_sources::EnvironmentLookup;
-use crate::human_text;
 
 /// Maximum memory use of an agent with the defaults.
 const DEFAULT_BYTES_MAX: u64 = 640 << 20;
@@ -62,7 +62,7 @@ impl MemoryLimit {
         let limits = &config.agent.limits;
         format!(
             "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
-            human_text::format_bytes(self.0),
+            quantity::bytes(self.0),
             limits.memory,
             limits.series,
             limits.connections,

@@ -17,7 +17,7 @@ use pegel_collect::{Sampler, SelfMetrics};
 use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
-use pegel_metric::{Millis, Selector};
+use pegel_metric::{Millis, Selector, quantity};
 use pegel_serve::{
     AgentHandles, BoundServer, GuardError, LocalUsers, RunningServer, ServerBindError,
 };
@@ -73,7 +73,7 @@ pub enum AgentStartError {
         "the limit on open files is {0}, and the agent requires at least {DESCRIPTORS_MIN}; raise it with `ulimit -n` or LimitNOFILE"
     )]
     OpenFiles(usize),
-    #[error("the cgroup limits memory to {}, and the agent requires at least {}", human_text::format_bytes(*.0), human_text::format_bytes(MEMORY_MIN))]
+    #[error("the cgroup limits memory to {}, and the agent requires at least {}", quantity::bytes(*.0), quantity::bytes(MEMORY_MIN))]
     Memory(u64),
     #[error("cannot start the server threads")]
     Runtime(#[source] io::Error),
@@ -443,7 +443,7 @@ fn startup_lines(
         plan.collect.rate.as_secs_f64(),
         human_text::format_path(&plan.store.dir, home.as_deref()),
         human_text::format_duration(plan.store.keep_disk),
-        human_text::format_bytes(plan.store.keep_bytes),
+        quantity::bytes(plan.store.keep_bytes),
     );
     [parts.join(" · "), state]
         .into_iter()

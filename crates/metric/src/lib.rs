@@ -17,6 +17,7 @@ mod format_value;
 mod glob;
 mod inline_string;
 mod ledger;
+pub mod quantity;
 mod selector;
 mod series;
 mod series_list;

@@ -1,5 +1,6 @@
 //! Formats numbers and times.
 
+use pegel_metric::quantity::group_thousands;
 use pegel_metric::{civil, format_value};
 
 /// Formats a JSON number that is recognisable as a float: `9.0`; null if it is not finite.
@@ -42,18 +43,11 @@ pub fn human_readable(value: f64) -> String {
         Some(digits) => ("-", digits),
         None => ("", whole),
     };
-    let mut out = sign.to_owned();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
+    let whole = group_thousands(digits, ' ');
+    match fraction {
+        Some(fraction) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{whole}"),
     }
-    if let Some(fraction) = fraction {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
 }
 
 /// Formats the time since `ts`; after two days, the date.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use pegel_metric::quantity::{decimal_bytes, group_thousands};
 use pegel_run::{ProcessEnd, ProgramSummary};
 use serde_json::json;
 
@@ -13,8 +14,8 @@ pub fn summary_line(summary: &ProgramSummary) -> String {
         grouped(summary.hits()),
         summary.elapsed.as_secs_f64(),
         seconds(nanos),
-        bytes(summary.bytes_in()),
-        bytes(summary.bytes_out()),
+        decimal_bytes(summary.bytes_in()),
+        decimal_bytes(summary.bytes_out()),
         grouped(summary.errors()),
     );
     if let Some(processes) = summary.processes.filter(|count| *count > 1) {
@@ -64,49 +65,10 @@ pub fn json(summary: &ProgramSummary, command: &[OsString]) -> String {
     format!("{report:#}\n")
 }
 
-/// Formats a number with thousands separators.
 fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if count < 1000 {
-        return format!("{count} B");
-    }
-    let mut value = count as f64 / 1e3;
-    let mut unit = 0;
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        value /= 1e3;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
+    group_thousands(&number.to_string(), ',')
 }
 
 fn seconds(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e9)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_separators_and_units() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(1500), "1.5 kB");
-        assert_eq!(bytes(999_960), "1.0 MB");
-        assert_eq!(bytes(u64::MAX), "18.4 EB");
-    }
 }

@@ -1,40 +1,20 @@
 //! Formats values in few characters and a steady width: three digits, a prefix, a unit.
 
+pub use pegel_metric::quantity::{steady_bytes as bytes, steady_decimal as decimal};
+
+use pegel_metric::quantity::{non_finite, steady_digits as digits};
 use pegel_metric::{Family, MetricKind};
 
 use crate::format::number;
-
-const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
-
-/// Formats bytes: `1.53 GiB`, at most eight characters.
-pub fn bytes(value: f64) -> String {
-    let (number, step) = scaled(value, 1024.0);
-    match step {
-        0 => format!("{value:.0} B"),
-        _ => format!("{number} {}", BINARY[step]),
-    }
-}
 
 pub fn bytes_per_second(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
-/// Formats a number with decimal prefix and unit: `12.4 kW`, at most six characters plus the unit.
-pub fn decimal(value: f64, unit: &str) -> String {
-    let (number, step) = scaled(value, 1000.0);
-    let suffix = format!("{}{unit}", DECIMAL[step]);
-    if suffix.is_empty() {
-        number
-    } else {
-        format!("{number} {suffix}")
-    }
-}
-
 /// Formats a fraction of one as `12.3 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
-        value if !value.is_finite() => non_finite(value),
+        value if !value.is_finite() => non_finite(value).to_owned(),
         value if value.abs() >= 99.95 => format!("{value:.0} %"),
         value => format!("{value:.1} %"),
     }
@@ -44,7 +24,7 @@ pub fn percent(share: f64) -> String {
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.abs();
     match whole {
-        s if !s.is_finite() => non_finite(seconds),
+        s if !s.is_finite() => non_finite(seconds).to_owned(),
         0.0 => "0 s".to_owned(),
         s if s < 1e-3 => format!("{} µs", digits(seconds * 1e6)),
         s if s < 1.0 => format!("{} ms", digits(seconds * 1e3)),
@@ -116,81 +96,9 @@ fn unit(family: &Family) -> DisplayUnit {
     }
 }
 
-/// Returns three digits, and the number of divisions by the base.
-fn scaled(value: f64, base: f64) -> (String, usize) {
-    let mut rest = value;
-    let mut step = 0;
-    // 999.5 would be written with four digits.
-    while rest.abs() >= 999.5 && rest.is_finite() && step < BINARY.len() - 1 {
-        rest /= base;
-        step += 1;
-    }
-    let number = match rest.abs() {
-        // With a prefix, keep the fraction: the width stays constant.
-        v if step > 0 && v < 9.995 => format!("{rest:.2}"),
-        v if v >= 999.5 && v.is_finite() => format!("{rest:.1e}"),
-        _ => digits(rest),
-    };
-    (number, step)
-}
-
-/// Formats three significant digits; whole numbers below ten without a fraction.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        v if !v.is_finite() => non_finite(value),
-        v if v >= 99.95 => format!("{value:.0}"),
-        v if v == v.trunc() && v < 10.0 => format!("{value:.0}"),
-        v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.01 => format!("{value:.2}"),
-        _ => format!("{value:.1e}"),
-    }
-}
-
-fn non_finite(value: f64) -> String {
-    match value {
-        v if v.is_nan() => "NaN".to_owned(),
-        v if v > 0.0 => "+Inf".to_owned(),
-        _ => "-Inf".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_never_need_more_than_eight_characters() {
-        for (value, text) in [
-            (0.0, "0 B"),
-            (999.0, "999 B"),
-            (1023.0, "1.00 KiB"),
-            (1024.0 * 1023.0, "1.00 MiB"),
-            (1.5 * 1024.0 * 1024.0, "1.50 MiB"),
-            (999.4 * 1024.0 * 1024.0, "999 MiB"),
-            (2e30, "1.7e12 EiB"),
-        ] {
-            assert_eq!(bytes(value), text);
-        }
-        assert!((0..60).all(|shift| bytes((1u64 << shift) as f64 * 1.3).len() <= 8));
-    }
-
-    #[test]
-    fn numbers_keep_three_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (7.0, "7"),
-            (42.0, "42.0"),
-            (0.4123, "0.41"),
-            (999.6, "1.00 k"),
-            (12_441_600.0, "12.4 M"),
-            (-5.25, "-5.25"),
-            (0.00001, "1.0e-5"),
-            (f64::NAN, "NaN"),
-            (f64::NEG_INFINITY, "-Inf"),
-        ] {
-            assert_eq!(decimal(value, ""), text);
-        }
-    }
 
     #[test]
     fn percentages_and_durations_have_units() {

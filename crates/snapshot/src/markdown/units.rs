@@ -1,48 +1,12 @@
 //! Formats numbers with units.
 
-/// Formats bytes in binary units: `64 GiB`, `1.5 TiB`, `512 B`.
-pub(super) fn bytes(count: u64) -> String {
-    scaled(
-        count as f64,
-        1024.0,
-        ["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
-    )
-}
-
-/// Formats bytes in decimal units, as disk vendors do: `960 GB`, `3.84 TB`.
-pub(super) fn disk_bytes(count: u64) -> String {
-    scaled(count as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
-}
+pub(super) use pegel_metric::quantity::{bytes, decimal_bytes as disk_bytes, three_digits};
 
 /// Formats a speed: `100 Gbit/s`.
 pub(super) fn mbit(count: u64) -> String {
     match count {
         0..1000 => format!("{count} Mbit/s"),
         _ => format!("{} Gbit/s", three_digits(count as f64 / 1000.0)),
-    }
-}
-
-fn scaled(mut value: f64, step: f64, names: [&str; 6]) -> String {
-    let mut unit = 0;
-    while value >= step && unit + 1 < names.len() {
-        value /= step;
-        unit += 1;
-    }
-    format!("{} {}", three_digits(value), names[unit])
-}
-
-/// Formats a number with up to two decimals, about three significant digits.
-pub(super) fn three_digits(value: f64) -> String {
-    let places = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.places$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
     }
 }
 
@@ -69,19 +33,6 @@ mod tests {
 
     #[test]
     fn numbers_have_units() {
-        assert_eq!(
-            [
-                bytes(0),
-                bytes(1023),
-                bytes(64 << 30),
-                bytes(1_649_267_441_664)
-            ],
-            ["0 B", "1023 B", "64 GiB", "1.5 TiB"]
-        );
-        assert_eq!(
-            [disk_bytes(960_197_124_096), disk_bytes(3_840_755_982_336)],
-            ["960 GB", "3.84 TB"]
-        );
         assert_eq!(
             [mbit(100), mbit(25_000), mbit(2500)],
             ["100 Mbit/s", "25 Gbit/s", "2.5 Gbit/s"]
