@@ -2,7 +2,7 @@
 //! other sends requests. Both report as events and end with the process.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -74,12 +74,9 @@ impl AgentFeed {
         Ok(AgentFeed { requests })
     }
 
-    /// Queues a request without waiting. Returns false if the queue is full.
-    pub fn try_request(&self, request: FeedRequest) -> bool {
-        !matches!(
-            self.requests.try_send(request),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
-        )
+    /// Queues a request without waiting. Drops it if the queue is full.
+    pub fn try_request(&self, request: FeedRequest) {
+        let _ = self.requests.try_send(request);
     }
 }
 
@@ -140,7 +137,7 @@ fn open(
 ) -> anyhow::Result<(AgentSummary, Vec<SeriesInfo>, AgentEventStream)> {
     let agent = AgentSummary::from_status(&client.get("/status", &[])?);
     let list = agent_query::fetch_series_list(client)?;
-    let stream = AgentEventStream::connect(client, query, Some(STREAM_TIMEOUT))?;
+    let stream = AgentEventStream::connect(client, query, STREAM_TIMEOUT)?;
     Ok((agent, list, stream))
 }
 

@@ -309,39 +309,25 @@ impl TopApp {
             .split_whitespace()
             .map(str::to_lowercase)
             .collect();
-        let mut rows: Vec<&SeriesTrack> = self
+        let key = |track: &SeriesTrack| {
+            let key = match self.sort {
+                SortKey::Name => None,
+                SortKey::Value => track.last().map(|last| last.value),
+                SortKey::Rate => self.model.rate(track).filter(|_| track.is_counter()),
+            };
+            key.filter(|key| !key.is_nan()).unwrap_or(f64::NEG_INFINITY)
+        };
+        let mut rows: Vec<(f64, &SeriesTrack)> = self
             .view_series()
             .filter(|track| {
                 let text = track.series.text().to_lowercase();
                 words.iter().all(|word| text.contains(word.as_str()))
             })
+            .map(|track| (key(track), track))
             .collect();
         // Rows are ordered by name; a stable sort keeps that order among equal keys.
-        let descending = |key: &dyn Fn(&SeriesTrack) -> f64, rows: &mut Vec<&SeriesTrack>| {
-            let mut keyed: Vec<(f64, &SeriesTrack)> =
-                rows.iter().map(|track| (key(track), *track)).collect();
-            keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
-            *rows = keyed.into_iter().map(|(_, track)| track).collect();
-        };
-        let number = |value: Option<f64>| match value {
-            Some(value) if !value.is_nan() => value,
-            _ => f64::NEG_INFINITY,
-        };
-        match self.sort {
-            SortKey::Name => {}
-            SortKey::Value => descending(
-                &|track| number(track.last().map(|last| last.value)),
-                &mut rows,
-            ),
-            SortKey::Rate => descending(
-                &|track| {
-                    let rate = track.is_counter().then(|| self.model.rate(track));
-                    number(rate.flatten())
-                },
-                &mut rows,
-            ),
-        }
-        rows
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rows.into_iter().map(|(_, track)| track).collect()
     }
 }
 

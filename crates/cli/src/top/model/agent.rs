@@ -5,7 +5,6 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentSummary {
     pub node: String,
-    pub version: String,
     pub level: u64,
     pub is_degraded: bool,
     pub collectors: Vec<CollectorSummary>,
@@ -34,7 +33,6 @@ impl AgentSummary {
             .flat_map(|reasons| reasons.values().filter_map(Value::as_u64));
         AgentSummary {
             node: text(&status["node"]),
-            version: text(&status["version"]),
             level: status["level"].as_u64().unwrap_or_default(),
             is_degraded: status["degraded"].as_bool().unwrap_or_default(),
             collectors: collectors

@@ -1,8 +1,6 @@
 //! Usage of disks, file systems and network interfaces.
 
-use std::collections::BTreeMap;
-
-use super::{NodeModel, SeriesTrack};
+use super::{LabelledSeries, NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DiskUsage {
@@ -24,7 +22,6 @@ pub struct DiskUsage {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FilesystemUsage {
     pub mountpoint: String,
-    pub device: String,
     pub fs_type: String,
     pub size: f64,
     pub used: f64,
@@ -49,65 +46,49 @@ pub struct InterfaceUsage {
 
 /// Returns the disks by bytes since boot, descending: a stable order.
 pub fn disks(model: &NodeModel) -> Vec<DiskUsage> {
-    let mut all: BTreeMap<String, DiskUsage> = BTreeMap::new();
-    for track in model.tracks_named("node_disk_reads_completed_total") {
-        let name = device(track);
-        let family = |what: &str| format!("node_disk_{what}");
-        let rate = |what: &str| track_with_label(model, &family(what), "device", &name);
-        let rate = |what: &str| rate(what).and_then(|track| model.rate(track));
-        let value = |what: &str| {
-            track_with_label(model, &family(what), "device", &name)
-                .and_then(SeriesTrack::last)
-                .map(|last| last.value)
-        };
-        let (reads, writes) = (
-            rate("reads_completed_total"),
-            rate("writes_completed_total"),
-        );
-        let each = |time: Option<f64>, count: Option<f64>| {
-            time.zip(count.filter(|count| *count > 0.0))
-                .map(|(time, count)| time / count)
-        };
-        let disk = DiskUsage {
-            read_bytes: rate("read_bytes_total"),
-            written_bytes: rate("written_bytes_total"),
-            reads,
-            writes,
-            read_time: each(rate("read_time_seconds_total"), reads),
-            write_time: each(rate("write_time_seconds_total"), writes),
-            busy: rate("io_time_seconds_total"),
-            queue: value("io_now"),
-            total: value("read_bytes_total").unwrap_or(0.0)
-                + value("written_bytes_total").unwrap_or(0.0),
-            name: name.clone(),
-        };
-        all.insert(name, disk);
-    }
-    let mut all: Vec<DiskUsage> = all.into_values().collect();
+    let tracks = model.tracks_named("node_disk_reads_completed_total");
+    let mut all: Vec<DiskUsage> = tracks.map(|track| disk(model, track)).collect();
     all.sort_by(|a, b| b.total.total_cmp(&a.total));
     all
 }
 
-pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
-    let value = |name: &str, labels: &str| {
-        let text = format!("{name}{labels}");
-        let last = model.track(&text).and_then(SeriesTrack::last);
-        last.map(|last| last.value)
+fn disk(model: &NodeModel, track: &SeriesTrack) -> DiskUsage {
+    let series = model.labelled("node_disk_", track);
+    let (reads, writes) = (
+        series.rate("reads_completed_total"),
+        series.rate("writes_completed_total"),
+    );
+    let each = |time: Option<f64>, count: Option<f64>| {
+        time.zip(count.filter(|count| *count > 0.0))
+            .map(|(time, count)| time / count)
     };
+    DiskUsage {
+        name: device(track),
+        read_bytes: series.rate("read_bytes_total"),
+        written_bytes: series.rate("written_bytes_total"),
+        reads,
+        writes,
+        read_time: each(series.rate("read_time_seconds_total"), reads),
+        write_time: each(series.rate("write_time_seconds_total"), writes),
+        busy: series.rate("io_time_seconds_total"),
+        queue: series.value("io_now"),
+        total: sum(&series, ["read_bytes_total", "written_bytes_total"]),
+    }
+}
+
+pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
     let mut all: Vec<FilesystemUsage> = model
         .tracks_named("node_filesystem_device_error")
         .map(|track| {
-            let labels = track.series.labels_text();
+            let series = model.labelled("node_filesystem_", track);
             let label = |key| track.series.label(key).unwrap_or_default().into_owned();
-            let size = value("node_filesystem_size_bytes", labels).unwrap_or(0.0);
-            let free = value("node_filesystem_free_bytes", labels).unwrap_or(0.0);
+            let size = series.value("size_bytes").unwrap_or(0.0);
             FilesystemUsage {
                 mountpoint: label("mountpoint"),
-                device: label("device"),
                 fs_type: label("fstype"),
                 size,
-                used: (size - free).max(0.0),
-                available: value("node_filesystem_avail_bytes", labels).unwrap_or(0.0),
+                used: (size - series.value("free_bytes").unwrap_or(0.0)).max(0.0),
+                available: series.value("avail_bytes").unwrap_or(0.0),
                 has_error: track.last().is_some_and(|last| last.value != 0.0),
             }
         })
@@ -135,21 +116,14 @@ pub fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
     all
 }
 
-fn ethernet(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
-    let name = device(received);
-    let track =
-        |what: &str| track_with_label(model, &format!("node_network_{what}"), "device", &name);
-    let rate = |what: &str| track(what).and_then(|track| model.rate(track));
-    let value = |what: &str| {
-        track(what)
-            .and_then(SeriesTrack::last)
-            .map(|last| last.value)
-    };
+fn ethernet(model: &NodeModel, track: &SeriesTrack) -> InterfaceUsage {
+    let series = model.labelled("node_network_", track);
+    let name = device(track);
     InterfaceUsage {
-        received_bytes: rate("receive_bytes_total"),
-        sent_bytes: rate("transmit_bytes_total"),
-        received_packets: rate("receive_packets_total"),
-        sent_packets: rate("transmit_packets_total"),
+        received_bytes: series.rate("receive_bytes_total"),
+        sent_bytes: series.rate("transmit_bytes_total"),
+        received_packets: series.rate("receive_packets_total"),
+        sent_packets: series.rate("transmit_packets_total"),
         errors: [
             "receive_errs_total",
             "receive_drop_total",
@@ -157,57 +131,47 @@ fn ethernet(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
             "transmit_drop_total",
         ]
         .into_iter()
-        .filter_map(rate)
+        .filter_map(|suffix| series.rate(suffix))
         .reduce(|a, b| a + b),
-        speed: value("speed_bytes").filter(|speed| *speed > 0.0),
+        speed: series.value("speed_bytes").filter(|speed| *speed > 0.0),
         // The kernel does not report the state of the loopback interface.
-        is_up: value("up").filter(|_| name != "lo").map(|up| up != 0.0),
-        total: value("receive_bytes_total").unwrap_or(0.0)
-            + value("transmit_bytes_total").unwrap_or(0.0),
-        name: name.clone(),
+        is_up: series
+            .value("up")
+            .filter(|_| name != "lo")
+            .map(|up| up != 0.0),
+        total: sum(&series, ["receive_bytes_total", "transmit_bytes_total"]),
+        name,
     }
 }
 
-fn infiniband(model: &NodeModel, received: &SeriesTrack) -> InterfaceUsage {
-    let labels = received.series.labels_text();
-    let track = |what: &str| model.track(&format!("node_infiniband_{what}{labels}"));
-    let rate = |what: &str| track(what).and_then(|track| model.rate(track));
-    let value = |what: &str| {
-        track(what)
-            .and_then(SeriesTrack::last)
-            .map(|last| last.value)
-    };
-    let port = received.series.label("port").unwrap_or_default();
+fn infiniband(model: &NodeModel, track: &SeriesTrack) -> InterfaceUsage {
+    let series = model.labelled("node_infiniband_", track);
+    let port = track.series.label("port").unwrap_or_default();
+    let (received, sent) = (
+        "port_data_received_bytes_total",
+        "port_data_transmitted_bytes_total",
+    );
     InterfaceUsage {
-        name: format!("{}:{port}", device(received)),
-        received_bytes: rate("port_data_received_bytes_total"),
-        sent_bytes: rate("port_data_transmitted_bytes_total"),
-        received_packets: rate("port_packets_received_total"),
-        sent_packets: rate("port_packets_transmitted_total"),
-        errors: rate("port_errors_received_total"),
-        speed: value("rate_bytes_per_second").filter(|speed| *speed > 0.0),
-        is_up: value("state_id").map(|state| state >= 4.0),
-        total: value("port_data_received_bytes_total").unwrap_or(0.0)
-            + value("port_data_transmitted_bytes_total").unwrap_or(0.0),
+        name: format!("{}:{port}", device(track)),
+        received_bytes: series.rate(received),
+        sent_bytes: series.rate(sent),
+        received_packets: series.rate("port_packets_received_total"),
+        sent_packets: series.rate("port_packets_transmitted_total"),
+        errors: series.rate("port_errors_received_total"),
+        speed: series
+            .value("rate_bytes_per_second")
+            .filter(|speed| *speed > 0.0),
+        is_up: series.value("state_id").map(|state| state >= 4.0),
+        total: sum(&series, [received, sent]),
     }
+}
+
+fn sum(series: &LabelledSeries<'_>, suffixes: [&str; 2]) -> f64 {
+    let values = suffixes.iter().filter_map(|suffix| series.value(suffix));
+    values.sum()
 }
 
 fn device(track: &SeriesTrack) -> String {
-    track
-        .series
-        .label("device")
-        .unwrap_or_default()
-        .into_owned()
-}
-
-/// Returns the series of this name whose only label has this value.
-pub fn track_with_label<'a>(
-    model: &'a NodeModel,
-    name: &str,
-    key: &str,
-    value: &str,
-) -> Option<&'a SeriesTrack> {
-    // Finds only values that need no escaping.
-    let text = format!("{name}{{{key}=\"{value}\"}}");
-    model.track(&text)
+    let label = track.series.label("device");
+    label.unwrap_or_default().into_owned()
 }

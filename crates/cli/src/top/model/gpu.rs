@@ -17,7 +17,6 @@ pub struct GpuUsage {
     pub power_limit: Option<f64>,
     pub temperature: Option<f64>,
     pub clock: Option<f64>,
-    pub processes: Option<f64>,
     /// The series whose history is drawn.
     pub busy_series: String,
 }
@@ -44,7 +43,7 @@ fn by_gpu(
 }
 
 fn nvidia_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
-    let value = |what: &str| last(model, &format!("node_nvidia_{what}{{gpu=\"{id}\"}}"));
+    let value = |what: &str| model.value(&format!("node_nvidia_{what}{{gpu=\"{id}\"}}"));
     let clock = format!("node_nvidia_clock_hertz{{clock=\"sm\",gpu=\"{id}\"}}");
     GpuUsage {
         model: label(info, "name").trim_start_matches("NVIDIA ").to_owned(),
@@ -55,18 +54,17 @@ fn nvidia_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         power: value("power_watts"),
         power_limit: value("power_limit_watts"),
         temperature: value("temperature_celsius"),
-        clock: last(model, &clock),
-        processes: value("processes"),
+        clock: model.value(&clock),
         busy_series: format!("node_nvidia_gpu_utilization_ratio{{gpu=\"{id}\"}}"),
         id,
     }
 }
 
 fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
-    let value = |what: &str| last(model, &format!("node_gpu_{what}{{gpu=\"{id}\"}}"));
+    let value = |what: &str| model.value(&format!("node_gpu_{what}{{gpu=\"{id}\"}}"));
     let memory = |what: &str| {
         let text = format!("node_gpu_memory_{what}_bytes{{gpu=\"{id}\",memory=\"vram\"}}");
-        last(model, &text)
+        model.value(&text)
     };
     // The highest of all sensors, whose names differ between cards; the same for clocks.
     let highest = |name: &str| {
@@ -90,7 +88,6 @@ fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         power_limit: value("power_cap_watts"),
         temperature: highest("node_gpu_temperature_celsius"),
         clock: highest("node_gpu_clock_hertz"),
-        processes: None,
         busy_series: format!("node_gpu_busy_ratio{{gpu=\"{id}\"}}"),
         id,
     }
@@ -98,11 +95,4 @@ fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
 
 fn label(track: &SeriesTrack, key: &str) -> String {
     track.series.label(key).unwrap_or_default().into_owned()
-}
-
-fn last(model: &NodeModel, text: &str) -> Option<f64> {
-    model
-        .track(text)
-        .and_then(SeriesTrack::last)
-        .map(|last| last.value)
 }

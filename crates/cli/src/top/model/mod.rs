@@ -21,7 +21,7 @@ pub use cpu::{CpuMode, CpuShares, CpuUsage};
 pub use devices::{DiskUsage, FilesystemUsage, InterfaceUsage, disks, filesystems, interfaces};
 pub use gpu::{GpuUsage, gpus};
 pub use history::{HISTORY_SECONDS, History};
-pub use memory::{MemoryUsage, pressure};
+pub use memory::{MemoryUsage, PressureStall, pressure};
 pub use series_track::{SeriesTrack, ValueChange};
 
 /// Maximum number of series with a history: the visible ones and some that were visible before.
@@ -86,9 +86,22 @@ impl NodeModel {
         unlabelled.into_iter().chain(labelled)
     }
 
-    /// Returns the current value of a series without labels.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        self.tracks.get(name)?.last().map(|last| last.value)
+    /// Returns the current value of a series.
+    pub fn value(&self, text: &str) -> Option<f64> {
+        self.tracks.get(text)?.last().map(|last| last.value)
+    }
+
+    /// Returns the series whose names start with `prefix` and that have the labels of `track`.
+    pub fn labelled<'a>(
+        &'a self,
+        prefix: &'static str,
+        track: &'a SeriesTrack,
+    ) -> LabelledSeries<'a> {
+        LabelledSeries {
+            model: self,
+            prefix,
+            labels: track.series.labels_text(),
+        }
     }
 
     pub fn rate(&self, track: &SeriesTrack) -> Option<f64> {
@@ -249,6 +262,28 @@ impl NodeModel {
             }
         }
         self.histories = histories;
+    }
+}
+
+/// Series with equal labels and a common start of their names, such as those of one disk.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelledSeries<'a> {
+    model: &'a NodeModel,
+    prefix: &'static str,
+    labels: &'a str,
+}
+
+impl LabelledSeries<'_> {
+    fn text(&self, suffix: &str) -> String {
+        format!("{}{suffix}{}", self.prefix, self.labels)
+    }
+
+    pub fn value(&self, suffix: &str) -> Option<f64> {
+        self.model.value(&self.text(suffix))
+    }
+
+    pub fn rate(&self, suffix: &str) -> Option<f64> {
+        self.model.rate(self.model.track(&self.text(suffix))?)
     }
 }
 

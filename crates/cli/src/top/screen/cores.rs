@@ -1,6 +1,11 @@
 //! Draws every core as a bar if they fit, else as a column of one character.
 
-use super::canvas::Canvas;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Widget};
+
+use super::bars::stacked_bar;
 use super::overview::mode_parts;
 use super::theme::{StyleRole, TerminalTheme};
 use crate::top::model::CpuShares;
@@ -54,44 +59,65 @@ impl CoreLayout {
     }
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], plan: &CoreLayout) {
+pub fn draw(
+    theme: TerminalTheme,
+    cores: &[(u32, CpuShares)],
+    plan: &CoreLayout,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     match plan {
-        CoreLayout::Bars { rows, width } => bars(canvas, cores, *rows, *width),
-        CoreLayout::Map { rows, per_row } => map(canvas, cores, *rows, *per_row),
+        CoreLayout::Bars { rows, width } => bars(theme, cores, (*rows, *width), area, buffer),
+        CoreLayout::Map { rows, per_row } => {
+            Paragraph::new(map(theme, cores, *rows, *per_row)).render(area, buffer);
+        }
     }
 }
 
 /// Draws one bar per core, numbered down the columns.
-fn bars(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, width: u16) {
+fn bars(
+    theme: TerminalTheme,
+    cores: &[(u32, CpuShares)],
+    (rows, width): (u16, u16),
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     for (index, (number, shares)) in cores.iter().enumerate() {
         let index = index as u16;
-        let (x, y) = (index / rows * (width + 2), index % rows);
-        canvas.text_right(x, y, 4, &number.to_string(), StyleRole::Faint);
-        canvas.stacked_bar(x + 5, y, width - 10, &mode_parts(shares));
-        let percent = format!("{:.0}%", shares.busy() * 100.0);
-        canvas.text_right(x + width - 4, y, 4, &percent, StyleRole::Plain);
+        let cell = Rect {
+            x: area.x + index / rows * (width + 2),
+            y: area.y + index % rows,
+            width,
+            height: 1,
+        };
+        let mut line = stacked_bar(theme, width - 10, &mode_parts(shares));
+        let number = theme.span(format!("{number:>4} "), StyleRole::Faint);
+        line.spans.insert(0, number);
+        let percent = format!("{:>4.0}%", shares.busy() * 100.0);
+        line.push_span(theme.span(percent, StyleRole::Plain));
+        line.render(cell.intersection(area), buffer);
     }
 }
 
-/// Draws one character per core, or per group of cores (their mean) if they do not fit.
-fn map(canvas: &mut Canvas<'_>, cores: &[(u32, CpuShares)], rows: u16, per_row: u16) {
-    let cells = usize::from(rows) * usize::from(per_row);
-    if cells == 0 {
-        return;
-    }
-    let group_size = cores.len().div_ceil(cells).max(1);
-    for (y, line) in cores.chunks(usize::from(per_row) * group_size).enumerate() {
-        let y = y as u16;
-        if let Some((first, _)) = line.first() {
-            canvas.text_right(0, y, 4, &first.to_string(), StyleRole::Faint);
-        }
-        for (x, group) in line.chunks(group_size).enumerate() {
+/// Returns one character per core, or per group of cores (their mean) if they do not fit.
+fn map(
+    theme: TerminalTheme,
+    cores: &[(u32, CpuShares)],
+    rows: u16,
+    per_row: u16,
+) -> Vec<Line<'static>> {
+    let (rows, per_row) = (usize::from(rows), usize::from(per_row));
+    let group_size = cores.len().div_ceil((rows * per_row).max(1)).max(1);
+    let line = |line: &[(u32, CpuShares)]| {
+        let number = theme.span(format!("{:>4} ", line[0].0), StyleRole::Faint);
+        let columns = line.chunks(group_size).map(|group| {
             let sum: f64 = group.iter().map(|(_, shares)| shares.busy()).sum();
             let busy = sum / group.len() as f64;
-            let symbol = canvas.theme.column(busy);
-            canvas.fill(5 + x as u16, y, 1, symbol, TerminalTheme::usage_role(busy));
-        }
-    }
+            theme.span(theme.column(busy), TerminalTheme::usage_role(busy))
+        });
+        std::iter::once(number).chain(columns).collect()
+    };
+    cores.chunks(per_row * group_size).map(line).collect()
 }
 
 #[cfg(test)]

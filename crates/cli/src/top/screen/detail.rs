@@ -1,6 +1,12 @@
 //! Draws the details of one series: value, help, labels, type, history.
 
-use super::canvas::Canvas;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Widget};
+
+use super::bars::{draw_history, recent_values};
+use super::layout::below;
 use super::series_list::value_range;
 use super::theme::StyleRole;
 use crate::format::number::{exact, utc};
@@ -8,23 +14,38 @@ use crate::top::app::TopApp;
 use crate::top::model::{HISTORY_SECONDS, SeriesTrack};
 use crate::top::units;
 
-const LABEL: u16 = 9;
+pub fn draw(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
+    let border = theme.border_set();
+    let title = Line::from(vec![
+        theme.span(border.horizontal_top, StyleRole::Faint),
+        theme.span(
+            format!(" {} ", track.series.family().name),
+            StyleRole::Title,
+        ),
+    ]);
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .border_set(border)
+        .border_style(theme.style(StyleRole::Faint))
+        .title(title);
+    let inner = block.inner(area);
+    Clear.render(area, buffer);
+    block.render(area, buffer);
+    let lines = lines(app, track).into_iter().map(|(label, text)| {
+        let label = theme.span(format!(" {label:<8}"), StyleRole::Faint);
+        let width = area.width.saturating_sub(label.width() as u16 + 1);
+        Line::from(vec![label, theme.clipped(text, width, StyleRole::Plain)])
+    });
+    let lines: Vec<Line<'_>> = lines.collect();
+    let rows = lines.len() as u16;
+    Paragraph::new(lines).render(inner, buffer);
+    draw_chart(app, track, below(inner, rows), buffer);
+}
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
-    let (width, height) = (canvas.width(), canvas.height());
+/// Returns labels and texts of the details.
+fn lines(app: &TopApp, track: &SeriesTrack) -> Vec<(&'static str, String)> {
     let family = track.series.family();
-    canvas.clear();
-    canvas.fill(0, 0, width, canvas.theme.rule(), StyleRole::Faint);
-    canvas.text_runs(
-        1,
-        0,
-        &[
-            (" ", StyleRole::Plain),
-            (family.name.as_ref(), StyleRole::Title),
-            (" ", StyleRole::Plain),
-        ],
-    );
-    let mut lines: Vec<(&str, String)> = Vec::new();
     let mut value = String::new();
     if let Some(last) = track.last() {
         value = format!(
@@ -37,13 +58,12 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
         }
         value.push_str(&format!("   since {}", utc(last.ts)));
     }
-    lines.push(("value", value));
+    let mut lines = vec![("value", value)];
     if !family.help.is_empty() {
         lines.push(("help", family.help.to_string()));
     }
-    let labels: Vec<String> = track
-        .series
-        .labels()
+    let labels = track.series.labels();
+    let labels: Vec<String> = labels
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     if !labels.is_empty() {
@@ -54,46 +74,41 @@ pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack) {
         unit => format!("{} in {unit}", family.kind.as_str()),
     };
     lines.push(("type", kind));
-    let mut y = 1;
-    for (label, text) in lines {
-        canvas.text(1, y, LABEL - 1, label, StyleRole::Faint);
-        canvas.text(
-            LABEL,
-            y,
-            width.saturating_sub(LABEL + 1),
-            &text,
-            StyleRole::Plain,
-        );
-        y += 1;
-    }
-    if let Some(rows) = height.checked_sub(y).filter(|rows| *rows > 0) {
-        chart(canvas, app, track, (y, rows));
-    }
+    lines
 }
 
 /// Draws the history over several rows, with its lowest and highest value.
-fn chart(canvas: &mut Canvas<'_>, app: &TopApp, track: &SeriesTrack, (y, rows): (u16, u16)) {
-    const SCALE: u16 = 12;
-    let room = canvas
-        .width()
-        .saturating_sub(SCALE + 2)
-        .min(HISTORY_SECONDS as u16);
-    let Some(history) = app.model.history(track.series.text()) else {
+fn draw_chart(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
+    let [scale, _, chart, _] = Layout::horizontal([
+        Constraint::Length(12),
+        Constraint::Length(1),
+        Constraint::Max(HISTORY_SECONDS as u16),
+        Constraint::Min(1),
+    ])
+    .areas(area);
+    let Some(values) = recent_values(app, track.series.text(), chart.width) else {
         return;
     };
-    let values = history.columns(app.model.second(), room.into());
     let (low, high) = value_range(&values);
     let family = track.series.family();
-    let write = |value: f64| {
-        if track.is_counter() {
+    let figure = |value: f64| {
+        let text = if track.is_counter() {
             units::rate(value, family)
         } else {
             units::value(value, family)
-        }
+        };
+        Line::from(app.theme.span(text, StyleRole::Faint)).right_aligned()
     };
-    canvas.text_right(0, y, SCALE, &write(high), StyleRole::Faint);
-    if rows > 1 {
-        canvas.text_right(0, y + rows - 1, SCALE, &write(low), StyleRole::Faint);
+    if scale.height > 1 {
+        figure(low).render(below(scale, scale.height - 1), buffer);
     }
-    canvas.column_chart((SCALE + 1, y), rows, &values, (low, high), StyleRole::Good);
+    figure(high).render(scale, buffer);
+    draw_history(
+        app.theme,
+        &values,
+        (low, high),
+        StyleRole::Good,
+        chart,
+        buffer,
+    );
 }

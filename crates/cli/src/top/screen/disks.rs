@@ -1,8 +1,12 @@
 //! Draws the disks with their throughput, and the file systems with their usage.
 
-use super::canvas::Canvas;
-use super::table::{self, TableCell, TableColumn, bar, number, text};
-use super::theme::{StyleRole, TerminalTheme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Margin, Rect};
+use ratatui::widgets::{Row, Table, Widget};
+
+use super::layout;
+use super::table::{self, TableCell, TableColumn, number, text};
+use super::theme::StyleRole;
 use crate::top::app::TopApp;
 use crate::top::model::{self, DiskUsage, FilesystemUsage};
 use crate::top::units;
@@ -31,43 +35,25 @@ const FILESYSTEMS: [TableColumn; 6] = [
     number("used", 6),
     number("available", 9),
     number("size", 8),
-    bar("", 20),
+    text("", 20),
     text("type", 8),
 ];
 
-pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
-    table::header_row(canvas, 0, &SUMMARY_COLUMNS);
-    let rows = usize::from(canvas.height().saturating_sub(1));
+pub fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let disks = model::disks(&app.model);
     if disks.is_empty() {
-        let reason = app.model.agent.empty_reason("disks", 2, &["disk"]);
-        canvas.text(0, 1, u16::MAX, &reason, StyleRole::Faint);
+        let reason = app.theme.span(empty_reason(app), StyleRole::Faint);
+        reason.render(layout::below(area, 1), buffer);
     }
-    for (y, disk) in disks.iter().take(rows).enumerate() {
-        let cells = [
-            TableCell::plain(&disk.name),
-            TableCell::number(disk.read_bytes, units::bytes_per_second),
-            TableCell::number(disk.written_bytes, units::bytes_per_second),
-            share_cell(disk.busy),
-        ];
-        table::row(canvas, y as u16 + 1, &SUMMARY_COLUMNS, &cells);
-    }
+    let rows = disks.iter().map(|disk| {
+        let [name, read, written, busy, ..] = disk_cells(disk);
+        [name, read, written, busy]
+    });
+    table::table(app.theme, &SUMMARY_COLUMNS, area.width, rows).render(area, buffer);
 }
 
-/// Formats a share, coloured if it is high.
-pub fn share_cell(value: Option<f64>) -> TableCell {
-    match value {
-        // The counter is read slightly after the clock, so that the share may exceed one.
-        Some(share) => {
-            let share = share.min(1.0);
-            let role = match TerminalTheme::usage_role(share) {
-                StyleRole::Good => StyleRole::Plain,
-                role => role,
-            };
-            TableCell::Text(units::percent(share), role)
-        }
-        None => TableCell::Missing,
-    }
+fn empty_reason(app: &TopApp) -> String {
+    app.model.agent.empty_reason("disks", 2, &["disk"])
 }
 
 pub fn row_count(app: &TopApp) -> usize {
@@ -76,29 +62,37 @@ pub fn row_count(app: &TopApp) -> usize {
     disks + if filesystems > 0 { filesystems + 2 } else { 0 }
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
+/// Draws both tables as one page that scrolls under the column titles of the first.
+pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let disks = model::disks(&app.model);
     let filesystems = model::filesystems(&app.model);
-    let (width, height) = (canvas.width(), canvas.height());
-    let mut page = canvas.region(1, 0, width - 2, height);
+    let (theme, page) = (app.theme, area.inner(Margin::new(1, 0)));
     if disks.is_empty() && filesystems.is_empty() {
-        let reason = app.model.agent.empty_reason("disks", 2, &["disk"]);
-        super::draw_paragraph(&mut page, 1, &reason);
+        super::draw_paragraph(theme, &empty_reason(app), layout::below(page, 1), buffer);
         return;
     }
-    // Both tables scroll as one page under the column titles of the first.
-    table::header_row(&mut page, 0, &DISKS);
-    for (y, index) in (1..height).zip(app.offset..row_count(app)) {
-        match index.checked_sub(disks.len()) {
-            None => table::row(&mut page, y, &DISKS, &disk_cells(&disks[index])),
-            Some(0) => {}
-            Some(1) => table::header_row(&mut page, y, &FILESYSTEMS),
-            Some(after) => {
-                let cells = filesystem_cells(&filesystems[after - 2]);
-                table::row(&mut page, y, &FILESYSTEMS, &cells);
-            }
-        }
+    super::draw_scrollbar(
+        theme,
+        row_count(app),
+        app.offset,
+        layout::below(area, 1),
+        buffer,
+    );
+    let rows = disks.iter().skip(app.offset).map(disk_cells);
+    let shown = rows.len() as u16;
+    table::table(theme, &DISKS, page.width, rows).render(page, buffer);
+    if filesystems.is_empty() {
+        return;
     }
+    let page = layout::below(page, 1 + shown);
+    let widths = table::column_widths(&FILESYSTEMS, page.width);
+    let title = table::title_row(theme, &FILESYSTEMS, page.width);
+    let rows = filesystems
+        .iter()
+        .map(|one| table::row(theme, &FILESYSTEMS, &widths, filesystem_cells(one)));
+    let rows = [Row::new([""]), title].into_iter().chain(rows);
+    let hidden = app.offset.saturating_sub(disks.len());
+    Table::new(rows.skip(hidden), widths.iter().copied()).render(page, buffer);
 }
 
 fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
@@ -107,7 +101,7 @@ fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
         TableCell::plain(&disk.name),
         TableCell::number(disk.read_bytes, units::bytes_per_second),
         TableCell::number(disk.written_bytes, units::bytes_per_second),
-        share_cell(disk.busy),
+        TableCell::share(disk.busy),
         TableCell::number(disk.reads, count),
         TableCell::number(disk.writes, count),
         TableCell::number(disk.read_time, units::duration),
@@ -132,7 +126,7 @@ fn filesystem_cells(filesystem: &FilesystemUsage) -> [TableCell; 6] {
     }
     [
         TableCell::plain(&filesystem.mountpoint),
-        share_cell(used),
+        TableCell::share(used),
         TableCell::plain(units::bytes(filesystem.available)),
         TableCell::plain(units::bytes(filesystem.size)),
         TableCell::Bar(used),

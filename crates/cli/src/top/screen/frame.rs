@@ -1,76 +1,86 @@
 //! Draws the frame of every view: title, tabs, keys, help.
 
-use super::canvas::{Canvas, text_width};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Row, Table, Tabs, Widget, Wrap};
+
 use super::layout;
-use super::theme::StyleRole;
+use super::text::text_width;
+use super::theme::{StyleRole, TerminalTheme};
 use crate::format::number;
 use crate::top::app::{ConnectionState, TopApp, TopView};
 use crate::top::input::KEYS;
 use crate::top::units;
 
-pub fn too_small(canvas: &mut Canvas<'_>) {
-    let (width, height) = (canvas.width(), canvas.height());
-    let needed = format!("{}x{}", layout::WIDTH_MIN, layout::HEIGHT_MIN);
-    let text = format!("Too small: {width}x{height}; requires {needed}.");
-    for (y, piece) in text
-        .as_bytes()
-        .chunks(usize::from(width).max(1))
-        .enumerate()
-    {
-        let piece = String::from_utf8_lossy(piece);
-        canvas.text(0, y as u16, width, &piece, StyleRole::Plain);
-    }
+pub fn too_small(area: Rect, buffer: &mut Buffer) {
+    let text = format!(
+        "Too small: {}x{}; requires {}x{}.",
+        area.width,
+        area.height,
+        layout::WIDTH_MIN,
+        layout::HEIGHT_MIN
+    );
+    let text = Paragraph::new(text).wrap(Wrap { trim: true });
+    text.render(area, buffer);
 }
 
 /// Draws the node's name, the time, and warnings about the agent.
-pub fn header(canvas: &mut Canvas<'_>, app: &TopApp) {
-    let width = canvas.width();
+pub fn header(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
     if let ConnectionState::Lost(since, reason) = &app.connection {
-        let since = time(*since);
-        let text = format!(" disconnected since {since}, retrying");
-        let taken = canvas.text(0, 0, width, &text, StyleRole::Critical);
-        canvas.text(taken + 2, 0, width, reason, StyleRole::Faint);
+        let text = format!(" disconnected since {}, retrying", time(*since));
+        let mut line = Line::from(theme.span(text, StyleRole::Critical));
+        line.push_span("  ");
+        line.push_span(theme.span(reason, StyleRole::Faint));
+        line.render(area, buffer);
         return;
     }
-    let agent = &app.model.agent;
-    let mut right = Vec::new();
+    let states = agent_states(app, area.width);
+    let states: Line<'_> = states
+        .into_iter()
+        .flat_map(|span| [span, "  ".into()])
+        .collect();
+    let right = Constraint::Length(states.width() as u16);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), right]).areas(area);
+    states.render(right, buffer);
+    let mut title = Line::from(vec![
+        theme.span(" pegel top  ", StyleRole::Title),
+        theme.span(&app.model.agent.node, StyleRole::Key),
+    ]);
+    let boot = app.model.value("node_boot_time_seconds");
+    if let Some((now, boot)) = app.model.now().zip(boot) {
+        let up = theme.span(
+            format!("  up {}", units::duration(now - boot)),
+            StyleRole::Faint,
+        );
+        if title.width() + up.width() < usize::from(left.width) {
+            title.push_span(up);
+        }
+    }
+    title.render(left, buffer);
+}
+
+/// Returns the texts at the right end of the title.
+fn agent_states(app: &TopApp, width: u16) -> Vec<Span<'static>> {
+    let (theme, agent) = (app.theme, &app.model.agent);
+    let mut states = Vec::new();
     if agent.is_degraded {
-        right.push(("degraded".to_owned(), StyleRole::Critical));
+        states.push(theme.span("degraded", StyleRole::Critical));
     }
     if agent.dropped > 0 {
         let dropped = units::decimal(agent.dropped as f64, "");
-        right.push((format!("{dropped} dropped"), StyleRole::Warning));
+        states.push(theme.span(format!("{dropped} dropped"), StyleRole::Warning));
     }
     if app.is_paused {
-        right.push(("PAUSED".to_owned(), StyleRole::Selected));
+        states.push(theme.span("PAUSED", StyleRole::Selected));
     } else if width >= 60 {
-        right.push((format!("{} Hz", app.hz), StyleRole::Faint));
+        states.push(theme.span(format!("{} Hz", app.hz), StyleRole::Faint));
     }
     if let Some(now) = app.model.now() {
-        right.push((time(now), StyleRole::Plain));
+        states.push(theme.span(time(now), StyleRole::Plain));
     }
-    let mut x = width;
-    for (text, role) in right.iter().rev() {
-        x = x.saturating_sub(text_width(text) + 2);
-        canvas.text(x, 0, text_width(text), text, *role);
-    }
-    let mut title = canvas.region(0, 0, x, 1);
-    title.text_runs(
-        1,
-        0,
-        &[
-            ("pegel top  ", StyleRole::Title),
-            (&agent.node, StyleRole::Key),
-        ],
-    );
-    let boot = app.model.value("node_boot_time_seconds");
-    if let Some((now, boot)) = app.model.now().zip(boot) {
-        let taken = 12 + text_width(&agent.node);
-        let up = format!("  up {}", units::duration(now - boot));
-        if taken + text_width(&up) < x {
-            title.text(taken, 0, x, &up, StyleRole::Faint);
-        }
-    }
+    states
 }
 
 fn time(seconds: f64) -> String {
@@ -79,40 +89,41 @@ fn time(seconds: f64) -> String {
 }
 
 /// Draws the tabs. The selected one is in brackets, visible without colours too.
-pub fn tabs(canvas: &mut Canvas<'_>, app: &TopApp) {
+pub fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     // All labels if they fit, else only that of the selected view.
-    let whole: u16 = TopView::ALL
-        .iter()
-        .map(|view| text_width(view.label()) + 4)
-        .sum();
-    let has_labels = whole <= canvas.width();
-    let mut x = 0;
-    for (index, view) in TopView::ALL.into_iter().enumerate() {
+    let labels = TopView::ALL.iter().map(|view| text_width(view.label()) + 4);
+    let has_labels = labels.sum::<u16>() <= area.width;
+    let titles = TopView::ALL.into_iter().enumerate().map(|(index, view)| {
         let is_selected = view == app.view;
         let label = if has_labels || is_selected {
             format!("{} {}", index + 1, view.label())
         } else {
             (index + 1).to_string()
         };
-        let (text, role) = if is_selected {
-            (format!("[{label}]"), StyleRole::Selected)
+        if is_selected {
+            format!("[{label}]")
         } else {
-            (format!(" {label} "), StyleRole::Plain)
-        };
-        x += canvas.text(x, 1, u16::MAX, &text, role);
-    }
+            format!(" {label} ")
+        }
+    });
+    Tabs::new(titles)
+        .select(app.view as usize)
+        .divider("")
+        .padding("", "")
+        .highlight_style(app.theme.style(StyleRole::Selected))
+        .render(area, buffer);
 }
 
-pub fn footer(canvas: &mut Canvas<'_>, app: &TopApp) {
-    let y = canvas.height() - 1;
+pub fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
     if app.is_typing {
-        let words = [
-            (" filter: ", StyleRole::Key),
-            (app.filter.as_str(), StyleRole::Plain),
-            ("_", StyleRole::Selected),
-            ("   enter apply  esc clear", StyleRole::Faint),
-        ];
-        canvas.text_runs(0, y, &words);
+        let line = Line::from(vec![
+            theme.span(" filter: ", StyleRole::Key),
+            theme.span(&app.filter, StyleRole::Plain),
+            theme.span("_", StyleRole::Selected),
+            theme.span("   enter apply  esc clear", StyleRole::Faint),
+        ]);
+        line.render(area, buffer);
         return;
     }
     let sort = format!("sort: {}", app.sort.label());
@@ -126,42 +137,45 @@ pub fn footer(canvas: &mut Canvas<'_>, app: &TopApp) {
     if app.view.is_list() {
         keys.extend([("/", "filter"), ("s", sort.as_str()), ("enter", "detail")]);
     } else {
-        keys.extend([("/", "find a metric")]);
+        keys.push(("/", "find a metric"));
         if !matches!(app.view, TopView::Node | TopView::Pressure) {
             keys.push(("up/down", "scroll"));
         }
     }
-    let mut x = 1;
-    for (key, meaning) in keys {
-        let needed = text_width(key) + 1 + text_width(meaning);
-        if x + needed > canvas.width() {
-            break;
-        }
-        let words = [
-            (key, StyleRole::Key),
-            (" ", StyleRole::Plain),
-            (meaning, StyleRole::Faint),
-        ];
-        x += canvas.text_runs(x, y, &words) + 2;
-    }
+    let keys = keys.into_iter().map(|(key, meaning)| {
+        let meaning = format!(" {meaning}");
+        vec![
+            theme.span(key, StyleRole::Key),
+            theme.span(meaning, StyleRole::Faint),
+        ]
+    });
+    let area = indented(area);
+    layout::fitting_line(keys, 2, area.width).render(area, buffer);
 }
 
-pub fn help(canvas: &mut Canvas<'_>) {
-    let width = canvas.width();
+/// Returns the area without its first column.
+fn indented(area: Rect) -> Rect {
+    let [_, area] = Layout::horizontal([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    area
+}
+
+pub fn help(theme: TerminalTheme, area: Rect, buffer: &mut Buffer) {
     // At the smallest size the last rows are cut off; the most important keys come first.
-    let key_width = if width < 60 { 17 } else { 25 };
-    for (y, (key, meaning)) in KEYS.iter().enumerate() {
-        let y = y as u16 + u16::from(canvas.height() > KEYS.len() as u16 + 1);
-        canvas.text(1, y, key_width - 1, key, StyleRole::Key);
-        canvas.text(
-            1 + key_width,
-            y,
-            width - key_width - 1,
-            meaning,
-            StyleRole::Plain,
-        );
-    }
+    let has_margin = area.height > KEYS.len() as u16 + 1;
+    let key_width = if area.width < 60 { 16 } else { 24 };
+    let keys = KEYS.map(|(key, meaning)| {
+        Row::new([
+            theme.clipped(key, key_width, StyleRole::Key),
+            theme.span(meaning, StyleRole::Plain),
+        ])
+    });
+    let widths = [Constraint::Length(key_width), Constraint::Fill(1)];
+    let page = layout::below(indented(area), has_margin.into());
+    Table::new(keys, widths)
+        .column_spacing(1)
+        .render(page, buffer);
     let rates =
         "Rates are averages over two seconds of samples, or over one interval of slower series.";
-    super::draw_paragraph(canvas, KEYS.len() as u16 + 2, rates);
+    let rest = layout::below(area, KEYS.len() as u16 + 2);
+    super::draw_paragraph(theme, rates, rest, buffer);
 }

@@ -1,6 +1,6 @@
 //! Draws the application's state. A pure function: the same state gives the same screen.
 
-mod canvas;
+mod bars;
 mod cores;
 mod detail;
 mod disks;
@@ -12,47 +12,48 @@ mod overview;
 mod pressure;
 mod series_list;
 mod table;
+mod text;
 pub mod theme;
 
 use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::widgets::{
+    Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, StatefulWidget, Widget, Wrap,
+};
 
 use super::app::{TopApp, TopView};
 use super::model::{self, SeriesTrack};
-use canvas::Canvas;
-use theme::StyleRole;
+use table::{TableCell, TableColumn};
+use theme::{StyleRole, TerminalTheme};
 
 pub fn draw(buffer: &mut Buffer, app: &TopApp) {
-    let mut canvas = Canvas::new(buffer, app.theme);
-    let (width, height) = (canvas.width(), canvas.height());
-    if width < layout::WIDTH_MIN || height < layout::HEIGHT_MIN {
-        frame::too_small(&mut canvas);
+    let area = buffer.area;
+    if area.width < layout::WIDTH_MIN || area.height < layout::HEIGHT_MIN {
+        frame::too_small(area, buffer);
         return;
     }
-    frame::header(&mut canvas, app);
-    frame::tabs(&mut canvas, app);
-    frame::footer(&mut canvas, app);
-    let mut body = canvas.region(0, layout::HEAD_ROWS, width, layout::body_rows(height));
+    let row = Constraint::Length(1);
+    let [header, tabs, body, footer] =
+        Layout::vertical([row, row, Constraint::Fill(1), row]).areas(area);
+    frame::header(app, header, buffer);
+    frame::tabs(app, tabs, buffer);
+    frame::footer(app, footer, buffer);
     if app.has_help {
-        frame::help(&mut body);
+        frame::help(app.theme, body, buffer);
         return;
     }
     if app.model.is_empty() {
-        body.text(
-            1,
-            1,
-            width - 2,
-            "Waiting for the agent's first values.",
-            StyleRole::Faint,
-        );
+        let text = "Waiting for the agent's first values.";
+        draw_paragraph(app.theme, text, layout::below(body, 1), buffer);
         return;
     }
     match app.view {
-        TopView::Node => overview::draw(&mut body, app),
-        TopView::Gpus => gpus::draw(&mut body, app),
-        TopView::Disks => disks::draw(&mut body, app),
-        TopView::Network => network::draw(&mut body, app),
-        TopView::Pressure => pressure::draw(&mut body, app),
-        TopView::Programs | TopView::Metrics => series_list::draw(&mut body, app, height),
+        TopView::Node => overview::draw(app, body, buffer),
+        TopView::Gpus => gpus::draw(app, body, buffer),
+        TopView::Disks => disks::draw(app, body, buffer),
+        TopView::Network => network::draw(app, body, buffer),
+        TopView::Pressure => pressure::draw(app, body, buffer),
+        TopView::Programs | TopView::Metrics => series_list::draw(app, body, buffer),
     }
 }
 
@@ -88,23 +89,68 @@ pub fn history_series(app: &TopApp) -> Vec<String> {
     .collect()
 }
 
-/// Draws a sentence in an empty view, wrapped over several rows.
-fn draw_paragraph(canvas: &mut Canvas<'_>, y: u16, text: &str) {
-    let room = usize::from(canvas.width().saturating_sub(2)).max(1);
-    let mut line = String::new();
-    let mut row = y;
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
-            canvas.text(1, row, u16::MAX, &line, StyleRole::Faint);
-            line.clear();
-            row += 1;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
+/// Draws a view that consists of one table, or the reason why it is empty.
+fn draw_table_page<const N: usize>(
+    app: &TopApp,
+    columns: &[TableColumn; N],
+    rows: Vec<[TableCell; N]>,
+    empty_reason: &str,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let page = area.inner(Margin::new(1, 0));
+    if rows.is_empty() {
+        draw_paragraph(app.theme, empty_reason, layout::below(page, 1), buffer);
+        return;
     }
-    canvas.text(1, row, u16::MAX, &line, StyleRole::Faint);
+    draw_scrollbar(
+        app.theme,
+        rows.len(),
+        app.offset,
+        layout::below(area, 1),
+        buffer,
+    );
+    let rows = rows.into_iter().skip(app.offset);
+    let table = table::table(app.theme, columns, page.width, rows);
+    Widget::render(table, page, buffer);
+}
+
+/// Draws a scrollbar at the right edge of rows that do not all fit.
+fn draw_scrollbar(
+    theme: TerminalTheme,
+    count: usize,
+    offset: usize,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let Some(hidden) = count
+        .checked_sub(area.height.into())
+        .filter(|rows| *rows > 0)
+    else {
+        return;
+    };
+    let (thumb, track) = if theme.has_blocks {
+        ("┃", "│")
+    } else {
+        ("#", "|")
+    };
+    let mut state = ScrollbarState::new(hidden + 1)
+        .position(offset)
+        .viewport_content_length(area.height.into());
+    Scrollbar::new(ScrollbarOrientation::VerticalRight)
+        .begin_symbol(None)
+        .end_symbol(None)
+        .thumb_symbol(thumb)
+        .track_symbol(Some(track))
+        .style(theme.style(StyleRole::Faint))
+        .render(area, buffer, &mut state);
+}
+
+/// Draws a sentence, wrapped over several rows.
+fn draw_paragraph(theme: TerminalTheme, text: &str, area: Rect, buffer: &mut Buffer) {
+    Paragraph::new(theme.span(text, StyleRole::Faint))
+        .wrap(Wrap { trim: true })
+        .render(area.inner(Margin::new(1, 0)), buffer);
 }
 
 #[cfg(test)]

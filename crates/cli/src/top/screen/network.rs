@@ -1,8 +1,11 @@
 //! Draws network interfaces and InfiniBand ports.
 
-use super::canvas::Canvas;
-use super::disks::share_cell;
-use super::table::{self, TableCell, TableColumn, number, text};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+
+use super::layout;
+use super::table::{TableCell, TableColumn, number, table, text};
 use super::theme::StyleRole;
 use crate::top::app::TopApp;
 use crate::top::model::{self, InterfaceUsage};
@@ -25,38 +28,27 @@ const INTERFACES: [TableColumn; 8] = [
     text("state", 5),
 ];
 
-pub fn draw_summary(canvas: &mut Canvas<'_>, app: &TopApp) {
-    table::header_row(canvas, 0, &SUMMARY_COLUMNS);
-    let rows = usize::from(canvas.height().saturating_sub(1));
+pub fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let interfaces = model::interfaces(&app.model);
     if interfaces.is_empty() {
-        let reason = app.model.agent.empty_reason("interfaces", 2, &["network"]);
-        canvas.text(0, 1, u16::MAX, &reason, StyleRole::Faint);
+        let reason = app.theme.span(empty_reason(app), StyleRole::Faint);
+        reason.render(layout::below(area, 1), buffer);
     }
-    for (y, interface) in interfaces.iter().take(rows).enumerate() {
-        let cells = [
-            TableCell::plain(&interface.name),
-            TableCell::number(interface.received_bytes, units::bytes_per_second),
-            TableCell::number(interface.sent_bytes, units::bytes_per_second),
-        ];
-        table::row(canvas, y as u16 + 1, &SUMMARY_COLUMNS, &cells);
-    }
+    let rows = interfaces.iter().map(|interface| {
+        let [name, received, sent, ..] = cells(interface);
+        [name, received, sent]
+    });
+    table(app.theme, &SUMMARY_COLUMNS, area.width, rows).render(area, buffer);
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
+pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let interfaces = model::interfaces(&app.model);
-    let (width, height) = (canvas.width(), canvas.height());
-    let mut page = canvas.region(1, 0, width - 2, height);
-    if interfaces.is_empty() {
-        let reason = app.model.agent.empty_reason("interfaces", 2, &["network"]);
-        super::draw_paragraph(&mut page, 1, &reason);
-        return;
-    }
-    table::header_row(&mut page, 0, &INTERFACES);
-    let rows = usize::from(height.saturating_sub(1));
-    for (y, interface) in interfaces.iter().skip(app.offset).take(rows).enumerate() {
-        table::row(&mut page, y as u16 + 1, &INTERFACES, &cells(interface));
-    }
+    let rows = interfaces.iter().map(cells).collect();
+    super::draw_table_page(app, &INTERFACES, rows, &empty_reason(app), area, buffer);
+}
+
+fn empty_reason(app: &TopApp) -> String {
+    app.model.agent.empty_reason("interfaces", 2, &["network"])
 }
 
 fn cells(interface: &InterfaceUsage) -> [TableCell; 8] {
@@ -82,7 +74,7 @@ fn cells(interface: &InterfaceUsage) -> [TableCell; 8] {
         TableCell::plain(&interface.name),
         TableCell::number(interface.received_bytes, units::bytes_per_second),
         TableCell::number(interface.sent_bytes, units::bytes_per_second),
-        share_cell(in_use),
+        TableCell::share(in_use),
         TableCell::number(interface.received_packets, count),
         TableCell::number(interface.sent_packets, count),
         errors,

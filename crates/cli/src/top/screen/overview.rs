@@ -1,6 +1,12 @@
 //! Draws the overview of the node: CPUs, memory, load, pressure, GPUs, disks and networks.
 
-use super::canvas::{Canvas, text_width};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+
+use super::bars::{draw_history, recent_values, stacked_bar};
+use super::layout::{below, fitting_line, take_rows};
 use super::theme::{StyleRole, TerminalTheme};
 use super::{cores, disks, network};
 use crate::top::app::TopApp;
@@ -33,71 +39,145 @@ pub fn mode_parts(shares: &CpuShares) -> Vec<(f64, StyleRole)> {
         .collect()
 }
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp) {
+pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let model = &app.model;
-    let (width, height) = (canvas.width(), canvas.height());
     let gpus = model::gpus(model);
-    let cpu = CpuUsage::from_model(model);
-    let below = memory_and_load_rows(app, !gpus.is_empty());
-    let devices = device_rows(app, width);
+    let memory = MemoryUsage::from_model(model);
+    let has_swap = memory.is_some_and(|memory| memory.swap_total > 0.0);
+    let middle = 3 + u16::from(has_swap) + u16::from(!gpus.is_empty());
+    let devices = device_rows(app, area.width);
     // The device tables shrink to three rows, or are left out, to make room for the cores.
-    let free = height.saturating_sub(2 + below);
+    let free = area.height.saturating_sub(2 + middle);
     let kept = if free > 6 { devices.min(4) } else { 0 };
-    let cores_max = free - kept;
-    let mut y = 0;
-    match &cpu {
-        Some(cpu) => {
-            cpu_rows(canvas, app, cpu);
-            let plan = cores::CoreLayout::choose(cpu.cores.len(), width, cores_max);
-            cores::draw(
-                &mut canvas.region(0, 2, width, cores_max),
-                &cpu.cores,
-                &plan,
-            );
-            y += 2 + plan.rows();
-        }
-        None => {
-            label(canvas, 0, "cpu");
-            canvas.text(LABEL, 0, width, &no_cpu_reason(app), StyleRole::Faint);
-            y += 1;
-        }
-    }
-    let spare = height.saturating_sub(y + below + devices);
-    y += spare.min(1);
-    y += memory_rows(canvas, y, app);
-    load_row(canvas, y, app);
-    pressure_row(canvas, y + 1, app);
-    y += 2;
+    let mut rest = area;
+    draw_cpus(app, free - kept, &mut rest, buffer);
+    let spare = rest.height.saturating_sub(middle + devices);
+    take_rows(&mut rest, spare.min(1));
+    draw_memory(app, memory, &mut rest, buffer);
+    draw_row(app, "load", load(app), take_rows(&mut rest, 1), buffer);
+    draw_row(app, "waits", waits(app), take_rows(&mut rest, 1), buffer);
     if !gpus.is_empty() {
-        gpu_row(canvas, y, &gpus);
-        y += 1;
+        let words = gpu_summary(app.theme, &gpus);
+        draw_row(app, "GPUs", words, take_rows(&mut rest, 1), buffer);
     }
-    y += u16::from(spare > 1);
-    device_tables(
-        &mut canvas.region(0, y, width, height.saturating_sub(y)),
-        app,
+    take_rows(&mut rest, u16::from(spare > 1));
+    draw_devices(app, take_rows(&mut rest, devices), buffer);
+    if rest.height > 3 {
+        let rows = (rest.height - 1).min(16);
+        draw_cpu_history(app, below(rest, rest.height - rows), buffer);
+    }
+}
+
+/// Draws the usage of all CPUs and of each core.
+fn draw_cpus(app: &TopApp, cores_max: u16, rest: &mut Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
+    let Some(cpu) = CpuUsage::from_model(&app.model) else {
+        let reason = vec![theme.span(no_cpu_reason(app), StyleRole::Faint)];
+        draw_row(app, "cpu", vec![reason], take_rows(rest, 1), buffer);
+        return;
+    };
+    let row = take_rows(rest, 1);
+    let history = if row.width >= 70 { row.width / 4 } else { 0 };
+    let right = if history > 0 { history + 3 } else { 1 };
+    let busy = cpu.all.busy();
+    let right = draw_usage(
+        theme,
+        "cpu",
+        &mode_parts(&cpu.all),
+        busy,
+        right,
+        row,
+        buffer,
     );
-    if let Some(rows) = spare.checked_sub(3).filter(|rows| *rows >= 3) {
-        let rows = rows.min(16);
-        cpu_history(&mut canvas.region(0, height - rows, width, rows), app);
+    let [_, chart, _] = Layout::horizontal([
+        Constraint::Length(2),
+        Constraint::Length(history),
+        Constraint::Length(1),
+    ])
+    .areas(right);
+    if let Some(values) = recent_values(app, CPU_SERIES, chart.width) {
+        draw_history(theme, &values, (0.0, 100.0), StyleRole::Good, chart, buffer);
     }
+    let legend = LEGEND.into_iter().map(|mode| {
+        let figure = units::percent(cpu.all.share(mode)).replace(' ', "");
+        let role = StyleRole::Cpu(mode);
+        vec![
+            theme.span(theme.cell(role), role),
+            theme.span(format!(" {}", mode.label()), StyleRole::Faint),
+            theme.span(format!("{figure:>6}"), StyleRole::Plain),
+        ]
+    });
+    let [_, legend_area] = label_and_rest(take_rows(rest, 1));
+    fitting_line(legend, 2, legend_area.width).render(legend_area, buffer);
+    let plan = cores::CoreLayout::choose(cpu.cores.len(), row.width, cores_max);
+    let area = take_rows(rest, plan.rows());
+    cores::draw(theme, &cpu.cores, &plan, area, buffer);
 }
 
 /// Draws the CPU usage of the last minutes in the remaining rows.
-fn cpu_history(canvas: &mut Canvas<'_>, app: &TopApp) {
-    let (width, height) = (canvas.width(), canvas.height());
-    let Some(history) = app.model.history(CPU_SERIES) else {
+fn draw_cpu_history(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+    let [label, chart] = label_and_rest(area);
+    let chart = Rect {
+        width: chart.width - 1,
+        ..chart
+    };
+    let Some(values) = recent_values(app, CPU_SERIES, chart.width) else {
         return;
     };
-    let room = width - LABEL - 1;
-    let values = history.columns(app.model.second(), room.into());
-    label(canvas, height - 1, "history");
-    canvas.text(1, 0, LABEL - 1, "100 %", StyleRole::Faint);
-    canvas.column_chart((LABEL, 0), height, &values, (0.0, 100.0), StyleRole::Good);
+    let theme = app.theme;
+    theme.span(" 100 %", StyleRole::Faint).render(label, buffer);
+    let bottom = Rect {
+        y: label.bottom() - 1,
+        height: 1,
+        ..label
+    };
+    theme
+        .span(" history", StyleRole::Title)
+        .render(bottom, buffer);
+    draw_history(theme, &values, (0.0, 100.0), StyleRole::Good, chart, buffer);
 }
 
-fn label(canvas: &mut Canvas<'_>, y: u16, text: &str) {
-    canvas.text(1, y, LABEL - 1, text, StyleRole::Title);
+fn label_and_rest(area: Rect) -> [Rect; 2] {
+    Layout::horizontal([Constraint::Length(LABEL), Constraint::Fill(1)]).areas(area)
+}
+
+/// Draws a label, and as many groups of texts as fit.
+fn draw_row(
+    app: &TopApp,
+    label: &str,
+    groups: Vec<Vec<Span<'static>>>,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let [label_area, rest] = label_and_rest(area);
+    let label = app.theme.span(format!(" {label}"), StyleRole::Title);
+    label.render(label_area, buffer);
+    fitting_line(groups, 3, rest.width).render(rest, buffer);
+}
+
+/// Draws a label, a bar and a percentage. Returns the area of `right` columns after them.
+fn draw_usage(
+    theme: TerminalTheme,
+    label: &str,
+    parts: &[(f64, StyleRole)],
+    share: f64,
+    right: u16,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Rect {
+    let [label_area, bar, figure, right] = Layout::horizontal([
+        Constraint::Length(LABEL),
+        Constraint::Fill(1),
+        Constraint::Length(FIGURE),
+        Constraint::Length(right),
+    ])
+    .areas(area);
+    let label = theme.span(format!(" {label}"), StyleRole::Title);
+    label.render(label_area, buffer);
+    stacked_bar(theme, bar.width, parts).render(bar, buffer);
+    let percent = theme.span(units::percent(share), TerminalTheme::usage_role(share));
+    Line::from(percent).right_aligned().render(figure, buffer);
+    right
 }
 
 fn no_cpu_reason(app: &TopApp) -> String {
@@ -112,191 +192,95 @@ fn no_cpu_reason(app: &TopApp) -> String {
     app.model.agent.empty_reason("CPUs", 2, &["cpu"])
 }
 
-fn cpu_rows(canvas: &mut Canvas<'_>, app: &TopApp, cpu: &CpuUsage) {
-    let width = canvas.width();
-    label(canvas, 0, "cpu");
-    let bar = history_row(canvas, 0, app, CPU_SERIES, 100.0);
-    canvas.stacked_bar(LABEL, 0, bar, &mode_parts(&cpu.all));
-    let busy = cpu.all.busy();
-    canvas.text_right(
-        LABEL + bar,
-        0,
-        FIGURE,
-        &units::percent(busy),
-        TerminalTheme::usage_role(busy),
-    );
-    let mut x = LABEL;
-    for mode in LEGEND {
-        let figure = units::percent(cpu.all.share(mode)).replace(' ', "");
-        let word = mode.label();
-        let needed = 2 + text_width(word) + 6;
-        if x + needed > width {
-            break;
-        }
-        canvas.fill(
-            x,
-            1,
-            1,
-            canvas.theme.cell(StyleRole::Cpu(mode)),
-            StyleRole::Cpu(mode),
-        );
-        canvas.text(x + 2, 1, 8, word, StyleRole::Faint);
-        canvas.text_right(x + 2 + text_width(word), 1, 6, &figure, StyleRole::Plain);
-        x += needed + 2;
-    }
-}
-
-/// Draws the history at the right end if it fits; returns the length left for the bar.
-fn history_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp, series: &str, high: f64) -> u16 {
-    let width = canvas.width();
-    let history = if width >= 70 { width / 4 } else { 0 };
-    let samples = app.model.history(series);
-    if let Some(samples) = samples.filter(|_| history > 0) {
-        let values = samples.columns(app.model.second(), history.into());
-        let x = width - history - 1;
-        canvas.column_chart((x, y), 1, &values, (0.0, high), StyleRole::Good);
-    }
-    width - LABEL - FIGURE - history - if history > 0 { 3 } else { 1 }
-}
-
-fn memory_and_load_rows(app: &TopApp, has_gpus: bool) -> u16 {
-    let has_swap =
-        MemoryUsage::from_model(&app.model).is_some_and(|memory| memory.swap_total > 0.0);
-    1 + u16::from(has_swap) + 2 + u16::from(has_gpus)
-}
-
-/// Draws memory and swap. Returns the number of rows.
-fn memory_rows(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) -> u16 {
-    let width = canvas.width();
-    label(canvas, y, "memory");
-    let Some(memory) = MemoryUsage::from_model(&app.model) else {
-        let reason = app
-            .model
-            .agent
-            .empty_reason("memory metrics", 2, &["memory"]);
-        canvas.text(LABEL, y, width, &reason, StyleRole::Faint);
-        return 1;
+/// Draws memory, and swap if there is any.
+fn draw_memory(app: &TopApp, memory: Option<MemoryUsage>, rest: &mut Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
+    let Some(memory) = memory else {
+        let agent = &app.model.agent;
+        let reason = agent.empty_reason("memory metrics", 2, &["memory"]);
+        let reason = vec![theme.span(reason, StyleRole::Faint)];
+        draw_row(app, "memory", vec![reason], take_rows(rest, 1), buffer);
+        return;
     };
-    let figures = format!(
-        "{} of {} used, {} cache",
-        units::bytes(memory.used),
-        units::bytes(memory.total),
-        units::bytes(memory.cache)
-    );
-    let parts = [
-        (
-            memory.used / memory.total,
-            TerminalTheme::usage_role(memory.used / memory.total),
-        ),
-        (memory.cache / memory.total, StyleRole::Cpu(CpuMode::IoWait)),
-    ];
-    figure_row(canvas, y, &parts, memory.used / memory.total, &figures);
-    if memory.swap_total <= 0.0 {
-        return 1;
-    }
-    label(canvas, y + 1, "swap");
-    let share = memory.swap_used / memory.swap_total;
-    let figures = format!(
-        "{} of {} used",
-        units::bytes(memory.swap_used),
-        units::bytes(memory.swap_total)
-    );
-    figure_row(
-        canvas,
-        y + 1,
-        &[(share, TerminalTheme::usage_role(share))],
-        share,
-        &figures,
-    );
-    2
-}
-
-/// Draws a bar as long as that of the CPUs, and figures in the columns of their history.
-fn figure_row(
-    canvas: &mut Canvas<'_>,
-    y: u16,
-    parts: &[(f64, StyleRole)],
-    share: f64,
-    figures: &str,
-) {
-    let width = canvas.width();
-    let room = if width >= 70 { 42 } else { 0 };
-    let bar = width.saturating_sub(LABEL + FIGURE + room + 1);
-    canvas.stacked_bar(LABEL, y, bar, parts);
-    let percent = units::percent(share);
-    canvas.text_right(
-        LABEL + bar,
-        y,
-        FIGURE,
-        &percent,
-        TerminalTheme::usage_role(share),
-    );
-    if room > 0 {
-        canvas.text(width - room, y, room, figures, StyleRole::Plain);
+    let mut draw = |label, share: f64, cache: f64, figures: String| {
+        let parts = [
+            (share, TerminalTheme::usage_role(share)),
+            (cache, StyleRole::Cpu(CpuMode::IoWait)),
+        ];
+        let row = take_rows(rest, 1);
+        let right = if row.width >= 70 { 43 } else { 1 };
+        let right = draw_usage(theme, label, &parts, share, right, row, buffer);
+        theme.span(figures, StyleRole::Plain).render(right, buffer);
+    };
+    let [used, total, cache, swap_used, swap_total] = [
+        memory.used,
+        memory.total,
+        memory.cache,
+        memory.swap_used,
+        memory.swap_total,
+    ]
+    .map(units::bytes);
+    let figures = format!(" {used} of {total} used, {cache} cache");
+    let share = memory.used / memory.total;
+    draw("memory", share, memory.cache / memory.total, figures);
+    if memory.swap_total > 0.0 {
+        let share = memory.swap_used / memory.swap_total;
+        draw(
+            "swap",
+            share,
+            0.0,
+            format!(" {swap_used} of {swap_total} used"),
+        );
     }
 }
 
-fn load_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
+fn load(app: &TopApp) -> Vec<Vec<Span<'static>>> {
+    let theme = app.theme;
     let value = |name: &str| app.model.value(name);
-    label(canvas, y, "load");
-    let loads = ["node_load1", "node_load5", "node_load15"].map(value);
-    let mut text = String::new();
-    for load in loads {
-        match load {
-            Some(load) => text.push_str(&format!("{load:>6.2} ")),
-            None => text.push_str(&format!("{:>6} ", canvas.theme.dash())),
-        }
-    }
-    let mut x = LABEL + canvas.text(LABEL, y, 22, &text, StyleRole::Plain) + 2;
-    for (word, name) in [
+    let loads = ["node_load1", "node_load5", "node_load15"].map(|name| match value(name) {
+        Some(load) => theme.span(format!("{load:>6.2} "), StyleRole::Plain),
+        None => theme.span(format!("{:>6} ", theme.dash()), StyleRole::Plain),
+    });
+    let tasks = [
         ("running", "node_procs_running"),
         ("blocked", "node_procs_blocked"),
         ("threads", "node_processes_threads"),
-    ] {
-        let Some(value) = value(name) else { continue };
-        let figure = format!("{value:>5.0}");
-        if x + text_width(word) + text_width(&figure) <= canvas.width() {
-            x += canvas.text_runs(
-                x,
-                y,
-                &[(word, StyleRole::Faint), (&figure, StyleRole::Plain)],
-            ) + 2;
-        }
-    }
+    ];
+    let tasks = tasks.into_iter().filter_map(|(word, name)| {
+        let figure = format!("{:>5.0}", value(name)?);
+        Some(vec![
+            theme.span(word, StyleRole::Faint),
+            theme.span(figure, StyleRole::Plain),
+        ])
+    });
+    std::iter::once(loads.to_vec()).chain(tasks).collect()
 }
 
-fn pressure_row(canvas: &mut Canvas<'_>, y: u16, app: &TopApp) {
-    label(canvas, y, "waits");
+fn waits(app: &TopApp) -> Vec<Vec<Span<'static>>> {
+    let theme = app.theme;
     let all = model::pressure(&app.model);
     if all.is_empty() {
-        let reason = app
-            .model
-            .agent
-            .empty_reason("pressure metrics", 2, &["pressure"]);
-        canvas.text(LABEL, y, u16::MAX, &reason, StyleRole::Faint);
-        return;
+        let agent = &app.model.agent;
+        let reason = agent.empty_reason("pressure metrics", 2, &["pressure"]);
+        return vec![vec![theme.span(reason, StyleRole::Faint)]];
     }
-    let mut x = LABEL;
-    for one in all {
-        let Some(share) = one.some.or(one.full) else {
-            continue;
-        };
-        let figure = format!(" {:>5.1} %", share * 100.0);
-        if x + text_width(one.resource) + text_width(&figure) > canvas.width() {
-            break;
-        }
+    let wait = |one: model::PressureStall| {
+        let share = one.some.or(one.full)?;
         let role = if share >= 0.1 {
             TerminalTheme::usage_role(share + 0.5)
         } else {
             StyleRole::Plain
         };
-        let words = [(one.resource, StyleRole::Faint), (figure.as_str(), role)];
-        x += canvas.text_runs(x, y, &words) + 3;
-    }
+        Some(vec![
+            theme.span(one.resource, StyleRole::Faint),
+            theme.span(format!(" {:>5.1} %", share * 100.0), role),
+        ])
+    };
+    all.into_iter().filter_map(wait).collect()
 }
 
-/// Draws all GPUs in one row; their own view has a row each.
-fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[GpuUsage]) {
+/// Returns the sums of all GPUs; their own view has a row each.
+fn gpu_summary(theme: TerminalTheme, gpus: &[GpuUsage]) -> Vec<Vec<Span<'static>>> {
     let sum =
         |value: fn(&GpuUsage) -> Option<f64>| gpus.iter().filter_map(value).reduce(|a, b| a + b);
     let busy: Vec<f64> = gpus.iter().filter_map(|gpu| gpu.busy).collect();
@@ -312,13 +296,10 @@ fn gpu_row(canvas: &mut Canvas<'_>, y: u16, gpus: &[GpuUsage]) {
     if let Some(power) = sum(|gpu| gpu.power) {
         words.push(units::decimal(power, "W"));
     }
-    label(canvas, y, "GPUs");
-    let mut x = LABEL;
-    for word in words {
-        if x + text_width(&word) <= canvas.width() {
-            x += canvas.text(x, y, u16::MAX, &word, StyleRole::Plain) + 3;
-        }
-    }
+    words
+        .into_iter()
+        .map(|word| vec![theme.span(word, StyleRole::Plain)])
+        .collect()
 }
 
 fn device_rows(app: &TopApp, width: u16) -> u16 {
@@ -336,24 +317,26 @@ fn is_wide(width: u16) -> bool {
 }
 
 /// Draws disks and networks side by side, or stacked on narrow screens.
-fn device_tables(canvas: &mut Canvas<'_>, app: &TopApp) {
-    let (width, height) = (canvas.width(), canvas.height());
-    let height = height.min(device_rows(app, width));
+fn draw_devices(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     // Skip a table without room for a row.
-    if height < 2 {
+    if area.height < 2 {
         return;
     }
-    if is_wide(width) {
-        let half = (width - 3) / 2;
-        disks::draw_summary(&mut canvas.region(1, 0, half - 1, height), app);
-        network::draw_summary(
-            &mut canvas.region(half + 3, 0, width - half - 3, height),
-            app,
-        );
+    let margin = Constraint::Length(1);
+    if is_wide(area.width) {
+        let half = Constraint::Length((area.width - 3) / 2 - 1);
+        let [_, left, _, right] =
+            Layout::horizontal([margin, half, Constraint::Length(3), Constraint::Fill(1)])
+                .areas(area);
+        disks::draw_summary(app, left, buffer);
+        network::draw_summary(app, right, buffer);
         return;
     }
-    let disks = (model::disks(&app.model).len() as u16 + 1).min(height / 2);
-    let disks = if height < 4 { 0 } else { disks };
-    disks::draw_summary(&mut canvas.region(1, 0, width - 1, disks), app);
-    network::draw_summary(&mut canvas.region(1, disks, width - 1, height - disks), app);
+    let [_, mut area] = Layout::horizontal([margin, Constraint::Fill(1)]).areas(area);
+    if area.height >= 4 {
+        let disks = (model::disks(&app.model).len() as u16 + 1).min(area.height / 2);
+        let disks = take_rows(&mut area, disks);
+        disks::draw_summary(app, disks, buffer);
+    }
+    network::draw_summary(app, area, buffer);
 }

@@ -1,7 +1,12 @@
 //! Draws the list of series with value, rate and history.
 
-use super::canvas::{Canvas, shorten_series};
-use super::table::{self, TableCell, TableColumn, bar, column_positions, number, text};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::widgets::{HighlightSpacing, StatefulWidget, TableState, Widget};
+
+use super::bars::recent_values;
+use super::table::{TableCell, TableColumn, column_widths, number, table, text};
+use super::text::shorten_series;
 use super::theme::StyleRole;
 use super::{detail, layout};
 use crate::format::number::human_readable;
@@ -9,57 +14,69 @@ use crate::top::app::{TopApp, TopView};
 use crate::top::model::SeriesTrack;
 use crate::top::units;
 
-pub fn draw(canvas: &mut Canvas<'_>, app: &TopApp, height: u16) {
-    let width = canvas.width();
-    let columns = columns(width);
-    summary(canvas, app);
+/// Shows the selection on terminals without reverse video.
+const MARK: &str = "> ";
+
+pub fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
+    let theme = app.theme;
+    let detail_rows = layout::detail_rows(area.height);
+    let summary_area = layout::take_rows(&mut area, 1).inner(Margin::new(1, 0));
+    let summary = theme.clipped(summary(app), summary_area.width, StyleRole::Faint);
+    summary.render(summary_area, buffer);
     if app.list.count == 0 {
-        super::draw_paragraph(canvas, 2, &empty_reason(app));
+        super::draw_paragraph(theme, &empty_reason(app), layout::below(area, 1), buffer);
         return;
     }
-    let rows = app.list.rows.len() as u16 + 1;
-    let mut page = canvas.region(2, 1, width - 3, rows);
-    table::header_row(&mut page, 0, &columns);
-    for (index, row) in app.list.rows.iter().enumerate() {
-        if let Some(track) = app.model.track(row) {
-            table::row(
-                &mut page,
-                index as u16 + 1,
-                &columns,
-                &cells(app, track, &columns, width),
-            );
-        }
-    }
-    // The mark shows the selection on terminals without reverse video.
-    let selected = (app.list.position - app.offset.min(app.list.position)) as u16;
-    let y = layout::LIST_HEAD_ROWS + selected;
-    canvas.text(0, y, 1, ">", StyleRole::Key);
-    canvas.highlight_row(y);
+    let selected = app.list.position - app.offset.min(app.list.position);
     if app.has_detail {
-        let detail = layout::detail_rows(height);
-        let top = canvas.height().saturating_sub(detail);
-        let track = app.list.rows.get(usize::from(selected));
-        if let Some(track) = track.and_then(|row| app.model.track(row)) {
-            detail::draw(&mut canvas.region(0, top, width, detail), app, track);
+        let constraints = [Constraint::Fill(1), Constraint::Length(detail_rows)];
+        let [list, detail_area] = Layout::vertical(constraints).areas(area);
+        let row = app.list.rows.get(selected);
+        if let Some(track) = row.and_then(|row| app.model.track(row)) {
+            detail::draw(app, track, detail_area, buffer);
         }
+        area = list;
     }
+    super::draw_scrollbar(
+        theme,
+        app.list.count,
+        app.offset,
+        layout::below(area, 1),
+        buffer,
+    );
+    let [area, _] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(2)]).areas(area);
+    let columns = columns(area.width + 2);
+    let width = area.width - MARK.len() as u16;
+    let widths = column_widths(&columns, width);
+    let tracks = app.list.rows.iter().filter_map(|row| app.model.track(row));
+    let list = table(
+        theme,
+        &columns,
+        width,
+        tracks.map(|track| cells(app, track, &widths)),
+    )
+    .highlight_symbol(MARK)
+    .highlight_spacing(HighlightSpacing::Always)
+    .row_highlight_style(theme.style(StyleRole::Selected));
+    let mut state = TableState::new().with_selected(selected);
+    StatefulWidget::render(list, area, buffer, &mut state);
 }
 
 fn columns(width: u16) -> [TableColumn; 4] {
     let history = match width {
-        120.. => width / 4,
-        70.. => 16,
+        120.. => width / 4 - 1,
+        70.. => 15,
         _ => 10,
     };
     [
         text("series", 16),
         number("value", 11),
         number("rate", 11),
-        bar("last seconds", history),
+        text("last seconds", history),
     ]
 }
 
-fn cells(app: &TopApp, track: &SeriesTrack, columns: &[TableColumn], width: u16) -> [TableCell; 4] {
+fn cells(app: &TopApp, track: &SeriesTrack, widths: &[u16]) -> [TableCell; 4] {
     let family = track.series.family();
     let value = track.last().map(|last| last.value);
     let rate = match app.model.rate(track) {
@@ -68,21 +85,19 @@ fn cells(app: &TopApp, track: &SeriesTrack, columns: &[TableColumn], width: u16)
         None if track.is_counter() => TableCell::Missing,
         _ => TableCell::plain(""),
     };
-    let room = column_positions(columns, width.saturating_sub(3));
-    let history = match (app.model.history(track.series.text()), room.get(3)) {
-        (Some(history), Some((_, room))) => {
-            let values = history.columns(app.model.second(), (*room).into());
+    let history = widths
+        .get(3)
+        .and_then(|width| recent_values(app, track.series.text(), *width));
+    let history = match history {
+        Some(values) => {
             let range = value_range(&values);
             TableCell::Sparkline(values, range)
         }
-        _ => TableCell::plain(""),
+        None => TableCell::plain(""),
     };
+    let name_width = widths.first().copied().unwrap_or_default();
     [
-        TableCell::plain(shorten_series(
-            track.series.text(),
-            room.first().map_or(0, |(_, room)| *room),
-            app.theme,
-        )),
+        TableCell::plain(shorten_series(track.series.text(), name_width, app.theme)),
         TableCell::number(value, |value| units::value(value, family)),
         rate,
         history,
@@ -109,7 +124,7 @@ pub fn value_range(values: &[Option<f64>]) -> (f64, f64) {
     (low, high)
 }
 
-fn summary(canvas: &mut Canvas<'_>, app: &TopApp) {
+fn summary(app: &TopApp) -> String {
     let list = &app.list;
     let noun = if app.view == TopView::Programs {
         "series of programs"
@@ -132,7 +147,7 @@ fn summary(canvas: &mut Canvas<'_>, app: &TopApp) {
     if let Some((pattern, _)) = &app.pattern {
         text.push_str(&format!(", --match {pattern}"));
     }
-    canvas.text(1, 0, canvas.width() - 2, &text, StyleRole::Faint);
+    text
 }
 
 fn empty_reason(app: &TopApp) -> String {

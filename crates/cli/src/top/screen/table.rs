@@ -1,20 +1,17 @@
-//! Draws tables with aligned columns. Columns that do not fit are left out, starting with the last.
+//! Tables with aligned columns. Columns that do not fit are left out, starting with the last.
 
-use super::canvas::Canvas;
-use super::theme::StyleRole;
+use ratatui::layout::{Alignment, Constraint};
+use ratatui::text::Line;
+use ratatui::widgets::{Row, Table};
 
+use super::bars;
+use super::theme::{StyleRole, TerminalTheme};
+
+/// A column. The first one takes the remaining width.
 pub struct TableColumn {
     pub title: &'static str,
     pub width: u16,
-    pub kind: TableColumnKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableColumnKind {
-    /// Left-aligned text; the first column takes the remaining width.
-    Text,
-    Number,
-    Bar,
+    pub alignment: Alignment,
 }
 
 pub enum TableCell {
@@ -37,13 +34,42 @@ impl TableCell {
             None => TableCell::Missing,
         }
     }
+
+    /// Formats a share, coloured if it is high.
+    pub fn share(value: Option<f64>) -> TableCell {
+        // A counter is read slightly after the clock, so that the share may exceed one.
+        let Some(share) = value.map(|share| share.min(1.0)) else {
+            return TableCell::Missing;
+        };
+        let role = match TerminalTheme::usage_role(share) {
+            StyleRole::Good => StyleRole::Plain,
+            role => role,
+        };
+        TableCell::Text(crate::top::units::percent(share), role)
+    }
+
+    fn line(self, theme: TerminalTheme, width: u16) -> Line<'static> {
+        match self {
+            TableCell::Text(text, role) => theme.clipped(text, width, role).into(),
+            TableCell::Bar(Some(share)) => {
+                bars::bar(theme, width, share, TerminalTheme::usage_role(share))
+            }
+            TableCell::Sparkline(values, range) => {
+                let first = values.len().saturating_sub(width.into());
+                bars::history_line(theme, &values[first..], range)
+            }
+            TableCell::Bar(None) | TableCell::Missing => {
+                theme.span(theme.dash(), StyleRole::Faint).into()
+            }
+        }
+    }
 }
 
 pub const fn text(title: &'static str, width: u16) -> TableColumn {
     TableColumn {
         title,
         width,
-        kind: TableColumnKind::Text,
+        alignment: Alignment::Left,
     }
 }
 
@@ -51,85 +77,69 @@ pub const fn number(title: &'static str, width: u16) -> TableColumn {
     TableColumn {
         title,
         width,
-        kind: TableColumnKind::Number,
+        alignment: Alignment::Right,
     }
 }
 
-pub const fn bar(title: &'static str, width: u16) -> TableColumn {
-    TableColumn {
-        title,
-        width,
-        kind: TableColumnKind::Bar,
-    }
-}
-
-/// Returns position and width of each column that fits.
-pub fn column_positions(columns: &[TableColumn], width: u16) -> Vec<(u16, u16)> {
-    let Some((first, rest)) = columns.split_first() else {
-        return Vec::new();
-    };
-    let mut taken = first.width;
-    let mut fitting = 0;
-    for column in rest {
-        if taken + 1 + column.width > width {
+/// Returns the width of each column that fits.
+pub fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
+    let mut widths: Vec<u16> = Vec::new();
+    let mut taken = 0;
+    for column in columns {
+        let needed = column.width + u16::from(!widths.is_empty());
+        if taken + needed > width && !widths.is_empty() {
             break;
         }
-        taken += 1 + column.width;
-        fitting += 1;
+        taken += needed;
+        widths.push(column.width);
     }
-    let spare = width.saturating_sub(taken);
-    let first_width = first.width + spare;
-    let mut positions = vec![(0, first_width)];
-    let mut x = first_width + 1;
-    for column in &rest[..fitting] {
-        positions.push((x, column.width));
-        x += column.width + 1;
+    if let Some(first) = widths.first_mut() {
+        *first += width.saturating_sub(taken);
     }
-    positions
+    widths
 }
 
-pub fn header_row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn]) {
-    for ((x, width), column) in column_positions(columns, canvas.width())
+/// Returns a table of this width with column titles.
+pub fn table<const N: usize>(
+    theme: TerminalTheme,
+    columns: &[TableColumn; N],
+    width: u16,
+    rows: impl IntoIterator<Item = [TableCell; N]>,
+) -> Table<'static> {
+    let widths = column_widths(columns, width);
+    let rows = rows
         .into_iter()
-        .zip(columns)
-    {
-        match column.kind {
-            TableColumnKind::Number => {
-                canvas.text_right(x, y, width, column.title, StyleRole::Title)
-            }
-            _ => drop(canvas.text(x, y, width, column.title, StyleRole::Title)),
-        }
-    }
+        .map(|cells| row(theme, columns, &widths, cells));
+    let table = Table::new(rows, widths.iter().map(|width| Constraint::Length(*width)));
+    table.header(title_row(theme, columns, width))
 }
 
-pub fn row(canvas: &mut Canvas<'_>, y: u16, columns: &[TableColumn], cells: &[TableCell]) {
-    let positions = column_positions(columns, canvas.width());
-    for (((x, width), column), cell) in positions.into_iter().zip(columns).zip(cells) {
-        match (cell, column.kind) {
-            (TableCell::Text(text, role), TableColumnKind::Number) => {
-                canvas.text_right(x, y, width, text, *role)
-            }
-            (TableCell::Text(text, role), _) => drop(canvas.text(x, y, width, text, *role)),
-            (TableCell::Bar(Some(share)), _) => {
-                canvas.bar(
-                    x,
-                    y,
-                    width,
-                    *share,
-                    super::theme::TerminalTheme::usage_role(*share),
-                );
-            }
-            (TableCell::Sparkline(values, range), _) => {
-                let first = values.len().saturating_sub(width.into());
-                canvas.column_chart((x, y), 1, &values[first..], *range, StyleRole::Good);
-            }
-            (TableCell::Bar(None) | TableCell::Missing, TableColumnKind::Text) => {}
-            (TableCell::Bar(None) | TableCell::Missing, _) => {
-                let dash = canvas.theme.dash();
-                canvas.text_right(x, y, width, dash, StyleRole::Faint);
-            }
-        }
-    }
+/// Returns the column titles as a row.
+pub fn title_row<const N: usize>(
+    theme: TerminalTheme,
+    columns: &[TableColumn; N],
+    width: u16,
+) -> Row<'static> {
+    let titles = columns
+        .each_ref()
+        .map(|column| TableCell::Text(column.title.to_owned(), StyleRole::Title));
+    row(theme, columns, &column_widths(columns, width), titles)
+}
+
+/// Returns one row of a table with these columns.
+pub fn row<const N: usize>(
+    theme: TerminalTheme,
+    columns: &[TableColumn; N],
+    widths: &[u16],
+    cells: [TableCell; N],
+) -> Row<'static> {
+    let columns = columns.iter().zip(widths);
+    Row::new(
+        cells
+            .into_iter()
+            .zip(columns)
+            .map(|(cell, (column, width))| cell.line(theme, *width).alignment(column.alignment)),
+    )
 }
 
 #[cfg(test)]
@@ -139,9 +149,9 @@ mod tests {
     #[test]
     fn the_first_column_takes_the_remaining_width() {
         let columns = [text("name", 10), number("a", 8), number("b", 8)];
-        assert_eq!(column_positions(&columns, 40), [(0, 22), (23, 8), (32, 8)]);
-        assert_eq!(column_positions(&columns, 28), [(0, 10), (11, 8), (20, 8)]);
-        assert_eq!(column_positions(&columns, 27), [(0, 18), (19, 8)]);
-        assert_eq!(column_positions(&columns, 5), [(0, 10)]);
+        assert_eq!(column_widths(&columns, 40), [22, 8, 8]);
+        assert_eq!(column_widths(&columns, 28), [10, 8, 8]);
+        assert_eq!(column_widths(&columns, 27), [18, 8]);
+        assert_eq!(column_widths(&columns, 5), [10]);
     }
 }

@@ -1,7 +1,10 @@
 //! Capabilities of the terminal: colours or none, block characters or plain ASCII.
 
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::{bar, border};
+use ratatui::text::Span;
 
+use super::text::{sanitize, shorten};
 use crate::top::model::CpuMode;
 
 /// The meaning of an element on the screen; the theme maps it to a style.
@@ -65,6 +68,18 @@ impl TerminalTheme {
         }
     }
 
+    /// Returns a text that is safe to show. All texts on the screen are made here or by [`TerminalTheme::clipped`].
+    pub fn span(self, text: impl AsRef<str>, role: StyleRole) -> Span<'static> {
+        Span::styled(sanitize(text.as_ref(), self.has_blocks), self.style(role))
+    }
+
+    /// Like [`TerminalTheme::span`], shortened to `width` columns.
+    pub fn clipped(self, text: impl AsRef<str>, width: u16, role: StyleRole) -> Span<'static> {
+        let text = sanitize(text.as_ref(), self.has_blocks);
+        let text = shorten(&text, width, width / 3, self.ellipsis());
+        Span::styled(text, self.style(role))
+    }
+
     /// Returns the colour role of a usage.
     pub fn usage_role(share: f64) -> StyleRole {
         match share {
@@ -88,15 +103,38 @@ impl TerminalTheme {
         if self.has_blocks { block } else { letter }
     }
 
-    /// Returns the column of a sparkline, for a fraction of its height.
-    pub fn column(self, share: f64) -> &'static str {
-        const BLOCKS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-        const LETTERS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
-        let index = ((share.clamp(0.0, 1.0) * 8.0) as usize).min(7);
+    /// Returns the columns of charts, by eighths of a cell.
+    pub fn bar_set(self) -> bar::Set<'static> {
+        const LETTERS: bar::Set<'_> = bar::Set {
+            full: "#",
+            seven_eighths: "*",
+            three_quarters: "+",
+            five_eighths: "=",
+            half: "-",
+            three_eighths: ":",
+            one_quarter: ".",
+            one_eighth: "_",
+            empty: " ",
+        };
         if self.has_blocks {
-            BLOCKS[index]
+            bar::NINE_LEVELS
         } else {
-            LETTERS[index]
+            LETTERS
+        }
+    }
+
+    /// Returns a column of one cell, for a fraction of its height.
+    pub fn column(self, share: f64) -> &'static str {
+        let set = self.bar_set();
+        match level(share, 1) {
+            1 => set.one_eighth,
+            2 => set.one_quarter,
+            3 => set.three_eighths,
+            4 => set.half,
+            5 => set.five_eighths,
+            6 => set.three_quarters,
+            7 => set.seven_eighths,
+            _ => set.full,
         }
     }
 
@@ -112,8 +150,11 @@ impl TerminalTheme {
         }
     }
 
-    pub fn rule(self) -> &'static str {
-        if self.has_blocks { "─" } else { "-" }
+    pub fn border_set(self) -> border::Set<'static> {
+        border::Set {
+            horizontal_top: if self.has_blocks { "─" } else { "-" },
+            ..border::PLAIN
+        }
     }
 
     pub fn dash(self) -> &'static str {
@@ -123,6 +164,12 @@ impl TerminalTheme {
     pub fn ellipsis(self) -> &'static str {
         if self.has_blocks { "…" } else { "~" }
     }
+}
+
+/// Returns the height of a column in eighths of a cell, at least one: an existing value is visible.
+pub fn level(share: f64, height: u16) -> u64 {
+    let levels = f64::from(height.max(1)) * 8.0;
+    (share * levels).ceil().clamp(1.0, levels) as u64
 }
 
 fn coloured(role: StyleRole) -> Style {
