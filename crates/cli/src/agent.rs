@@ -86,49 +86,24 @@ impl ConfigFlags {
     }
 
     fn arguments(&self) -> Vec<ConfigArgument> {
-        let single = [
-            ("socket", "--socket", &self.socket),
-            ("dir", "--dir", &self.dir),
-            ("rate", "--rate", &self.rate),
-            ("level", "--level", &self.level),
-            ("node", "--node", &self.node),
-            ("log", "--log", &self.log),
-        ];
-        let mut arguments: Vec<ConfigArgument> = single
-            .into_iter()
-            .filter_map(|(key, flag, text)| {
-                Some(ConfigArgument {
-                    key,
-                    flag,
-                    texts: vec![text.clone()?],
-                })
-            })
-            .collect();
-        for (key, flag, texts) in [
-            ("listen", "--listen", &self.listen),
-            ("statsd", "--statsd", &self.statsd),
-        ] {
-            if !texts.is_empty() {
-                arguments.push(ConfigArgument {
-                    key,
-                    flag,
-                    texts: texts.clone(),
-                });
-            }
-        }
-        for (key, flag, is_set) in [
-            ("port_search", "--port-search", self.port_search),
-            ("insecure", "--insecure", self.insecure),
-        ] {
-            if is_set {
-                arguments.push(ConfigArgument {
-                    key,
-                    flag,
-                    texts: vec!["true".to_owned()],
-                });
-            }
-        }
-        arguments
+        let one = |text: &Option<String>| text.iter().cloned().collect();
+        let truth = |is_set: bool| is_set.then(|| "true".to_owned()).into_iter().collect();
+        [
+            ("socket", "--socket", one(&self.socket)),
+            ("dir", "--dir", one(&self.dir)),
+            ("rate", "--rate", one(&self.rate)),
+            ("level", "--level", one(&self.level)),
+            ("node", "--node", one(&self.node)),
+            ("log", "--log", one(&self.log)),
+            ("listen", "--listen", self.listen.clone()),
+            ("statsd", "--statsd", self.statsd.clone()),
+            ("port_search", "--port-search", truth(self.port_search)),
+            ("insecure", "--insecure", truth(self.insecure)),
+        ]
+        .into_iter()
+        .filter(|(_, _, texts): &(_, _, Vec<String>)| !texts.is_empty())
+        .map(|(key, flag, texts)| ConfigArgument { key, flag, texts })
+        .collect()
     }
 }
 

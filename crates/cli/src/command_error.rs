@@ -59,6 +59,13 @@ pub fn exit_code(error: &anyhow::Error) -> (u8, bool) {
     }
 }
 
+/// Returns the message of a command-line error, without usage and hints.
+pub fn clap_message(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::command_error::CommandError;
+use crate::format::json;
 use crate::output;
 
 const PORT: u16 = 1337;
@@ -72,7 +73,7 @@ pub fn run(args: &PrometheusConfigArgs) -> anyhow::Result<()> {
             if let Some(ca) = &args.ca_file {
                 text.push_str(&format!(
                     "    tls_config:\n      ca_file: {}\n",
-                    quoted(&ca.to_string_lossy())
+                    json::string(&ca.to_string_lossy())
                 ));
             }
             text.push_str(&credentials(
@@ -84,7 +85,10 @@ pub fn run(args: &PrometheusConfigArgs) -> anyhow::Result<()> {
 }
 
 fn scrape_job(name: &str, targets: &[ScrapeTarget], args: &PrometheusConfigArgs) -> String {
-    let targets: Vec<String> = targets.iter().map(|target| quoted(&target.text)).collect();
+    let targets: Vec<String> = targets
+        .iter()
+        .map(|target| json::string(&target.text))
+        .collect();
     let interval = &args.interval;
     format!(
         "  - job_name: {name}
@@ -98,13 +102,8 @@ fn scrape_job(name: &str, targets: &[ScrapeTarget], args: &PrometheusConfigArgs)
 }
 
 fn credentials(path: &std::path::Path) -> String {
-    let path = quoted(&path.to_string_lossy());
+    let path = json::string(&path.to_string_lossy());
     format!("    authorization:\n      type: Bearer\n      credentials_file: {path}\n")
-}
-
-/// Quotes a string for YAML; JSON's double quotes are valid in both.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 #[derive(Debug, PartialEq, Eq)]

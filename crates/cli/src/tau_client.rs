@@ -10,7 +10,7 @@ use pegel_metric::split_series_list;
 use crate::agent_client::AgentClient;
 use crate::agent_query::{self, fetch_series_list};
 use crate::api_values::SeriesInfo;
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, clap_message};
 use crate::format::{self, OutputFormat};
 use crate::track::{self, TrackOptions};
 use crate::{output, tau_proxy};
@@ -73,7 +73,7 @@ struct TauClientArgs {
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let args =
-        TauClientArgs::try_parse_from(arguments).map_err(|error| usage(&first_line(&error)))?;
+        TauClientArgs::try_parse_from(arguments).map_err(|error| usage(&clap_message(&error)))?;
     if args.help {
         return output::write(None, &format!("{USAGE}{OPTIONS}"));
     }
@@ -173,10 +173,4 @@ fn with_tau_kind(mut item: SeriesInfo) -> SeriesInfo {
 
 fn usage(message: &str) -> anyhow::Error {
     CommandError::usage(format!("{USAGE}{NAME}: error: {message}"))
-}
-
-fn first_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

@@ -12,7 +12,7 @@ use clap::Parser;
 use pegel_agent::{AgentStartError, RunningAgent};
 
 use crate::agent::{self, ConfigFlags};
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, clap_message};
 use crate::output;
 
 pub const NAME: &str = "tau_metric_proxy";
@@ -34,10 +34,8 @@ struct TauProxyArgs {
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let args = TauProxyArgs::try_parse_from(arguments).map_err(|error| {
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        let line = line.strip_prefix("error: ").unwrap_or(line);
-        CommandError::usage(format!("{NAME}: {line}\n\n{HELP}"))
+        let message = clap_message(&error);
+        CommandError::usage(format!("{NAME}: {message}\n\n{HELP}"))
     })?;
     if args.help {
         return output::write(None, HELP);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use super::RunArgs;
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, clap_message};
 use crate::{output, tau_proxy};
 
 pub const NAME: &str = "tau_metric_proxy_run";
@@ -45,11 +45,8 @@ struct TauRunArgs {
 }
 
 pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-    let old = TauRunArgs::try_parse_from(arguments).map_err(|error| {
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        usage(line.strip_prefix("error: ").unwrap_or(line))
-    })?;
+    let old =
+        TauRunArgs::try_parse_from(arguments).map_err(|error| usage(&clap_message(&error)))?;
     if old.help {
         return output::write(None, HELP);
     }
