@@ -249,6 +249,8 @@ impl TopApp {
         let position = self.list.position.saturating_add_signed(by).min(last);
         let rows = self.sorted_rows();
         self.selected = rows.get(position).map(|track| track.series.text().into());
+        // The next key may arrive before the screen is drawn.
+        self.list.position = position;
     }
 
     /// Fits list and offset to the height of the screen. Returns the series whose history is visible.

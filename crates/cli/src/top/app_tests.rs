@@ -44,6 +44,16 @@ fn the_selected_row_is_always_visible() {
 }
 
 #[test]
+fn keys_in_quick_succession_all_count() {
+    let mut app = app();
+    for _ in 0..3 {
+        app.handle_action(KeyAction::Move(1), HEIGHT);
+    }
+    app.update_layout(HEIGHT);
+    assert_eq!(app.list.position, 3);
+}
+
+#[test]
 fn the_selection_survives_a_change_of_order() {
     let mut app = app();
     press(&mut app, &[KeyAction::Move(7)]);
