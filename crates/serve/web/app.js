@@ -7,7 +7,7 @@ import { onState, watch } from "./live.js";
 import { metricsView } from "./metrics.js";
 import { nodeView } from "./node.js";
 import { overviewView } from "./overview.js";
-import { addressOf, here, readTime } from "./place.js";
+import { readTime, urlOf, urlState } from "./url_state.js";
 import { programsView } from "./programs.js";
 import { statusView } from "./status.js";
 import { startTimebar } from "./timebar.js";
@@ -30,9 +30,9 @@ let shown = null;
 let name = "";
 
 function show() {
-  const place = here();
+  const current = urlState();
   readTime();
-  const view = VIEWS[place.view] ? place.view : "overview";
+  const view = VIEWS[current.view] ? current.view : "overview";
   if (view === name) return;
   shown?.dispose();
   name = view;
@@ -47,7 +47,7 @@ function show() {
 
 function links() {
   for (const link of byId("views").children) {
-    link.setAttribute("href", addressOf(link.dataset.view));
+    link.setAttribute("href", urlOf(link.dataset.view));
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

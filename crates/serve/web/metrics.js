@@ -6,7 +6,7 @@ import { el, say } from "./dom.js";
 import { cardinality, familiesOf } from "./families.js";
 import { whole } from "./format.js";
 import { Panel } from "./panel.js";
-import { amend, here } from "./place.js";
+import { updateUrl, urlState } from "./url_state.js";
 import { parse } from "./series.js";
 import { Table } from "./table.js";
 /** @typedef {import("./choice.js").Choice} Choice */
@@ -173,7 +173,7 @@ export function metricsView(main) {
   function changed(keep) {
     hint.hidden = panels.size > 0;
     if (!keep) return;
-    amend((query) => {
+    updateUrl((query) => {
       query.delete("chart");
       for (const chosen of panels.keys()) query.append("chart", written(chosen));
     });
@@ -181,8 +181,8 @@ export function metricsView(main) {
 
   /** Restores the charts in the URL, after a link was followed. */
   function restore() {
-    if (here().view !== "metrics") return;
-    const wanted = here().query.getAll("chart");
+    if (urlState().view !== "metrics") return;
+    const wanted = urlState().query.getAll("chart");
     const there = new Set([...panels.keys()].map(written));
     for (const text of wanted) if (!there.has(text)) add(read(text), false);
     changed(true);

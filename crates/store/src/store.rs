@@ -121,7 +121,7 @@ impl Store {
                 log,
                 thread("store-syncer", Box::new(move |_| syncer::run(&for_syncer)))?,
                 thread(
-                    "store-upkeep",
+                    "store-maintain",
                     Box::new(move |_| maintenance::run(&for_maintenance)),
                 )?,
             ],

@@ -32,7 +32,7 @@ impl PanicHook {
 
     /// Makes some of the store's threads panic while they use the disk.
     fn check_clock(&self) {
-        if !["store-log", "store-syncer", "store-upkeep"].contains(&self.thread) {
+        if !["store-log", "store-syncer", "store-maintain"].contains(&self.thread) {
             self.check();
         }
     }
@@ -129,7 +129,7 @@ fn the_end_of_the_stores_syncer_ends_the_agent() {
 
 #[test]
 fn the_end_of_the_stores_maintenance_ends_the_agent() {
-    ends_with_the_reason("store-upkeep");
+    ends_with_the_reason("store-maintain");
 }
 
 #[test]

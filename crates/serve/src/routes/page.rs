@@ -63,7 +63,6 @@ const FILES: &[EmbeddedFile] = files! {
     "node.js": SCRIPT,
     "overview.js": SCRIPT,
     "panel.js": SCRIPT,
-    "place.js": SCRIPT,
     "programs.js": SCRIPT,
     "series.js": SCRIPT,
     "status.js": SCRIPT,
@@ -71,6 +70,7 @@ const FILES: &[EmbeddedFile] = files! {
     "theme.js": SCRIPT,
     "timebar.js": SCRIPT,
     "topics.js": SCRIPT,
+    "url_state.js": SCRIPT,
     "window.js": SCRIPT,
 };
 

@@ -2,10 +2,10 @@
 
 import { bounds, isLive, move, onMove, stretch } from "./window.js";
 
-/** @typedef {{view: string, query: URLSearchParams}} Place */
+/** @typedef {{view: string, query: URLSearchParams}} UrlState */
 
-/** @returns {Place} */
-export function here() {
+/** @returns {UrlState} */
+export function urlState() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   return { view: path || "overview", query: new URLSearchParams(query) };
 }
@@ -17,7 +17,7 @@ function text(view, query) {
 }
 
 /** @param {URLSearchParams} query */
-function putTime(query) {
+function setTimeParameters(query) {
   query.delete("span");
   query.delete("to");
   if (stretch.span !== 300e3) query.set("span", String(Math.round(stretch.span / 1000)));
@@ -26,24 +26,24 @@ function putTime(query) {
 }
 
 /** The URL of another view, with the same time window. @param {string} view */
-export function addressOf(view) {
-  return text(view, putTime(new URLSearchParams()));
+export function urlOf(view) {
+  return text(view, setTimeParameters(new URLSearchParams()));
 }
 
 /** Changes the query of the current view in the URL. @param {(query: URLSearchParams) => void} change */
-export function amend(change) {
-  const { view, query } = here();
+export function updateUrl(change) {
+  const { view, query } = urlState();
   change(query);
   history.replaceState(null, "", text(view, query));
 }
 
 /** Reads the time window from the URL. */
 export function readTime() {
-  const { query } = here();
+  const { query } = urlState();
   const span = Number(query.get("span")) * 1000 || 300e3;
   const to = Number(query.get("to")) || null;
   const [, end] = bounds();
   if (span !== stretch.span || (to ?? end) !== end || (to === null) !== isLive()) move(span, to);
 }
 
-onMove(() => amend(putTime));
+onMove(() => updateUrl(setTimeParameters));
