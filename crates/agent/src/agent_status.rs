@@ -1,5 +1,6 @@
 //! The status of the running agent, for `/status` and for the service manager.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -129,7 +130,7 @@ impl AgentStatus {
     }
 
     /// Notifies the service manager's watchdog, unless the agent is stalled. Never returns.
-    pub async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) {
+    pub async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) -> Infallible {
         let Some((notify, interval)) =
             notify.and_then(|notify| Some((notify, notify.watchdog_interval()?)))
         else {

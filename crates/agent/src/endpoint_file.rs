@@ -1,5 +1,6 @@
 //! `<dir>/endpoint.json`: the addresses of this agent, for scripts and tests.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -88,7 +89,7 @@ impl EndpointFile {
     }
 
     /// Retries until the file is written: the disk may have been full at the start. Never returns.
-    pub async fn retry_until_written(&mut self) {
+    pub async fn retry_until_written(&mut self) -> Infallible {
         while !self.is_written {
             tokio::time::sleep(RETRY_INTERVAL).await;
             if self.write().is_ok() {

@@ -3,14 +3,12 @@
 //! [`RunningAgent::stop`]. A start is all or nothing; a stop writes every accepted sample to the
 //! store's log.
 
-use std::future::{Future, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pegel_collect::{Sampler, SelfMetrics};
@@ -235,52 +233,41 @@ impl RunningAgent {
         let endpoint = &mut self.endpoint;
         let supervisor = &self.supervisor;
         self.runtime.block_on(async {
-            let mut failed = Box::pin(supervisor.failed());
-            let mut signal = Box::pin(signals.next());
-            let mut finished = Box::pin(finished.notified());
-            let mut ended: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>> = match until {
-                Some(until) => Some(Box::pin(until.wait_async())),
-                None => None,
+            let hung_up = async {
+                match hangups {
+                    Some((hangups, reload)) => {
+                        let reload_all = move || {
+                            log.iter().for_each(|log| log.reopen());
+                            reload.reload_now();
+                            for_hangup.retake_snapshot();
+                        };
+                        hangups.run_until_terminal_closes(reload_all).await
+                    }
+                    None => pending().await,
+                }
             };
-            let mut hung_up = hangups.map(|(hangups, reload)| {
-                Box::pin(hangups.run_until_terminal_closes(move || {
-                    log.iter().for_each(|log| log.reopen());
-                    reload.reload_now();
-                    for_hangup.retake_snapshot();
-                }))
-            });
-            let mut watchdog = Box::pin(source.run_watchdog(notify));
-            let mut endpoint = endpoint
-                .as_mut()
-                .map(|endpoint| Box::pin(endpoint.retry_until_written()));
-            poll_fn(|context| {
-                let is_hung_up = match &mut hung_up {
-                    Some(hung_up) => hung_up.as_mut().poll(context).is_ready(),
-                    None => false,
-                };
-                if is_hung_up {
-                    return Poll::Ready(Ok(()));
+            let endpoint_written = async {
+                match endpoint {
+                    Some(endpoint) => endpoint.retry_until_written().await,
+                    None => pending().await,
                 }
-                if signal.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Ok(()));
+            };
+            let condition_met = async {
+                match until {
+                    Some(until) => until.wait_async().await,
+                    None => pending().await,
                 }
-                if finished.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Ok(()));
-                }
-                // Neither future completes.
-                let _ = watchdog.as_mut().poll(context);
-                if let Some(endpoint) = &mut endpoint {
-                    let _ = endpoint.as_mut().poll(context);
-                }
-                if let Poll::Ready(failure) = failed.as_mut().poll(context) {
-                    return Poll::Ready(Err(io::Error::other(failure)));
-                }
-                match &mut ended {
-                    Some(ended) => ended.as_mut().poll(context),
-                    None => Poll::Pending,
-                }
-            })
-            .await
+            };
+            tokio::select! {
+                biased;
+                () = hung_up => Ok(()),
+                () = signals.next() => Ok(()),
+                () = finished.notified() => Ok(()),
+                never = source.run_watchdog(notify) => match never {},
+                never = endpoint_written => match never {},
+                failure = supervisor.failed() => Err(io::Error::other(failure)),
+                result = condition_met => result,
+            }
         })?;
         Ok(signals)
     }

@@ -1,8 +1,6 @@
 //! Waits for SIGINT and SIGTERM.
 
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -24,16 +22,10 @@ impl StopSignals {
 
     /// Waits for the next signal.
     pub async fn next(&mut self) {
-        poll_fn(|context| {
-            let interrupted = self.interrupt.poll_recv(context).is_ready();
-            let terminated = self.terminate.poll_recv(context).is_ready();
-            if interrupted || terminated {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 

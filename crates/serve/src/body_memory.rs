@@ -3,15 +3,14 @@
 //! reserved as bytes arrive and released with the last reference to them, so that a client cannot
 //! make the agent exceed its budget.
 
-use std::future::poll_fn;
 use std::io::Read;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use hyper::body::{Body as HttpBody, Incoming};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use pegel_metric::DropReason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -83,17 +82,13 @@ impl BodyMemory {
     /// length: a client that announces much and sends little takes no memory from others.
     pub async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
         let mut buffer = self.buffer();
-        loop {
-            match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-                None => return Ok(buffer.finish()),
-                Some(Err(_)) => return Err(BodyReadError::Aborted),
-                Some(Ok(frame)) => {
-                    if let Some(bytes) = frame.data_ref() {
-                        buffer.add(bytes)?;
-                    }
-                }
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| BodyReadError::Aborted)?;
+            if let Some(bytes) = frame.data_ref() {
+                buffer.add(bytes)?;
             }
         }
+        Ok(buffer.finish())
     }
 
     fn buffer(&self) -> BodyBuffer<'_> {

@@ -4,17 +4,16 @@
 //! here blocks an async worker.
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header, request};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -113,9 +112,13 @@ async fn serve_http<S>(
             async move {
                 let mut answer = respond(request, info, shared).await;
                 answer.headers_mut().extend(BROWSER_HEADERS);
-                Ok::<_, Infallible>(answer.map(|body| TrackedBody {
-                    body,
-                    _end: ResponseEndGuard(progress),
+                let end = ResponseEndGuard(progress);
+                Ok::<_, Infallible>(answer.map(|body| {
+                    body.map_err(move |error| {
+                        // Moves the guard into the body: hyper drops it when it has finished.
+                        let _held = &end;
+                        error
+                    })
                 }))
             }
         })
@@ -174,21 +177,11 @@ where
             Err(None) => return Ok(()),
             Err(Some(refusal)) => return Err(CloseReason::Refused(refusal)),
         };
-        let mut pause = pin!(sleep_until(next));
-        let mut changed = pin!(stage.changed());
-        let ended = poll_fn(|cx| {
-            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(result));
-            }
-            let woken = pause.as_mut().poll(cx).is_ready() || changed.as_mut().poll(cx).is_ready();
-            if woken {
-                Poll::Ready(None)
-            } else {
-                Poll::Pending
-            }
-        });
-        if let Some(result) = ended.await {
-            return result.map_err(CloseReason::Error);
+        tokio::select! {
+            biased;
+            result = connection.as_mut() => return result.map_err(CloseReason::Error),
+            () = sleep_until(next) => {}
+            _ = stage.changed() => {}
         }
     }
 }
@@ -299,7 +292,7 @@ fn content_length(head: &request::Parts) -> Option<u64> {
 /// read: hyper closes the connection.
 async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyReadError> {
     let mut bytes = 0;
-    while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    while let Some(Ok(frame)) = body.frame().await {
         bytes += frame.data_ref().map_or(0, Bytes::len);
         if bytes > bytes_max {
             return Err(BodyReadError::TooLarge);
@@ -308,37 +301,11 @@ async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyR
     Ok(Bytes::new())
 }
 
-/// The body of a response. Reports when hyper has finished with it.
-struct TrackedBody {
-    body: Body,
-    _end: ResponseEndGuard,
-}
-
 /// Marks the response as ended when dropped.
 struct ResponseEndGuard(RequestProgress);
 
 impl Drop for ResponseEndGuard {
     fn drop(&mut self) {
         self.0.response_ends();
-    }
-}
-
-impl HttpBody for TrackedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

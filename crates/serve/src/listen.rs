@@ -2,14 +2,11 @@
 //! listener. Each client is identified before it gets a permit, so that unknown clients cannot
 //! exhaust the limit. Refused clients are counted and, on a plaintext listener, sent the reason.
 
-use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -164,8 +161,13 @@ pub(crate) async fn accept_all<L: Listener>(
                 let shared = shared.clone();
                 tokio::spawn(async move {
                     let serving = listener.serve(stream, info.clone(), shared.clone());
-                    if !ends_itself(serving, info.standing.displaced()).await {
-                        count_refusal(&shared, &info, ClientRefusal::UnknownConnections);
+                    tokio::select! {
+                        biased;
+                        () = serving => {}
+                        // Closed in favour of a newer connection.
+                        () = info.standing.displaced() => {
+                            count_refusal(&shared, &info, ClientRefusal::UnknownConnections);
+                        }
                     }
                     drop(permit);
                 });
@@ -195,33 +197,16 @@ fn count_refusal(shared: &ConnectionContext, info: &ConnectionInfo, refusal: Cli
         .count(&info.peer.sender_name(), refusal);
 }
 
-/// Serves a connection. Returns true if it ended by itself, false if a newer one displaced it.
-async fn ends_itself(
-    serving: impl Future<Output = ()>,
-    displaced: impl Future<Output = ()>,
-) -> bool {
-    let (mut serving, mut displaced) = (pin!(serving), pin!(displaced));
-    poll_fn(|cx| match serving.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(true),
-        Poll::Pending => displaced.as_mut().poll(cx).map(|()| false),
-    })
-    .await
-}
-
 /// Returns `None` once the server stops.
 pub(crate) async fn unless_stopped<T>(
     future: impl Future<Output = T>,
     stage: &mut watch::Receiver<ShutdownStage>,
 ) -> Option<T> {
-    let mut future = pin!(future);
-    let mut stopped = pin!(stage.wait_for(|stage| *stage > ShutdownStage::Serving));
-    poll_fn(|cx| {
-        if stopped.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
-        }
-        future.as_mut().poll(cx).map(Some)
-    })
-    .await
+    tokio::select! {
+        biased;
+        _ = stage.wait_for(|stage| *stage > ShutdownStage::Serving) => None,
+        output = future => Some(output),
+    }
 }
 
 /// Sends the reason and closes. Pending input is read first: closing a socket with unread bytes
@@ -231,23 +216,9 @@ pub(crate) async fn refuse_connection<S: AsyncRead + AsyncWrite + Unpin>(
     reason: ApiError,
 ) {
     let _ = timeout(REFUSAL_TIME, async {
-        let message = reason.to_http();
-        let mut rest = message.as_bytes();
-        while !rest.is_empty() {
-            match poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await {
-                Ok(written) if written > 0 => rest = &rest[written..],
-                _ => return,
-            }
-        }
-        let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
-        let mut sink = [0; 1024];
-        loop {
-            let mut buffer = ReadBuf::new(&mut sink);
-            let read = poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut buffer)).await;
-            if read.is_err() || buffer.filled().is_empty() {
-                return;
-            }
-        }
+        stream.write_all(reason.to_http().as_bytes()).await?;
+        let _ = stream.shutdown().await;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     })
     .await;
 }

@@ -14,13 +14,11 @@ mod line_handler;
 mod prefixed_stream;
 mod protocol_detection;
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::time::Duration;
 
 use pegel_metric::{DropReason, Input};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection::ConnectionContext;
@@ -75,7 +73,7 @@ pub(crate) async fn serve<S>(
         Ok(caller) => caller,
         Err(denied) => {
             let text = dialect.error_line(&denied.message());
-            let _ = timeout(write_time, write_all(&mut stream, text.as_bytes())).await;
+            let _ = timeout(write_time, write_all(&mut stream, &text)).await;
             return;
         }
     };
@@ -98,7 +96,7 @@ pub(crate) async fn serve<S>(
         }
         shared.site.agent.ingest.count_refused(&work.sender, reason);
         let text = dialect.error_line(&text);
-        let _ = timeout(write_time, write_all(&mut client.stream, text.as_bytes())).await;
+        let _ = timeout(write_time, write_all(&mut client.stream, &text)).await;
     }
     if let LineSessionEnd::SlowReader = end {
         shared.refusals.count(ClientRefusal::SlowReader);
@@ -163,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
             } else {
                 shared.settings.head_time
             };
-            let read = timeout_at(self.since + time_limit, read(&mut self.stream, &mut chunk));
+            let read = timeout_at(self.since + time_limit, self.stream.read(&mut chunk));
             match unless_stopped(read, &mut stage).await {
                 None => return LineSessionEnd::Done,
                 Some(Err(_)) if is_idle => return LineSessionEnd::Done,
@@ -205,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
                 Ok(reply) => (reply.text, reply.is_over),
                 Err(failure) => (self.dialect.error_line(failure.message()), true),
             };
-            let written = write_all(&mut self.stream, text.as_bytes());
+            let written = write_all(&mut self.stream, &text);
             match timeout(shared.settings.write_time, written).await {
                 Err(_) => return Some(LineSessionEnd::SlowReader),
                 Ok(Err(_)) => return Some(LineSessionEnd::Done),
@@ -230,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
                 .count_refused(&work.sender, DropReason::TooLarge);
             let text = format!("the line exceeds {bytes_max} bytes");
             let text = self.dialect.error_line(&text);
-            let written = write_all(&mut self.stream, text.as_bytes());
+            let written = write_all(&mut self.stream, &text);
             if timeout(shared.settings.write_time, written).await.is_err() {
                 return Some(LineSessionEnd::SlowReader);
             }
@@ -239,20 +237,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
     }
 }
 
-async fn read<S: AsyncRead + Unpin>(stream: &mut S, chunk: &mut [u8]) -> io::Result<usize> {
-    let mut buffer = ReadBuf::new(chunk);
-    poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
-    Ok(buffer.filled().len())
-}
-
-async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        bytes = &bytes[written..];
-    }
+async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, text: &str) -> io::Result<()> {
+    stream.write_all(text.as_bytes()).await?;
     // TLS buffers writes until they are flushed.
-    poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+    stream.flush().await
 }

@@ -1,9 +1,9 @@
 //! Detects the protocol of a client by the first bytes that it sends.
 
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::{LineProtocol, read};
+use super::LineProtocol;
 use crate::connection::ConnectionContext;
 use crate::listen::unless_stopped;
 
@@ -46,7 +46,7 @@ pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
     let mut stage = shared.stage.clone();
     let deadline = since + shared.settings.head_time;
     loop {
-        let read = timeout_at(deadline, read(stream, &mut chunk));
+        let read = timeout_at(deadline, stream.read(&mut chunk));
         match unless_stopped(read, &mut stage).await {
             Some(Ok(Ok(count))) if count > 0 => bytes.extend_from_slice(&chunk[..count]),
             Some(Err(_)) => return DetectedProtocol::TimedOut,

@@ -97,7 +97,7 @@ const ROUTES: &[Route] = &[
     ("/api/v1/list", Access::Read, || get(list::list)),
     ("/api/v1/values", Access::Read, || get(values::values)),
     ("/api/v1/range", Access::Read, || get(range::range)),
-    ("/api/v1/stream", Access::Read, || get(stream::stream)),
+    ("/api/v1/stream", Access::Read, || get(stream::changes)),
     ("/api/v1/config", Access::Read, || get(status::config)),
     ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
     ("/api/put", Access::Change, || post(put::put)),

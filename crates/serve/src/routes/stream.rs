@@ -8,10 +8,7 @@
 //! number from then on. The page uses columns.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -19,7 +16,7 @@ use axum::extract::{Extension, State};
 use axum::http::{Uri, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame};
+use futures_util::{StreamExt, stream};
 use pegel_metric::Selector;
 use tokio::time::{Instant, timeout_at};
 
@@ -36,7 +33,7 @@ const RATE_MAX: f64 = 1000.0;
 /// Maximum interval between two messages, so that both ends notice when the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-pub(super) async fn stream(
+pub(super) async fn changes(
     State(site): SharedState,
     Extension(caller): Extension<Caller>,
     uri: Uri,
@@ -56,7 +53,11 @@ pub(super) async fn stream(
     };
     // The first event is part of the response: if it cannot be built, the client gets an error.
     let first = follower.make_event(true).await?.unwrap_or_default();
-    let body = Body::new(EventBody::new(first, follower));
+    let later = stream::unfold(follower, |mut follower| async move {
+        follower.next().await.map(|event| (event, follower))
+    });
+    let events = stream::once(std::future::ready(first)).chain(later);
+    let body = Body::from_stream(events.map(Ok::<_, Infallible>));
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -168,46 +169,6 @@ impl ChangeFollower {
         }
         self.last_sent = Instant::now();
         Ok(Some(event))
-    }
-}
-
-type PendingEvent = Pin<Box<dyn Future<Output = Option<(Bytes, ChangeFollower)>> + Send>>;
-
-/// A body that builds its next frame on demand.
-struct EventBody {
-    first: Option<Bytes>,
-    pending: PendingEvent,
-}
-
-impl EventBody {
-    fn new(first: Bytes, follower: ChangeFollower) -> EventBody {
-        EventBody {
-            first: Some(first),
-            pending: poll_next_event(follower),
-        }
-    }
-}
-
-fn poll_next_event(mut follower: ChangeFollower) -> PendingEvent {
-    Box::pin(async move { follower.next().await.map(|event| (event, follower)) })
-}
-
-impl HttpBody for EventBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        self.pending.as_mut().poll(cx).map(|made| {
-            let (event, follower) = made?;
-            self.pending = poll_next_event(follower);
-            Some(Ok(Frame::data(event)))
-        })
     }
 }
 
