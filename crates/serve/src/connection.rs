@@ -26,7 +26,7 @@ use tower_service::Service;
 use crate::api_error::ApiError;
 use crate::body_memory::BodyReadError;
 use crate::guard::{AccessRights, ConnectionInfo, Guard};
-use crate::line_protocol::{self, DetectedProtocol, PrefixedStream};
+use crate::line_protocol::{self, DetectedProtocol};
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::request_progress::{ProgressStream, RequestProgress};
 use crate::routes::{self, AppState};
@@ -78,9 +78,7 @@ pub(crate) async fn serve<S>(
 {
     let since = Instant::now();
     match line_protocol::detect_protocol(&mut stream, info.local.is_none(), since, &shared).await {
-        DetectedProtocol::Http(prefix) => {
-            serve_http(PrefixedStream::new(prefix, stream), since, info, shared).await
-        }
+        DetectedProtocol::Http(prefix) => serve_http(stream, prefix, since, info, shared).await,
         // Boxed: rare, and larger than the HTTP future.
         DetectedProtocol::Lines(dialect, prefix) => {
             Box::pin(line_protocol::serve(
@@ -94,7 +92,8 @@ pub(crate) async fn serve<S>(
 }
 
 async fn serve_http<S>(
-    stream: PrefixedStream<S>,
+    stream: S,
+    prefix: Vec<u8>,
     since: Instant,
     info: ConnectionInfo,
     shared: ConnectionContext,
@@ -102,7 +101,7 @@ async fn serve_http<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let progress = RequestProgress::new(since);
-    let io = TokioIo::new(ProgressStream::new(stream, progress.clone()));
+    let io = TokioIo::new(ProgressStream::new(prefix, stream, progress.clone()));
     let service = {
         let (shared, progress) = (shared.clone(), progress.clone());
         service_fn(move |request| {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -115,16 +116,22 @@ impl RequestProgress {
     }
 }
 
-/// A stream that reports to a [`RequestProgress`].
+/// A stream that reports to a [`RequestProgress`]. Reads first return the bytes that were read to
+/// detect the protocol.
 #[derive(Debug)]
 pub(crate) struct ProgressStream<S> {
+    prefix: Bytes,
     stream: S,
     progress: RequestProgress,
 }
 
 impl<S> ProgressStream<S> {
-    pub fn new(stream: S, progress: RequestProgress) -> ProgressStream<S> {
-        ProgressStream { stream, progress }
+    pub fn new(prefix: Vec<u8>, stream: S, progress: RequestProgress) -> ProgressStream<S> {
+        ProgressStream {
+            prefix: prefix.into(),
+            stream,
+            progress,
+        }
     }
 }
 
@@ -135,7 +142,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for ProgressStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let polled = if self.prefix.is_empty() {
+            Pin::new(&mut self.stream).poll_read(cx, buffer)
+        } else {
+            let count = self.prefix.len().min(buffer.remaining());
+            buffer.put_slice(&self.prefix.split_to(count));
+            Poll::Ready(Ok(()))
+        };
         if buffer.filled().len() > before {
             self.progress.bytes_received();
         }

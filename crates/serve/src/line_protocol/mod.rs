@@ -11,7 +11,6 @@
 //! to complete it are limited; every lost line is counted.
 
 mod line_handler;
-mod prefixed_stream;
 mod protocol_detection;
 
 use std::io;
@@ -27,7 +26,6 @@ use crate::listen::unless_stopped;
 use crate::refusals::ClientRefusal;
 
 use line_handler::LineHandler;
-pub(crate) use prefixed_stream::PrefixedStream;
 pub(crate) use protocol_detection::{DetectedProtocol, detect_protocol};
 
 /// How much is read at once.
