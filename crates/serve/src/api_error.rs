@@ -1,8 +1,10 @@
 //! Error responses of the HTTP API.
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use pegel_store::{PushError, QueryError};
 use serde_json::json;
+
+use crate::json_response::{JSON, json_response};
 
 /// An error response: `{"error":{"code","message","hint"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +105,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let headers = [(header::CONTENT_TYPE, "application/json")];
-        (self.status, headers, self.to_json().to_string()).into_response()
+        json_response(self.status, JSON, self.to_json().to_string())
     }
 }
 

@@ -19,6 +19,7 @@ mod content_negotiation;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod guard;
+mod json_response;
 mod line_protocol;
 mod listen;
 mod point_defaults;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
 use bytes::Bytes;
 use pegel_ingest::point_batch::PointDefaults;
 use pegel_metric::{DropReason, Input};
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::{AppState, HandlerResult, SharedState};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
+use crate::json_response::{JSON, json_response};
 use crate::point_defaults::DRAGON_DEFAULTS;
 
 /// How many errors are listed; all are counted.
@@ -32,13 +34,12 @@ struct DragonReply {
     errors: Vec<String>,
 }
 
-fn json_response(status: StatusCode, text: impl Into<axum::body::Body>) -> Response {
-    let headers = [(header::CONTENT_TYPE, "application/json")];
-    (status, headers, text.into()).into_response()
+fn json_reply(status: StatusCode, text: impl Into<Body>) -> Response {
+    json_response(status, JSON, text)
 }
 
 pub(super) async fn ready() -> Response {
-    json_response(StatusCode::OK, json!({"is_ready": true}).to_string())
+    json_reply(StatusCode::OK, json!({"is_ready": true}).to_string())
 }
 
 pub(super) async fn metrics(
@@ -51,7 +52,7 @@ pub(super) async fn metrics(
     let text = app
         .executor
         .write(move || store_metrics(&site, &caller, &headers, body));
-    Ok(json_response(StatusCode::CREATED, text.await?))
+    Ok(json_reply(StatusCode::CREATED, text.await?))
 }
 
 fn store_metrics(
@@ -111,7 +112,7 @@ pub(super) async fn cleanup(
         })
     };
     app.executor.write(work).await?;
-    Ok(json_response(StatusCode::CREATED, success_reply(0)))
+    Ok(json_reply(StatusCode::CREATED, success_reply(0)))
 }
 
 fn success_reply(success: u64) -> String {
@@ -126,7 +127,7 @@ fn success_reply(success: u64) -> String {
 /// Announces a shutdown. Nothing here depends on it.
 pub(super) async fn set_shutdown(State(site): SharedState, method: Method) -> HandlerResult {
     check_may_stop(&site, &method)?;
-    Ok(json_response(StatusCode::OK, success_reply(1)))
+    Ok(json_reply(StatusCode::OK, success_reply(1)))
 }
 
 /// Stops an agent that a job started. The responses of Dragon's node store and of its aggregator
@@ -135,7 +136,7 @@ pub(super) async fn shutdown(State(site): SharedState, method: Method) -> Handle
     let finish = check_may_stop(&site, &method)?;
     finish();
     let answer = json!({"shutdown": true, "shutdown_begin": true});
-    Ok(json_response(StatusCode::OK, answer.to_string()))
+    Ok(json_reply(StatusCode::OK, answer.to_string()))
 }
 
 fn check_may_stop<'a>(
@@ -164,8 +165,8 @@ pub(super) async fn token(
     let key = dragon::auth_key(&body).ok();
     let bearer = key.and_then(|key| site.guard.exchange_auth_key(&caller, &key));
     match bearer {
-        Some(bearer) => json_response(StatusCode::OK, json!({"access_token": bearer}).to_string()),
-        None => json_response(
+        Some(bearer) => json_reply(StatusCode::OK, json!({"access_token": bearer}).to_string()),
+        None => json_reply(
             StatusCode::BAD_REQUEST,
             json!({"msg": "Bad auth_key"}).to_string(),
         ),

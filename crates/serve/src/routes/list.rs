@@ -1,13 +1,11 @@
 //! `GET /api/v1/list`.
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse;
 use pegel_metric::Series;
 use serde::Serialize;
 
 use super::values::changed_after;
 use super::{HandlerResult, SharedState};
-use crate::content_negotiation;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 
@@ -27,21 +25,18 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match"])?.selector()?;
-    let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     site.executor.refresh(&site.agent.ingest).await;
-    let mut buffer = site.executor.response_buffer();
-    let made = site.executor.read_latest(caller.rights, move || {
+    site.respond_latest(&caller, &headers, move |buffer| {
         let (mut found, _) = changed_after(&store, &selector, 0)?;
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let listed: Vec<ListedSeries<'_>> = found
             .iter()
             .map(|(series, _)| listed_series(series))
             .collect();
-        buffer.json(&listed)?;
-        buffer.finish("application/json", gzip)
-    });
-    Ok(made.await?.into_response())
+        buffer.json(&listed)
+    })
+    .await
 }
 
 fn listed_series(series: &Series) -> ListedSeries<'_> {

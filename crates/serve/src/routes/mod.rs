@@ -37,9 +37,11 @@ use crate::agent_handles::AgentHandles;
 use crate::api_error::ApiError;
 use crate::body_memory::BodyMemory;
 use crate::connection::ShutdownStage;
+use crate::content_negotiation;
 use crate::guard::{Access, Caller, Guard};
+use crate::json_response::JSON;
 use crate::refusals::RefusalCounters;
-use crate::request_executor::RequestExecutor;
+use crate::request_executor::{RequestExecutor, ResponseBuffer};
 use crate::sender_refusals::SenderRefusals;
 use crate::server::ConnectionLimits;
 
@@ -148,6 +150,22 @@ pub(crate) fn input_for_path(path: &str) -> Option<Input> {
 }
 
 impl AppState {
+    /// Responds with the JSON that `write` builds, on a blocking thread, from current values.
+    async fn respond_latest(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        write: impl FnOnce(&mut ResponseBuffer) -> Result<(), ApiError> + Send + 'static,
+    ) -> HandlerResult {
+        let gzip = content_negotiation::accepts_gzip(headers);
+        let mut buffer = self.executor.response_buffer();
+        let finished = self.executor.read_latest(caller.rights, move || {
+            write(&mut buffer)?;
+            buffer.finish(JSON, gzip)
+        });
+        Ok(finished.await?.into_response())
+    }
+
     /// Decompresses a body with points. A body that cannot be used is counted.
     fn decompress_body(
         &self,

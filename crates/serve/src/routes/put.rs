@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use pegel_ingest::point_batch::BatchResult;
@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::{AppState, HandlerResult, SharedState};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
+use crate::json_response::{JSON, json_response};
 use crate::point_defaults::PUT_DEFAULTS;
 
 /// How many refused points are listed; all are counted.
@@ -59,7 +60,7 @@ pub(super) async fn put(
         .await?;
     Ok(match text {
         None => status.into_response(),
-        Some(text) => (status, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Some(text) => json_response(status, JSON, text),
     })
 }
 

@@ -11,6 +11,7 @@ use super::{HandlerResult, SharedState};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::guard::Caller;
+use crate::json_response::JSON;
 use crate::query_parameters::QueryParameters;
 use crate::request_executor::ResponseBuffer;
 use crate::time_parameters::{parse_duration, parse_time};
@@ -28,7 +29,7 @@ pub(super) async fn range(
     let mut buffer = site.executor.response_buffer();
     let made = site.executor.query(caller.rights, move || {
         write_range(&mut buffer, &store, &query)?;
-        buffer.finish("application/json", gzip)
+        buffer.finish(JSON, gzip)
     });
     Ok(made.await?.into_response())
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::SharedState;
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
+use crate::json_response::{JSON, json_response};
 
 /// The state of the agent. Times are milliseconds, `rate` is in seconds.
 pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
@@ -56,20 +57,18 @@ pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
     if let Value::Object(ours) = ours {
         status.extend(ours);
     }
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    (headers, Value::Object(status).to_string())
+    uncached_json(&Value::Object(status))
 }
 
 /// The configuration in force, key by key, without secrets.
 pub(super) async fn config(State(site): SharedState) -> impl IntoResponse {
-    let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    (headers, site.agent.status_source.config().to_string())
+    uncached_json(&site.agent.status_source.config())
+}
+
+fn uncached_json(value: &Value) -> impl IntoResponse + use<> {
+    let headers = [(header::CACHE_CONTROL, "no-store")];
+    let response = json_response(StatusCode::OK, JSON, value.to_string());
+    (headers, response)
 }
 
 fn account_json(account: &InputTotals) -> Value {

@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_store::{LatestValue, QueryError, Store};
 use serde::Serialize;
 
 use super::{HandlerResult, SharedState};
 use crate::api_error::ApiError;
-use crate::content_negotiation;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 use crate::request_executor::ResponseBuffer;
@@ -36,15 +34,12 @@ pub(super) async fn values(
     headers: HeaderMap,
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match", "names"])?.selector()?;
-    let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
     site.executor.refresh(&site.agent.ingest).await;
-    let mut buffer = site.executor.response_buffer();
-    let made = site.executor.read_latest(caller.rights, move || {
-        write_current(&mut buffer, &store, &selector, 0)?;
-        buffer.finish("application/json", gzip)
-    });
-    Ok(made.await?.into_response())
+    site.respond_latest(&caller, &headers, move |buffer| {
+        write_current(buffer, &store, &selector, 0).map(drop)
+    })
+    .await
 }
 
 /// How many values were written, and the number of the latest change.

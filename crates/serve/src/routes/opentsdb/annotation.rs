@@ -1,13 +1,13 @@
 //! `/api/annotation` and `/api/annotations`.
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use pegel_query::{Annotation, AnnotationBulkDelete, AnnotationUpdate, OpentsdbError};
 use serde_json::json;
 
 use super::super::{HandlerResult, SharedState};
-use super::{OpentsdbRequest, opentsdb_error_response, parse_pairs};
+use super::{OpentsdbRequest, opentsdb_error_response, opentsdb_json, parse_pairs};
 use crate::api_error::ApiError;
 
 /// Returns the annotation of a series, or of all series, at a given time.
@@ -21,7 +21,7 @@ pub(super) async fn read(State(site): SharedState, uri: Uri) -> Response {
             .ok_or_else(missing)
     });
     match found {
-        Ok(note) => json_response(&json!(note)),
+        Ok(note) => opentsdb_json(&json!(note)),
         Err(problem) => opentsdb_error_response(&problem),
     }
 }
@@ -36,7 +36,7 @@ pub(super) async fn store(asked: OpentsdbRequest) -> HandlerResult {
             .annotations
             .put(change, asked.method == Method::PUT)?;
         Ok(match stored {
-            Some(note) => json_response(&json!(note)),
+            Some(note) => opentsdb_json(&json!(note)),
             None => StatusCode::NOT_MODIFIED.into_response(),
         })
     })
@@ -68,7 +68,7 @@ pub(super) async fn store_many(asked: OpentsdbRequest) -> HandlerResult {
             let note = notes.put(change, asked.method == Method::PUT)?;
             stored.extend(note.or_else(|| notes.get(&tsuid, start)));
         }
-        Ok(json_response(&json!(stored)))
+        Ok(opentsdb_json(&json!(stored)))
     })
     .await
 }
@@ -82,7 +82,7 @@ pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
             AnnotationBulkDelete::from_json(&body, now)?
         };
         let deleted = asked.site.engine.annotations.delete_range(&bulk)?;
-        Ok(json_response(&json!({
+        Ok(opentsdb_json(&json!({
             "tsuids": bulk.tsuids,
             "global": bulk.global,
             "startTime": bulk.start,
@@ -118,9 +118,4 @@ async fn run(
         )
     });
     done.await
-}
-
-fn json_response(value: &serde_json::Value) -> Response {
-    let headers = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
-    (headers, value.to_string()).into_response()
 }

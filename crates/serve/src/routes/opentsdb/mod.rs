@@ -11,17 +11,18 @@ use std::sync::Arc;
 
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Query, Request};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use pegel_query::{OpentsdbError, QueryParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Access, AppState, HandlerResult, Route};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::guard::{AccessRights, Caller};
+use crate::json_response::{OPENTSDB_JSON, json_response};
 use crate::request_executor::{FinishedResponse, ResponseBuffer};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -152,9 +153,7 @@ async fn respond(
         rights,
         move || -> Result<Result<FinishedResponse, OpentsdbError>, ApiError> {
             match write(&mut asked, &mut buffer) {
-                Ok(()) => buffer
-                    .finish("application/json; charset=UTF-8", gzip)
-                    .map(Ok),
+                Ok(()) => buffer.finish(OPENTSDB_JSON, gzip).map(Ok),
                 Err(OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))) => {
                     Err(buffer.write_error(&error))
                 }
@@ -204,6 +203,9 @@ fn opentsdb_error_response(problem: &OpentsdbError) -> Response {
     if let Some(details) = problem.details() {
         error["details"] = json!(details);
     }
-    let headers = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
-    (status, headers, json!({"error": error}).to_string()).into_response()
+    json_response(status, OPENTSDB_JSON, json!({"error": error}).to_string())
+}
+
+fn opentsdb_json(value: &Value) -> Response {
+    json_response(StatusCode::OK, OPENTSDB_JSON, value.to_string())
 }
