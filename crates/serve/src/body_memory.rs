@@ -3,8 +3,7 @@
 //! reserved as bytes arrive and released with the last reference to them, so that a client cannot
 //! make the agent exceed its budget.
 
-use std::io::Read;
-use std::sync::Arc;
+use std::io::{self, Write};
 
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
@@ -12,21 +11,17 @@ use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use pegel_metric::DropReason;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api_error::ApiError;
+use crate::budgeted_buffer::MemoryBudget;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
-
-/// Granularity of the memory budget, in bytes per semaphore permit.
-const PERMIT_BYTES: usize = 1024;
 
 /// The memory budget of all request bodies. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyMemory {
     body_bytes_max: usize,
-    permits: usize,
-    semaphore: Arc<Semaphore>,
+    budget: MemoryBudget,
 }
 
 /// Why a body was not read.
@@ -40,63 +35,31 @@ pub(crate) enum BodyReadError {
     Aborted,
 }
 
-/// A complete body. Its permits are released with its last byte.
-#[derive(Debug)]
-struct BodyBytes {
-    bytes: Vec<u8>,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl AsRef<[u8]> for BodyBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// A body that is being read.
-#[derive(Debug)]
-struct BodyBuffer<'a> {
-    memory: &'a BodyMemory,
-    bytes: Vec<u8>,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
 impl BodyMemory {
     pub fn new(settings: &ServeSettings) -> BodyMemory {
-        let pieces = settings.bodies_bytes_max.div_ceil(PERMIT_BYTES);
-        let pieces = pieces.min(Semaphore::MAX_PERMITS);
         BodyMemory {
             body_bytes_max: settings.body_bytes_max,
-            permits: pieces,
-            semaphore: Arc::new(Semaphore::new(pieces)),
+            budget: MemoryBudget::new(settings.bodies_bytes_max),
         }
     }
 
     /// Bytes in use by bodies at this moment, rounded up for each body.
     pub fn bytes_in_use(&self) -> usize {
-        let free = self.semaphore.available_permits();
-        self.permits.saturating_sub(free) * PERMIT_BYTES
+        self.budget.bytes_in_use()
     }
 
     /// Reads a body to its end. Reserves memory for the bytes received, not for the announced
     /// length: a client that announces much and sends little takes no memory from others.
     pub async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
-        let mut buffer = self.buffer();
+        let mut buffer = self.budget.buffer(self.body_bytes_max);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| BodyReadError::Aborted)?;
             if let Some(bytes) = frame.data_ref() {
-                buffer.add(bytes)?;
+                let written = buffer.write_all(bytes);
+                written.map_err(|error| BodyReadError::from_write_error(&error))?;
             }
         }
-        Ok(buffer.finish())
-    }
-
-    fn buffer(&self) -> BodyBuffer<'_> {
-        BodyBuffer {
-            memory: self,
-            bytes: Vec::new(),
-            permit: None,
-        }
+        Ok(buffer.into_bytes())
     }
 
     /// Returns the decompressed body. CPU-bound: must not run on an async worker.
@@ -120,65 +83,30 @@ impl BodyMemory {
     }
 
     fn gunzip(&self, body: &[u8]) -> Result<Bytes, (ApiError, DropReason)> {
-        let mut buffer = self.buffer();
-        let mut decoder = MultiGzDecoder::new(body);
-        let mut piece = [0; 8 << 10];
-        loop {
-            match decoder.read(&mut piece) {
-                Ok(0) => return Ok(buffer.finish()),
-                Ok(read) => buffer
-                    .add(&piece[..read])
-                    .map_err(|error| (error.failure(self), error.drop_reason()))?,
-                Err(error) => {
-                    let failure =
-                        ApiError::bad_request(format!("the body is not valid gzip: {error}"));
-                    return Err((failure, DropReason::Malformed));
+        let mut buffer = self.budget.buffer(self.body_bytes_max);
+        match io::copy(&mut MultiGzDecoder::new(body), &mut buffer) {
+            Ok(_) => Ok(buffer.into_bytes()),
+            Err(error) => Err(match BodyReadError::from_write_error(&error) {
+                BodyReadError::Aborted => {
+                    let message = format!("the body is not valid gzip: {error}");
+                    (ApiError::bad_request(message), DropReason::Malformed)
                 }
-            }
+                limit => (limit.failure(self), limit.drop_reason()),
+            }),
         }
-    }
-}
-
-impl BodyBuffer<'_> {
-    fn add(&mut self, bytes: &[u8]) -> Result<(), BodyReadError> {
-        let wanted = self.bytes.len() + bytes.len();
-        if wanted > self.memory.body_bytes_max {
-            return Err(BodyReadError::TooLarge);
-        }
-        if wanted > self.bytes.capacity() {
-            // Double the buffer to avoid frequent growth; if the budget has no room for that, take
-            // only what is needed.
-            let double = (self.bytes.capacity() * 2).min(self.memory.body_bytes_max);
-            self.grow(double.max(wanted))
-                .or_else(|_| self.grow(wanted))?;
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn grow(&mut self, capacity: usize) -> Result<(), BodyReadError> {
-        let held = self.bytes.capacity().div_ceil(PERMIT_BYTES);
-        let more = capacity.div_ceil(PERMIT_BYTES) - held;
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let more = self.memory.semaphore.clone().try_acquire_many_owned(more);
-        let more = more.map_err(|_| BodyReadError::MemoryFull)?;
-        match &mut self.permit {
-            Some(permit) => permit.merge(more),
-            None => self.permit = Some(more),
-        }
-        self.bytes.reserve_exact(capacity - self.bytes.len());
-        Ok(())
-    }
-
-    fn finish(self) -> Bytes {
-        Bytes::from_owner(BodyBytes {
-            bytes: self.bytes,
-            _permit: self.permit,
-        })
     }
 }
 
 impl BodyReadError {
+    /// The limit that a write to a budgeted buffer exceeded.
+    fn from_write_error(error: &io::Error) -> BodyReadError {
+        match error.kind() {
+            io::ErrorKind::FileTooLarge => BodyReadError::TooLarge,
+            io::ErrorKind::OutOfMemory => BodyReadError::MemoryFull,
+            _ => BodyReadError::Aborted,
+        }
+    }
+
     pub fn drop_reason(self) -> DropReason {
         match self {
             BodyReadError::TooLarge => DropReason::TooLarge,
@@ -213,8 +141,6 @@ impl BodyReadError {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -238,28 +164,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("content-encoding", encoding.parse().expect("a value"));
         headers
-    }
-
-    #[test]
-    fn room_is_given_back_with_the_last_byte() {
-        let bodies = bodies(1 << 20, 4 << 10);
-        let mut first = bodies.buffer();
-        first.add(&[0; 3 << 10]).expect("room");
-        assert_eq!(bodies.bytes_in_use(), 3 << 10);
-        let first = first.finish();
-        assert_eq!(
-            bodies.buffer().add(&[0; 2 << 10]),
-            Err(BodyReadError::MemoryFull)
-        );
-        let slice = first.slice(5..6);
-        drop(first);
-        assert_eq!(
-            bodies.buffer().add(&[0; 2 << 10]),
-            Err(BodyReadError::MemoryFull)
-        );
-        drop(slice);
-        assert_eq!(bodies.bytes_in_use(), 0);
-        assert_eq!(bodies.buffer().add(&[0; 4 << 10]), Ok(()));
     }
 
     #[test]

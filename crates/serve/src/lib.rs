@@ -11,11 +11,13 @@ mod agent_handles;
 mod api_error;
 mod bind;
 mod body_memory;
+mod budgeted_buffer;
 mod check_files;
 mod config;
 mod connection;
 mod connection_limit;
 mod content_negotiation;
+mod finished_response;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod guard;

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::values::{WrittenChanges, changed_after};
 use crate::api_error::ApiError;
-use crate::request_executor::ResponseBuffer;
+use crate::finished_response::ResponseBuffer;
 
 /// How many series one client may follow in this form: their numbers are kept until it disconnects.
 const SERIES_MAX: usize = 20_000;

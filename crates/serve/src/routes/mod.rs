@@ -38,10 +38,11 @@ use crate::api_error::ApiError;
 use crate::body_memory::BodyMemory;
 use crate::connection::ShutdownStage;
 use crate::content_negotiation;
+use crate::finished_response::ResponseBuffer;
 use crate::guard::{Access, Caller, Guard};
 use crate::json_response::JSON;
 use crate::refusals::RefusalCounters;
-use crate::request_executor::{RequestExecutor, ResponseBuffer};
+use crate::request_executor::RequestExecutor;
 use crate::sender_refusals::SenderRefusals;
 use crate::server::ConnectionLimits;
 

@@ -10,10 +10,10 @@ use serde::{Serialize, Serializer};
 use super::{HandlerResult, SharedState};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
+use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::json_response::JSON;
 use crate::query_parameters::QueryParameters;
-use crate::request_executor::ResponseBuffer;
 use crate::time_parameters::{parse_duration, parse_time};
 
 /// Stored samples per series: `[{"name","labels","points":[[ms,value],…]}]`.

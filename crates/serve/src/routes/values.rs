@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{HandlerResult, SharedState};
 use crate::api_error::ApiError;
+use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
-use crate::request_executor::ResponseBuffer;
 
 /// Time limit for matching, as for range queries: patterns come from the client.
 const MATCH_TIME: Duration = Duration::from_secs(10);

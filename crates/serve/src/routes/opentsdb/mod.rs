@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 use super::{Access, AppState, HandlerResult, Route};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
+use crate::finished_response::{FinishedResponse, ResponseBuffer};
 use crate::guard::{AccessRights, Caller};
 use crate::json_response::{OPENTSDB_JSON, json_response};
-use crate::request_executor::{FinishedResponse, ResponseBuffer};
 
 pub(super) const ROUTES: &[Route] = &[
     ("/api/query", Access::Read, || {

@@ -1,0 +1,217 @@
+//! Buffers for request bodies and responses. A buffer reserves from a shared budget as it grows; the
+//! memory is released with the last reference to its bytes, so that clients cannot make the agent
+//! exceed the budget.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Granularity of a budget, in bytes per semaphore permit.
+const PERMIT_BYTES: usize = 1024;
+/// A buffer doubles up to this size and then grows by it: further doubling could take twice the
+/// memory needed.
+const GROWTH_BYTES_MAX: usize = 1 << 20;
+/// Buffers up to this size are small.
+const SMALL_BYTES: usize = 256 << 10;
+
+/// Memory that buffers share. Clones share it, too.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryBudget {
+    permits: usize,
+    all: Arc<Semaphore>,
+    /// The part of `all` that large buffers may use.
+    large: Arc<Semaphore>,
+}
+
+impl MemoryBudget {
+    pub fn new(bytes: usize) -> MemoryBudget {
+        let permits = bytes.div_ceil(PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
+        MemoryBudget {
+            permits,
+            all: Arc::new(Semaphore::new(permits)),
+            large: Arc::new(Semaphore::new(permits)),
+        }
+    }
+
+    /// Reserves a quarter for small buffers, which then find room even if large ones stay in use.
+    pub fn with_share_for_small(bytes: usize) -> MemoryBudget {
+        let mut budget = MemoryBudget::new(bytes);
+        budget.large = Arc::new(Semaphore::new(budget.permits / 4 * 3));
+        budget
+    }
+
+    /// Bytes in use at this moment, rounded up for each buffer.
+    pub fn bytes_in_use(&self) -> usize {
+        let free = self.all.available_permits();
+        self.permits.saturating_sub(free) * PERMIT_BYTES
+    }
+
+    /// An empty buffer for up to `bytes_max` bytes.
+    pub fn buffer(&self, bytes_max: usize) -> BudgetedBuffer {
+        BudgetedBuffer {
+            bytes: Vec::new(),
+            bytes_max,
+            budget: self.clone(),
+            permits: Vec::new(),
+            reserved: 0,
+        }
+    }
+}
+
+/// A buffer that grows within a budget. Writing fails with [`io::ErrorKind::FileTooLarge`] beyond
+/// its largest size, and with [`io::ErrorKind::OutOfMemory`] if other buffers use the budget.
+#[derive(Debug)]
+pub(crate) struct BudgetedBuffer {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    budget: MemoryBudget,
+    /// Those beyond [`SMALL_BYTES`] count twice, in `all` and in `large`.
+    permits: Vec<OwnedSemaphorePermit>,
+    reserved: usize,
+}
+
+/// The bytes of a complete buffer. Its permits are released with the last reference.
+struct BudgetedBytes {
+    bytes: Vec<u8>,
+    _permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for BudgetedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl BudgetedBuffer {
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// An empty buffer with the same limits.
+    pub fn new_empty(&self) -> BudgetedBuffer {
+        self.budget.buffer(self.bytes_max)
+    }
+
+    /// Takes over bytes that were built elsewhere, unless they are too large.
+    pub fn adopt(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        if bytes.len() > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.reserve(bytes.capacity())?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(BudgetedBytes {
+            bytes: self.bytes,
+            _permits: self.permits,
+        })
+    }
+
+    fn grow(&mut self, capacity: usize) -> io::Result<()> {
+        self.reserve(capacity)?;
+        self.bytes.reserve_exact(capacity - self.bytes.len());
+        Ok(())
+    }
+
+    /// Reserves what is missing for this capacity.
+    fn reserve(&mut self, capacity: usize) -> io::Result<()> {
+        let wanted = capacity.div_ceil(PERMIT_BYTES).max(self.reserved);
+        let large = |permits: usize| permits.saturating_sub(SMALL_BYTES / PERMIT_BYTES);
+        let acquire = |permits: &Arc<Semaphore>, more: usize| {
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            let acquired = permits.clone().try_acquire_many_owned(more);
+            acquired.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
+        };
+        let permits = [
+            acquire(&self.budget.large, large(wanted) - large(self.reserved))?,
+            acquire(&self.budget.all, wanted - self.reserved)?,
+        ];
+        self.permits.extend(permits);
+        self.reserved = wanted;
+        Ok(())
+    }
+}
+
+impl io::Write for BudgetedBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let wanted = self.bytes.len() + bytes.len();
+        if wanted > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let capacity = self.bytes.capacity();
+        if wanted > capacity {
+            let growth = capacity.clamp(PERMIT_BYTES, GROWTH_BYTES_MAX);
+            let roomy = (capacity + growth).min(self.bytes_max).max(wanted);
+            // If the budget has no room for that, take only what is needed.
+            self.grow(roomy).or_else(|_| self.grow(wanted))?;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn fits(budget: &MemoryBudget, bytes: usize) -> bool {
+        match budget.buffer(8 << 20).write_all(&vec![0; bytes]) {
+            Ok(()) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_given_back_when_the_last_byte_is_gone() {
+        let budget = MemoryBudget::new(8 << 10);
+        let mut first = budget.buffer(1 << 20);
+        first.write_all(&[0; 6 << 10]).expect("room");
+        assert_eq!(budget.bytes_in_use(), 6 << 10);
+        assert!(!fits(&budget, 6 << 10), "while it is made");
+        let first = first.into_bytes();
+        let slice = first.slice(10..20);
+        drop(first);
+        assert!(!fits(&budget, 6 << 10), "while it is read");
+        assert!(fits(&budget, 2 << 10), "the rest");
+        drop(slice);
+        assert_eq!(budget.bytes_in_use(), 0);
+        assert!(fits(&budget, 8 << 10));
+    }
+
+    #[test]
+    fn large_buffers_leave_room_for_small_ones() {
+        let budget = MemoryBudget::with_share_for_small(4 << 20);
+        let mut large = budget.buffer(8 << 20);
+        large.write_all(&[0; 5 << 19]).expect("room");
+        assert!(!fits(&budget, 5 << 18));
+        assert!(fits(&budget, 1));
+        drop(large);
+        assert!(fits(&budget, 5 << 18));
+    }
+
+    #[test]
+    fn a_buffer_stops_at_its_largest_size() {
+        let mut buffer = MemoryBudget::new(1 << 20).buffer(10);
+        buffer.write_all(b"123456789").expect("room");
+        let error = buffer.write_all(b"ab").expect_err("too large");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(buffer.into_bytes(), b"123456789"[..]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Builds responses in budgeted buffers, compressed if the client accepts gzip.
+
+use std::io::{self, Write};
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+
+use crate::api_error::ApiError;
+use crate::budgeted_buffer::BudgetedBuffer;
+
+/// Smaller responses gain nothing from compression.
+const GZIP_BYTES_MIN: usize = 512;
+
+/// A complete response that is not yet sent.
+#[derive(Debug)]
+pub(crate) struct FinishedResponse {
+    pub bytes: Bytes,
+    pub content_type: &'static str,
+    pub gzipped: bool,
+}
+
+/// The buffer of one response.
+#[derive(Debug)]
+pub(crate) struct ResponseBuffer(BudgetedBuffer);
+
+impl ResponseBuffer {
+    pub fn new(buffer: BudgetedBuffer) -> ResponseBuffer {
+        ResponseBuffer(buffer)
+    }
+
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), ApiError> {
+        serde_json::to_writer(&mut self.0, value).map_err(|error| self.write_error(&error.into()))
+    }
+
+    pub fn text(&mut self, text: &str) -> Result<(), ApiError> {
+        let written = self.0.write_all(text.as_bytes());
+        written.map_err(|error| self.write_error(&error))
+    }
+
+    /// Takes over a buffer that was built elsewhere, unless it is too large.
+    pub fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), ApiError> {
+        let adopted = self.0.adopt(bytes);
+        adopted.map_err(|error| self.write_error(&error))
+    }
+
+    /// Maps a write error of this buffer to an API error.
+    pub fn write_error(&self, error: &io::Error) -> ApiError {
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => ApiError::response_memory_full(),
+            _ => ApiError::response_too_large(self.0.bytes_max()),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.as_slice().is_empty()
+    }
+
+    pub fn into_bytes(self) -> Bytes {
+        self.0.into_bytes()
+    }
+
+    /// Completes the response; compresses it if the client accepts gzip and it is large enough.
+    pub fn finish(
+        self,
+        content_type: &'static str,
+        gzip: bool,
+    ) -> Result<FinishedResponse, ApiError> {
+        let gzipped = gzip && self.0.as_slice().len() >= GZIP_BYTES_MIN;
+        let done = if gzipped { self.gzip()? } else { self };
+        Ok(FinishedResponse {
+            bytes: done.into_bytes(),
+            content_type,
+            gzipped,
+        })
+    }
+
+    fn gzip(self) -> Result<ResponseBuffer, ApiError> {
+        let mut encoder = GzEncoder::new(self.0.new_empty(), Compression::fast());
+        let written = encoder.write_all(self.0.as_slice());
+        let zipped = written.and_then(|()| encoder.finish());
+        zipped
+            .map(ResponseBuffer)
+            .map_err(|error| self.write_error(&error))
+    }
+}
+
+impl io::Write for ResponseBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl IntoResponse for FinishedResponse {
+    fn into_response(self) -> Response {
+        let mut response = Body::from(self.bytes).into_response();
+        let headers = response.headers_mut();
+        for (name, value) in [
+            (header::CONTENT_TYPE, self.content_type),
+            (header::VARY, "accept, accept-encoding"),
+            (header::CACHE_CONTROL, "no-store"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if self.gzipped {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budgeted_buffer::MemoryBudget;
+
+    fn response_buffer(bytes_max: usize) -> ResponseBuffer {
+        ResponseBuffer::new(MemoryBudget::new(1 << 20).buffer(bytes_max))
+    }
+
+    #[test]
+    fn a_response_stops_at_its_largest_size() {
+        let mut buffer = response_buffer(10);
+        assert_eq!(buffer.json(&"1234567"), Ok(()));
+        assert_eq!(buffer.text("ab"), Err(ApiError::response_too_large(10)));
+        assert_eq!(buffer.into_bytes(), b"\"1234567\""[..]);
+        let mut other = ResponseBuffer::new(MemoryBudget::new(1).buffer(4 << 10));
+        let text = "x".repeat(2 << 10);
+        assert_eq!(other.text(&text), Err(ApiError::response_memory_full()));
+    }
+
+    #[test]
+    fn only_what_gains_is_compressed() {
+        let finished = |bytes: usize| {
+            let mut buffer = response_buffer(1 << 20);
+            buffer.text(&"a".repeat(bytes)).expect("room");
+            buffer.finish("text/plain", true).expect("finished")
+        };
+        let small = finished(100);
+        assert!(!small.gzipped && small.bytes.len() == 100);
+        let large = finished(10_000);
+        assert!(large.gzipped && large.bytes.len() < 200);
+        assert!(large.bytes.starts_with(&[0x1f, 0x8b]));
+    }
+}
