@@ -14,6 +14,7 @@ use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
 use pegel_metric::quantity;
+use pegel_run::PROGRAMS_MAX;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, ServeSettings, TlsFiles, TokenSource};
 use pegel_snapshot::SnapshotOptions;
@@ -47,6 +48,8 @@ pub struct AgentSettings {
     pub lanes: Option<LanesSettings>,
     pub statsd: StatsdPlan,
     pub serve: ServeSettings,
+    /// Maximum number of programs that are counted for wrappers at one time.
+    pub(crate) programs_max: usize,
     /// What a snapshot of this machine reads, and how often it is taken.
     pub snapshot: (SnapshotOptions, Duration),
     /// The output of log messages, if the caller set one up.
@@ -112,8 +115,14 @@ impl AgentSettings {
         }
         let mut lanes = lanes_settings(&store.dir, &serve.allow_users, environment);
         let (connections, threads) = (serve.connections_max, statsd.threads);
-        let open_files =
-            DescriptorBudget::distribute(&mut store, &mut serve, &mut statsd, lanes.as_mut());
+        let mut programs_max = PROGRAMS_MAX;
+        let open_files = DescriptorBudget::distribute(
+            &mut store,
+            &mut serve,
+            &mut statsd,
+            lanes.as_mut(),
+            &mut programs_max,
+        );
         if serve.connections_max < connections || statsd.threads < threads {
             remarks.push(format!(
                 "open files are limited to {open_files}: at most {} connections, {} statsd connections, {} threads for statsd datagrams, {} lanes",
@@ -145,6 +154,7 @@ impl AgentSettings {
             },
             statsd,
             serve,
+            programs_max,
             snapshot: (
                 snapshot_options(loaded, environment),
                 config.agent.snapshot.every.duration(),

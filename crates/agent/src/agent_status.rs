@@ -11,6 +11,7 @@ use pegel_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
+use crate::hosted_inputs::HostedInputs;
 use crate::log_output::LogOutput;
 use crate::service_notifier::ServiceNotifier;
 
@@ -22,6 +23,8 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct AgentStatus {
+    /// `None` only in tests.
+    inputs: Option<HostedInputs>,
     sampler: Mutex<Option<Sampler>>,
     snapshot_worker: Mutex<Option<SnapshotWorker>>,
     /// When the last sample was handed to the store.
@@ -34,8 +37,9 @@ pub(crate) struct AgentStatus {
 }
 
 impl AgentStatus {
-    pub fn new(plan: &AgentSettings) -> AgentStatus {
+    pub fn new(plan: &AgentSettings, inputs: HostedInputs) -> AgentStatus {
         AgentStatus {
+            inputs: Some(inputs),
             rate: plan.collect.rate,
             limits: json!({
                 "series": plan.store.series_max,
@@ -172,6 +176,10 @@ impl StatusSource for AgentStatus {
         self.supervisor.fault().or_else(|| self.stalled())
     }
 
+    fn degraded_input(&self) -> Option<String> {
+        self.inputs.as_ref()?.ingest.journal_error()
+    }
+
     fn extra_fields(&self) -> Map<String, Value> {
         let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = sampler
@@ -179,6 +187,8 @@ impl StatusSource for AgentStatus {
             .map(Sampler::schedule_counts)
             .unwrap_or_default();
         let mut fields = Map::new();
+        let of_inputs = self.inputs.iter().flat_map(HostedInputs::status_fields);
+        fields.extend(of_inputs.map(|(key, value)| (key.to_owned(), value)));
         fields.insert("limits".to_owned(), self.limits.clone());
         let sampling = json!({
             "late": counts.late,

@@ -4,7 +4,8 @@
 
 use pegel_ingest::lanes::LanesSettings;
 use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
-use pegel_serve::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX, ServeSettings};
+use pegel_run::DESCRIPTORS_PER_PROGRAM;
+use pegel_serve::ServeSettings;
 use pegel_store::StoreOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -96,6 +97,7 @@ impl DescriptorBudget {
         serve: &mut ServeSettings,
         statsd: &mut StatsdPlan,
         lanes: Option<&mut LanesSettings>,
+        programs_max: &mut usize,
     ) -> usize {
         let listeners = serve.listen.len() + 1;
         let requested = DescriptorBudget {
@@ -104,7 +106,7 @@ impl DescriptorBudget {
             refusals: serve.refusals_max * listeners,
             blocks: store.block_files_max * serve.queries_max,
             statsd: statsd.connections,
-            programs: PROGRAMS_MAX * DESCRIPTORS_PER_PROGRAM,
+            programs: *programs_max * DESCRIPTORS_PER_PROGRAM,
             lanes: lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
         };
         let wanted = requested.required_limit();
@@ -114,7 +116,7 @@ impl DescriptorBudget {
         serve.connections_max = shares.tcp;
         serve.socket_connections_max = shares.socket;
         serve.refusals_max = (shares.refusals / listeners).max(1);
-        serve.programs_max = shares.programs / DESCRIPTORS_PER_PROGRAM;
+        *programs_max = shares.programs / DESCRIPTORS_PER_PROGRAM;
         store.block_files_max = (shares.blocks / serve.queries_max.max(1)).max(1);
         statsd.connections = shares.statsd;
         if let Some(lanes) = lanes {
@@ -170,6 +172,7 @@ pub(crate) fn raise_limit(to: usize) {
 mod tests {
     use pegel_ingest::lanes::LANES_MAX;
     use pegel_ingest::statsd::StatsdSettings;
+    use pegel_run::PROGRAMS_MAX;
 
     use super::*;
 

@@ -15,6 +15,7 @@ mod config_sources;
 mod descriptors;
 mod endpoint_file;
 mod hangup;
+mod hosted_inputs;
 pub mod human_text;
 mod log_output;
 mod memory_limit;
@@ -39,9 +40,7 @@ pub use log_output::LogOutput;
 pub use pegel_collect::collectors::timex::is_synchronised;
 pub use pegel_collect::{CollectorState, CollectorStatus};
 pub use pegel_serve::socket::SYSTEM_SOCKET;
-pub use pegel_serve::{
-    PortOwner, UserInfo, is_sock_diag_available, tcp_port_owner, udp_port_owner,
-};
+pub use pegel_serve::{PortOwner, is_sock_diag_available, tcp_port_owner, udp_port_owner};
 pub use probe_collectors::probe_collectors;
 pub use running_agent::{AgentStartError, RunningAgent};
 pub use sample_once::{OnceSample, sample_once};

@@ -16,6 +16,7 @@ use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
 use pegel_metric::{Millis, Selector, quantity};
+use pegel_run::CountingService;
 use pegel_serve::{
     AgentHandles, BoundServer, GuardError, LocalUsers, RunningServer, ServerBindError,
 };
@@ -29,6 +30,7 @@ use crate::allocator::limit_allocator;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint_file::EndpointFile;
 use crate::hangup::HangupSignals;
+use crate::hosted_inputs::HostedInputs;
 use crate::log_output::{LogMetrics, LogOutput};
 use crate::memory_limit::MEMORY_MIN;
 use crate::service_notifier::ServiceNotifier;
@@ -130,18 +132,28 @@ impl RunningAgent {
         // The store's lock is held: an existing file was left by an agent that was killed.
         EndpointFile::remove_stale(&dir);
 
-        let status = Arc::new(AgentStatus::new(&plan));
         let finished = Arc::new(tokio::sync::Notify::new());
         let ingest = Arc::new(start_ingest(&plan, &store)?);
         let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, ingest.admission()));
+        let counting_service =
+            CountingService::new(store.supervisor()).with_programs_max(plan.programs_max);
+        let inputs = HostedInputs {
+            ingest: ingest.clone(),
+            statsd: metrics.clone(),
+            counting_service: Arc::new(counting_service),
+        };
+        let status = Arc::new(AgentStatus::new(&plan, inputs.clone()));
+        let version = env!("CARGO_PKG_VERSION");
         let app = AgentHandles {
             store: store.clone(),
-            ingest: ingest.clone(),
-            statsd: Some(metrics.clone()),
+            input_routes: inputs.routes(),
+            socket_lines: Arc::new(inputs.socket_lines()),
+            telnet_lines: Arc::new(inputs.telnet_lines(version)),
+            refresh_programs: inputs.refresh_programs(),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
             clock: plan.store.clock.clone(),
             node: plan.node.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: version.to_owned(),
             started,
             level: plan.level,
             rate: plan.collect.rate,

@@ -17,6 +17,7 @@ mod plain_file;
 mod problem;
 mod secret;
 mod setting;
+mod user_info;
 mod values;
 mod yaml;
 mod yaml_value;
@@ -29,6 +30,7 @@ pub use plain_file::{open_plain, read_plain};
 pub use problem::{ConfigError, ConfigProblem};
 pub use secret::Secret;
 pub use setting::{ConfigKey, Section, Setting, scalar};
+pub use user_info::UserInfo;
 pub use values::{
     ByteSize, DetailLevel, HostName, ListenAddress, LogConfig, LogDestination, LogLevel,
     SampleInterval, TimeSpan, UserRef,

@@ -85,6 +85,10 @@ impl Ingest {
         self.clock.utc()
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        self.points.store()
+    }
+
     /// Returns the writer of points with their own timestamps.
     pub fn point_writer(&self) -> &Arc<PointWriter> {
         &self.points

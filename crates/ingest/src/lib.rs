@@ -9,6 +9,7 @@
 
 pub mod admission;
 pub mod current_values;
+pub mod handlers;
 mod ingest;
 pub mod lanes;
 pub mod name_owners;
@@ -19,6 +20,5 @@ pub mod reserved_names;
 pub mod rules;
 pub mod senders;
 pub mod statsd;
-pub mod user_names;
 
 pub use ingest::{Ingest, IngestStartError};

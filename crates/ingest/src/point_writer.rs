@@ -113,6 +113,10 @@ impl PointWriter {
         }
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Stores a batch. A refused point does not affect the others. Fails only as a whole, if the store
     /// accepts nothing at this time. Blocks on the log: do not call from async workers.
     pub fn write(

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pegel_config::UserInfo;
 use pegel_metric::{DropReason, Input, Millis};
 use serde::Serialize;
 
 use crate::admission::try_add;
-use crate::user_names;
 
 /// The most senders that are distinguished. Further ones share the account [`OTHER_SENDERS`].
 const SENDERS_MAX: usize = 1000;
@@ -140,8 +140,18 @@ fn other_user(input: Input, who: &str) -> Option<Box<str>> {
     match uid_of(who) {
         _ if input == Input::Statsd => None,
         None if who == OTHER_SENDERS => Some(OTHER_SENDERS.into()),
-        uid => user_names::other_than_own(uid?).map(String::into_boxed_str),
+        uid => other_user_name(uid?).map(String::into_boxed_str),
     }
+}
+
+/// Returns the name of a user other than the agent's, or its number if it has no name.
+pub(crate) fn other_user_name(uid: u32) -> Option<String> {
+    let is_own = uid == rustix::process::geteuid().as_raw();
+    (!is_own).then(|| {
+        UserInfo::lookup(uid)
+            .name
+            .unwrap_or_else(|| uid.to_string())
+    })
 }
 
 /// One sender, as shown in `/status`.

@@ -3,20 +3,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::Ingest;
-use pegel_ingest::statsd::StatsdInput;
 use pegel_metric::{Clock, Level, Millis};
 use pegel_store::Store;
+use pegel_wire::LineInput;
 
-/// Everything the routes need from the agent: the store, the ingest path, and the data of
-/// `/status`.
+use crate::routes::InputRoute;
+
+/// Everything the server needs from the agent: the store, the inputs, and the data of `/status`.
 #[derive(Clone)]
 pub struct AgentHandles {
     pub store: Store,
-    /// Accepts the samples that clients send.
-    pub ingest: Arc<Ingest>,
-    /// Accepts the statsd lines that arrive over the UNIX socket.
-    pub statsd: Option<Arc<StatsdInput>>,
+    /// The routes by which clients send samples.
+    pub input_routes: Vec<InputRoute>,
+    /// Handles the lines on the UNIX socket, and those of OpenTSDB's telnet protocol.
+    pub socket_lines: Arc<dyn LineInput>,
+    pub telnet_lines: Arc<dyn LineInput>,
+    /// Stores what programs counted until now, so that a read sees it. Waits for the log.
+    pub refresh_programs: Arc<dyn Fn() + Send + Sync>,
     /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
     pub clock: Arc<dyn Clock>,
@@ -54,6 +57,11 @@ pub trait StatusSource: Send + Sync {
     fn degraded(&self) -> Option<String> {
         None
     }
+
+    /// Why an input is degraded. Reported if nothing else is wrong.
+    fn degraded_input(&self) -> Option<String> {
+        None
+    }
 }
 
 impl fmt::Debug for AgentHandles {
@@ -72,6 +80,6 @@ impl AgentHandles {
         self.status_source
             .degraded()
             .or_else(store)
-            .or_else(|| self.ingest.journal_error())
+            .or_else(|| self.status_source.degraded_input())
     }
 }

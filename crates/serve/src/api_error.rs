@@ -1,7 +1,7 @@
 //! Error responses of the HTTP API.
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use pegel_store::{PushError, QueryError};
+use pegel_store::QueryError;
 use serde_json::json;
 
 use crate::json_response::{JSON, json_response};
@@ -106,13 +106,6 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         json_response(self.status, JSON, self.to_json().to_string())
-    }
-}
-
-impl From<PushError> for ApiError {
-    fn from(error: PushError) -> ApiError {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            .hint("nothing was stored; retry later")
     }
 }
 

@@ -17,7 +17,7 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use pegel_metric::Input;
+use pegel_wire::RequestHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -217,7 +217,7 @@ async fn respond(
     }
     let mut pending = PendingBody {
         error: Some(BodyReadError::Aborted),
-        input: routes::input_for_path(head.uri.path()).filter(|_| head.method == Method::POST),
+        input: site.input_for(&head.method, head.uri.path()),
         sender_name: caller.peer.sender_name(),
         site: site.clone(),
     };
@@ -257,7 +257,7 @@ async fn respond(
 /// this counts the loss: hyper drops the future of a request whose client closed the connection.
 struct PendingBody {
     error: Option<BodyReadError>,
-    input: Option<Input>,
+    input: Option<Arc<dyn RequestHandler>>,
     sender_name: String,
     site: Arc<AppState>,
 }
@@ -271,12 +271,8 @@ impl Drop for PendingBody {
             self.site.refusals.count(refusal);
             self.site.sender_refusals.count(&self.sender_name, refusal);
         }
-        if let Some(input) = self.input {
-            let ingest = &self.site.agent.ingest;
-            ingest.count_refused(
-                &ingest.sender(input, &self.sender_name),
-                error.drop_reason(),
-            );
+        if let Some(input) = &self.input {
+            input.count_refused(&self.sender_name, error.drop_reason());
         }
     }
 }

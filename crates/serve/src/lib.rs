@@ -1,7 +1,7 @@
 //! The server: HTTP on TCP and, with the same routes, on a UNIX socket, and the line protocols of
 //! both.
 //!
-//! The agent calls it with the store and the ingest path. [`ServeSettings`] bounds every resource
+//! The agent calls it with the store and the inputs, which handle what clients send. [`ServeSettings`] bounds every resource
 //! that a client can use: connections, the time and size of a request's head, the time to produce a
 //! response, and the memory of all responses that are being sent. The guard alone decides on
 //! access. Every refusal is counted by reason. A slow reader costs one connection and nothing else;
@@ -24,7 +24,6 @@ mod guard;
 mod json_response;
 mod line_protocol;
 mod listen;
-mod point_defaults;
 mod port_owner;
 mod query_parameters;
 mod query_threads;
@@ -39,16 +38,14 @@ mod slots;
 pub mod socket;
 mod time_parameters;
 mod tls;
-mod user_info;
 
 pub use agent_handles::{AgentHandles, StatusSource};
 pub use bind::ServerBindError;
 pub use check_files::check_files;
 pub use config::{ServeConfig, TlsConfig};
-pub use guard::{GuardError, LocalUsers, TokenError, TokenSource, is_sock_diag_available};
-pub use pegel_run::{DESCRIPTORS_PER_PROGRAM, PROGRAMS_MAX};
+pub use guard::{Access, GuardError, LocalUsers, TokenError, TokenSource, is_sock_diag_available};
 pub use port_owner::{OwningProcess, PortOwner, tcp_port_owner, udp_port_owner};
+pub use routes::InputRoute;
 pub use server::{BoundServer, CredentialReloader, RunningServer};
 pub use settings::ServeSettings;
 pub use tls::{TlsError, TlsFiles};
-pub use user_info::UserInfo;

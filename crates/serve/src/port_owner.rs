@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::user_info::UserInfo;
+use pegel_config::UserInfo;
 
 /// The owner of a port, as far as this user may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]

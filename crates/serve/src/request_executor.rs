@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::Ingest;
 use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, Semaphore};
 use tokio::time::timeout;
@@ -97,14 +96,12 @@ impl RequestExecutor {
 
     /// Refreshes programs' counters, so that a read sees what they counted until now. If the store
     /// hangs, the read does not wait for long and returns the values that are there.
-    pub async fn refresh(&self, ingest: &Arc<Ingest>) {
-        let ingest = ingest.clone();
+    pub async fn refresh(&self, refresh_programs: &Arc<dyn Fn() + Send + Sync>) {
+        let refresh_programs = refresh_programs.clone();
         let slot = self.refreshes.clone().acquire_owned();
         let threads = Handle::current();
         let refresh = self.run_blocking(slot, &threads, move || {
-            // Values that cannot be written now are as old as the last tick; `/status` reports the
-            // reason.
-            let _ = ingest.refresh();
+            refresh_programs();
             Ok(())
         });
         let _ = timeout(REFRESH_TIME, refresh).await;

@@ -11,7 +11,6 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use pegel_query::{Annotations, QueryEngine};
-use pegel_run::CountingService;
 use pegel_supervisor::{ThreadFailure, panic_message};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -116,7 +115,6 @@ impl BoundServer {
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
-        let counting_service = CountingService::new(self.app.store.supervisor());
         let site = Arc::new(AppState {
             engine: QueryEngine::new(
                 self.app.store.clone(),
@@ -125,9 +123,6 @@ impl BoundServer {
                 self.settings.dragon_compat,
             ),
             agent: self.app,
-            counting_service: Arc::new(
-                counting_service.with_programs_max(self.settings.programs_max),
-            ),
             body_memory: BodyMemory::new(&self.settings),
             sender_refusals: SenderRefusals::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,

@@ -39,8 +39,6 @@ pub struct ServeSettings {
     /// How many refused clients per listener are sent the reason concurrently; further ones are
     /// closed without it.
     pub refusals_max: usize,
-    /// Maximum number of programs watched for wrappers at one time.
-    pub programs_max: usize,
     /// Time limit from the start of a connection, or the first byte of a later request, to the end
     /// of the request's head.
     pub head_time: Duration,
@@ -82,7 +80,6 @@ impl Default for ServeSettings {
             // A wrapper whose program the agent counts keeps one connection until its end.
             socket_connections_max: 576,
             refusals_max: 32,
-            programs_max: usize::MAX,
             head_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(60),
             request_time: Duration::from_secs(30),

@@ -35,8 +35,7 @@ use crate::admission::{Admission, AdmissionError};
 use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
-use crate::senders::Sender;
-use crate::user_names;
+use crate::senders::{Sender, other_user_name};
 use directories::{LaneDirectories, OpenedLane};
 use journal::{JournalContents, LaneId};
 use journal_writer::JournalWriter;
@@ -223,7 +222,7 @@ impl Lanes {
             self.users.clear();
         }
         let user = self.users.entry(uid);
-        user.or_insert_with(|| user_names::other_than_own(uid).map(Arc::from))
+        user.or_insert_with(|| other_user_name(uid).map(Arc::from))
             .clone()
     }
 

@@ -66,7 +66,7 @@ pub fn is_sock_diag_available() -> Option<bool> {
 
 /// The access that a route requires. Declared with each route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// Reveals nothing that needs protection.
     Open,
     /// Reads. A request with a method other than GET and HEAD counts as a change, whatever the

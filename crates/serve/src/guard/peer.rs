@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::sock_diag::SockDiag;
-use crate::user_info::UserInfo;
+use pegel_config::UserInfo;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerIdentity {

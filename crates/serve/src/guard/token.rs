@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use axum::http::{HeaderMap, header};
 use pegel_config::{Secret, open_plain};
 
-use crate::user_info::UserInfo;
+use pegel_config::UserInfo;
 
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// Shorter tokens are accepted with a warning: a client could find them by trying.

@@ -3,29 +3,30 @@
 //!
 //! | | UNIX socket | telnet |
 //! |---|---|---|
-//! | a line | a statsd line, or `put …`; optionally preceded by `level N `; a wrapper's request (`pegel_run::CountingService`) | `put …`, `version`, `help`, `exit` |
+//! | a line | a statsd line, or `put …`; optionally preceded by `level N `; a wrapper's request | `put …`, `version`, `help`, `exit` |
 //! | a reply | `ok`, or `error REASON`, for every line | errors only |
 //!
-//! [`serve`] runs one session per connection. Lines that arrive together are handled together, so
-//! that a client that sends many at once waits for the log once. The length of a line and the time
-//! to complete it are limited; every lost line is counted.
+//! [`serve`] runs one session per connection; an input that the agent registered handles the lines.
+//! Lines that arrive together are handled together, so that a client that sends many at once waits
+//! for the log once. The length of a line and the time to complete it are limited; every lost line
+//! is counted.
 
-mod line_handler;
 mod protocol_detection;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{DropReason, Input};
+use pegel_metric::DropReason;
+use pegel_wire::{LineClient, LineHandler};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection::ConnectionContext;
-use crate::guard::ConnectionInfo;
+use crate::guard::{ConnectionInfo, PeerIdentity};
 use crate::listen::unless_stopped;
 use crate::refusals::ClientRefusal;
 
-use line_handler::LineHandler;
 pub(crate) use protocol_detection::{DetectedProtocol, detect_protocol};
 
 /// How much is read at once.
@@ -39,15 +40,9 @@ pub(crate) enum LineProtocol {
 }
 
 impl LineProtocol {
-    fn input(self) -> Input {
-        match self {
-            LineProtocol::Socket => Input::Push,
-            LineProtocol::Telnet => Input::Put,
-        }
-    }
-
     /// The reply to a line that was refused.
     fn error_line(self, reason: &str) -> String {
+        let reason = reason.replace(char::is_control, " ");
         match self {
             LineProtocol::Socket => format!("error {reason}\n"),
             LineProtocol::Telnet => format!("put: {reason}\n"),
@@ -67,41 +62,47 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let write_time = shared.settings.write_time;
-    let caller = match shared.guard.admit_lines(&info) {
-        Ok(caller) => caller,
-        Err(denied) => {
-            let text = dialect.error_line(&denied.message());
-            let _ = timeout(write_time, write_all(&mut stream, &text)).await;
-            return;
-        }
+    if let Err(denied) = shared.guard.admit_lines(&info) {
+        let text = dialect.error_line(&denied.message());
+        let _ = timeout(write_time, write_all(&mut stream, &text)).await;
+        return;
+    }
+    let client = LineClient {
+        sender: info.peer.sender_name(),
+        uid: match info.peer {
+            PeerIdentity::User(uid) => Some(uid),
+            PeerIdentity::Unknown | PeerIdentity::Remote { .. } => None,
+        },
+        pid,
     };
-    let work = LineHandler::new(&shared.site, dialect, &caller.peer, pid);
-    let mut client = LineClient {
+    let input = match dialect {
+        LineProtocol::Socket => &shared.site.agent.socket_lines,
+        LineProtocol::Telnet => &shared.site.agent.telnet_lines,
+    };
+    let mut connection = LineStream {
         stream,
         buffer: prefix,
         is_skipping: false,
         since: Instant::now(),
         dialect,
+        handler: input.open(&client),
+        sender: client.sender,
     };
-    let end = client.run(&work, &shared).await;
+    let end = connection.run(&shared).await;
     if let Some((refusal, reason, text)) = end.refusal(&shared) {
         if let Some(refusal) = refusal {
-            shared.refusals.count(refusal);
-            shared
-                .site
-                .sender_refusals
-                .count(&caller.peer.sender_name(), refusal);
+            connection.count(refusal, &shared);
         }
-        shared.site.agent.ingest.count_refused(&work.sender, reason);
+        connection.handler.count_refused(reason);
         let text = dialect.error_line(&text);
-        let _ = timeout(write_time, write_all(&mut client.stream, &text)).await;
+        let _ = timeout(write_time, write_all(&mut connection.stream, &text)).await;
     }
     if let LineSessionEnd::SlowReader = end {
         shared.refusals.count(ClientRefusal::SlowReader);
     }
 }
 
-struct LineClient<S> {
+struct LineStream<S> {
     stream: S,
     /// Bytes received but not yet handled: at most one incomplete line.
     buffer: Vec<u8>,
@@ -110,6 +111,9 @@ struct LineClient<S> {
     /// Since when the current line is incomplete, or the client idle.
     since: Instant,
     dialect: LineProtocol,
+    handler: Arc<dyn LineHandler>,
+    /// The name under which the client is counted.
+    sender: String,
 }
 
 /// How a session ended.
@@ -145,12 +149,17 @@ impl LineSessionEnd {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
-    async fn run(&mut self, work: &LineHandler, shared: &ConnectionContext) -> LineSessionEnd {
+impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
+    fn count(&self, refusal: ClientRefusal, shared: &ConnectionContext) {
+        shared.refusals.count(refusal);
+        shared.site.sender_refusals.count(&self.sender, refusal);
+    }
+
+    async fn run(&mut self, shared: &ConnectionContext) -> LineSessionEnd {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut stage = shared.stage.clone();
         loop {
-            if let Some(end) = self.handle_complete_lines(work, shared).await {
+            if let Some(end) = self.handle_complete_lines(shared).await {
                 return end;
             }
             let is_idle = self.buffer.is_empty() && !self.is_skipping;
@@ -180,7 +189,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
     /// Handles all complete lines in the buffer.
     async fn handle_complete_lines(
         &mut self,
-        work: &LineHandler,
         shared: &ConnectionContext,
     ) -> Option<LineSessionEnd> {
         if self.is_skipping {
@@ -194,11 +202,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
         }
         if let Some(last) = self.buffer.iter().rposition(|byte| *byte == b'\n') {
             let rest = self.buffer.split_off(last + 1);
-            let lines = std::mem::replace(&mut self.buffer, rest);
-            let work = work.clone();
-            let done = shared.site.executor.write(move || Ok(work.handle(&lines)));
+            let mut lines = std::mem::replace(&mut self.buffer, rest);
+            let is_over = self.dialect == LineProtocol::Telnet && truncate_at_exit(&mut lines);
+            let (handler, dialect) = (self.handler.clone(), self.dialect);
+            let done = shared.site.executor.write(move || {
+                let replies = handler.handle(&lines).into_iter();
+                Ok(replies
+                    .map(|reply| reply.unwrap_or_else(|reason| dialect.error_line(&reason).into()))
+                    .collect::<String>())
+            });
             let (text, is_over) = match done.await {
-                Ok(reply) => (reply.text, reply.is_over),
+                Ok(text) => (text, is_over),
                 Err(failure) => (self.dialect.error_line(failure.message()), true),
             };
             let written = write_all(&mut self.stream, &text);
@@ -214,16 +228,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineClient<S> {
         if self.buffer.len() > bytes_max {
             self.buffer = Vec::new();
             self.is_skipping = true;
-            shared.refusals.count(ClientRefusal::LineSize);
-            shared
-                .site
-                .sender_refusals
-                .count(&work.sender.name, ClientRefusal::LineSize);
-            shared
-                .site
-                .agent
-                .ingest
-                .count_refused(&work.sender, DropReason::TooLarge);
+            self.count(ClientRefusal::LineSize, shared);
+            self.handler.count_refused(DropReason::TooLarge);
             let text = format!("the line exceeds {bytes_max} bytes");
             let text = self.dialect.error_line(&text);
             let written = write_all(&mut self.stream, &text);
@@ -239,4 +245,19 @@ async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, text: &str) -> io::Res
     stream.write_all(text.as_bytes()).await?;
     // TLS buffers writes until they are flushed.
     stream.flush().await
+}
+
+/// Removes `exit`, with which a telnet client ends its session, and what follows it. Returns whether
+/// it was there.
+fn truncate_at_exit(lines: &mut Vec<u8>) -> bool {
+    let mut start = 0;
+    let exit = lines.split(|byte| *byte == b'\n').find_map(|line| {
+        let at = start;
+        start += line.len() + 1;
+        (line.trim_ascii() == b"exit").then_some(at)
+    });
+    if let Some(at) = exit {
+        lines.truncate(at);
+    }
+    exit.is_some()
 }

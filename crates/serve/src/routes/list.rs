@@ -26,7 +26,7 @@ pub(super) async fn list(
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match"])?.selector()?;
     let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.ingest).await;
+    site.executor.refresh(&site.agent.refresh_programs).await;
     site.respond_latest(&caller, &headers, move |buffer| {
         let (mut found, _) = changed_after(&store, &selector, 0)?;
         found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));

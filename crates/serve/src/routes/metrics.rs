@@ -21,7 +21,7 @@ pub(super) async fn metrics(
     let format = content_negotiation::metrics_format(&headers);
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.ingest).await;
+    site.executor.refresh(&site.agent.refresh_programs).await;
     let mut buffer = site.executor.response_buffer();
     let (finished, collisions) = site
         .executor

@@ -3,11 +3,11 @@
 
 mod columns;
 mod dragon;
+mod input;
 mod list;
 mod metrics;
 mod opentsdb;
 mod page;
-mod put;
 mod range;
 mod snapshot;
 mod status;
@@ -15,6 +15,8 @@ mod stream;
 mod values;
 
 pub(crate) use range::parse_range_query as range_question;
+
+pub use input::InputRoute;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -26,11 +28,8 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use bytes::Bytes;
-use pegel_ingest::senders::Sender;
-use pegel_metric::Input;
 use pegel_query::QueryEngine;
-use pegel_run::CountingService;
+use pegel_wire::RequestHandler;
 use tokio::sync::watch;
 
 use crate::agent_handles::AgentHandles;
@@ -52,8 +51,6 @@ pub(crate) struct AppState {
     pub agent: AgentHandles,
     /// Executes the queries of OpenTSDB clients.
     pub engine: QueryEngine,
-    /// Counts system calls for wrappers that lack the privilege to do so themselves.
-    pub counting_service: Arc<CountingService>,
     pub executor: RequestExecutor,
     pub body_memory: BodyMemory,
     pub refusals: Arc<RefusalCounters>,
@@ -89,7 +86,8 @@ POST /api/tsdb_cleanup   hide older points of /api/metrics
 
 type Route = (&'static str, Access, fn() -> MethodRouter<Arc<AppState>>);
 
-/// Every route, with the access that it requires.
+/// The routes of the server itself, with the access that each requires. The agent adds those of the
+/// inputs ([`InputRoute`]).
 const ROUTES: &[Route] = &[
     ("/", Access::Read, || get(page::index)),
     ("/page/{file}", Access::Read, || get(page::file)),
@@ -103,9 +101,6 @@ const ROUTES: &[Route] = &[
     ("/api/v1/stream", Access::Read, || get(stream::changes)),
     ("/api/v1/config", Access::Read, || get(status::config)),
     ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
-    ("/api/put", Access::Change, || post(put::put)),
-    ("/api/metrics", Access::Change, || post(dragon::metrics)),
-    ("/api/tsdb_cleanup", Access::Owner, || post(dragon::cleanup)),
     ("/api/token", Access::Open, || post(dragon::token)),
     ("/api/ready", Access::Open, || get(dragon::ready)),
     ("/api/set_shutdown", Access::Owner, || {
@@ -124,6 +119,10 @@ pub(crate) fn router(site: Arc<AppState>) -> Router {
     for (path, access, route) in ROUTES.iter().chain(opentsdb::ROUTES) {
         router = router.route(path, guarded(&site.guard, *access, route()));
     }
+    for input in &site.agent.input_routes {
+        let route = input::method_router(&input.handler);
+        router = router.route(input.path, guarded(&site.guard, input.access, route));
+    }
     router
         // Bodies are limited before they reach the router.
         .layer(DefaultBodyLimit::disable())
@@ -139,15 +138,6 @@ pub(crate) fn access_before_routing(path: &str) -> Access {
         .iter()
         .any(|(known, access, _)| *known == path && *access == Access::Open);
     if open { Access::Open } else { Access::Read }
-}
-
-/// The input under which a request to this path is counted if its body is not read.
-pub(crate) fn input_for_path(path: &str) -> Option<Input> {
-    match path {
-        "/api/put" => Some(Input::Put),
-        "/api/metrics" => Some(Input::Http),
-        _ => None,
-    }
 }
 
 impl AppState {
@@ -167,19 +157,11 @@ impl AppState {
         Ok(finished.await?.into_response())
     }
 
-    /// Decompresses a body with points. A body that cannot be used is counted.
-    fn decompress_body(
-        &self,
-        sender: &Arc<Sender>,
-        headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<Bytes, ApiError> {
-        self.body_memory
-            .decompress(headers, body)
-            .map_err(|(failure, reason)| {
-                self.agent.ingest.count_refused(sender, reason);
-                failure
-            })
+    /// The input that counts a request whose body is not read.
+    pub fn input_for(&self, method: &Method, path: &str) -> Option<Arc<dyn RequestHandler>> {
+        let mut inputs = self.agent.input_routes.iter();
+        let input = inputs.find(|input| method == Method::POST && input.path == path)?;
+        Some(input.handler.clone())
     }
 }
 

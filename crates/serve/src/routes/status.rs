@@ -35,14 +35,6 @@ pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
         "degraded": degraded,
         "collectors": app.status_source.collectors(),
         "inputs": app.store.ledger().totals_by_input().iter().map(account_json).collect::<Vec<_>>(),
-        "senders": app.ingest.sender_statuses(),
-        "lanes": app.ingest.lanes_status(),
-        "statsd": app.statsd.as_ref().map(|statsd| statsd.status()),
-        "watching": {
-            "ebpf": site.counting_service.unavailable_reason().is_none(),
-            "why_not": site.counting_service.unavailable_reason(),
-            "programs": site.counting_service.programs(),
-        },
         "store": store,
         "http": {
             "connections": site.connection_limits.tcp.in_use(),

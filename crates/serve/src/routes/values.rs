@@ -35,7 +35,7 @@ pub(super) async fn values(
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match", "names"])?.selector()?;
     let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.ingest).await;
+    site.executor.refresh(&site.agent.refresh_programs).await;
     site.respond_latest(&caller, &headers, move |buffer| {
         write_current(buffer, &store, &selector, 0).map(drop)
     })

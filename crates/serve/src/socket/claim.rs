@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, sockopt};
 
 use super::{SocketError, io_error, new_socket};
-use crate::user_info::UserInfo;
+use pegel_config::UserInfo;
 
 /// The directory of a socket.
 pub(super) fn directory(socket: &Path) -> &Path {

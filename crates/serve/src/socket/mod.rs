@@ -19,8 +19,8 @@ use rustix::fs::{Access, Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::user_info::UserInfo;
 use claim::{acquire_lock, check_directory, check_existing, make_directory, remove_stale};
+use pegel_config::UserInfo;
 
 /// The socket of a system-wide agent.
 pub const SYSTEM_SOCKET: &str = "/run/pegel/push.sock";

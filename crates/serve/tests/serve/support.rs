@@ -9,6 +9,7 @@ use std::time::Duration;
 use pegel_config::ListenAddress as Listen;
 use pegel_ingest::Ingest;
 use pegel_ingest::admission::AdmissionSettings;
+use pegel_ingest::handlers::{DragonCleanup, DragonMetrics, PutPoints, SocketLines, TelnetLines};
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::{
@@ -17,12 +18,14 @@ use pegel_ingest::statsd::{
 };
 use pegel_metric::Clock;
 use pegel_metric::{Family, Input, MetricKind, Millis, Point, Series, SystemClock};
-use pegel_serve::{AgentHandles, BoundServer, RunningServer, ServeSettings, StatusSource};
+use pegel_serve::{
+    Access, AgentHandles, BoundServer, InputRoute, RunningServer, ServeSettings, StatusSource,
+};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{AgentAddress, FaultyFiles, TempDir, TestResponse, get};
 use tokio::runtime::Runtime;
 
-pub struct FixedStatus;
+pub struct FixedStatus(Arc<Ingest>);
 
 impl StatusSource for FixedStatus {
     fn collectors(&self) -> serde_json::Value {
@@ -34,7 +37,8 @@ impl StatusSource for FixedStatus {
     }
 
     fn extra_fields(&self) -> serde_json::Map<String, serde_json::Value> {
-        let facts = serde_json::json!({"fact": "shown", "node": "overridden"});
+        let senders = self.0.sender_statuses();
+        let facts = serde_json::json!({"fact": "shown", "node": "overridden", "senders": senders});
         facts.as_object().cloned().unwrap_or_default()
     }
 }
@@ -99,14 +103,27 @@ impl TestServer {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);
-        let intake = Ingest::start(gate, None, &store, clock, rate).expect("started");
-        let statsd = statsd(&intake, &store);
+        let ingest = Ingest::start(gate, None, &store, clock, rate).expect("started");
+        let ingest = Arc::new(ingest);
+        let statsd = statsd(&ingest, &store);
         let finished = Arc::new(AtomicBool::new(false));
         let finish = finished.clone();
         let app = AgentHandles {
             store: store.clone(),
-            ingest: Arc::new(intake),
-            statsd: Some(statsd),
+            input_routes: input_routes(&ingest),
+            socket_lines: Arc::new(SocketLines {
+                ingest: ingest.clone(),
+                statsd,
+                open_commands: Box::new(|_| Box::new(|_| None)),
+            }),
+            telnet_lines: Arc::new(TelnetLines {
+                ingest: ingest.clone(),
+                version: "1.2.3".into(),
+            }),
+            refresh_programs: {
+                let ingest = ingest.clone();
+                Arc::new(move || drop(ingest.refresh()))
+            },
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
@@ -116,7 +133,7 @@ impl TestServer {
             started: 1_700_000_000_000,
             level: 3,
             rate: Duration::from_millis(500),
-            status_source: Arc::new(FixedStatus),
+            status_source: Arc::new(FixedStatus(ingest)),
         };
         let server = BoundServer::bind(settings, app).expect("bound");
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -182,6 +199,16 @@ impl Drop for TestServer {
         drop(self.running.take());
         self.store.close();
     }
+}
+
+/// The routes of the inputs, as the agent registers them.
+fn input_routes(ingest: &Arc<Ingest>) -> Vec<InputRoute> {
+    let ingest = || ingest.clone();
+    vec![
+        InputRoute::new("/api/put", Access::Change, PutPoints(ingest())),
+        InputRoute::new("/api/metrics", Access::Change, DragonMetrics(ingest())),
+        InputRoute::new("/api/tsdb_cleanup", Access::Owner, DragonCleanup(ingest())),
+    ]
 }
 
 /// Accepts statsd lines, but only from the push socket.

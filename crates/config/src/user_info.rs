@@ -1,4 +1,4 @@
-//! The owner of a file or process, for messages.
+//! The owner of a file or process: its uid and, from `/etc/passwd`, its name.
 
 use std::fmt;
 
@@ -13,9 +13,19 @@ impl UserInfo {
     pub fn lookup(uid: u32) -> UserInfo {
         UserInfo {
             uid,
-            name: pegel_ingest::user_names::user_name(uid),
+            name: std::fs::read_to_string("/etc/passwd")
+                .ok()
+                .and_then(|users| find_user_name(&users, uid).map(str::to_owned)),
         }
     }
+}
+
+fn find_user_name(users: &str, uid: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
+    })
 }
 
 impl fmt::Display for UserInfo {
@@ -30,6 +40,13 @@ impl fmt::Display for UserInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_the_name_by_number() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n+::::::\nada:x:1001:1001::/home/ada:\n";
+        assert_eq!(find_user_name(users, 1001), Some("ada"));
+        assert_eq!(find_user_name(users, 1002), None);
+    }
 
     #[test]
     fn shows_the_name_where_it_is_known() {
