@@ -7,7 +7,6 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header, request};
 use axum::response::IntoResponse;
@@ -19,28 +18,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pegel_wire::RequestHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower_service::Service;
 
 use crate::api_error::ApiError;
 use crate::body_memory::BodyReadError;
-use crate::guard::{AccessRights, ConnectionInfo, Guard};
+use crate::guard::{AccessRights, ConnectionInfo};
 use crate::line_protocol::{self, DetectedProtocol};
-use crate::refusals::{ClientRefusal, RefusalCounters};
+use crate::refusals::ClientRefusal;
 use crate::request_progress::{ProgressStream, RequestProgress};
-use crate::routes::{self, AppState};
-use crate::settings::ServeSettings;
-
-/// How far the shutdown of the server has progressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ShutdownStage {
-    Serving,
-    /// Finishes requests in progress and accepts no new ones.
-    Stopping,
-    /// Drops all connections.
-    Ended,
-}
+use crate::routes;
+use crate::server_context::{ServerContext, ShutdownStage};
 
 /// Headers that restrict browsers: responses are for same-origin pages only, and content types are
 /// not guessed.
@@ -55,38 +43,27 @@ const BROWSER_HEADERS: [(HeaderName, HeaderValue); 2] = [
     ),
 ];
 
-/// State shared by all connections.
-#[derive(Debug, Clone)]
-pub(crate) struct ConnectionContext {
-    pub settings: Arc<ServeSettings>,
-    pub refusals: Arc<RefusalCounters>,
-    pub guard: Arc<Guard>,
-    pub site: Arc<AppState>,
-    pub router: Router,
-    pub stage: watch::Receiver<ShutdownStage>,
-}
-
 /// Serves a connection to its end, whatever its protocol. `pid` is the client's process, if the
 /// kernel reports it.
 pub(crate) async fn serve<S>(
     mut stream: S,
     info: ConnectionInfo,
     pid: Option<u32>,
-    shared: ConnectionContext,
+    context: Arc<ServerContext>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let since = Instant::now();
-    match line_protocol::detect_protocol(&mut stream, info.local.is_none(), since, &shared).await {
-        DetectedProtocol::Http(prefix) => serve_http(stream, prefix, since, info, shared).await,
+    match line_protocol::detect_protocol(&mut stream, info.local.is_none(), since, &context).await {
+        DetectedProtocol::Http(prefix) => serve_http(stream, prefix, since, info, context).await,
         // Boxed: rare, and larger than the HTTP future.
         DetectedProtocol::Lines(dialect, prefix) => {
             Box::pin(line_protocol::serve(
-                stream, prefix, dialect, info, pid, shared,
+                stream, prefix, dialect, info, pid, context,
             ))
             .await;
         }
-        DetectedProtocol::TimedOut => shared.refusals.count(ClientRefusal::HeadTime),
+        DetectedProtocol::TimedOut => context.refusals.count(ClientRefusal::HeadTime),
         DetectedProtocol::Closed => {}
     }
 }
@@ -96,20 +73,20 @@ async fn serve_http<S>(
     prefix: Vec<u8>,
     since: Instant,
     info: ConnectionInfo,
-    shared: ConnectionContext,
+    context: Arc<ServerContext>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let progress = RequestProgress::new(since);
     let io = TokioIo::new(ProgressStream::new(prefix, stream, progress.clone()));
     let service = {
-        let (shared, progress) = (shared.clone(), progress.clone());
+        let (context, progress) = (context.clone(), progress.clone());
         service_fn(move |request| {
             progress.request_begins();
-            let (shared, progress) = (shared.clone(), progress.clone());
+            let (context, progress) = (context.clone(), progress.clone());
             let info = info.clone();
             async move {
-                let mut answer = respond(request, info, shared).await;
+                let mut answer = respond(request, info, context).await;
                 answer.headers_mut().extend(BROWSER_HEADERS);
                 let end = ResponseEndGuard(progress);
                 Ok::<_, Infallible>(answer.map(|body| {
@@ -125,19 +102,19 @@ async fn serve_http<S>(
     // No hyper timer: it would apply the head limit to idle connections. `RequestProgress` enforces
     // the time limits.
     let connection = http1::Builder::new()
-        .max_buf_size(shared.settings.head_bytes_max.max(8 << 10))
+        .max_buf_size(context.settings.head_bytes_max.max(8 << 10))
         .serve_connection(io, service);
-    match drive_connection(connection, &progress, &shared).await {
+    match drive_connection(connection, &progress, &context).await {
         Ok(()) => {}
         Err(CloseReason::Error(error)) if error.is_parse_too_large() => {
-            shared.refusals.count(ClientRefusal::HeadSize)
+            context.refusals.count(ClientRefusal::HeadSize)
         }
         Err(CloseReason::Error(error)) if error.is_parse() => {
-            shared.refusals.count(ClientRefusal::Malformed)
+            context.refusals.count(ClientRefusal::Malformed)
         }
         // The client closed the connection within a request: there is no one to respond to.
         Err(CloseReason::Error(_)) => {}
-        Err(CloseReason::Refused(refusal)) => shared.refusals.count(refusal),
+        Err(CloseReason::Refused(refusal)) => context.refusals.count(refusal),
     }
 }
 
@@ -150,7 +127,7 @@ enum CloseReason {
 async fn drive_connection<I, V, B>(
     connection: http1::Connection<I, V>,
     progress: &RequestProgress,
-    shared: &ConnectionContext,
+    context: &ServerContext,
 ) -> Result<(), CloseReason>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
@@ -160,7 +137,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut connection = pin!(connection);
-    let mut stage = shared.stage.clone();
+    let mut stage = context.stage.clone();
     let mut is_shutting_down = false;
     loop {
         let reached = *stage.borrow_and_update();
@@ -171,7 +148,7 @@ where
             is_shutting_down = true;
             connection.as_mut().graceful_shutdown();
         }
-        let next = match progress.next_deadline(Instant::now(), &shared.settings) {
+        let next = match progress.next_deadline(Instant::now(), &context.settings) {
             Ok(next) => next,
             Err(None) => return Ok(()),
             Err(Some(refusal)) => return Err(CloseReason::Refused(refusal)),
@@ -189,26 +166,20 @@ where
 async fn respond(
     request: Request<Incoming>,
     info: ConnectionInfo,
-    shared: ConnectionContext,
+    context: Arc<ServerContext>,
 ) -> Response<Body> {
-    let ConnectionContext {
-        settings,
-        refusals,
-        guard,
-        site,
-        mut router,
-        ..
-    } = shared;
+    let settings = &context.settings;
     let uri_bytes = request
         .uri()
         .path_and_query()
         .map_or(0, |uri| uri.as_str().len());
     if uri_bytes > settings.uri_bytes_max {
-        refusals.count(ClientRefusal::UriLength);
+        context.refusals.count(ClientRefusal::UriLength);
         return ApiError::uri_too_long(settings.uri_bytes_max).into_response();
     }
     let (mut head, body) = request.into_parts();
-    let caller = match guard.admit(&info, &head, routes::access_before_routing(head.uri.path())) {
+    let access = routes::access_before_routing(head.uri.path());
+    let caller = match context.guard.admit(&info, &head, access) {
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
@@ -217,18 +188,19 @@ async fn respond(
     }
     let mut pending = PendingBody {
         error: Some(BodyReadError::Aborted),
-        input: site.input_for(&head.method, head.uri.path()),
+        input: context.input_for(&head.method, head.uri.path()),
         sender_name: caller.peer.sender_name(),
-        site: site.clone(),
+        context: context.clone(),
     };
     head.extensions.insert(caller);
+    head.extensions.insert(context.clone());
     let response_result = timeout(settings.request_time, async {
         let announced =
             content_length(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
         let body = match (announced, &head.method) {
             (Some(_), _) => Err(BodyReadError::TooLarge),
             (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
-                site.body_memory.read(body).await
+                context.body_memory.read(body).await
             }
             (None, _) => drain_body(body, settings.body_bytes_max).await,
         };
@@ -236,18 +208,19 @@ async fn respond(
         drop(pending);
         match body {
             Ok(body) => {
+                let mut router = context.router.clone();
                 router
                     .call(Request::from_parts(head, Body::from(body)))
                     .await
             }
-            Err(error) => Ok(error.failure(&site.body_memory).into_response()),
+            Err(error) => Ok(error.failure(&context.body_memory).into_response()),
         }
     })
     .await;
     match response_result {
         Ok(Ok(response)) => response,
         Err(_) => {
-            refusals.count(ClientRefusal::RequestTime);
+            context.refusals.count(ClientRefusal::RequestTime);
             ApiError::timed_out().into_response()
         }
     }
@@ -259,7 +232,7 @@ struct PendingBody {
     error: Option<BodyReadError>,
     input: Option<Arc<dyn RequestHandler>>,
     sender_name: String,
-    site: Arc<AppState>,
+    context: Arc<ServerContext>,
 }
 
 impl Drop for PendingBody {
@@ -268,8 +241,7 @@ impl Drop for PendingBody {
             return;
         };
         if let Some(refusal) = error.refusal() {
-            self.site.refusals.count(refusal);
-            self.site.sender_refusals.count(&self.sender_name, refusal);
+            self.context.count_refusal(&self.sender_name, refusal);
         }
         if let Some(input) = &self.input {
             input.count_refused(&self.sender_name, error.drop_reason());

@@ -89,7 +89,7 @@ impl ResponseBuffer {
     }
 }
 
-impl io::Write for ResponseBuffer {
+impl Write for ResponseBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }

@@ -33,6 +33,7 @@ mod request_progress;
 mod routes;
 mod sender_refusals;
 mod server;
+mod server_context;
 mod settings;
 mod slots;
 pub mod socket;

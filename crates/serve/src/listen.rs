@@ -12,10 +12,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::api_error::ApiError;
-use crate::connection::{self, ConnectionContext, ShutdownStage};
+use crate::connection;
 use crate::connection_limit::{ConnectionLimit, LimitReached};
 use crate::guard::{ConnectionInfo, Guard, PeerIdentity};
 use crate::refusals::ClientRefusal;
+use crate::server_context::{ServerContext, ShutdownStage};
 use crate::tls;
 
 /// Pause after accept() failed for lack of descriptors or memory; retrying at once would only burn
@@ -43,7 +44,7 @@ pub(crate) trait Listener: Send + Sync + 'static {
         self: Arc<Self>,
         stream: Self::Stream,
         info: ConnectionInfo,
-        shared: ConnectionContext,
+        context: Arc<ServerContext>,
     ) -> impl Future<Output = ()> + Send;
 }
 
@@ -78,20 +79,20 @@ impl Listener for TcpAcceptor {
         self: Arc<Self>,
         stream: Self::Stream,
         mut info: ConnectionInfo,
-        shared: ConnectionContext,
+        context: Arc<ServerContext>,
     ) {
         if !self.is_tls {
-            return connection::serve(stream, info, None, shared).await;
+            return connection::serve(stream, info, None, context).await;
         }
         // A TLS listener exists only if a certificate was loaded.
-        let Some(config) = shared.guard.tls() else {
+        let Some(config) = context.guard.tls() else {
             return;
         };
-        if let Some(stream) = tls::accept_tls(stream, config, &shared).await {
+        if let Some(stream) = tls::accept_tls(stream, config, &context).await {
             if let PeerIdentity::Remote { certified, .. } = &mut info.peer {
                 *certified = tls::has_client_certificate(&stream);
             }
-            connection::serve(stream, info, None, shared).await;
+            connection::serve(stream, info, None, context).await;
         }
     }
 }
@@ -116,11 +117,11 @@ impl Listener for UnixListener {
         self: Arc<Self>,
         stream: Self::Stream,
         info: ConnectionInfo,
-        shared: ConnectionContext,
+        context: Arc<ServerContext>,
     ) {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-        connection::serve(stream, info, pid, shared).await;
+        connection::serve(stream, info, pid, context).await;
     }
 }
 
@@ -128,11 +129,11 @@ impl Listener for UnixListener {
 pub(crate) async fn accept_all<L: Listener>(
     listener: L,
     limit: ConnectionLimit,
-    shared: ConnectionContext,
+    context: Arc<ServerContext>,
 ) {
     let listener = Arc::new(listener);
-    let refusals = Arc::new(Semaphore::new(shared.settings.refusals_max));
-    let mut stage = shared.stage.clone();
+    let refusals = Arc::new(Semaphore::new(context.settings.refusals_max));
+    let mut stage = context.stage.clone();
     let mut warned: Option<Instant> = None;
     while let Some(accepted) = unless_stopped(listener.accept(), &mut stage).await {
         let stream = match accepted {
@@ -140,7 +141,7 @@ pub(crate) async fn accept_all<L: Listener>(
             // Client closed before accept(); retry at once.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                shared.refusals.count(ClientRefusal::Accept);
+                context.refusals.count(ClientRefusal::Accept);
                 if warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
                     warned = Some(Instant::now());
                     tracing::warn!(%error, "cannot accept a connection");
@@ -151,22 +152,23 @@ pub(crate) async fn accept_all<L: Listener>(
         };
         // Not on the connection's own task: unknown clients could otherwise take every permit
         // before they are identified. The kernel responds within microseconds.
-        let Ok(info) = listener.identify(&stream, &shared.guard) else {
+        let Ok(info) = listener.identify(&stream, &context.guard) else {
             continue;
         };
-        let rights = shared.guard.rights_of(info.peer);
+        let rights = context.guard.rights_of(info.peer);
         let refusal = match limit.acquire(rights, &info.standing) {
             Ok(permit) => {
                 let listener = listener.clone();
-                let shared = shared.clone();
+                let context = context.clone();
                 tokio::spawn(async move {
-                    let serving = listener.serve(stream, info.clone(), shared.clone());
+                    let serving = listener.serve(stream, info.clone(), context.clone());
                     tokio::select! {
                         biased;
                         () = serving => {}
                         // Closed in favour of a newer connection.
                         () = info.standing.displaced() => {
-                            count_refusal(&shared, &info, ClientRefusal::UnknownConnections);
+                            let sender = info.peer.sender_name();
+                            context.count_refusal(&sender, ClientRefusal::UnknownConnections);
                         }
                     }
                     drop(permit);
@@ -176,7 +178,7 @@ pub(crate) async fn accept_all<L: Listener>(
             Err(LimitReached::All) => L::FULL,
             Err(LimitReached::ForUnknown) => ClientRefusal::UnknownConnections,
         };
-        count_refusal(&shared, &info, refusal);
+        context.count_refusal(&info.peer.sender_name(), refusal);
         if let (true, Ok(permit)) = (
             listener.is_plaintext(),
             refusals.clone().try_acquire_owned(),
@@ -187,14 +189,6 @@ pub(crate) async fn accept_all<L: Listener>(
             });
         }
     }
-}
-
-fn count_refusal(shared: &ConnectionContext, info: &ConnectionInfo, refusal: ClientRefusal) {
-    shared.refusals.count(refusal);
-    shared
-        .site
-        .sender_refusals
-        .count(&info.peer.sender_name(), refusal);
 }
 
 /// Returns `None` once the server stops.

@@ -25,6 +25,7 @@ use crate::slots::Slots;
 const WRITES_MAX: usize = 16;
 /// How long a read waits for a refresh of programs' counters.
 const REFRESH_TIME: Duration = Duration::from_millis(250);
+
 #[derive(Debug)]
 pub(crate) struct RequestExecutor {
     response_bytes_max: usize,

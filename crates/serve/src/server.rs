@@ -20,31 +20,24 @@ use tokio::time::timeout;
 use crate::agent_handles::AgentHandles;
 use crate::bind::{ServerBindError, bind_tcp, check_exposure};
 use crate::body_memory::BodyMemory;
-use crate::connection::{ConnectionContext, ShutdownStage};
 use crate::connection_limit::ConnectionLimit;
 use crate::guard::{Guard, is_loopback};
 use crate::listen::{self, accept_all};
 use crate::refusals::RefusalCounters;
 use crate::request_executor::RequestExecutor;
-use crate::routes::{AppState, router};
+use crate::routes::router;
 use crate::sender_refusals::SenderRefusals;
+use crate::server_context::{ConnectionLimits, ServerContext, ShutdownStage};
 use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
 
 /// How long connections get to close after the shutdown dropped them.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// TCP and the UNIX socket have separate connection limits.
-#[derive(Debug, Clone)]
-pub(crate) struct ConnectionLimits {
-    pub tcp: ConnectionLimit,
-    pub socket: ConnectionLimit,
-}
-
 /// A server that has bound its addresses and does not serve yet.
 #[derive(Debug)]
 pub struct BoundServer {
-    settings: Arc<ServeSettings>,
+    settings: ServeSettings,
     app: AgentHandles,
     refusals: Arc<RefusalCounters>,
     guard: Arc<Guard>,
@@ -83,7 +76,7 @@ impl BoundServer {
             guard.check_kernel(*listener);
         }
         Ok(BoundServer {
-            settings: Arc::new(settings),
+            settings,
             app,
             refusals,
             guard: Arc::new(guard),
@@ -115,7 +108,9 @@ impl BoundServer {
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
-        let site = Arc::new(AppState {
+        let context = Arc::new(ServerContext {
+            router: router(&self.guard, &self.app.input_routes),
+            guard: self.guard.clone(),
             engine: QueryEngine::new(
                 self.app.store.clone(),
                 Arc::new(annotations),
@@ -123,24 +118,16 @@ impl BoundServer {
                 self.settings.dragon_compat,
             ),
             agent: self.app,
-            body_memory: BodyMemory::new(&self.settings),
-            sender_refusals: SenderRefusals::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,
-            refusals: self.refusals.clone(),
-            guard: self.guard.clone(),
-            connection_limits: limits.clone(),
-            stage: watcher.clone(),
-            name_collisions: AtomicUsize::new(0),
-        });
-        let shared = ConnectionContext {
+            body_memory: BodyMemory::new(&self.settings),
             settings: self.settings,
             refusals: self.refusals.clone(),
-            guard: self.guard.clone(),
-            router: router(site.clone()),
-            site,
+            sender_refusals: SenderRefusals::default(),
+            connection_limits: limits.clone(),
             stage: watcher,
-        };
-        let _context = handle.enter();
+            name_collisions: AtomicUsize::new(0),
+        });
+        let _entered = handle.enter();
         let mut accepting = Vec::new();
         for listener in self.listeners {
             let is_tls = self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
@@ -148,20 +135,20 @@ impl BoundServer {
                 listener: tokio::net::TcpListener::from_std(listener)?,
                 is_tls,
             };
-            let task = accept_all(listener, limits.tcp.clone(), shared.clone());
-            accepting.push(supervise("accept-tcp", task, &shared));
+            let task = accept_all(listener, limits.tcp.clone(), context.clone());
+            accepting.push(supervise("accept-tcp", task, &context));
         }
         let mut socket = None;
         if let Some((listener, owned)) = self.socket {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            let task = accept_all(listener, limits.socket.clone(), shared.clone());
-            accepting.push(supervise("accept-socket", task, &shared));
+            let task = accept_all(listener, limits.socket.clone(), context.clone());
+            accepting.push(supervise("accept-socket", task, &context));
             socket = Some(owned);
         }
         let reload = CredentialReloader(self.guard);
         if reload.0.has_reloadable_files() {
-            let task = reload.clone().reload_on_change(shared.clone());
-            accepting.push(supervise("reload", task, &shared));
+            let task = reload.clone().reload_on_change(context.clone());
+            accepting.push(supervise("reload", task, &context));
         }
         Ok(RunningServer {
             stage,
@@ -180,10 +167,10 @@ impl BoundServer {
 fn supervise(
     name: &str,
     task: impl Future<Output = ()> + Send + 'static,
-    shared: &ConnectionContext,
+    context: &ServerContext,
 ) -> JoinHandle<()> {
-    let supervisor = shared.site.agent.store.supervisor().clone();
-    let (name, stage) = (name.to_owned(), shared.stage.clone());
+    let supervisor = context.agent.store.supervisor().clone();
+    let (name, stage) = (name.to_owned(), context.stage.clone());
     tokio::spawn(async move {
         let panic = match tokio::spawn(task).await {
             Ok(()) if *stage.borrow() > ShutdownStage::Serving => return,
@@ -211,9 +198,9 @@ impl CredentialReloader {
     }
 
     /// Reloads the files when they change, until the server stops.
-    async fn reload_on_change(self, shared: ConnectionContext) {
-        let mut stage = shared.stage.clone();
-        let pause = || tokio::time::sleep(shared.settings.reload_time);
+    async fn reload_on_change(self, context: Arc<ServerContext>) {
+        let mut stage = context.stage.clone();
+        let pause = || tokio::time::sleep(context.settings.reload_time);
         while listen::unless_stopped(pause(), &mut stage).await.is_some() {
             let guard = self.0.clone();
             // A hanging file system blocks only a blocking thread.

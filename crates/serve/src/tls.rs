@@ -17,9 +17,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::api_error::ApiError;
-use crate::connection::ConnectionContext;
 use crate::listen::refuse_connection;
 use crate::refusals::ClientRefusal;
+use crate::server_context::ServerContext;
 
 /// Upper bound for a PEM file; certificate chains and keys take a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -169,13 +169,13 @@ fn read_with_mode(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
 pub(crate) async fn accept_tls(
     stream: TcpStream,
     config: Arc<ServerConfig>,
-    shared: &ConnectionContext,
+    context: &ServerContext,
 ) -> Option<TlsStream<TcpStream>> {
     let refuse = |refusal| {
-        shared.refusals.count(refusal);
+        context.refusals.count(refusal);
         None
     };
-    let time = shared.settings.head_time;
+    let time = context.settings.head_time;
     let mut first = [0];
     match timeout(time, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first == [TLS_HANDSHAKE_RECORD] => {}

@@ -22,10 +22,10 @@ use pegel_wire::{LineClient, LineHandler};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::connection::ConnectionContext;
 use crate::guard::{ConnectionInfo, PeerIdentity};
 use crate::listen::unless_stopped;
 use crate::refusals::ClientRefusal;
+use crate::server_context::ServerContext;
 
 pub(crate) use protocol_detection::{DetectedProtocol, detect_protocol};
 
@@ -57,12 +57,12 @@ pub(crate) async fn serve<S>(
     dialect: LineProtocol,
     info: ConnectionInfo,
     pid: Option<u32>,
-    shared: ConnectionContext,
+    context: Arc<ServerContext>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let write_time = shared.settings.write_time;
-    if let Err(denied) = shared.guard.admit_lines(&info) {
+    let write_time = context.settings.write_time;
+    if let Err(denied) = context.guard.admit_lines(&info) {
         let text = dialect.error_line(&denied.message());
         let _ = timeout(write_time, write_all(&mut stream, &text)).await;
         return;
@@ -76,8 +76,8 @@ pub(crate) async fn serve<S>(
         pid,
     };
     let input = match dialect {
-        LineProtocol::Socket => &shared.site.agent.socket_lines,
-        LineProtocol::Telnet => &shared.site.agent.telnet_lines,
+        LineProtocol::Socket => &context.agent.socket_lines,
+        LineProtocol::Telnet => &context.agent.telnet_lines,
     };
     let mut connection = LineStream {
         stream,
@@ -88,17 +88,17 @@ pub(crate) async fn serve<S>(
         handler: input.open(&client),
         sender: client.sender,
     };
-    let end = connection.run(&shared).await;
-    if let Some((refusal, reason, text)) = end.refusal(&shared) {
+    let end = connection.run(&context).await;
+    if let Some((refusal, reason, text)) = end.refusal(&context) {
         if let Some(refusal) = refusal {
-            connection.count(refusal, &shared);
+            context.count_refusal(&connection.sender, refusal);
         }
         connection.handler.count_refused(reason);
         let text = dialect.error_line(&text);
         let _ = timeout(write_time, write_all(&mut connection.stream, &text)).await;
     }
     if let LineSessionEnd::SlowReader = end {
-        shared.refusals.count(ClientRefusal::SlowReader);
+        context.refusals.count(ClientRefusal::SlowReader);
     }
 }
 
@@ -133,7 +133,7 @@ impl LineSessionEnd {
     /// The refusal to count and the reply to send, if a line was lost.
     fn refusal(
         &self,
-        shared: &ConnectionContext,
+        context: &ServerContext,
     ) -> Option<(Option<ClientRefusal>, DropReason, String)> {
         match self {
             LineSessionEnd::Done | LineSessionEnd::SlowReader => None,
@@ -142,7 +142,7 @@ impl LineSessionEnd {
                 Some((None, DropReason::Malformed, text))
             }
             LineSessionEnd::TimedOut => {
-                let text = format!("the line took longer than {:?}", shared.settings.head_time);
+                let text = format!("the line took longer than {:?}", context.settings.head_time);
                 Some((Some(ClientRefusal::LineTime), DropReason::Malformed, text))
             }
         }
@@ -150,23 +150,18 @@ impl LineSessionEnd {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
-    fn count(&self, refusal: ClientRefusal, shared: &ConnectionContext) {
-        shared.refusals.count(refusal);
-        shared.site.sender_refusals.count(&self.sender, refusal);
-    }
-
-    async fn run(&mut self, shared: &ConnectionContext) -> LineSessionEnd {
+    async fn run(&mut self, context: &ServerContext) -> LineSessionEnd {
         let mut chunk = vec![0; CHUNK_BYTES];
-        let mut stage = shared.stage.clone();
+        let mut stage = context.stage.clone();
         loop {
-            if let Some(end) = self.handle_complete_lines(shared).await {
+            if let Some(end) = self.handle_complete_lines(context).await {
                 return end;
             }
             let is_idle = self.buffer.is_empty() && !self.is_skipping;
             let time_limit: Duration = if is_idle {
-                shared.settings.idle_time
+                context.settings.idle_time
             } else {
-                shared.settings.head_time
+                context.settings.head_time
             };
             let read = timeout_at(self.since + time_limit, self.stream.read(&mut chunk));
             match unless_stopped(read, &mut stage).await {
@@ -187,10 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
     }
 
     /// Handles all complete lines in the buffer.
-    async fn handle_complete_lines(
-        &mut self,
-        shared: &ConnectionContext,
-    ) -> Option<LineSessionEnd> {
+    async fn handle_complete_lines(&mut self, context: &ServerContext) -> Option<LineSessionEnd> {
         if self.is_skipping {
             let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
                 self.buffer.clear();
@@ -205,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
             let mut lines = std::mem::replace(&mut self.buffer, rest);
             let is_over = self.dialect == LineProtocol::Telnet && truncate_at_exit(&mut lines);
             let (handler, dialect) = (self.handler.clone(), self.dialect);
-            let done = shared.site.executor.write(move || {
+            let done = context.executor.write(move || {
                 let replies = handler.handle(&lines).into_iter();
                 Ok(replies
                     .map(|reply| reply.unwrap_or_else(|reason| dialect.error_line(&reason).into()))
@@ -216,7 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
                 Err(failure) => (self.dialect.error_line(failure.message()), true),
             };
             let written = write_all(&mut self.stream, &text);
-            match timeout(shared.settings.write_time, written).await {
+            match timeout(context.settings.write_time, written).await {
                 Err(_) => return Some(LineSessionEnd::SlowReader),
                 Ok(Err(_)) => return Some(LineSessionEnd::Done),
                 Ok(Ok(())) if is_over => return Some(LineSessionEnd::Done),
@@ -224,16 +216,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LineStream<S> {
             }
             self.since = Instant::now();
         }
-        let bytes_max = shared.settings.line_bytes_max;
+        let bytes_max = context.settings.line_bytes_max;
         if self.buffer.len() > bytes_max {
             self.buffer = Vec::new();
             self.is_skipping = true;
-            self.count(ClientRefusal::LineSize, shared);
+            context.count_refusal(&self.sender, ClientRefusal::LineSize);
             self.handler.count_refused(DropReason::TooLarge);
             let text = format!("the line exceeds {bytes_max} bytes");
             let text = self.dialect.error_line(&text);
             let written = write_all(&mut self.stream, &text);
-            if timeout(shared.settings.write_time, written).await.is_err() {
+            if timeout(context.settings.write_time, written).await.is_err() {
                 return Some(LineSessionEnd::SlowReader);
             }
         }

@@ -4,8 +4,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::LineProtocol;
-use crate::connection::ConnectionContext;
 use crate::listen::unless_stopped;
+use crate::server_context::ServerContext;
 
 /// Enough for the head of most requests.
 const FIRST_BYTES: usize = 1024;
@@ -40,11 +40,11 @@ pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_socket: bool,
     since: Instant,
-    shared: &ConnectionContext,
+    context: &ServerContext,
 ) -> DetectedProtocol {
     let (mut bytes, mut chunk) = (Vec::new(), [0; FIRST_BYTES]);
-    let mut stage = shared.stage.clone();
-    let deadline = since + shared.settings.head_time;
+    let mut stage = context.stage.clone();
+    let deadline = since + context.settings.head_time;
     loop {
         let read = timeout_at(deadline, stream.read(&mut chunk));
         match unless_stopped(read, &mut stage).await {

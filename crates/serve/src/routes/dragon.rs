@@ -5,14 +5,13 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use pegel_wire::dragon;
 use serde_json::{Value, json};
 
-use super::{AppState, HandlerResult, SharedState};
+use super::{HandlerResult, ServerContext, SharedContext};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
 use crate::json_response::{JSON, json_response};
@@ -26,30 +25,33 @@ pub(super) async fn ready() -> Response {
 }
 
 /// Announces a shutdown. Nothing here depends on it.
-pub(super) async fn set_shutdown(State(site): SharedState, method: Method) -> HandlerResult {
-    check_may_stop(&site, &method)?;
+pub(super) async fn set_shutdown(
+    Extension(context): SharedContext,
+    method: Method,
+) -> HandlerResult {
+    check_may_stop(&context, &method)?;
     let reply = json!({"success": 1, "failed": 0, "errors": []});
     Ok(json_reply(StatusCode::OK, &reply))
 }
 
 /// Stops an agent that a job started. The responses of Dragon's node store and of its aggregator
 /// differ; this one contains both.
-pub(super) async fn shutdown(State(site): SharedState, method: Method) -> HandlerResult {
-    let finish = check_may_stop(&site, &method)?;
+pub(super) async fn shutdown(Extension(context): SharedContext, method: Method) -> HandlerResult {
+    let finish = check_may_stop(&context, &method)?;
     finish();
     let answer = json!({"shutdown": true, "shutdown_begin": true});
     Ok(json_reply(StatusCode::OK, &answer))
 }
 
 fn check_may_stop<'a>(
-    site: &'a AppState,
+    context: &'a ServerContext,
     method: &Method,
 ) -> Result<&'a Arc<dyn Fn() + Send + Sync>, ApiError> {
     if *method == Method::HEAD {
         let message = "HEAD does not stop the agent";
         return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).hint("use GET"));
     }
-    site.agent.request_stop.as_ref().ok_or_else(|| {
+    context.agent.request_stop.as_ref().ok_or_else(|| {
         let message = "this agent was not started by a job and cannot be stopped by one";
         ApiError::new(StatusCode::FORBIDDEN, message).hint(
             "stop it the way it was started; only an agent with --until-pid, $DRAGON_TELEMETRY_LEVEL or a key of Dragon's \
@@ -60,12 +62,12 @@ fn check_may_stop<'a>(
 
 /// Exchanges the configured key for a token.
 pub(super) async fn token(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Response {
     let key = dragon::auth_key(&body).ok();
-    let bearer = key.and_then(|key| site.guard.exchange_auth_key(&caller, &key));
+    let bearer = key.and_then(|key| context.guard.exchange_auth_key(&caller, &key));
     match bearer {
         Some(bearer) => json_reply(StatusCode::OK, &json!({"access_token": bearer})),
         None => json_reply(StatusCode::BAD_REQUEST, &json!({"msg": "Bad auth_key"})),

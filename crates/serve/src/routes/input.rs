@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, post};
 use bytes::Bytes;
 use pegel_wire::{InputError, InputRequest, RequestHandler};
 
-use super::{AppState, HandlerResult, SharedState};
+use super::{HandlerResult, ServerContext, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::{Access, Caller};
@@ -48,17 +48,17 @@ impl fmt::Debug for InputRoute {
     }
 }
 
-pub(super) fn method_router(handler: &Arc<dyn RequestHandler>) -> MethodRouter<Arc<AppState>> {
+pub(super) fn method_router(handler: &Arc<dyn RequestHandler>) -> MethodRouter {
     let handler = handler.clone();
     post(
-        async move |State(site): SharedState,
+        async move |Extension(context): SharedContext,
                     Extension(caller): Extension<Caller>,
                     uri: Uri,
                     headers: HeaderMap,
                     body: Bytes|
                     -> HandlerResult {
-            let app = site.clone();
-            let work = move || handle(&site, &*handler, &caller, &uri, &headers, body);
+            let app = context.clone();
+            let work = move || handle(&context, &*handler, &caller, &uri, &headers, body);
             let (status, response) = app.executor.write(work).await?;
             Ok(if response.is_empty() {
                 status.into_response()
@@ -71,7 +71,7 @@ pub(super) fn method_router(handler: &Arc<dyn RequestHandler>) -> MethodRouter<A
 
 /// Runs on a blocking thread. A body that cannot be decompressed is counted by the input.
 fn handle(
-    site: &AppState,
+    context: &ServerContext,
     handler: &dyn RequestHandler,
     caller: &Caller,
     uri: &Uri,
@@ -79,12 +79,12 @@ fn handle(
     body: Bytes,
 ) -> Result<(StatusCode, ResponseBuffer), ApiError> {
     let sender = caller.peer.sender_name();
-    let body = site.body_memory.decompress(headers, body);
+    let body = context.body_memory.decompress(headers, body);
     let body = body.map_err(|(failure, reason)| {
         handler.count_refused(&sender, reason);
         failure
     })?;
-    let mut response = site.executor.response_buffer();
+    let mut response = context.executor.response_buffer();
     let request = InputRequest {
         sender: &sender,
         query: uri.query().unwrap_or_default(),

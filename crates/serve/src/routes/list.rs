@@ -1,11 +1,11 @@
 //! `GET /api/v1/list`.
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
 use pegel_metric::Series;
 use serde::Serialize;
 
 use super::values::changed_after;
-use super::{HandlerResult, SharedState};
+use super::{HandlerResult, SharedContext};
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 
@@ -19,24 +19,25 @@ struct ListedSeries<'a> {
 
 /// The live series with their descriptions, sorted by name.
 pub(super) async fn list(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match"])?.selector()?;
-    let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.refresh_programs).await;
-    site.respond_latest(&caller, &headers, move |buffer| {
-        let (mut found, _) = changed_after(&store, &selector, 0)?;
-        found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let listed: Vec<ListedSeries<'_>> = found
-            .iter()
-            .map(|(series, _)| listed_series(series))
-            .collect();
-        buffer.json(&listed)
-    })
-    .await
+    let store = context.agent.store.clone();
+    context.refresh_programs().await;
+    context
+        .respond_latest(&caller, &headers, move |buffer| {
+            let (mut found, _) = changed_after(&store, &selector, 0)?;
+            found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            let listed: Vec<ListedSeries<'_>> = found
+                .iter()
+                .map(|(series, _)| listed_series(series))
+                .collect();
+            buffer.json(&listed)
+        })
+        .await
 }
 
 fn listed_series(series: &Series) -> ListedSeries<'_> {

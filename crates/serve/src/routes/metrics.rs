@@ -2,28 +2,28 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_wire::{openmetrics, prometheus};
 
-use super::{HandlerResult, SharedState};
+use super::{HandlerResult, SharedContext};
 use crate::content_negotiation::{self, MetricsFormat};
 use crate::guard::Caller;
 
 /// All current values. Query parameters are ignored: a scraper may add its own.
 pub(super) async fn metrics(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> HandlerResult {
     let format = content_negotiation::metrics_format(&headers);
     let gzip = content_negotiation::accepts_gzip(&headers);
-    let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.refresh_programs).await;
-    let mut buffer = site.executor.response_buffer();
-    let (finished, collisions) = site
+    let store = context.agent.store.clone();
+    context.refresh_programs().await;
+    let mut buffer = context.executor.response_buffer();
+    let (finished, collisions) = context
         .executor
         .read_latest(caller.rights, move || {
             let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn metrics(
             Ok((buffer.finish(content_type, gzip)?, encoded.collisions))
         })
         .await?;
-    if site.name_collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
+    if context.name_collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
         tracing::warn!(
             series = collisions,
             "series omitted from /metrics: the name has another type there, or differs from another name only in characters that become '_'"

@@ -1,5 +1,5 @@
-//! The routes, one file each, and what they share: the table of routes with the access that each
-//! requires, and the state of all handlers. The guard checks every request before its handler runs.
+//! The routes, one file each, and the table of routes with the access that each requires. The guard
+//! checks every request before its handler runs.
 
 mod columns;
 mod dragon;
@@ -19,51 +19,23 @@ pub(crate) use range::parse_range_query as range_question;
 pub use input::InputRoute;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use pegel_query::QueryEngine;
-use pegel_wire::RequestHandler;
-use tokio::sync::watch;
 
-use crate::agent_handles::AgentHandles;
 use crate::api_error::ApiError;
-use crate::body_memory::BodyMemory;
-use crate::connection::ShutdownStage;
 use crate::content_negotiation;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::{Access, Caller, Guard};
 use crate::json_response::JSON;
-use crate::refusals::RefusalCounters;
-use crate::request_executor::RequestExecutor;
-use crate::sender_refusals::SenderRefusals;
-use crate::server::ConnectionLimits;
+use crate::server_context::ServerContext;
 
-/// State shared by all handlers.
-#[derive(Debug)]
-pub(crate) struct AppState {
-    pub agent: AgentHandles,
-    /// Executes the queries of OpenTSDB clients.
-    pub engine: QueryEngine,
-    pub executor: RequestExecutor,
-    pub body_memory: BodyMemory,
-    pub refusals: Arc<RefusalCounters>,
-    /// Limits that senders exceeded.
-    pub sender_refusals: SenderRefusals,
-    pub guard: Arc<Guard>,
-    pub connection_limits: ConnectionLimits,
-    pub stage: watch::Receiver<ShutdownStage>,
-    /// Number of series that the last `/metrics` response had to omit.
-    pub name_collisions: AtomicUsize,
-}
-
-type SharedState = State<Arc<AppState>>;
+type SharedContext = Extension<Arc<ServerContext>>;
 type HandlerResult = Result<Response, ApiError>;
 
 const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
@@ -84,7 +56,7 @@ POST /api/tsdb_cleanup   hide older points of /api/metrics
 /                        the page, in a browser
 ";
 
-type Route = (&'static str, Access, fn() -> MethodRouter<Arc<AppState>>);
+type Route = (&'static str, Access, fn() -> MethodRouter);
 
 /// The routes of the server itself, with the access that each requires. The agent adds those of the
 /// inputs ([`InputRoute`]).
@@ -114,21 +86,20 @@ const ROUTES: &[Route] = &[
     }),
 ];
 
-pub(crate) fn router(site: Arc<AppState>) -> Router {
+pub(crate) fn router(guard: &Arc<Guard>, inputs: &[InputRoute]) -> Router {
     let mut router = Router::new();
     for (path, access, route) in ROUTES.iter().chain(opentsdb::ROUTES) {
-        router = router.route(path, guarded(&site.guard, *access, route()));
+        router = router.route(path, guarded(guard, *access, route()));
     }
-    for input in &site.agent.input_routes {
+    for input in inputs {
         let route = input::method_router(&input.handler);
-        router = router.route(input.path, guarded(&site.guard, input.access, route));
+        router = router.route(input.path, guarded(guard, input.access, route));
     }
     router
         // Bodies are limited before they reach the router.
         .layer(DefaultBodyLimit::disable())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(site)
 }
 
 /// The access that a request requires before its route is known. Only exact paths are open: one
@@ -140,7 +111,7 @@ pub(crate) fn access_before_routing(path: &str) -> Access {
     if open { Access::Open } else { Access::Read }
 }
 
-impl AppState {
+impl ServerContext {
     /// Responds with the JSON that `write` builds, on a blocking thread, from current values.
     async fn respond_latest(
         &self,
@@ -156,21 +127,10 @@ impl AppState {
         });
         Ok(finished.await?.into_response())
     }
-
-    /// The input that counts a request whose body is not read.
-    pub fn input_for(&self, method: &Method, path: &str) -> Option<Arc<dyn RequestHandler>> {
-        let mut inputs = self.agent.input_routes.iter();
-        let input = inputs.find(|input| method == Method::POST && input.path == path)?;
-        Some(input.handler.clone())
-    }
 }
 
 /// Wraps a route in the guard.
-fn guarded<S: Clone + Send + Sync + 'static>(
-    guard: &Arc<Guard>,
-    access: Access,
-    route: MethodRouter<S>,
-) -> MethodRouter<S> {
+fn guarded(guard: &Arc<Guard>, access: Access, route: MethodRouter) -> MethodRouter {
     let state = (guard.clone(), access);
     route.layer(middleware::from_fn_with_state(state, require_access))
 }

@@ -1,5 +1,5 @@
 //! `GET /api/v1/range`.
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Labels, Millis, Series};
@@ -7,7 +7,7 @@ use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{HandlerResult, SharedState};
+use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::finished_response::ResponseBuffer;
@@ -18,16 +18,16 @@ use crate::time_parameters::{parse_duration, parse_time};
 
 /// Stored samples per series: `[{"name","labels","points":[[ms,value],…]}]`.
 pub(super) async fn range(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let query = parse_range_query(&uri, site.agent.clock.utc())?;
+    let query = parse_range_query(&uri, context.agent.clock.utc())?;
     let gzip = content_negotiation::accepts_gzip(&headers);
-    let store = site.agent.store.clone();
-    let mut buffer = site.executor.response_buffer();
-    let made = site.executor.query(caller.rights, move || {
+    let store = context.agent.store.clone();
+    let mut buffer = context.executor.response_buffer();
+    let made = context.executor.query(caller.rights, move || {
         write_range(&mut buffer, &store, &query)?;
         buffer.finish(JSON, gzip)
     });

@@ -2,24 +2,23 @@
 use std::sync::atomic::Ordering;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use pegel_metric::InputTotals;
 use serde_json::{Map, Value, json};
 
-use super::SharedState;
+use super::SharedContext;
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
 use crate::json_response::{JSON, json_response};
 
 /// The state of the agent. Times are milliseconds, `rate` is in seconds.
-pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
-    let app = &site.agent;
+pub(super) async fn status(Extension(context): SharedContext) -> impl IntoResponse {
+    let app = &context.agent;
     let store = app.store.status();
     let degraded = app.degraded().is_some();
     let mut status = app.status_source.extra_fields();
-    let refused: Map<String, Value> = site
+    let refused: Map<String, Value> = context
         .refusals
         .all()
         .into_iter()
@@ -37,13 +36,13 @@ pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
         "inputs": app.store.ledger().totals_by_input().iter().map(account_json).collect::<Vec<_>>(),
         "store": store,
         "http": {
-            "connections": site.connection_limits.tcp.in_use(),
-            "socket_connections": site.connection_limits.socket.in_use(),
-            "body_bytes": site.body_memory.bytes_in_use(),
+            "connections": context.connection_limits.tcp.in_use(),
+            "socket_connections": context.connection_limits.socket.in_use(),
+            "body_bytes": context.body_memory.bytes_in_use(),
             "refused": refused,
-            "limited": site.sender_refusals.all(),
-            "guard": site.guard.status_json(),
-            "name_collisions": site.name_collisions.load(Ordering::Relaxed),
+            "limited": context.sender_refusals.all(),
+            "guard": context.guard.status_json(),
+            "name_collisions": context.name_collisions.load(Ordering::Relaxed),
         },
     });
     if let Value::Object(ours) = ours {
@@ -53,8 +52,8 @@ pub(super) async fn status(State(site): SharedState) -> impl IntoResponse {
 }
 
 /// The configuration in force, key by key, without secrets.
-pub(super) async fn config(State(site): SharedState) -> impl IntoResponse {
-    uncached_json(&site.agent.status_source.config())
+pub(super) async fn config(Extension(context): SharedContext) -> impl IntoResponse {
+    uncached_json(&context.agent.status_source.config())
 }
 
 fn uncached_json(value: &Value) -> impl IntoResponse + use<> {
@@ -80,10 +79,10 @@ fn account_json(account: &InputTotals) -> Value {
 /// Open to every client, so that a health check needs no token. Clients without rights learn only
 /// whether the agent is healthy.
 pub(super) async fn healthz(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
 ) -> Result<&'static str, ApiError> {
-    match site.agent.degraded() {
+    match context.agent.degraded() {
         None => Ok("ok\n"),
         Some(reason) => {
             let reason = match caller.rights {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{Uri, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -22,11 +22,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::columns::ColumnEncoder;
 use super::values::write_current;
-use super::{AppState, HandlerResult, SharedState};
+use super::{HandlerResult, ServerContext, SharedContext};
 use crate::api_error::ApiError;
-use crate::connection::ShutdownStage;
 use crate::guard::{AccessRights, Caller};
 use crate::query_parameters::QueryParameters;
+use crate::server_context::ShutdownStage;
 
 const RATE_DEFAULT: f64 = 2.0;
 const RATE_MAX: f64 = 1000.0;
@@ -34,13 +34,13 @@ const RATE_MAX: f64 = 1000.0;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) async fn changes(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> HandlerResult {
     let parameters = QueryParameters::parse(&uri, &["match", "names", "rate", "form"])?;
     let mut follower = ChangeFollower {
-        site,
+        context,
         rights: caller.rights,
         selector: Arc::new(parameters.selector()?),
         period: parameters
@@ -89,7 +89,7 @@ fn parse_period(rate: &str) -> Result<f64, ApiError> {
 
 /// One client's position in the sequence of changes.
 struct ChangeFollower {
-    site: Arc<AppState>,
+    context: Arc<ServerContext>,
     rights: AccessRights,
     selector: Arc<Selector>,
     period: f64,
@@ -113,7 +113,7 @@ impl ChangeFollower {
             self.next = (self.next + period).max(now.checked_sub(period).unwrap_or(now));
             let due = self.next.min(self.last_sent + KEEP_ALIVE);
             let early = due < self.next;
-            let mut stage = self.site.stage.clone();
+            let mut stage = self.context.stage.clone();
             let stopping = timeout_at(due, stage.wait_for(|stage| *stage > ShutdownStage::Serving))
                 .await
                 .is_ok();
@@ -146,13 +146,13 @@ impl ChangeFollower {
     /// Builds an event with the changes; `None` if there are none, unless `always`.
     async fn make_event(&mut self, always: bool) -> Result<Option<Bytes>, ApiError> {
         let (store, selector, after) = (
-            self.site.agent.store.clone(),
+            self.context.agent.store.clone(),
             self.selector.clone(),
             self.after,
         );
-        let mut buffer = self.site.executor.response_buffer();
+        let mut buffer = self.context.executor.response_buffer();
         let mut columns = self.columns.take();
-        let read = self.site.executor.read_latest(self.rights, move || {
+        let read = self.context.executor.read_latest(self.rights, move || {
             buffer.text("data: ")?;
             let seen = match &mut columns {
                 None => write_current(&mut buffer, &store, &selector, after)?,

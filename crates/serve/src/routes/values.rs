@@ -2,13 +2,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
 use pegel_metric::{Selector, Series};
 use pegel_store::{LatestValue, QueryError, Store};
 use serde::Serialize;
 
-use super::{HandlerResult, SharedState};
+use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
@@ -28,18 +28,19 @@ struct CurrentValue<'a> {
 
 /// Current values, sorted by name; `ts` is the time of the last change.
 pub(super) async fn values(
-    State(site): SharedState,
+    Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
     let selector = QueryParameters::parse(&uri, &["match", "names"])?.selector()?;
-    let store = site.agent.store.clone();
-    site.executor.refresh(&site.agent.refresh_programs).await;
-    site.respond_latest(&caller, &headers, move |buffer| {
-        write_current(buffer, &store, &selector, 0).map(drop)
-    })
-    .await
+    let store = context.agent.store.clone();
+    context.refresh_programs().await;
+    context
+        .respond_latest(&caller, &headers, move |buffer| {
+            write_current(buffer, &store, &selector, 0).map(drop)
+        })
+        .await
 }
 
 /// How many values were written, and the number of the latest change.

@@ -1,21 +1,22 @@
 //! `/api/annotation` and `/api/annotations`.
-use axum::extract::State;
+use axum::extract::Extension;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use pegel_query::{Annotation, AnnotationBulkDelete, AnnotationUpdate, OpentsdbError};
 use serde_json::json;
 
-use super::super::{HandlerResult, SharedState};
+use super::super::{HandlerResult, SharedContext};
 use super::{OpentsdbRequest, opentsdb_error_response, opentsdb_json, parse_pairs};
 use crate::api_error::ApiError;
 
 /// Returns the annotation of a series, or of all series, at a given time.
-pub(super) async fn read(State(site): SharedState, uri: Uri) -> Response {
+pub(super) async fn read(Extension(context): SharedContext, uri: Uri) -> Response {
     let found = parse_pairs(&uri).and_then(|pairs| {
         let (tsuid, start) = AnnotationUpdate::from_uri(&pairs)?.key()?;
         let missing = || OpentsdbError::new(404, "Unable to locate annotation in storage");
-        site.engine
+        context
+            .engine
             .annotations
             .get(&tsuid, start)
             .ok_or_else(missing)
@@ -31,7 +32,7 @@ pub(super) async fn store(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let change = requested_change(asked, &body)?;
         let stored = asked
-            .site
+            .context
             .engine
             .annotations
             .put(change, asked.method == Method::PUT)?;
@@ -47,7 +48,7 @@ pub(super) async fn delete(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let change = requested_change(asked, &body)?;
         let (tsuid, start) = change.key()?;
-        if asked.site.engine.annotations.delete(&tsuid, start)? {
+        if asked.context.engine.annotations.delete(&tsuid, start)? {
             Ok(StatusCode::NO_CONTENT.into_response())
         } else {
             Err(OpentsdbError::new(
@@ -61,7 +62,7 @@ pub(super) async fn delete(asked: OpentsdbRequest) -> HandlerResult {
 
 pub(super) async fn store_many(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
-        let notes = &asked.site.engine.annotations;
+        let notes = &asked.context.engine.annotations;
         let mut stored: Vec<Annotation> = Vec::new();
         for change in AnnotationUpdate::list_from_json(&body)? {
             let (tsuid, start) = change.key()?;
@@ -75,13 +76,13 @@ pub(super) async fn store_many(asked: OpentsdbRequest) -> HandlerResult {
 
 pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
     run(asked, |asked, body| {
-        let now = asked.site.agent.clock.utc();
+        let now = asked.context.agent.clock.utc();
         let bulk = if body.is_empty() {
             AnnotationBulkDelete::from_uri(&parse_pairs(&asked.uri)?, now)?
         } else {
             AnnotationBulkDelete::from_json(&body, now)?
         };
-        let deleted = asked.site.engine.annotations.delete_range(&bulk)?;
+        let deleted = asked.context.engine.annotations.delete_range(&bulk)?;
         Ok(opentsdb_json(&json!({
             "tsuids": bulk.tsuids,
             "global": bulk.global,
@@ -110,8 +111,8 @@ async fn run(
     mut asked: OpentsdbRequest,
     work: impl FnOnce(&OpentsdbRequest, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,
 ) -> HandlerResult {
-    let site = asked.site.clone();
-    let done = site.executor.read_latest(asked.rights, move || {
+    let context = asked.context.clone();
+    let done = context.executor.read_latest(asked.rights, move || {
         let body = asked.plain_body()?;
         Ok::<_, ApiError>(
             work(&asked, body).unwrap_or_else(|problem| opentsdb_error_response(&problem)),

@@ -9,7 +9,6 @@ mod server_info;
 use std::io;
 use std::sync::Arc;
 
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -18,7 +17,7 @@ use bytes::Bytes;
 use pegel_query::{OpentsdbError, QueryParams};
 use serde_json::{Value, json};
 
-use super::{Access, AppState, HandlerResult, Route};
+use super::{Access, HandlerResult, Route, ServerContext};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
@@ -73,16 +72,16 @@ pub(super) const ROUTES: &[Route] = &[
     ("/api/annotations", Access::Read, bulk_annotations),
 ];
 
-fn bulk_annotations() -> MethodRouter<Arc<AppState>> {
+fn bulk_annotations() -> MethodRouter {
     axum::routing::post(annotation::store_many)
         .put(annotation::store_many)
         .delete(annotation::delete_many)
 }
 
 /// OpenTSDB answers most requests by both GET and POST.
-fn get_and_post<H, T>(handler: H) -> MethodRouter<Arc<AppState>>
+fn get_and_post<H, T>(handler: H) -> MethodRouter
 where
-    H: axum::handler::Handler<T, Arc<AppState>> + Clone,
+    H: axum::handler::Handler<T, ()> + Clone,
     T: 'static,
 {
     get(handler.clone()).post(handler)
@@ -97,7 +96,7 @@ fn parse_pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
 
 /// A request, ready to be handled off the async workers.
 struct OpentsdbRequest {
-    site: Arc<AppState>,
+    context: Arc<ServerContext>,
     rights: AccessRights,
     method: Method,
     uri: Uri,
@@ -105,21 +104,27 @@ struct OpentsdbRequest {
     body: Bytes,
 }
 
-impl FromRequest<Arc<AppState>> for OpentsdbRequest {
-    type Rejection = BytesRejection;
+impl<S: Send + Sync> FromRequest<S> for OpentsdbRequest {
+    type Rejection = Response;
 
-    async fn from_request(
-        request: Request,
-        site: &Arc<AppState>,
-    ) -> Result<OpentsdbRequest, BytesRejection> {
-        let caller = request.extensions().get::<Caller>();
+    async fn from_request(request: Request, state: &S) -> Result<OpentsdbRequest, Response> {
+        let extensions = request.extensions();
+        let (Some(context), Some(caller)) = (
+            extensions.get::<Arc<ServerContext>>(),
+            extensions.get::<Caller>(),
+        ) else {
+            // Unreachable: every request has both.
+            return Err(ApiError::internal().into_response());
+        };
         Ok(OpentsdbRequest {
-            site: site.clone(),
-            rights: caller.map_or(AccessRights::None, |caller| caller.rights),
+            context: context.clone(),
+            rights: caller.rights,
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
-            body: Bytes::from_request(request, site).await?,
+            body: Bytes::from_request(request, state)
+                .await
+                .map_err(IntoResponse::into_response)?,
         })
     }
 }
@@ -133,7 +138,7 @@ impl OpentsdbRequest {
     /// The decompressed body.
     fn plain_body(&mut self) -> Result<Bytes, ApiError> {
         let body = std::mem::take(&mut self.body);
-        let plain = self.site.body_memory.decompress(&self.headers, body);
+        let plain = self.context.body_memory.decompress(&self.headers, body);
         plain.map_err(|(failure, _)| failure)
     }
 }
@@ -145,11 +150,11 @@ async fn respond(
     + Send
     + 'static,
 ) -> HandlerResult {
-    let site = asked.site.clone();
+    let context = asked.context.clone();
     let gzip = content_negotiation::accepts_gzip(&asked.headers);
-    let mut buffer = site.executor.response_buffer();
+    let mut buffer = context.executor.response_buffer();
     let (rights, mut asked) = (asked.rights, asked);
-    let made = site.executor.query(
+    let made = context.executor.query(
         rights,
         move || -> Result<Result<FinishedResponse, OpentsdbError>, ApiError> {
             match write(&mut asked, &mut buffer) {

@@ -12,7 +12,7 @@ pub(super) async fn suggest(asked: OpentsdbRequest) -> HandlerResult {
         } else {
             SuggestQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
-        Ok(buffer.json(&asked.site.engine.suggest(&suggest)?)?)
+        Ok(buffer.json(&asked.context.engine.suggest(&suggest)?)?)
     })
     .await
 }
@@ -25,7 +25,7 @@ pub(super) async fn lookup(asked: OpentsdbRequest) -> HandlerResult {
         } else {
             LookupQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
-        Ok(buffer.json(&asked.site.engine.lookup(&lookup)?)?)
+        Ok(buffer.json(&asked.context.engine.lookup(&lookup)?)?)
     })
     .await
 }

@@ -8,9 +8,9 @@ use super::{OpentsdbRequest, opentsdb_error_response, parse_pairs, respond};
 /// `GET /api/query?start=1h-ago&m=sum:metric{host=*}`.
 pub(super) async fn by_uri(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
-        let now = asked.site.agent.clock.utc();
+        let now = asked.context.agent.clock.utc();
         let request = QueryRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.query(&request, buffer)?)
+        Ok(asked.context.engine.query(&request, buffer)?)
     })
     .await
 }
@@ -18,10 +18,10 @@ pub(super) async fn by_uri(asked: OpentsdbRequest) -> HandlerResult {
 /// `POST /api/query`, as Grafana sends it.
 pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
-        let now = asked.site.agent.clock.utc();
+        let now = asked.context.agent.clock.utc();
         let body = asked.plain_body()?;
         let request = QueryRequest::from_json(&body, &parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.query(&request, buffer)?)
+        Ok(asked.context.engine.query(&request, buffer)?)
     })
     .await
 }
@@ -41,8 +41,8 @@ pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
         } else {
             LastQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
-        let now = asked.site.agent.clock.utc();
-        Ok(buffer.json(&asked.site.engine.last(&query, now)?)?)
+        let now = asked.context.agent.clock.utc();
+        Ok(buffer.json(&asked.context.engine.last(&query, now)?)?)
     })
     .await
 }
@@ -50,9 +50,9 @@ pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
 /// `GET /api/query/gexp?start=1h-ago&exp=scale(sum:metric,10)`.
 pub(super) async fn gexp(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
-        let now = asked.site.agent.clock.utc();
+        let now = asked.context.agent.clock.utc();
         let gexp = GexpRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.site.engine.gexp(&gexp, buffer)?)
+        Ok(asked.context.engine.gexp(&gexp, buffer)?)
     })
     .await
 }
@@ -60,9 +60,9 @@ pub(super) async fn gexp(asked: OpentsdbRequest) -> HandlerResult {
 /// `POST /api/query/exp`.
 pub(super) async fn exp(asked: OpentsdbRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
-        let now = asked.site.agent.clock.utc();
+        let now = asked.context.agent.clock.utc();
         let expressions = ExpressionRequest::from_json(&asked.plain_body()?, now)?;
-        Ok(asked.site.engine.exp(&expressions, buffer)?)
+        Ok(asked.context.engine.exp(&expressions, buffer)?)
     })
     .await
 }
