@@ -1,18 +1,19 @@
-//! Local users who may write, for inputs without HTTP requests.
+//! The users of this machine who may use the agent.
 use std::net::SocketAddr;
 
+use nix::unistd;
 use pegel_config::UserRef;
 
 use super::peer::PeerLookup;
-use super::{GuardError, uid_of};
+use super::{AccessRights, GuardError};
 
-/// The users of this machine who may write, for inputs that have no requests to guard, such as
-/// statsd.
+/// The agent's user, root, and the users in `allow_users`. The guard and inputs that have no
+/// requests to guard, such as statsd, apply the same rule.
 #[derive(Debug)]
 pub struct LocalUsers {
-    own_uid: u32,
+    pub(super) own_uid: u32,
     allowed: Vec<u32>,
-    peer_lookup: PeerLookup,
+    pub(super) peer_lookup: PeerLookup,
 }
 
 impl LocalUsers {
@@ -39,8 +40,32 @@ impl LocalUsers {
 
     /// Whether this is the agent's user, root, or a user in `allow_users`.
     pub fn admits(&self, uid: u32) -> bool {
-        let is_mapped = self.peer_lookup.is_mapped_uid(uid);
-        is_mapped && (uid == 0 || uid == self.own_uid || self.allowed.contains(&uid))
+        self.peer_lookup.is_mapped_uid(uid) && self.rights_of(uid) > AccessRights::None
+    }
+
+    pub(super) fn rights_of(&self, uid: u32) -> AccessRights {
+        if uid == 0 || uid == self.own_uid {
+            AccessRights::Owner
+        } else if self.allowed.contains(&uid) {
+            AccessRights::User
+        } else {
+            AccessRights::None
+        }
+    }
+}
+
+pub(super) fn uid_of(user: &UserRef) -> Result<u32, GuardError> {
+    let name = match user {
+        UserRef::Uid(uid) => return Ok(*uid),
+        UserRef::Name(name) => name,
+    };
+    match unistd::User::from_name(name) {
+        Ok(Some(found)) => Ok(found.uid.as_raw()),
+        Ok(None) => Err(GuardError::UnknownUser { name: name.clone() }),
+        Err(error) => Err(GuardError::Lookup {
+            name: name.clone(),
+            source: error.into(),
+        }),
     }
 }
 

@@ -30,8 +30,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Version, header, request};
-use nix::unistd;
-use pegel_config::UserRef;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 
@@ -43,7 +41,6 @@ use crate::tls::{TlsError, TlsFiles};
 use accepted_hosts::AcceptedHosts;
 pub(crate) use access_denied::AccessDenied;
 pub use local_users::LocalUsers;
-use peer::PeerLookup;
 pub(crate) use peer::{PeerIdentity, is_loopback};
 use refusal_log::RefusalLog;
 use reloadable::Reloadable;
@@ -124,10 +121,8 @@ pub enum GuardError {
 
 #[derive(Debug)]
 pub(crate) struct Guard {
-    own_uid: u32,
-    allowed: Vec<u32>,
+    users: LocalUsers,
     hosts: AcceptedHosts,
-    peer_lookup: PeerLookup,
     token: Option<Reloadable<Token, TokenError>>,
     /// Issues a second token, valid until the agent stops.
     token_exchange: Option<TokenExchange>,
@@ -160,14 +155,8 @@ impl Guard {
             .as_ref()
             .is_some_and(|files| files.ca.is_some());
         Ok(Guard {
-            own_uid: rustix::process::geteuid().as_raw(),
-            allowed: settings
-                .allow_users
-                .iter()
-                .map(uid_of)
-                .collect::<Result<_, _>>()?,
+            users: LocalUsers::new(&settings.allow_users)?,
             hosts: AcceptedHosts::new(node, &settings.hosts),
-            peer_lookup: PeerLookup::new(),
             allows_any_remote: settings.insecure
                 && token.is_none()
                 && settings.auth_key.is_none()
@@ -188,7 +177,7 @@ impl Guard {
     /// Logs a warning if the kernel does not report the owners of connections: over loopback, only
     /// clients with a token are then served.
     pub fn check_kernel(&self, listener: SocketAddr) {
-        if is_loopback(listener.ip()) && !self.peer_lookup.finds_listener(listener) {
+        if is_loopback(listener.ip()) && !self.users.peer_lookup.finds_listener(listener) {
             tracing::warn!(
                 "the kernel does not report the owners of connections (is the module tcp_diag missing?): over \
                  {listener} only clients with a token are served; the UNIX socket is not affected"
@@ -198,7 +187,7 @@ impl Guard {
 
     pub fn identify_tcp(&self, stream: &tokio::net::TcpStream) -> std::io::Result<ConnectionInfo> {
         Ok(ConnectionInfo {
-            peer: self.peer_lookup.peer_on_tcp(stream)?,
+            peer: self.users.peer_lookup.peer_on_tcp(stream)?,
             local: Some(stream.local_addr()?.ip()),
             standing: Arc::default(),
         })
@@ -206,7 +195,7 @@ impl Guard {
 
     pub fn identify_unix(&self, stream: &tokio::net::UnixStream) -> ConnectionInfo {
         ConnectionInfo {
-            peer: self.peer_lookup.peer_on_unix(stream),
+            peer: self.users.peer_lookup.peer_on_unix(stream),
             local: None,
             standing: Arc::default(),
         }
@@ -319,13 +308,12 @@ impl Guard {
     /// The rights of a peer without a token.
     pub fn rights_of(&self, peer: PeerIdentity) -> AccessRights {
         match peer {
-            PeerIdentity::User(uid) if uid == self.own_uid || uid == 0 => AccessRights::Owner,
-            PeerIdentity::User(uid) if self.allowed.contains(&uid) => AccessRights::User,
+            PeerIdentity::User(uid) => self.users.rights_of(uid),
             PeerIdentity::Remote {
                 certified: true, ..
             } => AccessRights::Owner,
             PeerIdentity::Remote { .. } if self.allows_any_remote => AccessRights::User,
-            _ => AccessRights::None,
+            PeerIdentity::Unknown | PeerIdentity::Remote { .. } => AccessRights::None,
         }
     }
 
@@ -393,21 +381,6 @@ impl Guard {
             return Err(AccessDenied::Origin);
         }
         Ok(())
-    }
-}
-
-fn uid_of(user: &UserRef) -> Result<u32, GuardError> {
-    let name = match user {
-        UserRef::Uid(uid) => return Ok(*uid),
-        UserRef::Name(name) => name,
-    };
-    match unistd::User::from_name(name) {
-        Ok(Some(found)) => Ok(found.uid.as_raw()),
-        Ok(None) => Err(GuardError::UnknownUser { name: name.clone() }),
-        Err(error) => Err(GuardError::Lookup {
-            name: name.clone(),
-            source: error.into(),
-        }),
     }
 }
 

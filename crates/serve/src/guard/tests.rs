@@ -2,8 +2,9 @@
 
 use axum::http::Request;
 use axum::response::IntoResponse;
-use pegel_config::Secret;
+use pegel_config::{Secret, UserRef};
 
+use super::local_users::uid_of;
 use super::*;
 
 const TOKEN: &str = "planted-0123456789";
@@ -19,7 +20,7 @@ fn guard(change: impl FnOnce(&mut ServeSettings)) -> Guard {
     };
     change(&mut settings);
     let mut guard = Guard::new(&settings, "nid0001", Arc::default()).expect("a guard");
-    guard.own_uid = OWN;
+    guard.users.own_uid = OWN;
     guard
 }
 
