@@ -124,7 +124,7 @@ impl CurrentValues {
         let mut restored = std::mem::take(&mut self.restored);
         restored.retain(|_, one| {
             let stays = !is_unwanted(&one.series);
-            if let (false, Some(place)) = (stays, one.slot) {
+            if !stays && let Some(place) = one.slot {
                 self.remove(place);
             }
             stays

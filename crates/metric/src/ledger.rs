@@ -6,26 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! label_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$variant_meta])* $variant,)* }
-
-        impl $name {
-            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
-
-            /// Returns the label value under which it is published.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text,)* }
-            }
-        }
-    };
-}
+use crate::label_enum;
 
 label_enum! {
     /// The source of samples. The log stores the position in this list: append only.
-    Input {
+    pub Input {
         /// The node's own collectors.
         Collect = "collect",
         /// Lines on the socket.
@@ -45,7 +30,7 @@ label_enum! {
 
 label_enum! {
     /// Why a sample was dropped.
-    DropReason {
+    pub DropReason {
         /// The store did not keep up and its queue was full.
         QueueFull = "queue_full",
         /// More series than `limits.series`.

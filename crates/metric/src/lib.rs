@@ -16,6 +16,7 @@ mod family;
 mod format_value;
 mod glob;
 mod inline_string;
+mod label_enum;
 mod ledger;
 pub mod quantity;
 mod selector;

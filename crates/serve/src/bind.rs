@@ -74,11 +74,14 @@ pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindE
     let Some(address) = exposed.next().map(ListenAddress::socket) else {
         return Ok(());
     };
-    match (settings.insecure, &settings.tls) {
-        (true, _) => Ok(()),
-        (false, None) => Err(ServerBindError::Exposed { address }),
-        (false, Some(_)) if !is_authenticated => Err(ServerBindError::Unauthenticated { address }),
-        (false, Some(_)) => Ok(()),
+    if settings.insecure {
+        Ok(())
+    } else if settings.tls.is_none() {
+        Err(ServerBindError::Exposed { address })
+    } else if !is_authenticated {
+        Err(ServerBindError::Unauthenticated { address })
+    } else {
+        Ok(())
     }
 }
 

@@ -179,10 +179,9 @@ pub(crate) async fn accept_all<L: Listener>(
             Err(LimitReached::ForUnknown) => ClientRefusal::UnknownConnections,
         };
         context.count_refusal(&info.peer.sender_name(), refusal);
-        if let (true, Ok(permit)) = (
-            listener.is_plaintext(),
-            refusals.clone().try_acquire_owned(),
-        ) {
+        if listener.is_plaintext()
+            && let Ok(permit) = refusals.clone().try_acquire_owned()
+        {
             tokio::spawn(async move {
                 refuse_connection(stream, ApiError::too_many_connections()).await;
                 drop(permit);

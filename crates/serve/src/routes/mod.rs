@@ -88,8 +88,11 @@ const ROUTES: &[Route] = &[
 
 pub(crate) fn router(guard: &Arc<Guard>, inputs: &[InputRoute]) -> Router {
     let mut router = Router::new();
-    for (path, access, route) in ROUTES.iter().chain(opentsdb::ROUTES) {
+    for (path, access, route) in ROUTES {
         router = router.route(path, guarded(guard, *access, route()));
+    }
+    for (path, route) in opentsdb::ROUTES {
+        router = router.route(path, guarded(guard, Access::Read, route()));
     }
     for input in inputs {
         let route = input::method_router(&input.handler);

@@ -203,7 +203,7 @@ impl<'a> ReceiveWorker<'a> {
             is_any_free = true;
             most = most.max(self.receive_from(at, turn));
         }
-        if let (false, Some(&first)) = (is_any_free, sockets.first()) {
+        if !is_any_free && let Some(&first) = sockets.first() {
             let turn = group.sockets[first].receive_lock.lock();
             let turn = turn.unwrap_or_else(PoisonError::into_inner);
             most = self.receive_from(first, turn);

@@ -12,68 +12,59 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use bytes::Bytes;
 use pegel_query::{OpentsdbError, QueryParams};
 use serde_json::{Value, json};
 
-use super::{Access, HandlerResult, Route, ServerContext};
+use super::{HandlerResult, ServerContext};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
 use crate::guard::{AccessRights, Caller};
 use crate::json_response::{OPENTSDB_JSON, json_response};
 
-pub(super) const ROUTES: &[Route] = &[
-    ("/api/query", Access::Read, || {
-        get(query::by_uri)
-            .post(query::by_body)
-            .delete(query::delete)
-    }),
-    ("/api/query/last", Access::Read, || {
-        get_and_post(query::last)
-    }),
-    ("/api/query/gexp", Access::Read, || get(query::gexp)),
-    ("/api/query/exp", Access::Read, || {
-        axum::routing::post(query::exp)
-    }),
-    ("/api/suggest", Access::Read, || {
-        get_and_post(name_lookup::suggest)
-    }),
-    ("/api/search/lookup", Access::Read, || {
-        get_and_post(name_lookup::lookup)
-    }),
-    ("/api/aggregators", Access::Read, || {
+type OpentsdbRoute = (&'static str, fn() -> MethodRouter);
+
+/// All routes require [`Access::Read`](super::Access). Methods other than GET may change something,
+/// and require the rights for that.
+pub(super) const ROUTES: &[OpentsdbRoute] = &[
+    ("/api/query", queries),
+    ("/api/query/last", || get_and_post(query::last)),
+    ("/api/query/gexp", || get(query::gexp)),
+    ("/api/query/exp", || post(query::exp)),
+    ("/api/suggest", || get_and_post(name_lookup::suggest)),
+    ("/api/search/lookup", || get_and_post(name_lookup::lookup)),
+    ("/api/aggregators", || {
         get_and_post(server_info::aggregators)
     }),
-    ("/api/config", Access::Read, || {
-        get_and_post(server_info::config)
-    }),
-    ("/api/config/filters", Access::Read, || {
-        get_and_post(server_info::filters)
-    }),
-    ("/api/version", Access::Read, || {
-        get_and_post(server_info::version)
-    }),
-    ("/api/stats", Access::Read, || {
-        get_and_post(server_info::stats)
-    }),
-    ("/api/serializers", Access::Read, || {
+    ("/api/config", || get_and_post(server_info::config)),
+    ("/api/config/filters", || get_and_post(server_info::filters)),
+    ("/api/version", || get_and_post(server_info::version)),
+    ("/api/stats", || get_and_post(server_info::stats)),
+    ("/api/serializers", || {
         get_and_post(server_info::serializers)
     }),
-    // Methods other than GET change something, and require the rights for that.
-    ("/api/annotation", Access::Read, || {
-        get(annotation::read)
-            .post(annotation::store)
-            .put(annotation::store)
-            .delete(annotation::delete)
-    }),
-    ("/api/annotation/bulk", Access::Read, bulk_annotations),
-    ("/api/annotations", Access::Read, bulk_annotations),
+    ("/api/annotation", annotations),
+    ("/api/annotation/bulk", bulk_annotations),
+    ("/api/annotations", bulk_annotations),
 ];
 
+fn queries() -> MethodRouter {
+    get(query::by_uri)
+        .post(query::by_body)
+        .delete(query::delete)
+}
+
+fn annotations() -> MethodRouter {
+    get(annotation::read)
+        .post(annotation::store)
+        .put(annotation::store)
+        .delete(annotation::delete)
+}
+
 fn bulk_annotations() -> MethodRouter {
-    axum::routing::post(annotation::store_many)
+    post(annotation::store_many)
         .put(annotation::store_many)
         .delete(annotation::delete_many)
 }
