@@ -11,13 +11,10 @@ use crate::load;
 
 pub fn measure(report: &mut BenchReport) {
     let settings = AdmissionSettings {
-        level: 3,
         series_max: 100_000,
         series_per_sender: 100_000,
         text_bytes_max: 64 << 20,
-        sender_bytes: 1 << 30,
-        rules: Default::default(),
-        reserved: Arc::default(),
+        ..AdmissionSettings::for_tests()
     };
     let gate = Arc::new(Admission::new(settings, Arc::default()));
     let statsd = StatsdInput::new(&StatsdSettings::default(), &gate);

@@ -33,6 +33,21 @@ pub struct SeriesSpec<'a> {
     pub input: Input,
 }
 
+impl SeriesSpec<'_> {
+    /// A counter of level 1 without labels and help text.
+    pub fn counter(name: &str, input: Input) -> SeriesSpec<'_> {
+        SeriesSpec {
+            name,
+            labels: &[],
+            identity: &[],
+            kind: MetricKind::Counter,
+            help: "",
+            level: 1,
+            input,
+        }
+    }
+}
+
 /// The reason why a series is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
@@ -100,6 +115,22 @@ pub struct AdmissionSettings {
     pub rules: RelabelRules,
     /// Names of the node and of the agent, which programs may not use.
     pub reserved: Arc<ReservedNames>,
+}
+
+impl AdmissionSettings {
+    /// For tests and measurements: limits that few of them reach, no rules and no reserved names.
+    #[doc(hidden)]
+    pub fn for_tests() -> AdmissionSettings {
+        AdmissionSettings {
+            level: 3,
+            series_max: 1000,
+            series_per_sender: 1000,
+            text_bytes_max: 16 << 20,
+            sender_bytes: 1 << 30,
+            rules: RelabelRules::default(),
+            reserved: Arc::default(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -435,27 +466,18 @@ mod tests {
 
     fn gate(series_max: u64, series_per_sender: u32) -> Admission {
         let settings = AdmissionSettings {
-            level: 3,
             series_max,
             series_per_sender,
             text_bytes_max: 1000,
             sender_bytes: 1 << 20,
-            rules: RelabelRules::default(),
             reserved: Arc::new(ReservedNames::new(["load_average"]).of_node("nid1")),
+            ..AdmissionSettings::for_tests()
         };
         Admission::new(settings, Arc::default())
     }
 
     fn offer(name: &str) -> SeriesSpec<'_> {
-        SeriesSpec {
-            name,
-            labels: &[],
-            identity: &[],
-            kind: MetricKind::Counter,
-            help: "",
-            level: 1,
-            input: Input::Statsd,
-        }
+        SeriesSpec::counter(name, Input::Statsd)
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod program_sampler;
 pub mod reserved_names;
 pub mod rules;
 pub mod senders;
+mod slab;
 pub mod statsd;
 
 pub use ingest::{Ingest, IngestStartError};

@@ -124,7 +124,6 @@ mod tests {
 
     use super::*;
     use crate::admission::AdmissionSettings;
-    use crate::rules::RelabelRules;
 
     const DEFAULTS: PointDefaults<'static> = PointDefaults {
         help: "Sent by a test.",
@@ -134,13 +133,9 @@ mod tests {
 
     fn intake(store: &Store) -> Ingest {
         let settings = AdmissionSettings {
-            level: 3,
             series_max: 100,
             series_per_sender: 3,
-            text_bytes_max: 16 << 20,
-            sender_bytes: 1 << 30,
-            rules: RelabelRules::default(),
-            reserved: Arc::default(),
+            ..AdmissionSettings::for_tests()
         };
         let clock = Arc::new(SystemClock);
         let rate = std::time::Duration::from_secs(1);

@@ -18,6 +18,7 @@ use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesPermit};
 use crate::current_values::{CurrentValues, ValueSlot};
 use crate::reserved_names::{LANE_TYPE_LABEL, USER_LABEL};
 use crate::senders::{SAMPLE_BYTES, Sender};
+use crate::slab::Slab;
 
 pub use super::total_spec::{Aggregation, TotalKind, TotalSeriesSpec};
 
@@ -52,8 +53,7 @@ struct TotalSeries {
 pub struct LaneTotals {
     gate: Arc<Admission>,
     values: CurrentValues,
-    series: Vec<Option<TotalSeries>>,
-    free: Vec<TotalId>,
+    series: Slab<TotalSeries>,
     by_text: HashMap<Box<str>, TotalId>,
     /// Counters that may have changed since the last pass: only these are checked.
     touched: Vec<TotalId>,
@@ -68,8 +68,7 @@ impl LaneTotals {
         LaneTotals {
             gate,
             values,
-            series: Vec::new(),
-            free: Vec::new(),
+            series: Slab::default(),
             by_text: HashMap::new(),
             touched: Vec::new(),
             gauges: BTreeSet::new(),
@@ -94,7 +93,7 @@ impl LaneTotals {
             let offer = wanted.series_spec(identity);
             let series = self.gate.resolve_series(&offer)?;
             let number = match self.by_text.get(series.text()).copied() {
-                Some(number) if self.get(number).accepts(wanted.role, sender) => number,
+                Some(number) if self.series[number].accepts(wanted.role, sender) => number,
                 Some(_) => continue,
                 None => {
                     let AdmittedSeries {
@@ -105,7 +104,7 @@ impl LaneTotals {
                     self.add((series, pass), wanted.role, now)
                 }
             };
-            let entry = self.get_mut(number);
+            let entry = &mut self.series[number];
             entry.lanes += 1;
             entry.user.get_or_insert_with(|| sender.clone());
             return Ok(number);
@@ -151,26 +150,13 @@ impl LaneTotals {
             TotalKind::Counter(kind) => CounterAmount::zero(kind),
             TotalKind::Gauge(_) => CounterAmount::Float(0.0),
         };
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.series.push(None);
-            (self.series.len() - 1) as TotalId
-        });
-        self.by_text.insert(series.text().into(), number);
-        let histogram = match role {
-            TotalKind::Counter(CounterKind::Bucket) => Some(self.histograms.add(&series, number)),
-            TotalKind::Counter(_) => None,
-            TotalKind::Gauge(_) => {
-                self.gauges.insert(number);
-                None
-            }
-        };
         let mut entry = TotalSeries {
-            series,
+            series: series.clone(),
             slot: place,
             pass,
             user: None,
             role,
-            histogram,
+            histogram: None,
             is_touched: false,
             base: zero,
             total: zero,
@@ -185,14 +171,24 @@ impl LaneTotals {
             // removed lanes.
             entry.apply_restored();
         }
-        self.series[number as usize] = Some(entry);
+        let number = self.series.add(entry);
+        self.by_text.insert(series.text().into(), number);
+        match role {
+            TotalKind::Counter(CounterKind::Bucket) => {
+                self.series[number].histogram = Some(self.histograms.add(&series, number));
+            }
+            TotalKind::Counter(_) => {}
+            TotalKind::Gauge(_) => {
+                self.gauges.insert(number);
+            }
+        }
         self.touch(number);
         number
     }
 
     /// Counts one known lane less.
     pub fn remove_lane(&mut self, number: TotalId) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         entry.lanes = entry.lanes.saturating_sub(1);
         if entry.lanes == 0 && matches!(entry.role, TotalKind::Gauge(_)) {
             self.remove(number);
@@ -201,7 +197,7 @@ impl LaneTotals {
 
     /// Adds the increase of a lane.
     pub fn add_amount(&mut self, number: TotalId, by: CounterAmount, now: Millis) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         entry.total = entry.total.plus(by);
         entry.changed = now;
         self.touch(number);
@@ -209,13 +205,13 @@ impl LaneTotals {
 
     /// Subtracts what an agent with another journal has counted from what was just added. Nothing of it was published.
     pub fn subtract_amount(&mut self, number: TotalId, by: CounterAmount) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         entry.total = entry.total.minus(by);
     }
 
     /// Marks a counter for the next pass.
     fn touch(&mut self, number: TotalId) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         if let Some(id) = entry.histogram {
             self.histograms.touch(id);
         } else if !std::mem::replace(&mut entry.is_touched, true) {
@@ -225,13 +221,13 @@ impl LaneTotals {
 
     /// Keeps the contribution of a removed lane.
     pub fn add_to_base(&mut self, number: TotalId, amount: CounterAmount) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         entry.base = entry.base.plus(amount);
     }
 
     /// Sets a base from the journal.
     pub fn set_base(&mut self, number: TotalId, base: CounterAmount) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         entry.base = base;
         entry.total = entry.total.plus(base);
         self.touch(number);
@@ -239,7 +235,7 @@ impl LaneTotals {
 
     /// Adds the value of a gauge in one running lane.
     pub fn update_gauge(&mut self, number: TotalId, value: f64, set_ms: i64) {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         let TotalKind::Gauge(aggregation) = entry.role else {
             return;
         };
@@ -265,7 +261,7 @@ impl LaneTotals {
     fn emit_counters(&mut self) {
         for number in std::mem::take(&mut self.touched) {
             // It may have been removed since.
-            let Some(entry) = &mut self.series[number as usize] else {
+            let Some(entry) = self.series.get_mut(number) else {
                 continue;
             };
             entry.is_touched = false;
@@ -287,7 +283,7 @@ impl LaneTotals {
 
     fn emit_gauges(&mut self) {
         for &number in &self.gauges {
-            let Some(entry) = &mut self.series[number as usize] else {
+            let Some(entry) = self.series.get_mut(number) else {
                 continue;
             };
             match entry.gauge.take() {
@@ -307,7 +303,7 @@ impl LaneTotals {
         for buckets in self.histograms.take_changed() {
             let buckets: Vec<TotalId> = buckets.collect();
             let entries = &self.series;
-            let entry = |number: &TotalId| entries[*number as usize].as_ref();
+            let entry = |number: &TotalId| entries.get(*number);
             let first = buckets.iter().find_map(entry);
             if first.is_some_and(|first| !first.may_write(buckets.len() as u64)) {
                 delayed.extend(first.and_then(|first| first.histogram));
@@ -327,9 +323,8 @@ impl LaneTotals {
     /// Removes counters to which no lane contributes and that did not change since `before`.
     pub fn expire(&mut self, before: Millis) -> usize {
         let is_old = |entry: &TotalSeries| entry.lanes == 0 && entry.changed < before;
-        let old: Vec<TotalId> = (0..self.series.len())
-            .filter(|at| self.series[*at].as_ref().is_some_and(is_old))
-            .map(|at| at as TotalId)
+        let old: Vec<TotalId> = (0..self.series.end())
+            .filter(|at| self.series.get(*at).is_some_and(is_old))
             .collect();
         for &number in &old {
             self.remove(number);
@@ -338,12 +333,11 @@ impl LaneTotals {
     }
 
     fn remove(&mut self, number: TotalId) {
-        let Some(entry) = self.series[number as usize].take() else {
+        let Some(entry) = self.series.remove(number) else {
             return;
         };
         self.values.remove(entry.slot);
         self.by_text.remove(entry.series.text());
-        self.free.push(number);
         self.gauges.remove(&number);
         if let Some(id) = entry.histogram {
             self.histograms.remove(id, &entry.series);
@@ -352,7 +346,7 @@ impl LaneTotals {
 
     /// Returns a counter that is not in the journal yet, and marks it as recorded.
     pub fn take_unjournaled(&mut self, number: TotalId) -> Option<JournalSeries> {
-        let entry = self.get_mut(number);
+        let entry = &mut self.series[number];
         let TotalKind::Counter(_) = entry.role else {
             return None;
         };
@@ -364,25 +358,11 @@ impl LaneTotals {
     pub fn counters(
         &mut self,
     ) -> impl Iterator<Item = (TotalId, JournalSeries, CounterAmount)> + '_ {
-        let entries = self.series.iter_mut().enumerate();
-        entries.filter_map(|(number, entry)| {
-            let entry = entry.as_mut()?;
+        self.series.iter_mut().filter_map(|(number, entry)| {
             let kept = entry.journal_series()?;
             entry.is_in_journal = true;
-            Some((number as TotalId, kept, entry.base))
+            Some((number, kept, entry.base))
         })
-    }
-
-    fn get(&self, number: TotalId) -> &TotalSeries {
-        self.series[number as usize]
-            .as_ref()
-            .expect("numbers are handed out for entries that stay until their lanes left")
-    }
-
-    fn get_mut(&mut self, number: TotalId) -> &mut TotalSeries {
-        self.series[number as usize]
-            .as_mut()
-            .expect("numbers are handed out for entries that stay until their lanes left")
     }
 }
 
@@ -483,13 +463,8 @@ mod tests {
         let dir = TempDir::new();
         let store = Store::open(StoreOptions::new(dir.path())).expect("opens");
         let settings = AdmissionSettings {
-            level: 3,
-            series_max: 1000,
-            series_per_sender: 1000,
-            text_bytes_max: 1 << 20,
-            sender_bytes: 1 << 30,
             rules,
-            reserved: Arc::default(),
+            ..AdmissionSettings::for_tests()
         };
         let gate = Arc::new(Admission::new(settings, Arc::new(Ledger::default())));
         let sender = gate.sender(Input::Lane, "uid 1");

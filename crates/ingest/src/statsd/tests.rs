@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_metric::{DropReason, Input, MetricKind, Millis, Selector, Tick};
+use pegel_metric::{DropReason, Input, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
 
@@ -16,7 +16,6 @@ use crate::admission::{Admission, AdmissionSettings, AdmittedSeries, SeriesSpec}
 use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
-use crate::rules::RelabelRules;
 
 struct StatsdFixture {
     _dir: TempDir,
@@ -53,15 +52,7 @@ impl StatsdFixture {
     ) -> StatsdFixture {
         let mut keys = StatsdSettings::default();
         change(&mut keys);
-        let mut settings = AdmissionSettings {
-            level: 3,
-            series_max: 1000,
-            series_per_sender: 1000,
-            text_bytes_max: 16 << 20,
-            sender_bytes: 1 << 30,
-            rules: RelabelRules::default(),
-            reserved: Arc::default(),
-        };
+        let mut settings = AdmissionSettings::for_tests();
         change_gate(&mut settings);
         let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
         let memory = keys.memory.count() as usize;
@@ -114,15 +105,7 @@ impl StatsdFixture {
 
     /// Admits a series of another input.
     fn claim(&self, input: Input, name: &str) -> AdmittedSeries {
-        let offer = SeriesSpec {
-            name,
-            labels: &[],
-            identity: &[],
-            kind: MetricKind::Counter,
-            help: "",
-            level: 1,
-            input,
-        };
+        let offer = SeriesSpec::counter(name, input);
         let sender = self.gate.sender(input, "uid 1");
         self.gate.admit(&sender, &offer).expect("room")
     }
@@ -181,15 +164,7 @@ fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
 
 /// Returns a table and admission without a store, for tests of sockets.
 pub(super) fn shared() -> (Arc<StatsdContext>, Arc<Admission>) {
-    let settings = AdmissionSettings {
-        level: 3,
-        series_max: 1000,
-        series_per_sender: 1000,
-        text_bytes_max: 1 << 20,
-        sender_bytes: 1 << 30,
-        rules: RelabelRules::default(),
-        reserved: Arc::default(),
-    };
+    let settings = AdmissionSettings::for_tests();
     let gate = Arc::new(Admission::new(settings, Arc::default()));
     let table = StatsdTable::new(StatisticSettings::new(&StatsdSettings::default()), 1 << 20);
     (Arc::new(StatsdContext::new(table, gate.clone())), gate)

@@ -12,7 +12,6 @@ use pegel_ingest::admission::{Admission, AdmissionSettings};
 use pegel_ingest::lanes::{LaneDirectory, Lanes, LanesSettings, LanesStatus};
 use pegel_ingest::point_writer::PointWriter;
 use pegel_ingest::program_sampler::ValueSource;
-use pegel_ingest::rules::RelabelRules;
 use pegel_lane::{
     Aggregation, Calls, Counter, Gauge, Handle, Histogram, LaneKind, LaneSeriesSpec, ProcessLanes,
 };
@@ -85,13 +84,9 @@ impl LaneTestNode {
         // A child just forked by another test briefly holds all descriptors, with their locks.
         let store = eventually("the store opens", || Store::open(options.clone()));
         let settings = AdmissionSettings {
-            level: 3,
             series_max: 100_000,
             series_per_sender,
-            text_bytes_max: 16 << 20,
-            sender_bytes: 1 << 30,
-            rules: RelabelRules::default(),
-            reserved: Arc::default(),
+            ..AdmissionSettings::for_tests()
         };
         let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
         let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));

@@ -7,7 +7,6 @@ use pegel_ingest::admission::{Admission, AdmissionSettings, SeriesSpec};
 use pegel_ingest::current_values::{CurrentValues, ValueSlot};
 use pegel_ingest::point_writer::{IncomingPoint, PointWriter};
 use pegel_ingest::program_sampler::{ProgramSampler, ValueSource};
-use pegel_ingest::rules::RelabelRules;
 use pegel_metric::{Clock, DropReason, Input, MetricKind, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
@@ -36,13 +35,8 @@ impl IngestFixture {
 
 fn gate(store: &Store, series_max: u64) -> Arc<Admission> {
     let settings = AdmissionSettings {
-        level: 3,
         series_max,
-        series_per_sender: 1000,
-        text_bytes_max: 16 << 20,
-        sender_bytes: 1 << 30,
-        rules: RelabelRules::default(),
-        reserved: Arc::default(),
+        ..AdmissionSettings::for_tests()
     };
     Arc::new(Admission::new(settings, store.ledger().clone()))
 }
@@ -71,15 +65,7 @@ impl CountingSource {
         let sender = gate.sender(Input::Statsd, "test");
         let totals = (0..names).map(|at| {
             let name = format!("c{at:05}");
-            let offer = SeriesSpec {
-                name: &name,
-                labels: &[],
-                identity: &[],
-                kind: MetricKind::Counter,
-                help: "",
-                level: 1,
-                input: Input::Statsd,
-            };
+            let offer = SeriesSpec::counter(&name, Input::Statsd);
             let admitted = gate.admit(&sender, &offer).expect("room");
             // These series are charged for the duration of the test.
             std::mem::forget(admitted.permit);

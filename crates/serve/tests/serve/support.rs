@@ -11,7 +11,6 @@ use pegel_ingest::Ingest;
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::handlers::{DragonCleanup, DragonMetrics, PutPoints, SocketLines, TelnetLines};
 use pegel_ingest::reserved_names::ReservedNames;
-use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::{
     LoopbackPeer, StatsdInput, StatsdListenOptions, StatsdListener, StatsdPeerPolicy,
     StatsdSettings, TransportProtocol,
@@ -93,13 +92,8 @@ impl TestServer {
         };
         change(&mut settings);
         let gate = AdmissionSettings {
-            level: 3,
-            series_max: 1000,
-            series_per_sender: 1000,
-            text_bytes_max: 16 << 20,
-            sender_bytes: 1 << 30,
-            rules: RelabelRules::default(),
             reserved: Arc::new(ReservedNames::default().of_node(NODE)),
+            ..AdmissionSettings::for_tests()
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let rate = Duration::from_millis(500);

@@ -72,22 +72,10 @@ mod tests {
 
     use super::*;
     use crate::admission::AdmissionSettings;
-    use crate::rules::RelabelRules;
 
     #[test]
     fn what_the_kernel_dropped_is_in_the_books() {
-        let gate = Admission::new(
-            AdmissionSettings {
-                level: 3,
-                series_max: 1,
-                series_per_sender: 1,
-                text_bytes_max: 16 << 20,
-                sender_bytes: 1 << 30,
-                rules: RelabelRules::default(),
-                reserved: Arc::default(),
-            },
-            Arc::default(),
-        );
+        let gate = Admission::new(AdmissionSettings::for_tests(), Arc::default());
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let sender = gate.sender(Input::Statsd, "kernel");
         let mut drops = KernelDropCounter::new(&socket, sender).expect("a descriptor");

@@ -131,7 +131,7 @@ impl StatsdTable {
             self.keys.compact(
                 self.entries
                     .iter_mut()
-                    .filter_map(|entry| entry.key.as_mut()),
+                    .filter_map(|(_, entry)| entry.key.as_mut()),
             );
         }
         None

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::slab::Slab;
+use crate::slab::Slab;
 
 /// The most pairs of a name and a sender that are kept.
 pub(crate) const PAIRS_MAX: usize = 65_536;

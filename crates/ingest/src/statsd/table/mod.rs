@@ -28,7 +28,6 @@ mod keyed_hasher;
 mod member_set;
 mod rename;
 mod series_slots;
-mod slab;
 mod timer;
 
 pub(crate) use admit::PROGRAM_LEVEL;
@@ -50,12 +49,12 @@ use self::keyed_hasher::KeyedHasher;
 use self::member_set::MemberSet;
 pub(crate) use self::series_slots::SeriesHandle;
 use self::series_slots::{PermitIndex, SeriesSlots};
-use self::slab::Slab;
 use self::timer::{RecordError, TimerState};
 use super::line_counts::LineCounts;
 use super::statistics::StatisticSettings;
 use crate::admission::Admission;
 use crate::senders::Sender;
+use crate::slab::Slab;
 
 /// The origin of a line.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use pegel_metric::Series;
 
 use super::key_index::KeyIndex;
 use super::keyed_hasher::KeyedHasher;
-use super::slab::Slab;
 use crate::admission::{AdmittedSeries, SeriesPermit};
 use crate::senders::Sender;
+use crate::slab::Slab;
 
 /// The number of a series of this table. The series of one entry have consecutive numbers.
 pub(crate) type SeriesHandle = u32;

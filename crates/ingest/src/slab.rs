@@ -52,8 +52,14 @@ impl<T> Slab<T> {
         self.slots.iter().position(place).map(|at| at as u32)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.slots.get_mut(at as usize)?.as_mut()
+    }
+
+    /// Iterates over all elements and their numbers.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        let numbered = (0..).zip(&mut self.slots);
+        numbered.filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
     }
 }
 
