@@ -3,31 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use regex_lite::Regex;
+
 /// A pattern that must match a whole name: `*`, `?`, and `{name}`, `{name:int}`, `{name:any}`.
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
-    pieces: Vec<PatternPiece>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum PatternPiece {
-    Text(String),
-    /// `?`
-    AnyChar,
-    /// `*`: any characters, possibly none.
-    AnyText,
-    Capture(String, CaptureKind),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CaptureKind {
-    /// Up to the next dot.
-    Word,
-    /// Digits.
-    Int,
-    /// At least one character of any kind.
-    Any,
+    /// With a group for each capture.
+    expression: Regex,
+    captures: Vec<String>,
 }
 
 /// The text that each capture of a pattern matched.
@@ -43,79 +27,28 @@ pub enum PatternError {
     DuplicateCapture(String),
     #[error("the pattern is empty")]
     Empty,
+    #[error("the pattern is too long")]
+    TooLong,
 }
 
 impl NamePattern {
     pub fn has_capture(&self, name: &str) -> bool {
-        let is_it =
-            |piece: &PatternPiece| matches!(piece, PatternPiece::Capture(part, _) if part == name);
-        self.pieces.iter().any(is_it)
+        self.captures.iter().any(|known| known == name)
     }
 
-    /// Returns the captures if all of `text` matches. Each piece is tried at each offset at most once, so
-    /// that the cost for a hostile name is bounded by its length.
+    /// Returns the captures if all of `text` matches. The cost for a hostile name is bounded by its
+    /// length.
     pub fn captures<'a>(&'a self, text: &'a str) -> Option<Captures<'a>> {
-        let mut failed = vec![false; (self.pieces.len() + 1) * (text.len() + 1)];
-        let mut parts = Vec::new();
-        self.matches(0, text, 0, &mut failed, &mut parts).then(|| {
-            parts.reverse();
-            parts
-        })
-    }
-
-    fn matches<'a>(
-        &'a self,
-        piece: usize,
-        text: &'a str,
-        at: usize,
-        failed: &mut [bool],
-        parts: &mut Captures<'a>,
-    ) -> bool {
-        let Some(this) = self.pieces.get(piece) else {
-            return at == text.len();
-        };
-        let memo = piece * (text.len() + 1) + at;
-        if failed[memo] {
-            return false;
-        }
-        let rest = &text[at..];
-        for length in this.candidate_lengths(rest) {
-            if self.matches(piece + 1, text, at + length, failed, parts) {
-                if let PatternPiece::Capture(name, _) = this {
-                    parts.push((name, &rest[..length]));
-                }
-                return true;
-            }
-        }
-        failed[memo] = true;
-        false
-    }
-}
-
-impl PatternPiece {
-    /// Returns how many bytes at the beginning of `rest` this piece can match, in the order of trying.
-    fn candidate_lengths<'a>(&'a self, rest: &'a str) -> Box<dyn Iterator<Item = usize> + 'a> {
-        let ends = rest.char_indices().map(|(at, c)| (at + c.len_utf8(), c));
-        let longest_first = |fits: fn(char) -> bool| {
-            let ends: Vec<usize> = ends
-                .clone()
-                .take_while(|(_, c)| fits(*c))
-                .map(|(end, _)| end)
-                .collect();
-            ends.into_iter().rev()
-        };
-        match self {
-            PatternPiece::Text(text) => {
-                Box::new(rest.starts_with(text).then_some(text.len()).into_iter())
-            }
-            PatternPiece::AnyChar => Box::new(ends.take(1).map(|(end, _)| end)),
-            PatternPiece::AnyText => Box::new(std::iter::once(0).chain(ends.map(|(end, _)| end))),
-            PatternPiece::Capture(_, CaptureKind::Word) => Box::new(longest_first(|c| c != '.')),
-            PatternPiece::Capture(_, CaptureKind::Int) => {
-                Box::new(longest_first(|c| c.is_ascii_digit()))
-            }
-            PatternPiece::Capture(_, CaptureKind::Any) => Box::new(longest_first(|_| true)),
-        }
+        let found = self.expression.captures(text)?;
+        let groups = found.iter().skip(1);
+        let groups = groups.map(|group| group.map_or("", |group| group.as_str()));
+        Some(
+            self.captures
+                .iter()
+                .map(String::as_str)
+                .zip(groups)
+                .collect(),
+        )
     }
 }
 
@@ -126,50 +59,47 @@ impl FromStr for NamePattern {
         if text.is_empty() {
             return Err(PatternError::Empty);
         }
-        let mut pieces: Vec<PatternPiece> = Vec::new();
+        let (mut expression, mut captures) = ("(?s)^".to_owned(), Vec::new());
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
             match c {
-                '*' => pieces.push(PatternPiece::AnyText),
-                '?' => pieces.push(PatternPiece::AnyChar),
+                '*' => expression.push_str(".*?"),
+                '?' => expression.push('.'),
                 '{' => {
                     let (inside, after) =
                         rest.split_once('}').ok_or(PatternError::UnclosedBrace)?;
                     rest = after;
-                    let part = parse_capture(inside)?;
-                    if let PatternPiece::Capture(name, _) = &part
-                        && pieces
-                            .iter()
-                            .any(|known| matches!(known, PatternPiece::Capture(other, _) if other == name))
-                    {
-                        return Err(PatternError::DuplicateCapture(name.clone()));
+                    let (name, group) = parse_capture(inside)?;
+                    if captures.contains(&name) {
+                        return Err(PatternError::DuplicateCapture(name));
                     }
-                    pieces.push(part);
+                    captures.push(name);
+                    expression.push_str(group);
                 }
-                c => match pieces.last_mut() {
-                    Some(PatternPiece::Text(text)) => text.push(c),
-                    _ => pieces.push(PatternPiece::Text(c.to_string())),
-                },
+                c => expression.push_str(&regex_lite::escape(c.encode_utf8(&mut [0; 4]))),
             }
         }
+        expression.push('$');
         Ok(NamePattern {
             text: text.to_owned(),
-            pieces,
+            expression: Regex::new(&expression).map_err(|_| PatternError::TooLong)?,
+            captures,
         })
     }
 }
 
-fn parse_capture(inside: &str) -> Result<PatternPiece, PatternError> {
-    let (name, kind) = match inside.split_once(':') {
-        None => (inside, CaptureKind::Word),
-        Some((name, "int")) => (name, CaptureKind::Int),
-        Some((name, "any")) => (name, CaptureKind::Any),
+/// Returns the name of a capture, and the expression for what it matches, the longest first.
+fn parse_capture(inside: &str) -> Result<(String, &'static str), PatternError> {
+    let (name, group) = match inside.split_once(':') {
+        None => (inside, "([^.]+)"),
+        Some((name, "int")) => (name, "([0-9]+)"),
+        Some((name, "any")) => (name, "(.+)"),
         Some(_) => return Err(PatternError::InvalidCapture(inside.to_owned())),
     };
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     is_name
-        .then(|| PatternPiece::Capture(name.to_owned(), kind))
+        .then(|| (name.to_owned(), group))
         .ok_or_else(|| PatternError::InvalidCapture(inside.to_owned()))
 }
 
@@ -183,31 +113,27 @@ impl fmt::Display for NamePattern {
 #[derive(Debug, Clone)]
 pub struct CaptureTemplate {
     text: String,
-    pieces: Vec<PatternPiece>,
+    /// Plain text, and the name of the capture that follows it, if any.
+    pieces: Vec<(String, Option<String>)>,
 }
 
 impl CaptureTemplate {
     pub fn fill(&self, parts: &Captures<'_>) -> String {
         let mut filled = String::with_capacity(self.text.len() + 16);
-        for piece in &self.pieces {
-            match piece {
-                PatternPiece::Capture(name, _) => {
-                    let part = parts.iter().find(|(known, _)| known == name);
-                    filled.push_str(part.map_or("", |(_, text)| text));
-                }
-                PatternPiece::Text(text) => filled.push_str(text),
-                PatternPiece::AnyChar | PatternPiece::AnyText => {}
-            }
+        for (text, capture) in &self.pieces {
+            filled.push_str(text);
+            let part = parts
+                .iter()
+                .find(|(known, _)| Some(*known) == capture.as_deref());
+            filled.push_str(part.map_or("", |(_, text)| text));
         }
         filled
     }
 
     /// Returns a capture that `pattern` does not have.
     pub fn unknown_capture<'a>(&'a self, pattern: &NamePattern) -> Option<&'a str> {
-        self.pieces.iter().find_map(|piece| match piece {
-            PatternPiece::Capture(name, _) if !pattern.has_capture(name) => Some(name.as_str()),
-            _ => None,
-        })
+        let mut captures = self.pieces.iter().filter_map(|(_, name)| name.as_deref());
+        captures.find(|name| !pattern.has_capture(name))
     }
 }
 
@@ -224,11 +150,11 @@ impl FromStr for CaptureTemplate {
             let (inside, after) = rest[open + 1..]
                 .split_once('}')
                 .ok_or(PatternError::UnclosedBrace)?;
-            pieces.push(PatternPiece::Text(rest[..open].to_owned()));
-            pieces.push(parse_capture(inside)?);
+            let (name, _) = parse_capture(inside)?;
+            pieces.push((rest[..open].to_owned(), Some(name)));
             rest = after;
         }
-        pieces.push(PatternPiece::Text(rest.to_owned()));
+        pieces.push((rest.to_owned(), None));
         Ok(CaptureTemplate {
             text: text.to_owned(),
             pieces,
