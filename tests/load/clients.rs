@@ -6,9 +6,9 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_testkit::{
     AgentAddress, AgentBuilder, AgentProcess, ExporterReadings, StoredSamples, TempDir, eventually,
     eventually_within, get, get_with,
@@ -44,7 +44,7 @@ struct LoadSetup {
     base_bytes: u64,
     begun: Instant,
     rate_ms: u64,
-    _alone: std::sync::MutexGuard<'static, ()>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl LoadSetup {
@@ -53,9 +53,7 @@ impl LoadSetup {
     }
 
     fn with(builder: AgentBuilder, rate_ms: u64) -> LoadSetup {
-        let alone = ALONE
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let alone = ALONE.lock();
         let agent = builder.config(&format!("rate: {rate_ms}ms\n")).start();
         let base_bytes = memory(agent.pid(), "VmRSS");
         LoadSetup {
@@ -519,7 +517,7 @@ fn many_heavy_queries_at_once_stay_within_memory() {
                     let answer = get_with(scene.agent.http(), HEAVY, headers).expect("an answer");
                     let code = answer.status;
                     assert!([200, 413, 503, 504].contains(&code), "{code}");
-                    let mut counts = counts.lock().expect("no thread panicked");
+                    let mut counts = counts.lock();
                     let (count, bytes) = counts.entry(code).or_default();
                     *count += 1;
                     *bytes = answer.body.len().max(*bytes);
@@ -531,7 +529,7 @@ fn many_heavy_queries_at_once_stay_within_memory() {
         }
     });
     eprintln!("{:?}", counts.lock());
-    let counts = counts.into_inner().expect("no thread panicked");
+    let counts = counts.into_inner();
     assert!(counts.contains_key(&200), "some were answered: {counts:?}");
     let refused = scene.refused("answer_memory") + scene.refused("answer_size");
     let failed: u32 = counts

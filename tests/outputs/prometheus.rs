@@ -5,10 +5,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_testkit::{
     AgentAddress, AgentProcess, ExporterReadings, PrometheusProcess, TempDir, eventually, fixture,
@@ -143,7 +144,7 @@ fn relay(
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let accept = head.lines().find_map(|line| line.strip_prefix("Accept: "));
-    *seen.lock().expect("no panic") = accept.map(str::to_owned);
+    *seen.lock() = accept.map(str::to_owned);
     let answer = get_with(agent, "/metrics", &[("Accept", "text/plain;version=0.0.4")])?;
     assert!(
         answer
@@ -305,7 +306,6 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
     let accept = relay
         .accept
         .lock()
-        .expect("no panic")
         .clone()
         .expect("Prometheus sends Accept");
     let answer = get_with(agent.http(), "/metrics", &[("Accept", &accept)]).expect("an answer");

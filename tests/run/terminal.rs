@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pegel_testkit::{TempDir, eventually, need};
 
 use crate::run_mode::{RunMode, isolate};
@@ -68,7 +69,7 @@ impl PtyTerminal {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut buffer) {
                 let text = String::from_utf8_lossy(&buffer[..count]).replace('\r', "");
-                shown.lock().expect("no panic").push_str(&text);
+                shown.lock().push_str(&text);
             }
         });
         let mut terminal = PtyTerminal {
@@ -93,12 +94,12 @@ impl PtyTerminal {
         let screen = self.screen.clone();
         let seen = self.seen;
         let end = eventually(text, || {
-            let screen = screen.lock().expect("no panic");
+            let screen = screen.lock();
             let found = screen[seen..].find(text);
             found.map(|at| seen + at + text.len()).ok_or(screen.clone())
         });
         self.seen = end;
-        screen.lock().expect("no panic")[seen..end].to_owned()
+        screen.lock()[seen..end].to_owned()
     }
 
     /// Brings the only job to the foreground, and returns once keys reach it.
@@ -129,7 +130,7 @@ impl PtyTerminal {
 
     /// Returns the output without the wrapper's own words and its final line.
     fn transcript(&self, words: &str) -> String {
-        let mut screen = self.screen.lock().expect("no panic").replace(words, "");
+        let mut screen = self.screen.lock().replace(words, "");
         while let Some(at) = screen.find("pegel: ") {
             let end = screen[at..]
                 .find('\n')
@@ -219,10 +220,7 @@ fn session(way: RunMode, home: &TempDir, bash: &std::path::Path) -> (String, Str
     terminal.wait_for("got secret\n");
     terminal.wait_for("ready> ");
     terminal.run("echo last=$?");
-    (
-        terminal.transcript(&words),
-        terminal.screen.lock().expect("no panic").clone(),
-    )
+    (terminal.transcript(&words), terminal.screen.lock().clone())
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The status of the running agent, for `/status` and for the service manager.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pegel_collect::Sampler;
 use pegel_serve::StatusSource;
 use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
@@ -60,14 +61,11 @@ impl AgentStatus {
     }
 
     pub fn set_sampler(&self, sampler: Sampler) {
-        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
+        *self.sampler.lock() = Some(sampler);
     }
 
     pub fn take_sampler(&self) -> Option<Sampler> {
-        self.sampler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.sampler.lock().take()
     }
 
     /// Starts the worker that takes snapshots of the machine. On failure the agent runs without
@@ -79,17 +77,11 @@ impl AgentStatus {
         let started = started.inspect_err(|error| {
             tracing::warn!(%error, "cannot start the snapshot thread");
         });
-        *self
-            .snapshot_worker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = started.ok();
+        *self.snapshot_worker.lock() = started.ok();
     }
 
     fn with_snapshot_worker<T>(&self, read: impl FnOnce(&SnapshotWorker) -> T) -> Option<T> {
-        let worker = self
-            .snapshot_worker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let worker = self.snapshot_worker.lock();
         worker.as_ref().map(read)
     }
 
@@ -98,11 +90,7 @@ impl AgentStatus {
     }
 
     pub fn stop_snapshot_worker(&self) {
-        let worker = self
-            .snapshot_worker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let worker = self.snapshot_worker.lock().take();
         drop(worker);
     }
 
@@ -111,19 +99,13 @@ impl AgentStatus {
     }
 
     pub fn record_tick(&self) {
-        *self
-            .last_tick
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last_tick.lock() = Some(Instant::now());
     }
 
     /// Why the agent is stalled although none of its threads ended: a thread is stuck, or no sample
     /// is taken.
     fn stalled(&self) -> Option<String> {
-        let last = *self
-            .last_tick
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last = *self.last_tick.lock();
         // Without collectors there is nothing to wait for.
         let since = last.map_or(Duration::ZERO, |last| last.elapsed());
         let is_sampling = since < STALLED_AFTER.max(self.rate * 5);
@@ -159,7 +141,7 @@ impl AgentStatus {
 
 impl StatusSource for AgentStatus {
     fn collectors(&self) -> Value {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let sampler = self.sampler.lock();
         let status = sampler.as_ref().map(Sampler::status).unwrap_or_default();
         serde_json::to_value(status).unwrap_or_default()
     }
@@ -181,7 +163,7 @@ impl StatusSource for AgentStatus {
     }
 
     fn extra_fields(&self) -> Map<String, Value> {
-        let sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let sampler = self.sampler.lock();
         let counts = sampler
             .as_ref()
             .map(Sampler::schedule_counts)
@@ -222,7 +204,7 @@ mod tests {
         source.record_tick();
         assert_eq!(source.stalled(), None);
         let long_ago = Instant::now().checked_sub(STALLED_AFTER + Duration::from_secs(1));
-        *source.last_tick.lock().expect("free") = long_ago;
+        *source.last_tick.lock() = long_ago;
         let reason = source.stalled().expect("no sample for 11 s");
         assert!(reason.starts_with("sampler stalled"), "{reason}");
         assert_eq!(source.degraded(), Some(reason));

@@ -8,8 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_config::open_plain;
 use pegel_metric::SeriesError;
 
@@ -223,8 +223,8 @@ impl SharedFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<SharedFileState>> {
-        // `read` is set after the text is complete, so a poisoned lock is usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // `read` is set after the text is complete, so the state is usable after a panic.
+        self.state.lock()
     }
 }
 

@@ -7,9 +7,10 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use pegel_metric::{Clock, Input, Ledger, Level, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
@@ -117,11 +118,7 @@ impl Sampler {
             return;
         };
         thread.expect_end();
-        *self
-            .stop
-            .is_requested
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = true;
+        *self.stop.is_requested.lock() = true;
         self.stop.changed.notify_all();
         thread.join();
     }
@@ -180,16 +177,13 @@ impl SamplerLoop {
         let now = clock.monotonic();
         let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
         let wait = deadline.saturating_sub(now).min(WAIT_MAX);
-        let is_requested = stop
-            .is_requested
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut is_requested = stop.is_requested.lock();
         if wait.is_zero() || *is_requested {
             return *is_requested;
         }
         // Waking up early is harmless: nothing is due yet.
-        let result = stop.changed.wait_timeout(is_requested, wait);
-        *result.unwrap_or_else(PoisonError::into_inner).0
+        stop.changed.wait_for(&mut is_requested, wait);
+        *is_requested
     }
 
     fn sample_due(&mut self) {

@@ -3,9 +3,9 @@
 //! than copying one state.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::Millis;
 use serde::Serialize;
 
@@ -193,9 +193,6 @@ impl CollectorStats {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, StateSince> {
-        // No code panics between the field updates, so a poisoned lock is usable.
-        self.state_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.state_since.lock()
     }
 }

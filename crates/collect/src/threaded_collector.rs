@@ -6,9 +6,10 @@
 //! itself. There is exactly one thread per such collector, however long it hangs, and it is never
 //! joined: stopping the agent does not wait for a dead disk.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pegel_metric::{Clock, Input, Level, Tick};
 use pegel_supervisor::RestartedThread;
 
@@ -30,16 +31,13 @@ pub struct CurrentOperation(Arc<Mutex<String>>);
 impl CurrentOperation {
     /// Sets the operation. Call it before each call that may hang.
     pub fn set(&self, what: &str) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = self.0.lock();
         text.clear();
         text.push_str(what);
     }
 
     fn text(&self) -> String {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }
 
@@ -99,8 +97,8 @@ struct CompletedPass {
 
 impl ReadingHandoff {
     fn lock(&self) -> MutexGuard<'_, HandoffState> {
-        // Every field is valid independently of the others, so a poisoned lock is usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // Every field is valid independently of the others, also after a panic.
+        self.state.lock()
     }
 
     /// Waits, on the worker, until a pass is due. Returns false when the collector was closed.
@@ -108,22 +106,16 @@ impl ReadingHandoff {
         let mut locked = self.lock();
         loop {
             let now = Instant::now();
-            locked = match locked.next_at {
+            match locked.next_at {
                 _ if locked.is_closed => return false,
                 Some(at) if at <= now => {
                     locked.next_at = None;
                     locked.started = Some(clock.monotonic());
                     return true;
                 }
-                Some(at) => {
-                    let result = self.changed.wait_timeout(locked, at - now);
-                    result.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let result = self.changed.wait(locked);
-                    result.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+                Some(at) => _ = self.changed.wait_for(&mut locked, at - now),
+                None => self.changed.wait(&mut locked),
+            }
         }
     }
 
@@ -304,8 +296,7 @@ impl ThreadedCollector {
             if left.is_zero() {
                 return;
             }
-            let result = self.handoff.changed.wait_timeout(locked, left);
-            locked = result.unwrap_or_else(PoisonError::into_inner).0;
+            self.handoff.changed.wait_for(&mut locked, left);
         }
     }
 

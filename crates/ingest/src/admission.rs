@@ -8,9 +8,10 @@
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use pegel_metric::{DropReason, Family, Input, Ledger, Level, MetricKind, Series, SeriesError};
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
@@ -437,7 +438,7 @@ impl FamilyCache {
     fn get(&self, offer: &SeriesSpec<'_>) -> Arc<Family> {
         let wanted = (offer.kind, offer.help, offer.level, offer.input);
         let at = (self.hasher.hash_one(wanted) % FAMILY_CACHE_SIZE as u64) as usize;
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         let is_same = |family: &&Arc<Family>| {
             (family.kind, &*family.help, family.level, family.input) == wanted
         };

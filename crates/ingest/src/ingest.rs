@@ -4,9 +4,10 @@
 //! handlers and the push socket call it. After [`Ingest::stop`] the last values are in the store. Methods
 //! that wait for the log must not be called from async workers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pegel_metric::{Clock, Input, Millis, Selector};
 use pegel_store::{PushError, Store};
 
@@ -121,18 +122,13 @@ impl Ingest {
     /// Returns the state of the lanes, or `None` if lanes are not read.
     pub fn lanes_status(&self) -> Option<LanesStatus> {
         let status = self.lanes_status.as_ref()?;
-        Some(
-            status
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+        Some(status.lock().clone())
     }
 
     /// Returns why the lane journal cannot be written, if so.
     pub fn journal_error(&self) -> Option<String> {
         let status = self.lanes_status.as_ref()?;
-        let status = status.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = status.lock();
         status.journal.clone()
     }
 

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::Input;
 
 /// The label of a series whose plain name belongs to another input.
@@ -175,7 +176,7 @@ impl NameOwners {
 
     /// Returns the names claimed since the last call, or `None` if there were too many to list.
     pub fn take_claimed(&self) -> Option<Vec<Box<str>>> {
-        let claimed = &mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let claimed = &mut *self.claimed.lock();
         let ClaimedNames {
             texts,
             is_overflowed: are_too_many,
@@ -187,7 +188,7 @@ impl NameOwners {
         if !self.is_watched.load(Ordering::Relaxed) {
             return;
         }
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = self.claimed.lock();
         if claimed.texts.len() < CLAIMED_MAX {
             claimed.texts.push(text.into());
         } else {
@@ -196,7 +197,7 @@ impl NameOwners {
     }
 
     fn names(&self) -> MutexGuard<'_, HashMap<u64, NameOwner>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 }
 

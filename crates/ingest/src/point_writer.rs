@@ -8,8 +8,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::{DropReason, Input, Level, MetricKind, Millis, Point, Series};
 use pegel_store::{PushError, Store};
 
@@ -229,7 +230,7 @@ impl PointWriter {
     }
 
     fn cache(&self) -> MutexGuard<'_, PointSeriesCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 }
 

@@ -6,10 +6,11 @@
 //! and counted. Every pass has a later timestamp than the one before, unless the clock was set back.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pegel_metric::{Clock, DropReason, Input, Millis, Tick};
 use pegel_store::{PushError, Store};
 use pegel_supervisor::{CriticalThread, Heartbeat};
@@ -125,11 +126,7 @@ impl ProgramSampler {
 
     /// Stops the thread after a last pass.
     pub fn stop(&self) {
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.expect_end();
             self.shared.is_stopping.store(true, Ordering::Relaxed);
@@ -166,10 +163,10 @@ impl ProgramSamplerContext {
     }
 
     fn sleep(&self, time: Duration) {
-        let guard = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.sleep.lock();
         if !self.is_stopping.load(Ordering::Relaxed) {
             // Waking early only causes an early pass.
-            let _ = self.wake.wait_timeout(guard, time);
+            self.wake.wait_for(&mut guard, time);
         }
     }
 
@@ -205,6 +202,6 @@ impl ProgramSamplerContext {
     }
 
     fn state(&self) -> MutexGuard<'_, ProgramSamplerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -5,9 +5,10 @@
 //! updated without a lock.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_config::UserInfo;
 use pegel_metric::{DropReason, Input, Millis};
 use serde::Serialize;
@@ -191,7 +192,7 @@ impl Senders {
 
     /// Adds to every sender's allowance for the time since the last call.
     pub fn refill(&self, now: Millis) {
-        let mut refilled = self.refilled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refilled = self.refilled.lock();
         // A clock that was set forward adds at most a burst, one that was set back adds nothing.
         let elapsed = now.saturating_sub(std::mem::replace(&mut *refilled, now));
         let elapsed = elapsed.clamp(0, BURST_SECONDS * 1000);
@@ -240,7 +241,7 @@ impl Senders {
     }
 
     fn lock(&self) -> MutexGuard<'_, SenderMap> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.senders.lock()
     }
 }
 

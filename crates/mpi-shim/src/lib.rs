@@ -29,6 +29,8 @@ mod resolve;
 mod status;
 mod table;
 mod threads;
+// Has no dependencies: it runs inside other people's programs.
+#[allow(clippy::disallowed_types)]
 mod ticks;
 mod wrap;
 

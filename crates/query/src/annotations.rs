@@ -8,8 +8,8 @@ mod update;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::Millis;
 
 pub use annotation::Annotation;
@@ -69,7 +69,7 @@ impl Annotations {
     }
 
     fn lock(&self) -> MutexGuard<'_, AnnotationIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pegel_metric::{Millis, Selector, Series};
 use pegel_store::{RangeQuery, Store};
 
@@ -107,10 +108,7 @@ impl QueryEngine {
         if is_known {
             return Ok(());
         }
-        let mut names = self
-            .metric_names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.metric_names.lock();
         let wanted = hash_name(metric);
         let is_fresh = names
             .refreshed

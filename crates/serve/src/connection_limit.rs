@@ -1,8 +1,9 @@
 //! Limits the number of connections, with reserves for known clients.
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::guard::AccessRights;
@@ -110,7 +111,7 @@ impl ConnectionLimit {
     /// Registers the connection of an unknown client, and displaces the oldest one if too few
     /// permits are left.
     fn keep_reserve(&self, newest: &Arc<Standing>) {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = self.unknown.lock();
         let is_displaceable = |standing: &Standing| !standing.is_admitted.load(Ordering::Relaxed);
         unknown.retain(|standing| standing.upgrade().is_some_and(|one| is_displaceable(&one)));
         if self.for_unknown.available_permits() < self.reserve

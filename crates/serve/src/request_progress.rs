@@ -4,10 +4,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ impl RequestProgress {
     }
 
     fn update(&self, change: impl FnOnce(&mut ProgressState)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.lock());
     }
 
     /// Marks a request's head as complete.
@@ -86,7 +87,7 @@ impl RequestProgress {
         now: Instant,
         settings: &ServeSettings,
     ) -> Result<Instant, Option<ClientRefusal>> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.lock();
         let stalled = state
             .write_stalled_since
             .map(|since| (since + settings.write_time, Some(ClientRefusal::SlowReader)));

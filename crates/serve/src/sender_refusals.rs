@@ -1,7 +1,8 @@
 //! Counts, per sender, which limits of the server were exceeded.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::refusals::ClientRefusal;
 
@@ -31,7 +32,7 @@ impl SenderRefusals {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RefusalCounts>> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.senders.lock()
     }
 }
 

@@ -7,9 +7,10 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use pegel_config::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor, panic_message};
 use serde::Serialize;
@@ -55,10 +56,6 @@ struct SnapshotWorkerState {
     is_stopped: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl SnapshotWorker {
     /// Starts the worker without waiting for the first snapshot.
     pub fn start(
@@ -83,11 +80,11 @@ impl SnapshotWorker {
 
     /// Returns the latest snapshot as JSON; `None` until the first one is taken.
     pub fn current(&self) -> Option<Arc<str>> {
-        lock(&self.shared.state).current.clone()
+        self.shared.state.lock().current.clone()
     }
 
     pub fn status(&self) -> SnapshotStatus {
-        lock(&self.shared.state).status.clone()
+        self.shared.state.lock().status.clone()
     }
 
     /// Requests a new snapshot; it is taken within about a second.
@@ -97,19 +94,19 @@ impl SnapshotWorker {
 
     /// Returns the scheduled cloud events of this machine; `None` if no cloud answers.
     pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
-        lock(&self.shared.cloud_watcher).as_ref()?.events()
+        self.shared.cloud_watcher.lock().as_ref()?.events()
     }
 }
 
 impl Drop for SnapshotWorker {
     fn drop(&mut self) {
-        lock(&self.shared.state).is_stopped = true;
+        self.shared.state.lock().is_stopped = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
         // Dropped outside the lock: the watcher's thread may call back into the shared state until it ends.
-        let watcher = lock(&self.shared.cloud_watcher).take();
+        let watcher = self.shared.cloud_watcher.lock().take();
         drop(watcher);
     }
 }
@@ -125,7 +122,7 @@ impl SnapshotWorkerShared {
         let mut cloud_watcher_started = false;
         loop {
             let started = Instant::now();
-            let cloud = lock(&self.cloud_watcher).as_ref().map(CloudWatcher::cloud);
+            let cloud = self.cloud_watcher.lock().as_ref().map(CloudWatcher::cloud);
             // A panic is a bug in one of the parsers: the agent continues without this snapshot.
             let read = || options.read_machine(Timestamp::now(), cloud);
             match catch_unwind(AssertUnwindSafe(read)) {
@@ -162,7 +159,7 @@ impl SnapshotWorkerShared {
             }
         };
         match CloudWatcher::start(target, changed, supervisor) {
-            Ok(watcher) => *lock(&self.cloud_watcher) = Some(watcher),
+            Ok(watcher) => *self.cloud_watcher.lock() = Some(watcher),
             Err(error) => {
                 self.set_trouble(format!("cannot start the cloud metadata thread: {error}"))
             }
@@ -171,7 +168,7 @@ impl SnapshotWorkerShared {
 
     fn publish(&self, snapshot: &Snapshot, store: &mut SnapshotStore) {
         let stored = store.store_if_changed(snapshot);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.current = Some(snapshot.json().into());
         state.status.taken = Some(snapshot.taken);
         state.status.looks += 1;
@@ -188,7 +185,7 @@ impl SnapshotWorkerShared {
     }
 
     fn set_trouble(&self, trouble: String) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.status.trouble.as_ref() != Some(&trouble) {
             tracing::warn!(trouble, "snapshot is incomplete");
         }
@@ -196,13 +193,13 @@ impl SnapshotWorkerShared {
     }
 
     fn retake(&self) {
-        lock(&self.state).retake_requested = true;
+        self.state.lock().retake_requested = true;
         self.wake.notify_all();
     }
 
     /// Waits until the next snapshot is due. Returns false when the worker is stopped.
     fn wait_until_due(&self, started: Instant, every: Duration) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.is_stopped {
                 return false;
@@ -217,8 +214,7 @@ impl SnapshotWorkerShared {
                 state.retake_requested = false;
                 return true;
             }
-            let waited = self.wake.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.wake.wait_for(&mut state, left);
         }
     }
 }

@@ -5,10 +5,11 @@
 //! while the lock is held. [`BackgroundWork`] carries requests and failures between the threads.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use pegel_metric::{DropReason, Input, Ledger, Millis};
 
 use crate::StoreOptions;
@@ -129,11 +130,11 @@ impl StoreContext {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
         self.readers_waiting.fetch_sub(1, Ordering::Relaxed);
-        state.unwrap_or_else(PoisonError::into_inner)
+        state
     }
 
     pub fn write(&self) -> StateGuard<'_> {
-        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.write();
         StateGuard {
             state,
             stats: &self.stats,
@@ -152,14 +153,11 @@ impl StoreContext {
 
     /// Returns the statistics of the state, without waiting for its lock.
     pub fn stats(&self) -> StateStats {
-        let stats = self.stats.lock();
-        stats.unwrap_or_else(PoisonError::into_inner).clone()
+        self.stats.lock().clone()
     }
 
     pub fn background_work(&self) -> MutexGuard<'_, BackgroundWork> {
-        self.background_work
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.background_work.lock()
     }
 
     pub fn now(&self) -> Millis {
@@ -213,17 +211,11 @@ impl StoreContext {
         match moved {
             Ok(()) => {
                 tracing::error!(path = %path.display(), aside = %target.display(), why, "set aside a damaged file");
-                self.set_aside
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(target);
+                self.set_aside.lock().push(target);
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, why, "cannot set aside a damaged file");
-                self.set_aside
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(path.to_owned());
+                self.set_aside.lock().push(path.to_owned());
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Tracks drops of the node's own samples: while they last, the store reports itself as degraded, whatever the state of
 //! its disk.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::{DropReason, Input, Millis};
 
 use crate::options::StoreOptions;
@@ -56,8 +56,8 @@ impl DropTracker {
             })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<DropEpisode>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<DropEpisode>> {
+        self.current.lock()
     }
 }
 

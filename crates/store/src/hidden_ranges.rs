@@ -5,8 +5,9 @@
 //! input's families instead.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use pegel_metric::{Input, Millis, Series};
 
 use crate::files::{read_exact_at, write_all_at};
@@ -55,15 +56,12 @@ impl HiddenRanges {
     }
 
     pub fn ranges(&self) -> Arc<Vec<HiddenRange>> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     /// Extends the hidden range of an input; never shrinks it. The change is durable when this returns.
     pub fn add(&self, options: &StoreOptions, input: Input, before: Millis) -> io::Result<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let mut ranges = (*self.ranges()).clone();
         match ranges.iter_mut().find(|range| range.input == input) {
             Some(range) if range.before >= before => return Ok(()),
@@ -71,7 +69,7 @@ impl HiddenRanges {
             None => ranges.push(HiddenRange { input, before }),
         }
         write(options, &ranges)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
+        *self.current.write() = Arc::new(ranges);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ mod retention;
 mod seal;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::Millis;
@@ -33,11 +33,7 @@ pub(crate) fn run(shared: &StoreContext) {
         let requested = {
             let mut work = shared.background_work();
             if work.maintenance_requested == work.maintenance_done && !work.stop {
-                work = shared
-                    .wake_maintenance
-                    .wait_timeout(work, pause)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                shared.wake_maintenance.wait_for(&mut work, pause);
             }
             if work.stop {
                 return;
@@ -212,10 +208,7 @@ fn remove_stored_segments(shared: &StoreContext, through: u64) {
         .filter(|number| *number <= through)
     {
         let path = segment_path(&dir, number);
-        let is_damaged = shared
-            .damaged_segments
-            .lock()
-            .is_ok_and(|damaged| damaged.contains(&number));
+        let is_damaged = shared.damaged_segments.lock().contains(&number);
         if is_damaged {
             shared.set_aside(&path, "parts of this log segment are unreadable");
         } else if let Err(error) = shared.options.files.remove(&path) {

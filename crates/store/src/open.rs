@@ -8,8 +8,8 @@ use std::io;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use pegel_metric::{GroupRow, Ledger, Millis, Point};
 
@@ -233,11 +233,7 @@ pub(crate) fn replay_log(
         }
         if replayed.damaged > 0 {
             tracing::error!(path = %path.display(), bytes = replayed.damaged, "skipped damaged parts of the log");
-            shared
-                .damaged_segments
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(number);
+            shared.damaged_segments.lock().push(number);
         }
     }
     restore_current(shared, blocks, &mut rebuilt.head);

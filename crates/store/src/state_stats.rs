@@ -3,8 +3,9 @@
 //! and for copying them.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLockWriteGuard};
 use pegel_metric::Millis;
 
 use crate::block::Block;
@@ -83,7 +84,7 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
-        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = self.stats.lock();
         stats.refresh(&self.state);
     }
 }

@@ -4,11 +4,12 @@
 //! and counted in the ledger. Reads never hold the state's lock while a selector or a visitor runs.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex, RwLock};
 use pegel_metric::{DropReason, Input, Ledger, Millis, Point, Selector, Series, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 
@@ -155,12 +156,7 @@ impl Store {
     /// Sends a tick to the writer and replaces it with an empty one. Never blocks: if the queue is full, the tick is
     /// dropped and counted.
     pub fn tick(&self, tick: &mut Tick) {
-        let spare = self
-            .inner
-            .spare_ticks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let spare = self.inner.spare_ticks.lock().pop();
         let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
         tick.input = full.input;
         let (input, count) = (full.input, full.sample_count());
@@ -298,10 +294,7 @@ impl Store {
         let wanted = work.maintenance_requested;
         shared.wake_maintenance.notify_one();
         while work.maintenance_done < wanted && !work.stop {
-            work = shared
-                .maintenance_passed
-                .wait(work)
-                .unwrap_or_else(PoisonError::into_inner);
+            shared.maintenance_passed.wait(&mut work);
         }
     }
 
@@ -327,11 +320,7 @@ impl Store {
             duplicates: shared.ledger.duplicates_total(),
             out_of_order: shared.ledger.out_of_order_total(),
             torn_bytes: shared.torn_bytes.load(Ordering::Relaxed),
-            set_aside: shared
-                .set_aside
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            set_aside: shared.set_aside.lock().clone(),
             damaged_blocks: damaged.count() as u64,
             degraded: stats
                 .log_failure
@@ -350,12 +339,7 @@ impl Store {
 
 impl StoreInner {
     fn close(&self) {
-        let Some(threads) = self
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        else {
+        let Some(threads) = self.threads.lock().take() else {
             return;
         };
         threads.writer.expect_end();

@@ -2,7 +2,6 @@
 //! It has its own thread because a sync may take long; neither the writer nor readers wait for it. It reports failures
 //! to the writer, which then abandons the segment.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::context::StoreContext;
@@ -14,17 +13,12 @@ pub(crate) fn run(shared: &StoreContext) {
     loop {
         let mut work = shared.background_work();
         while work.unsynced.is_empty() && !work.stop {
-            work = shared
-                .wake_syncer
-                .wait(work)
-                .unwrap_or_else(PoisonError::into_inner);
+            shared.wake_syncer.wait(&mut work);
         }
         if !work.stop {
-            work = shared
+            shared
                 .wake_syncer
-                .wait_timeout_while(work, GATHER, |work| !work.stop)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+                .wait_while_for(&mut work, |work| !work.stop, GATHER);
         }
         if work.stop {
             // The rest is synced when the store is closed.

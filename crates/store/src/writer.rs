@@ -15,10 +15,11 @@ mod pending_series;
 mod queue;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pegel_metric::{DropReason, Tick};
 use pegel_supervisor::Heartbeat;
 
@@ -381,7 +382,7 @@ impl StoreWriter {
 }
 
 fn recycle(spare: &Mutex<Vec<Tick>>, tick: Tick) {
-    let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spare = spare.lock();
     if spare.len() < 4 {
         spare.push(tick);
     }

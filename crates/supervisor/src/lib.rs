@@ -18,10 +18,12 @@ mod restarted;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::thread::Builder;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 pub use critical::CriticalThread;
 pub use record::{Heartbeat, ThreadState, ThreadStatus};
@@ -92,7 +94,7 @@ impl Supervisor {
     /// Reports that a critical thread or task ended unexpectedly. Only the first report is kept.
     pub fn fail(&self, failure: ThreadFailure) {
         tracing::error!("{failure}");
-        let mut waiting = lock(&self.inner.failure);
+        let mut waiting = self.inner.failure.lock();
         waiting.failure.get_or_insert(failure);
         let waker = waiting.waker.take();
         drop(waiting);
@@ -103,13 +105,13 @@ impl Supervisor {
 
     /// Returns the first failure, if there was one.
     pub fn failure(&self) -> Option<ThreadFailure> {
-        lock(&self.inner.failure).failure.clone()
+        self.inner.failure.lock().failure.clone()
     }
 
     /// Waits for the first failure. Only one task may wait at a time.
     pub async fn failed(&self) -> ThreadFailure {
         poll_fn(|context| {
-            let mut waiting = lock(&self.inner.failure);
+            let mut waiting = self.inner.failure.lock();
             match &waiting.failure {
                 Some(failure) => Poll::Ready(failure.clone()),
                 None => {
@@ -141,13 +143,13 @@ impl Supervisor {
     }
 
     fn records(&self) -> Vec<Arc<ThreadRecord>> {
-        let records = lock(&self.inner.records);
+        let records = self.inner.records.lock();
         records.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn register(&self, name: &str) -> Arc<ThreadRecord> {
         let record = Arc::new(ThreadRecord::new(name));
-        let mut records = lock(&self.inner.records);
+        let mut records = self.inner.records.lock();
         records.retain(|known| known.strong_count() > 0);
         records.push(Arc::downgrade(&record));
         record
@@ -174,11 +176,6 @@ impl ThreadBuilder {
         let record = self.supervisor.register(&self.name);
         RestartedThread::start(self.builder, record, body)
     }
-}
-
-/// Locks a mutex and ignores poisoning: every holder leaves its data valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the message of a panic.

@@ -1,12 +1,13 @@
 //! The supervisor's record of one thread, and the heartbeat by which the thread updates it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::{STUCK_AFTER, lock};
+use crate::STUCK_AFTER;
 
 /// The state of a thread, as `/status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,17 +74,17 @@ impl ThreadRecord {
 
     pub(crate) fn ended(&self) {
         self.busy_since.store(0, Ordering::Relaxed);
-        lock(&self.progress).has_ended = true;
+        self.progress.lock().has_ended = true;
     }
 
     pub(crate) fn panicked(&self, message: &str) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.error = Some(message.to_owned());
         progress.is_pausing = true;
     }
 
     pub(crate) fn restarted(&self) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.restarts += 1;
         progress.is_pausing = false;
     }
@@ -107,7 +108,7 @@ impl ThreadRecord {
     }
 
     pub(crate) fn fault(&self) -> Option<String> {
-        let progress = lock(&self.progress);
+        let progress = self.progress.lock();
         let error = progress.error.as_deref().unwrap_or_default();
         let pausing = progress.is_pausing.then(|| {
             format!(
@@ -121,7 +122,7 @@ impl ThreadRecord {
 
     pub(crate) fn status(&self) -> ThreadStatus {
         let is_stuck = self.busy_for() >= STUCK_AFTER;
-        let progress = lock(&self.progress);
+        let progress = self.progress.lock();
         ThreadStatus {
             name: self.name.clone(),
             state: match () {

@@ -71,7 +71,11 @@ fn a_thread_that_stays_with_one_task_is_stuck() {
     let supervisor = Supervisor::default();
     let record = ThreadRecord::stalled_for("writer", STUCK_AFTER + Duration::from_secs(2));
     let record = Arc::new(record);
-    lock(&supervisor.inner.records).push(Arc::downgrade(&record));
+    supervisor
+        .inner
+        .records
+        .lock()
+        .push(Arc::downgrade(&record));
     let expected = "thread writer has been busy with one task for 12 s";
     assert_eq!(supervisor.stuck().as_deref(), Some(expected));
     assert_eq!(supervisor.fault().as_deref(), Some(expected));

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The response to a request.
 #[derive(Debug, Clone)]
@@ -74,16 +76,12 @@ impl FakeService {
 
     /// Sets the reply to a request. `path` begins with the method: `GET /metadata/versions`.
     pub fn set(&self, path: &str, required: RequiredHeader, reply: FakeReply) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.replies.insert(path.to_owned(), (required, reply));
     }
 
     pub fn requests(&self) -> Vec<String> {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .requests
-            .clone()
+        self.state.lock().requests.clone()
     }
 }
 
@@ -120,7 +118,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect();
     let found = {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock();
         state.requests.push(path.clone());
         state.replies.get(&path).cloned()
     };

@@ -1,7 +1,6 @@
 //! A file system that can hang.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::hooked_files::{FileFailure, FileHook, FileOperation, HookedFiles};
@@ -55,7 +54,7 @@ impl HangingFiles {
 
 impl HangingDisk {
     fn lock(&self) -> MutexGuard<'_, DiskState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -63,8 +62,7 @@ impl FileHook for HangingDisk {
     fn before(&self, _: FileOperation) -> Result<(), FileFailure> {
         let mut state = self.lock();
         state.hanging += 1;
-        let woken = self.changed.wait_while(state, |state| state.does_hang);
-        state = woken.unwrap_or_else(PoisonError::into_inner);
+        self.changed.wait_while(&mut state, |state| state.does_hang);
         state.hanging -= 1;
         if state.has_failed {
             return Err(FileFailure {

@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
+
+use parking_lot::Mutex;
 
 pub const PREFIX: &str = "/node/nid0001/proxy/1337";
 
@@ -45,7 +47,7 @@ fn forward(client: TcpStream, agent: &str, strays: &Mutex<Vec<String>>) -> io::R
     }
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     let Some(rest) = path.strip_prefix(PREFIX) else {
-        strays.lock().expect("no panic").push(path);
+        strays.lock().push(path);
         return (&client).write_all(
             b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );

@@ -4,7 +4,8 @@
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::LogSink;
 use super::record::LogRecord;
@@ -28,7 +29,7 @@ impl DatagramSink {
     }
 
     fn with_socket<T>(&self, work: impl FnOnce(&UnixDatagram) -> io::Result<T>) -> io::Result<T> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = self.socket.lock();
         match &*socket {
             Some(socket) => work(socket),
             None => {

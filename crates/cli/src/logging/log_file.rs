@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use super::LogSink;
@@ -35,7 +35,7 @@ impl LogFileSink {
     }
 
     fn with_file<T>(&self, work: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         match &mut *file {
             Some(file) => work(file),
             None => work(file.insert(self.open()?)),
@@ -51,7 +51,7 @@ impl LogSink for LogFileSink {
     fn reopen(&self) {
         // Keep the old file if the new one cannot be opened.
         let opened = self.open();
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         match opened {
             Ok(opened) => *file = Some(opened),
             Err(error) => {

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::LogSink;
@@ -38,7 +38,7 @@ impl<W> StreamSink<W> {
 
 impl<W: Write + AsFd + Send + std::fmt::Debug> LogSink for StreamSink<W> {
     fn write_message(&self, message: &[u8]) -> io::Result<()> {
-        let mut inner = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.state.lock();
         for piece in message.chunks(CHUNK_BYTES) {
             let timeout_ms = if inner.is_blocked {
                 0

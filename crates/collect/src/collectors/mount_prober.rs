@@ -7,8 +7,10 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::CurrentOperation;
 use crate::host::{FilesystemSpace, StatVfs};
@@ -62,11 +64,6 @@ struct ProbeProgress {
     is_done: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock is usable: every update leaves the data consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl MountProber {
     pub(super) fn new(statvfs: StatVfs, timeout: Duration) -> MountProber {
         MountProber {
@@ -78,7 +75,7 @@ impl MountProber {
 
     #[cfg(test)]
     pub(super) fn hung_count(&self) -> usize {
-        lock(&self.pending).len()
+        self.pending.lock().len()
     }
 
     /// Probes all paths and returns the outcomes in the same order.
@@ -87,7 +84,7 @@ impl MountProber {
         paths: Vec<PathBuf>,
         note: &CurrentOperation,
     ) -> Vec<StatvfsOutcome> {
-        let pending = lock(&self.pending).clone();
+        let pending = self.pending.lock().clone();
         let outcomes = paths.iter().map(|path| {
             if pending.contains(path) {
                 StatvfsOutcome::Hung
@@ -110,7 +107,7 @@ impl MountProber {
         });
         let deadline = Instant::now() + PASS_TIMEOUTS_MAX * self.timeout;
         for turn in 0.. {
-            let hung_count = lock(&self.pending).len();
+            let hung_count = self.pending.lock().len();
             if hung_count >= HUNG_MAX || Instant::now() >= deadline || !start_worker(&round, turn) {
                 break;
             }
@@ -123,7 +120,7 @@ impl MountProber {
 }
 
 fn start_worker(round: &Arc<ProbeRound>, turn: usize) -> bool {
-    lock(&round.progress).current_worker = turn;
+    round.progress.lock().current_worker = turn;
     let round = round.clone();
     std::thread::Builder::new()
         .name("statvfs".into())
@@ -141,8 +138,8 @@ impl ProbeRound {
                 Ok(volume) => StatvfsOutcome::Space(volume),
                 Err(_) => StatvfsOutcome::Failed,
             };
-            lock(&self.pending).remove(path);
-            let mut progress = lock(&self.progress);
+            self.pending.lock().remove(path);
+            let mut progress = self.progress.lock();
             if progress.current_worker == turn {
                 progress.outcomes[index] = outcome;
                 self.changed.notify_all();
@@ -152,7 +149,7 @@ impl ProbeRound {
 
     /// Takes the next path that has no call in progress.
     fn next_path(&self, turn: usize) -> Option<usize> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         if progress.current_worker != turn {
             return None;
         }
@@ -163,7 +160,7 @@ impl ProbeRound {
                 continue;
             }
             // Two mounts may share a mount point: if one hangs, so does the other.
-            if lock(&self.pending).insert(path.clone()) {
+            if self.pending.lock().insert(path.clone()) {
                 return Some(index);
             }
             progress.outcomes[index] = StatvfsOutcome::Hung;
@@ -180,7 +177,7 @@ impl ProbeRound {
         deadline: Instant,
         note: &CurrentOperation,
     ) -> bool {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         let mut noted = usize::MAX;
         let mut until = deadline;
         while !progress.is_done {
@@ -192,8 +189,7 @@ impl ProbeRound {
             if now >= until {
                 return self.abandon_worker(&mut progress, note);
             }
-            let result = self.changed.wait_timeout(progress, until - now);
-            progress = result.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut progress, until - now);
         }
         true
     }
@@ -209,7 +205,7 @@ impl ProbeRound {
     }
 
     fn finish(&self) -> Vec<StatvfsOutcome> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.current_worker = usize::MAX;
         std::mem::take(&mut progress.outcomes)
     }

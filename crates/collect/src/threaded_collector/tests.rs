@@ -60,7 +60,7 @@ struct ThreadedFixture {
 impl ThreadedFixture {
     fn new(entry: &'static CollectorEntry, waiting: &PendingSteps) -> ThreadedFixture {
         let (steps, receiver) = sync_channel(8);
-        *waiting.lock().expect("lock") = Some(receiver);
+        *waiting.lock() = Some(receiver);
         let clock = Arc::new(SettableClock(AtomicI64::new(1_000)));
         let context = Context {
             host: Host::at(Path::new("/nonexistent")),
@@ -119,7 +119,7 @@ macro_rules! stepped {
     () => {{
         static WAITING: PendingSteps = Mutex::new(None);
         static ENTRY: CollectorEntry = entry(|context| {
-            let steps = WAITING.lock().expect("lock").take().expect("one fixture");
+            let steps = WAITING.lock().take().expect("one fixture");
             let operation = context.operation.clone();
             Ok(OpenOutcome::Active(Box::new(SteppedCollector {
                 steps,

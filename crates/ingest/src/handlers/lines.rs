@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pegel_metric::{DropReason, Input, Level};
 use pegel_store::PushError;
 use pegel_wire::{LineClient, LineHandler, LineInput, LineReply, PointBatch, opentsdb, statsd};
@@ -171,8 +172,7 @@ impl LineSession {
             } => {
                 if let Some(commands) = commands
                     && let Ok(text) = std::str::from_utf8(line)
-                    && let Some(reply) =
-                        commands.lock().unwrap_or_else(PoisonError::into_inner)(text)
+                    && let Some(reply) = commands.lock()(text)
                 {
                     return LineOutcome::Reply(reply);
                 }

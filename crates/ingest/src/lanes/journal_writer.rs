@@ -6,9 +6,10 @@
 //! takes longer than [`STALL_TIMEOUT`], degrades the agent.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pegel_supervisor::{CriticalThread, Supervisor};
 
 use super::journal::{JournalContents, JournalRecords};
@@ -188,12 +189,12 @@ impl JournalWriter {
     fn wait_to_stop(&mut self, is_reached: impl Fn(&JournalWriterState) -> bool) -> bool {
         let by = Instant::now() + STOP_TIMEOUT;
         let left = (*self.stop_by.get_or_insert(by)).saturating_duration_since(Instant::now());
-        let state = self.shared.state();
-        let waited = self
-            .shared
+        let mut state = self.shared.state();
+        let is_waiting = |state: &mut JournalWriterState| !is_reached(state);
+        self.shared
             .changed
-            .wait_timeout_while(state, left, |state| !is_reached(state));
-        is_reached(&waited.unwrap_or_else(PoisonError::into_inner).0)
+            .wait_while_for(&mut state, is_waiting, left);
+        is_reached(&state)
     }
 }
 
@@ -220,7 +221,7 @@ impl JournalWriterState {
 
 impl JournalWriterContext {
     fn state(&self) -> MutexGuard<'_, JournalWriterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn run(&self, mut file: JournalFile) {
@@ -231,8 +232,7 @@ impl JournalWriterContext {
                 if state.is_stopping {
                     break;
                 }
-                let woken = self.changed.wait(state);
-                state = woken.unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             };
             state.started = Some(Instant::now());
@@ -262,10 +262,8 @@ impl JournalWriterContext {
             if state.is_stopping {
                 break;
             }
-            let woken = self
-                .changed
-                .wait_timeout_while(state, pause, |state| !state.is_stopping);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed
+                .wait_while_for(&mut state, |state| !state.is_stopping, pause);
             pause = (pause * 2).min(RETRY_INTERVAL_MAX);
         }
         state.has_ended = true;

@@ -26,8 +26,9 @@ mod totals;
 mod watched_directory;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::{Clock, DropReason, Input, Millis, Tick};
 use pegel_store::Store;
 
@@ -316,10 +317,8 @@ impl Lanes {
         self.directories.release(&lane.file);
     }
 
-    fn status_mut(&self) -> std::sync::MutexGuard<'_, LanesStatus> {
-        self.status
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn status_mut(&self) -> MutexGuard<'_, LanesStatus> {
+        self.status.lock()
     }
 
     fn update_status(&self) {

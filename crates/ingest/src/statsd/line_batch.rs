@@ -5,9 +5,10 @@
 //! reason; the counts reach the ledger when the batch ends. A batch holds the table's lock: it must not block
 //! or do I/O.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::DropReason;
 use pegel_wire::statsd::{StatsdLineFault, StatsdLines, StatsdMessage};
 
@@ -43,7 +44,7 @@ impl StatsdContext {
 
     pub fn table(&self) -> MutexGuard<'_, StatsdTable> {
         // The table is consistent between any two lines, so a panic elsewhere does not corrupt it.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub fn batch(&self) -> StatsdBatch<'_> {

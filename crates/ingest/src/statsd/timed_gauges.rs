@@ -3,8 +3,9 @@
 //! Receiving threads queue them, so that they never wait for the store's log; the program sampler writes the
 //! queue at each pass. The queue is bounded; gauges beyond it are dropped and counted.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pegel_metric::{DropReason, Millis};
 use pegel_wire::statsd::{NumberSign, StatsdMetric, StatsdType};
 
@@ -52,7 +53,7 @@ impl TimedGauges {
             .filter_map(|tag| tag.split_once(':'))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        let mut waiting = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.queue.lock();
         // A quarter is reserved for the agent's user and root.
         let max = if origin.sender.is_trusted() {
             QUEUE_MAX
@@ -76,8 +77,7 @@ impl TimedGauges {
 
     /// Writes the queue to the store, sender by sender in the order of arrival.
     pub fn write_queued(&self, points: &PointWriter, now: Millis) {
-        let waiting =
-            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.queue.lock());
         for batch in waiting.chunk_by(|a, b| Arc::ptr_eq(&a.sender, &b.sender)) {
             let labels: Vec<Vec<(&str, &str)>> = batch
                 .iter()

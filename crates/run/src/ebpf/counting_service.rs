@@ -3,8 +3,9 @@
 //! A wrapper names a process over the agent's socket and polls its counts until the process ends. The programs are loaded
 //! only while a process is watched. A client can watch only processes of its own user, and receives only numbers.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use pegel_supervisor::Supervisor;
 
 use super::drop_queue::DropQueue;
@@ -195,7 +196,7 @@ impl CountingService {
 
     /// Allocates a slot in the loaded set, or loads a new one.
     fn allocate_slot(&self, time: CallTiming) -> Result<WatchSlot, EbpfError> {
-        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock();
         let kept = &mut sets[usize::from(time == CallTiming::Ignored)];
         if let Some(set) = kept.upgrade() {
             let slot = set.take_slot();

@@ -5,8 +5,9 @@
 //! values are dropped here instead, by one thread that exists only while values are queued.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use pegel_supervisor::Supervisor;
 
 /// The thread's stack, several times what it uses.
@@ -69,7 +70,7 @@ impl<T: Send + 'static> DropQueue<T> {
     }
 
     fn queue(&self) -> MutexGuard<'_, DropQueueState<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
         let go = Arc::new(Mutex::new(()));
         let (dropped, ids) = mpsc::channel();
         // Would never end if a value were dropped here.
-        let wait = go.lock().expect("not poisoned");
+        let wait = go.lock();
         for panics in [true, false, true, false] {
             let (go, dropped) = (go.clone(), dropped.clone());
             releases.push(Slow {

@@ -1,7 +1,8 @@
 //! Logs refusals at a limited rate: the first of each kind at once, then at most one per minute.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::PeerIdentity;
 use crate::refusals::ClientRefusal;
@@ -36,7 +37,7 @@ impl RefusalLog {
     /// Returns the number of refusals of this kind that were suppressed since the last one logged;
     /// `None` if this one is suppressed, too.
     fn count_or_suppress(&self, refusal: ClientRefusal, now: Instant) -> Option<u64> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.iter_mut().find(|entry| entry.refusal == refusal) else {
             entries.push(RefusalLogEntry {
                 refusal,

@@ -4,8 +4,9 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use pegel_config::with_causes;
 
 type LoadFn<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
@@ -52,10 +53,7 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
     }
 
     pub fn get(&self) -> Arc<T> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     pub fn has_files(&self) -> bool {
@@ -64,19 +62,13 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
 
     /// Why the current content of the files is not in force.
     pub fn reload_error(&self) -> Option<String> {
-        let check = self
-            .last_check
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let check = self.last_check.lock();
         check.error.clone()
     }
 
     /// Reloads the files if they changed, or unconditionally if `asked`. May block.
     pub fn refresh(&self, asked: bool) {
-        let mut check = self
-            .last_check
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut check = self.last_check.lock();
         let stamps = file_stamps(&self.files);
         if !self.has_files() || (stamps == check.stamps && !asked) {
             return;
@@ -84,7 +76,7 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
         check.stamps = stamps;
         match (self.load)() {
             Ok(new) => {
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                *self.current.write() = Arc::new(new);
                 check.error = None;
                 tracing::info!("{} reloaded", self.description);
             }
@@ -184,7 +176,7 @@ mod tests {
         let reads = Arc::new(Mutex::new(0));
         let counted = reads.clone();
         let load = move || {
-            let mut count = counted.lock().expect("not poisoned");
+            let mut count = counted.lock();
             *count += 1;
             Ok::<_, io::Error>(*count)
         };

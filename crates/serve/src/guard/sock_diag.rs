@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -69,11 +69,7 @@ impl SockDiag {
     /// response is never taken for that of another query.
     fn query(&self, source: SocketAddr, destination: SocketAddr) -> Option<SocketInfo> {
         let request = encode(canonical(source), canonical(destination))?;
-        let idle = || {
-            self.idle_socket
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let idle = || self.idle_socket.lock();
         let kept = idle().take();
         let answer = kept
             .map_or_else(open, Ok)

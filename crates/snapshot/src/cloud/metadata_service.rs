@@ -1,9 +1,9 @@
 //! Typed access to a metadata service: facts and events per provider, JSON and text values, Amazon's session token.
 //! Called by the cloud watcher and by `pegel snapshot`.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pegel_config::Secret;
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ impl MetadataService {
 
     /// Returns the token of Amazon's service, and requests a new one before the old one expires.
     pub fn token(&self) -> Result<Secret, MetadataError> {
-        let mut cached = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.token.lock();
         if let Some((token, created)) = &*cached
             && created.elapsed() < TOKEN_REFRESH_AFTER
         {
@@ -165,7 +165,7 @@ impl MetadataService {
             });
         }
         if response.status == 401 {
-            *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.token.lock() = None;
         }
         check_status(path, response)
     }

@@ -5,10 +5,11 @@
 //! than a second, even during a request.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use pegel_config::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor};
 
@@ -62,20 +63,12 @@ impl CloudWatcher {
 
     /// Returns the latest facts and events.
     pub fn cloud(&self) -> CloudInfo {
-        self.shared
-            .cloud
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.cloud.lock().clone()
     }
 
     /// Returns the provider and its scheduled events; `None` until a request for events has succeeded.
     pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
-        let cloud = self
-            .shared
-            .cloud
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let cloud = self.shared.cloud.lock();
         cloud
             .are_events_watched
             .then_some((cloud.provider?, cloud.events.clone()))
@@ -86,13 +79,7 @@ impl Drop for CloudWatcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         // Takes the lock once, so that a thread between its check and its wait does not miss the signal.
-        drop(
-            self.shared
-                .stop_signal
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        drop(self.shared.stop_signal.0.lock());
         self.shared.stop_signal.1.notify_all();
         if let Some(thread) = self.thread.take() {
             // Bounded: connecting takes at most 300 ms, and a pending request checks `stop` every 250 ms.
@@ -174,7 +161,7 @@ impl CloudWatcherState {
     }
 
     fn update(&self, changed: &dyn Fn(), change: impl FnOnce(&mut CloudInfo)) {
-        let mut cloud = self.cloud.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cloud = self.cloud.lock();
         let before = cloud.clone();
         change(&mut cloud);
         let is_new = *cloud != before;
@@ -189,17 +176,11 @@ impl CloudWatcherState {
 
     /// Sleeps unless the watcher is stopped. Returns whether it is stopped.
     fn sleep_or_stop(&self, time: Duration) -> bool {
-        let guard = self
-            .stop_signal
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.stop_signal.0.lock();
         let is_running = |_: &mut ()| !self.stop.load(Ordering::Relaxed);
-        let waited = self
-            .stop_signal
+        self.stop_signal
             .1
-            .wait_timeout_while(guard, time, is_running);
-        drop(waited);
+            .wait_while_for(&mut guard, is_running, time);
         self.stop.load(Ordering::Relaxed)
     }
 }

@@ -3,8 +3,9 @@
 //! index is an error, never a panic. [`IndexCache`] keeps the indexes used last.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pegel_metric::{Millis, Selector, Series};
 
 use crate::codec::byte_reader::ByteReader;
@@ -245,7 +246,7 @@ impl IndexCache {
         load: impl FnOnce() -> Result<BlockIndex, E>,
     ) -> Result<Arc<BlockIndex>, E> {
         {
-            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut entries = self.entries.lock();
             if let Some(at) = entries.iter().position(|(known, ..)| *known == id) {
                 let entry = entries.remove(at);
                 let index = entry.1.clone();
@@ -254,7 +255,7 @@ impl IndexCache {
             }
         }
         let index = Arc::new(load()?);
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.push((id, index.clone(), index.bytes()));
         let mut total: usize = entries.iter().map(|(.., bytes)| bytes).sum();
         while total > self.bytes_max && entries.len() > 1 {
@@ -264,7 +265,7 @@ impl IndexCache {
     }
 
     pub fn remove(&self, id: u64) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.retain(|(known, ..)| *known != id);
     }
 }

@@ -7,11 +7,12 @@
 //! sender waits for the reply wakes it at once, as does a tick after a pause.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pegel_metric::{DropReason, Input, Ledger, Point, Tick};
 
 use crate::context::StoreContext;
@@ -80,7 +81,7 @@ pub(crate) enum QueueSendError {
 
 impl CommandQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Queues a command. Never blocks.
@@ -115,12 +116,12 @@ impl CommandQueue {
         if is_fast && inner.commands.is_empty() {
             inner.writer = WriterActivity::Delaying;
             let is_resting = |inner: &mut QueueState| inner.writer == WriterActivity::Delaying;
-            let waited = self.wake.wait_timeout_while(inner, BATCH_DELAY, is_resting);
-            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.wake
+                .wait_while_for(&mut inner, is_resting, BATCH_DELAY);
         }
         while inner.commands.is_empty() {
             inner.writer = WriterActivity::Asleep;
-            inner = { self.wake.wait(inner) }.unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut inner);
         }
         inner.writer = WriterActivity::Awake;
         let count = inner.commands.len().min(count_max);

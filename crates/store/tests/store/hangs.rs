@@ -1,9 +1,10 @@
 //! A hanging disk, and a directory that disappears, while the store is in use.
 
 use std::fs;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use pegel_metric::{
     Clock, DropReason, Family, Input, MetricKind, Point, SampleGroup, Selector, Series,
     SystemClock, Tick,
@@ -34,7 +35,7 @@ impl BlockingHook {
     }
 
     fn set_closed(&self, is_closed: bool) {
-        *self.is_closed.lock().expect("no panic") = is_closed;
+        *self.is_closed.lock() = is_closed;
         self.opened.notify_all();
     }
 }
@@ -51,8 +52,8 @@ impl Drop for UnblockOnDrop {
 impl FileHook for BlockingHook {
     fn before(&self, operation: FileOperation) -> Result<(), FileFailure> {
         if operation == self.operation {
-            let closed = self.is_closed.lock().expect("no panic");
-            drop(self.opened.wait_while(closed, |is_closed| *is_closed));
+            let mut closed = self.is_closed.lock();
+            self.opened.wait_while(&mut closed, |is_closed| *is_closed);
         }
         Ok(())
     }

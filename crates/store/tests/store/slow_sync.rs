@@ -1,8 +1,9 @@
 //! A disk whose syncs block as long as the test requires: neither pushes nor readers wait for them.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use pegel_metric::{Clock, Family, Input, MetricKind, Point, Selector, Series, SystemClock};
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FileFailure, FileHook, FileOperation, HookedFiles, TempDir, eventually};
@@ -18,20 +19,20 @@ struct SyncBlocker {
 
 impl SyncBlocker {
     fn block_until_open(&self) {
-        let mut state = self.state.lock().expect("no panic");
+        let mut state = self.state.lock();
         state.0 += 1;
         while !state.1 {
-            state = self.opened.wait(state).expect("no panic");
+            self.opened.wait(&mut state);
         }
         state.0 -= 1;
     }
 
     fn waiting(&self) -> usize {
-        self.state.lock().expect("no panic").0
+        self.state.lock().0
     }
 
     fn open(&self) {
-        self.state.lock().expect("no panic").1 = true;
+        self.state.lock().1 = true;
         self.opened.notify_all();
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::*;
 use crate::collectors::testing::present_series;
@@ -71,9 +72,9 @@ static RELEASED: Condvar = Condvar::new();
 
 /// Blocks on the paths in [`HUNG_PATHS`] and fails for those that end with `no`.
 fn fake_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
-    let mut hung = HUNG_PATHS.lock().expect("lock");
+    let mut hung = HUNG_PATHS.lock();
     while hung.contains(path) {
-        hung = RELEASED.wait(hung).expect("lock");
+        RELEASED.wait(&mut hung);
     }
     if path.ends_with("no") {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -117,18 +118,12 @@ impl FilesystemFixture {
     }
 
     fn hang(&self, point: &str) {
-        HUNG_PATHS
-            .lock()
-            .expect("lock")
-            .insert(self.root.join(point));
+        HUNG_PATHS.lock().insert(self.root.join(point));
     }
 
     fn release(&self) {
         let root = &self.root;
-        HUNG_PATHS
-            .lock()
-            .expect("lock")
-            .retain(|path| !path.starts_with(root));
+        HUNG_PATHS.lock().retain(|path| !path.starts_with(root));
         RELEASED.notify_all();
     }
 

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::stop_signal::StopSignal;
 
@@ -23,14 +24,14 @@ impl SocketErrors {
     }
 
     pub fn last(&self) -> Option<String> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.clone()
     }
 
     fn record(&self, what: &str, error: &io::Error) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let text = format!("{what}: {error}");
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.as_ref() != Some(&text) {
             tracing::warn!(%error, "statsd: cannot {what}; retrying");
             *last = Some(text);

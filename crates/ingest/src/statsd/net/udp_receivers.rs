@@ -11,10 +11,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::line_batch::StatsdContext;
@@ -132,8 +133,7 @@ impl UdpReceivers {
         let mut helpers = self.helpers();
         helpers.asleep += 1;
         while helpers.wake_ups == 0 && !helpers.is_stopping {
-            let waited = self.woken.wait(helpers);
-            helpers = waited.unwrap_or_else(PoisonError::into_inner);
+            self.woken.wait(&mut helpers);
         }
         helpers.asleep -= 1;
         helpers.wake_ups = helpers.wake_ups.saturating_sub(1);
@@ -149,7 +149,7 @@ impl UdpReceivers {
     }
 
     fn helpers(&self) -> MutexGuard<'_, HelperState> {
-        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.helpers.lock()
     }
 }
 
@@ -195,17 +195,14 @@ impl<'a> ReceiveWorker<'a> {
         let group = self.group;
         let (mut most, mut is_any_free) = (0, false);
         for &at in sockets {
-            let turn = match group.sockets[at].receive_lock.try_lock() {
-                Ok(turn) => turn,
-                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-                Err(TryLockError::WouldBlock) => continue,
+            let Some(turn) = group.sockets[at].receive_lock.try_lock() else {
+                continue;
             };
             is_any_free = true;
             most = most.max(self.receive_from(at, turn));
         }
         if !is_any_free && let Some(&first) = sockets.first() {
             let turn = group.sockets[first].receive_lock.lock();
-            let turn = turn.unwrap_or_else(PoisonError::into_inner);
             most = self.receive_from(first, turn);
         }
         most
