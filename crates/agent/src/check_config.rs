@@ -3,7 +3,8 @@
 
 use std::error::Error;
 
-use pegel_config::{ConfigError, ConfigProblem, with_causes};
+use pegel_config::{ConfigError, ConfigProblem};
+use pegel_metric::with_causes;
 
 use crate::agent_settings::AgentSettings;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};

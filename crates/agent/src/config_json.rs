@@ -1,7 +1,7 @@
 //! The configuration in force, key by key, for `GET /api/v1/config` and the page. Secrets are
 //! redacted by their type, so they cannot appear here.
 
-use pegel_config::{Setting, YamlValue};
+use pegel_config::{ConfigOrigin, Setting};
 use serde_json::{Value, json};
 
 use crate::config_sources::LoadedConfig;
@@ -9,30 +9,14 @@ use crate::config_sources::LoadedConfig;
 /// Returns `[{"key","value","place"}]`; the keys of a section are joined with dots.
 pub(crate) fn config_as_json(loaded: &LoadedConfig) -> Value {
     let mut rows = Vec::new();
-    if let YamlValue::Map(entries) = loaded.config.to_yaml() {
-        for (key, value) in &entries {
-            add_rows(loaded, key.clone(), value, &mut rows);
-        }
-    }
+    loaded.config.to_value().visit_leaves(&mut |path, value| {
+        rows.push(json!({
+            "value": value.to_inline(),
+            "place": loaded.origin_of(path).unwrap_or(&ConfigOrigin::Default).to_string(),
+            "key": path,
+        }));
+    });
     Value::Array(rows)
-}
-
-fn add_rows(loaded: &LoadedConfig, path: String, value: &YamlValue, rows: &mut Vec<Value>) {
-    match value {
-        YamlValue::Map(entries) if !entries.is_empty() => {
-            for (key, value) in entries {
-                add_rows(loaded, format!("{path}.{key}"), value, rows);
-            }
-        }
-        value => {
-            let place = loaded.origin_of(&path).map(ToString::to_string);
-            rows.push(json!({
-                "value": value.to_inline(),
-                "place": place.unwrap_or_else(|| "default".to_owned()),
-                "key": path,
-            }));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub fn load_config(
     let file = file.or_else(|| named.map(PathBuf::from));
     let mut tree = match &file {
         Some(path) => pegel_config::load(path)?,
-        None => ConfigTree::empty(ConfigOrigin::Argument("defaults")),
+        None => ConfigTree::empty(ConfigOrigin::Default),
     };
     for (name, key) in VARIABLES {
         if let Some(value) = non_empty_variable(environment, name) {

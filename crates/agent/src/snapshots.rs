@@ -50,7 +50,7 @@ pub fn snapshot_options(
         environment: ProcessEnvironment::current(),
         configuration: Some(RedactedConfig::new(
             loaded.file.as_deref(),
-            &config.to_yaml(),
+            &config.to_value(),
         )),
         azure_batch_log: config.agent.snapshot.azure_batch_log.clone(),
         cloud: config.agent.snapshot.cloud,

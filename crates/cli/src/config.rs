@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use pegel_agent::{Config, LoadedConfig};
-use pegel_config::{ConfigError, Setting, YamlValue};
+use pegel_config::{ConfigEntry, ConfigError, ConfigOrigin, Setting};
 
 use crate::agent::ConfigFlags;
 use crate::command_error::{CommandError, USAGE};
@@ -79,10 +79,8 @@ fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
 /// Formats one key per line, followed by the origin of its value.
 fn show(loaded: &LoadedConfig) -> String {
     let mut lines = Vec::new();
-    if let YamlValue::Map(entries) = loaded.config.to_yaml() {
-        for (key, value) in &entries {
-            flatten(loaded, key, key, value, &mut lines);
-        }
+    for entry in loaded.config.to_value().entries() {
+        flatten(loaded, &entry.key, entry, &mut lines);
     }
     let width = lines
         .iter()
@@ -100,23 +98,19 @@ fn show(loaded: &LoadedConfig) -> String {
 fn flatten(
     loaded: &LoadedConfig,
     path: &str,
-    key: &str,
-    value: &YamlValue,
+    entry: &ConfigEntry,
     lines: &mut Vec<(String, String)>,
 ) {
     let depth = path.matches('.').count();
     let indent = "  ".repeat(depth);
-    let origin = || match loaded.origin_of(path) {
-        Some(place) => place.to_string(),
-        None => "default".to_owned(),
+    let origin = loaded.origin_of(path).unwrap_or(&ConfigOrigin::Default);
+    let (key, value) = (&entry.key, &entry.value.value);
+    let text = match value.entries() {
+        [] => format!("{indent}{key}: {}", value.to_inline()),
+        _ => format!("{indent}{key}:"),
     };
-    match value {
-        YamlValue::Map(entries) if !entries.is_empty() => {
-            lines.push((format!("{indent}{key}:"), origin()));
-            for (inner, value) in entries {
-                flatten(loaded, &format!("{path}.{inner}"), inner, value, lines);
-            }
-        }
-        value => lines.push((format!("{indent}{key}: {}", value.to_inline()), origin())),
+    lines.push((text, origin.to_string()));
+    for inner in value.entries() {
+        flatten(loaded, &format!("{path}.{}", inner.key), inner, lines);
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use pegel_config::read_plain;
+use pegel_plain_file::read_plain;
 
 use crate::proc_parse::{parse_hex, parse_signed};
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pegel_config::{
-    ConfigProblem, ConfigTree, ConfigValue, SampleInterval, Setting, YamlValue, settings,
-};
+use pegel_config::{ConfigProblem, ConfigTree, ConfigValue, SampleInterval, Setting, settings};
 
 use crate::{CollectSettings, CollectorSettings, REGISTRY};
 
@@ -54,19 +52,7 @@ impl Setting for CollectorsConfig {
     }
 
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<CollectorsConfig> {
-        let entries = match &tree.value {
-            ConfigValue::Map(entries) => entries.as_slice(),
-            ConfigValue::Null => &[],
-            _ => {
-                let message = format!("expected a map, found {}", tree.kind());
-                problems.push(ConfigProblem::value(
-                    tree,
-                    message,
-                    &CollectorsConfig::accepts(),
-                ));
-                return None;
-            }
-        };
+        let entries = map_entries::<CollectorsConfig>(tree, problems)?;
         let before = problems.len();
         let mut collectors = CollectorsConfig::default();
         for entry in entries {
@@ -87,11 +73,11 @@ impl Setting for CollectorsConfig {
         (problems.len() == before).then_some(collectors)
     }
 
-    fn to_yaml(&self) -> YamlValue {
+    fn to_value(&self) -> ConfigValue {
         let entries = self
             .0
             .iter()
-            .map(|(name, config)| (name.clone(), config.to_yaml()));
-        YamlValue::Map(entries.collect())
+            .map(|(name, config)| (name.clone(), config.to_value()));
+        ConfigValue::map(entries)
     }
 }

@@ -9,8 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_config::with_causes;
-use pegel_metric::{Level, Millis, SampleGroup, Tick};
+use pegel_metric::{Level, Millis, SampleGroup, Tick, with_causes};
 use pegel_supervisor::panic_message;
 
 use crate::stats::CollectorStats;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard};
-use pegel_config::open_plain;
 use pegel_metric::SeriesError;
+use pegel_plain_file::open_plain;
 
 use crate::CollectorOpenError;
 use crate::proc_parse::ProcParseError;

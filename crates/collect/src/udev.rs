@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use pegel_config::read_plain;
+use pegel_plain_file::read_plain;
 
 /// Larger than the entry of any device; a longer one is ignored.
 const BYTES_MAX: u64 = 256 * 1024;

@@ -1,6 +1,7 @@
 //! The untyped configuration: scalars, lists and maps, each with its origin (file position,
 //! environment variable or argument). Built by [`load`](crate::load), read by
-//! [`Setting::read`](crate::Setting::read).
+//! [`Setting::read`](crate::Setting::read); [`Setting::to_value`](crate::Setting::to_value) writes
+//! settings back in the same form.
 
 use std::fmt;
 use std::path::Path;
@@ -19,6 +20,8 @@ pub enum ConfigOrigin {
     Variable(&'static str),
     /// A command-line argument.
     Argument(&'static str),
+    /// No source: a default, or a value to be written.
+    Default,
 }
 
 impl fmt::Display for ConfigOrigin {
@@ -29,12 +32,13 @@ impl fmt::Display for ConfigOrigin {
             }
             ConfigOrigin::Variable(name) => write!(f, "${name}"),
             ConfigOrigin::Argument(name) => f.write_str(name),
+            ConfigOrigin::Default => f.write_str("default"),
         }
     }
 }
 
 /// A value, its key path and its origin.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigTree {
     pub origin: ConfigOrigin,
     /// The path of keys to this value, such as `keep.memory` or `listen[1]`; empty at the top.
@@ -43,7 +47,7 @@ pub struct ConfigTree {
 }
 
 /// The shape of a value; scalars are not interpreted yet.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigValue {
     /// A key without a value, `null` or `~`.
     Null,
@@ -54,12 +58,69 @@ pub enum ConfigValue {
 }
 
 /// One key of a map and its value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigEntry {
     pub key: String,
     /// The origin of the key; the value has its own.
     pub origin: ConfigOrigin,
     pub value: ConfigTree,
+}
+
+impl From<ConfigValue> for ConfigTree {
+    fn from(value: ConfigValue) -> ConfigTree {
+        ConfigTree {
+            origin: ConfigOrigin::Default,
+            path: String::new(),
+            value,
+        }
+    }
+}
+
+impl ConfigValue {
+    /// Returns a map to be written.
+    pub fn map(entries: impl IntoIterator<Item = (String, ConfigValue)>) -> ConfigValue {
+        let entry = |(key, value): (String, ConfigValue)| ConfigEntry {
+            key,
+            origin: ConfigOrigin::Default,
+            value: value.into(),
+        };
+        ConfigValue::Map(entries.into_iter().map(entry).collect())
+    }
+
+    /// Returns the entries of a map; none for any other shape.
+    pub fn entries(&self) -> &[ConfigEntry] {
+        match self {
+            ConfigValue::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Calls `visit` for each value that is not a map with entries, with its path: the keys joined
+    /// with dots.
+    pub fn visit_leaves(&self, visit: &mut impl FnMut(&str, &ConfigValue)) {
+        self.visit_below("", visit);
+    }
+
+    fn visit_below(&self, path: &str, visit: &mut impl FnMut(&str, &ConfigValue)) {
+        for entry in self.entries() {
+            entry
+                .value
+                .value
+                .visit_below(&join_path(path, &entry.key), visit);
+        }
+        if self.entries().is_empty() {
+            visit(path, self);
+        }
+    }
+}
+
+/// Returns the path of a key inside a map, whose own path is empty at the top.
+pub(crate) fn join_path(inside: &str, key: &str) -> String {
+    if inside.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{inside}.{key}")
+    }
 }
 
 impl ConfigTree {
@@ -84,13 +145,10 @@ impl ConfigTree {
 
     /// Returns the value of a key at the top level.
     pub fn get(&self, key: &str) -> Option<&ConfigTree> {
-        match &self.value {
-            ConfigValue::Map(entries) => entries
-                .iter()
-                .find(|entry| entry.key == key)
-                .map(|entry| &entry.value),
-            _ => None,
-        }
+        let mut entries = self.value.entries().iter();
+        entries
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.value)
     }
 
     /// Returns the value at a path such as `keep.memory`.
@@ -112,7 +170,7 @@ impl ConfigTree {
             .enumerate()
             .map(|(index, text)| ConfigTree {
                 origin: origin.clone(),
-                path: format!("{}[{index}]", self.path_of(key)),
+                path: format!("{}[{index}]", join_path(&self.path, key)),
                 value: ConfigValue::Scalar(text.clone()),
             })
             .collect();
@@ -122,7 +180,7 @@ impl ConfigTree {
     fn insert(&mut self, key: &str, value: ConfigValue, origin: ConfigOrigin) {
         let tree = ConfigTree {
             origin: origin.clone(),
-            path: self.path_of(key),
+            path: join_path(&self.path, key),
             value,
         };
         if !matches!(self.value, ConfigValue::Map(_)) {
@@ -150,13 +208,6 @@ impl ConfigTree {
         };
         let at = entries.iter().position(|entry| entry.key == key);
         &mut entries[at.expect("the key was found or inserted above")].value
-    }
-
-    fn path_of(&self, key: &str) -> String {
-        match self.path.as_str() {
-            "" => key.to_owned(),
-            path => format!("{path}.{key}"),
-        }
     }
 
     /// Removes a key from the top level and returns its value.

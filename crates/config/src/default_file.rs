@@ -1,8 +1,8 @@
 //! Generates the default configuration file: every key with its documentation, the accepted values
 //! and its default. `config/pegel.yaml` is this output; a test keeps the two equal.
 
+use crate::config_tree::ConfigValue;
 use crate::setting::ConfigKey;
-use crate::yaml_value::YamlValue;
 
 /// Returns the default file: loading it has the same effect as loading no file.
 pub fn default_file(heading: &str, keys: &[ConfigKey]) -> String {
@@ -20,7 +20,7 @@ fn write_key(out: &mut String, key: &ConfigKey, indent: &str, outer_off: bool) {
     if key.inner.is_empty() {
         write_comment(out, indent, &[&format!("Accepted: {}", key.accepts)]);
     }
-    let off = outer_off || key.default == YamlValue::Null;
+    let off = outer_off || key.default == ConfigValue::Null;
     out.push_str(indent);
     out.push_str(if off { "#" } else { "" });
     out.push_str(key.name);
@@ -28,7 +28,7 @@ fn write_key(out: &mut String, key: &ConfigKey, indent: &str, outer_off: bool) {
     if key.inner.is_empty() {
         out.push(' ');
         match (&key.default, key.example) {
-            (YamlValue::Null, example) => out.push_str(example.unwrap_or("~")),
+            (ConfigValue::Null, example) => out.push_str(example.unwrap_or("~")),
             (default, _) => out.push_str(&default.to_inline()),
         }
         out.push('\n');
@@ -65,9 +65,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        ConfigOrigin, ConfigTree, ConfigValue, Section, Setting, TimeSpan, load, read, yaml,
-    };
+    use crate::{ConfigOrigin, ConfigTree, Section, Setting, TimeSpan, load, read, yaml};
 
     crate::settings! {
         /// Shared keys.
@@ -125,7 +123,7 @@ inner:
 ";
         assert_eq!(text, expected);
         let read_back: OuterSection = read(&parse(&text)).expect("the default file is valid");
-        assert_eq!(read_back.to_yaml(), OuterSection::default().to_yaml());
+        assert_eq!(read_back.to_value(), OuterSection::default().to_value());
     }
 
     #[test]
@@ -166,7 +164,7 @@ f.yaml:3:5: on: expected a single value, found a list
 
     #[test]
     fn arguments_are_named_when_they_are_wrong() {
-        let mut tree = ConfigTree::empty(ConfigOrigin::Argument("defaults"));
+        let mut tree = ConfigTree::empty(ConfigOrigin::Default);
         tree.set("on", "maybe", ConfigOrigin::Argument("--on"));
         let error = read::<OuterSection>(&tree).expect_err("neither");
         assert!(

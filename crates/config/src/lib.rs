@@ -10,32 +10,27 @@
 
 mod config_tree;
 mod default_file;
-mod error_chain;
+mod inline_yaml;
 mod load;
 mod map_setting;
-mod plain_file;
 mod problem;
 mod secret;
 mod setting;
 mod user_info;
 mod values;
 mod yaml;
-mod yaml_value;
 
 pub use config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
 pub use default_file::default_file;
-pub use error_chain::with_causes;
 pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
-pub use plain_file::{open_plain, read_plain};
 pub use problem::{ConfigError, ConfigProblem};
 pub use secret::Secret;
-pub use setting::{ConfigKey, Section, Setting, scalar};
+pub use setting::{ConfigKey, Section, Setting, map_entries, read_scalar};
 pub use user_info::UserInfo;
 pub use values::{
     ByteSize, DetailLevel, HostName, ListenAddress, LogConfig, LogDestination, LogLevel,
     SampleInterval, TimeSpan, UserRef,
 };
-pub use yaml_value::YamlValue;
 
 /// Reads a whole configuration, or returns all problems found in it.
 pub fn read<T: Setting>(tree: &ConfigTree) -> Result<T, ConfigError> {

@@ -5,11 +5,12 @@
 //! both positions, because no order of precedence between files would be obvious.
 
 use std::fs;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pegel_metric::glob_matches;
+use pegel_plain_file::read_plain;
 
 use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
 use crate::problem::{ConfigError, ConfigProblem};
@@ -153,15 +154,11 @@ impl Loader {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot read the file: {error}");
-    let file = fs::File::open(path).map_err(cannot)?;
-    if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(cannot)?;
+    let bytes = read_plain(path, FILE_BYTES_MAX + 1).map_err(|error| match error.kind() {
+        // Not a regular file.
+        ErrorKind::InvalidInput => error.to_string(),
+        _ => format!("cannot read the file: {error}"),
+    })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err("the file exceeds 1 MiB".to_owned());
     }
@@ -193,7 +190,7 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
         // A drop-in directory may be missing.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("cannot list {}: {error}", parent.display())),
     };
     let mut paths: Vec<PathBuf> = entries

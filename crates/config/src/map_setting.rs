@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config_tree::{ConfigTree, ConfigValue};
 use crate::problem::ConfigProblem;
-use crate::setting::Setting;
-use crate::yaml_value::YamlValue;
+use crate::setting::{Setting, map_entries};
 
 /// A map with arbitrary keys.
 impl<T: Setting> Setting for BTreeMap<String, T> {
@@ -14,15 +13,7 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
     }
 
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Self> {
-        let entries = match &tree.value {
-            ConfigValue::Map(entries) => entries.as_slice(),
-            ConfigValue::Null => &[],
-            _ => {
-                let message = format!("expected a map, found {}", tree.kind());
-                problems.push(ConfigProblem::value(tree, message, &Self::accepts()));
-                return None;
-            }
-        };
+        let entries = map_entries::<Self>(tree, problems)?;
         // Read every value before returning, to report all problems at once.
         let read: Vec<Option<(String, T)>> = entries
             .iter()
@@ -31,10 +22,10 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
         read.into_iter().collect()
     }
 
-    fn to_yaml(&self) -> YamlValue {
+    fn to_value(&self) -> ConfigValue {
         let entries = self
             .iter()
-            .map(|(key, value)| (key.clone(), value.to_yaml()));
-        YamlValue::Map(entries.collect())
+            .map(|(key, value)| (key.clone(), value.to_value()));
+        ConfigValue::map(entries)
     }
 }

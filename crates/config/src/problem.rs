@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config_tree::{ConfigOrigin, ConfigTree};
+use crate::config_tree::{ConfigOrigin, ConfigTree, join_path};
 
 /// One problem, shown as `origin: key: message`, with the hint on a second line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +46,9 @@ impl ConfigProblem {
             Some(near) => format!("unknown key; did you mean `{near}`?"),
             None => "unknown key".to_owned(),
         };
-        let path = if inside.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{inside}.{key}")
-        };
         ConfigProblem {
             origin: Some(origin.clone()),
-            key: path,
+            key: join_path(inside, key),
             message,
             hint: format!("accepted: {}", known.join(", ")),
         }

@@ -1,12 +1,13 @@
 //! Typed settings: the traits that read a value from a [`ConfigTree`] and write it back, and the
 //! [`settings!`](crate::settings) macro with which a component declares its keys.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::config_tree::{ConfigEntry, ConfigTree, ConfigValue};
 use crate::problem::ConfigProblem;
-use crate::yaml_value::YamlValue;
 
 /// A type that can be the value of a key.
 pub trait Setting: Sized {
@@ -17,7 +18,7 @@ pub trait Setting: Sized {
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<Self>;
 
     /// Returns the value as it would be written in a file.
-    fn to_yaml(&self) -> YamlValue;
+    fn to_value(&self) -> ConfigValue;
 
     /// Returns the inner keys of a map with fixed keys.
     fn keys() -> Vec<ConfigKey> {
@@ -31,7 +32,7 @@ pub struct ConfigKey {
     pub name: &'static str,
     pub doc: &'static [&'static str],
     pub accepts: String,
-    pub default: YamlValue,
+    pub default: ConfigValue,
     /// Shown in the default file, commented out, if the key has no default.
     pub example: Option<&'static str>,
     pub inner: Vec<ConfigKey>,
@@ -44,7 +45,7 @@ pub trait Section: Default {
     /// Reads one entry. Returns false if the section has no such key.
     fn read_entry(&mut self, entry: &ConfigEntry, problems: &mut Vec<ConfigProblem>) -> bool;
 
-    fn entries(&self) -> Vec<(String, YamlValue)>;
+    fn entries(&self) -> Vec<(String, ConfigValue)>;
 }
 
 impl<T: Section> Setting for T {
@@ -54,15 +55,7 @@ impl<T: Section> Setting for T {
     }
 
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<T> {
-        let entries = match &tree.value {
-            ConfigValue::Map(entries) => entries.as_slice(),
-            ConfigValue::Null => &[],
-            _ => {
-                let message = format!("expected a map, found {}", tree.kind());
-                problems.push(ConfigProblem::value(tree, message, &T::accepts()));
-                return None;
-            }
-        };
+        let entries = map_entries::<T>(tree, problems)?;
         let before = problems.len();
         let mut section = T::default();
         for entry in entries {
@@ -80,8 +73,8 @@ impl<T: Section> Setting for T {
         (problems.len() == before).then_some(section)
     }
 
-    fn to_yaml(&self) -> YamlValue {
-        YamlValue::Map(self.entries())
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::map(self.entries())
     }
 
     fn keys() -> Vec<ConfigKey> {
@@ -89,25 +82,48 @@ impl<T: Section> Setting for T {
     }
 }
 
-/// Returns the text of a scalar, or adds a problem that expects `T`.
-pub fn scalar<'a, T: Setting>(
+/// Returns the entries of a map, or adds a problem that expects `T`. A key without a value is an empty
+/// map.
+pub fn map_entries<'a, T: Setting>(
     tree: &'a ConfigTree,
     problems: &mut Vec<ConfigProblem>,
-) -> Option<&'a str> {
+) -> Option<&'a [ConfigEntry]> {
     match &tree.value {
-        ConfigValue::Scalar(text) => Some(text),
+        ConfigValue::Map(entries) => Some(entries),
+        ConfigValue::Null => Some(&[]),
         _ => {
-            let message = format!("expected a single value, found {}", tree.kind());
+            let message = format!("expected a map, found {}", tree.kind());
             problems.push(ConfigProblem::value(tree, message, &T::accepts()));
             None
         }
     }
 }
 
-/// Implements [`Setting`] for a type that parses from text, by its `FromStr` and `Display`.
+/// Reads a scalar with `parse`, or adds a problem that expects `T`.
+pub fn read_scalar<T: Setting>(
+    tree: &ConfigTree,
+    problems: &mut Vec<ConfigProblem>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    let parsed = match &tree.value {
+        ConfigValue::Scalar(text) => parse(text),
+        _ => Err(format!("expected a single value, found {}", tree.kind())),
+    };
+    parsed
+        .map_err(|message| problems.push(ConfigProblem::value(tree, message, &T::accepts())))
+        .ok()
+}
+
+/// Implements [`Setting`] for a type that is parsed from text by the function given, or else by its
+/// `FromStr`, and written by its `Display`.
 #[macro_export]
 macro_rules! text_setting {
     ($type:ty, $accepts:expr) => {
+        $crate::text_setting!($type, $accepts, |text: &str| text
+            .parse::<$type>()
+            .map_err(|error| error.to_string()));
+    };
+    ($type:ty, $accepts:expr, $parse:expr) => {
         impl $crate::Setting for $type {
             fn accepts() -> String {
                 $accepts.to_string()
@@ -117,99 +133,49 @@ macro_rules! text_setting {
                 tree: &$crate::ConfigTree,
                 problems: &mut Vec<$crate::ConfigProblem>,
             ) -> Option<Self> {
-                let text = $crate::scalar::<Self>(tree, problems)?;
-                match text.parse::<Self>() {
-                    Ok(value) => Some(value),
-                    Err(error) => {
-                        let message = error.to_string();
-                        problems.push($crate::ConfigProblem::value(
-                            tree,
-                            message,
-                            &Self::accepts(),
-                        ));
-                        None
-                    }
-                }
+                $crate::read_scalar(tree, problems, $parse)
             }
 
-            fn to_yaml(&self) -> $crate::YamlValue {
-                $crate::YamlValue::Scalar(self.to_string())
+            fn to_value(&self) -> $crate::ConfigValue {
+                $crate::ConfigValue::Scalar(self.to_string())
             }
         }
     };
 }
 
-impl Setting for bool {
-    fn accepts() -> String {
-        "true or false (also yes, no, on, off, 1, 0)".to_owned()
-    }
+text_setting!(
+    bool,
+    "true or false (also yes, no, on, off, 1, 0)",
+    parse_bool
+);
+text_setting!(u16, whole_number(0, u16::MAX), parse_whole_number);
+text_setting!(u32, whole_number(0, u32::MAX), parse_whole_number);
+text_setting!(u64, whole_number(0, u64::MAX), parse_whole_number);
+text_setting!(
+    NonZeroU32,
+    whole_number(1, NonZeroU32::MAX),
+    parse_whole_number
+);
+text_setting!(String, "text", |text: &str| match text {
+    "" => Err("the value is empty".to_owned()),
+    text => Ok(text.to_owned()),
+});
 
-    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<bool> {
-        let text = scalar::<bool>(tree, problems)?;
-        match text.to_ascii_lowercase().as_str() {
-            "true" | "yes" | "on" | "1" => Some(true),
-            "false" | "no" | "off" | "0" => Some(false),
-            _ => {
-                let message = format!("\"{text}\" is neither true nor false");
-                problems.push(ConfigProblem::value(tree, message, &bool::accepts()));
-                None
-            }
-        }
-    }
-
-    fn to_yaml(&self) -> YamlValue {
-        YamlValue::Scalar(self.to_string())
+fn parse_bool(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(format!("\"{text}\" is neither true nor false")),
     }
 }
 
-macro_rules! whole_numbers {
-    ($($type:ty, $min:literal;)*) => {$(
-        impl Setting for $type {
-            fn accepts() -> String {
-                format!("a whole number from {} to {}", $min, <$type>::MAX)
-            }
-
-            fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<$type> {
-                let text = scalar::<$type>(tree, problems)?;
-                let value = text.replace('_', "").parse().ok();
-                if value.is_none() {
-                    let message = format!("\"{text}\" is not a whole number in range");
-                    problems.push(ConfigProblem::value(tree, message, &<$type>::accepts()));
-                }
-                value
-            }
-
-            fn to_yaml(&self) -> YamlValue {
-                YamlValue::Scalar(self.to_string())
-            }
-        }
-    )*};
+fn whole_number(min: u32, max: impl Display) -> String {
+    format!("a whole number from {min} to {max}")
 }
 
-whole_numbers! {
-    u16, 0;
-    u32, 0;
-    u64, 0;
-    NonZeroU32, 1;
-}
-
-impl Setting for String {
-    fn accepts() -> String {
-        "text".to_owned()
-    }
-
-    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<String> {
-        let text = scalar::<String>(tree, problems)?;
-        if text.is_empty() {
-            problems.push(ConfigProblem::value(tree, "the value is empty", "text"));
-            return None;
-        }
-        Some(text.to_owned())
-    }
-
-    fn to_yaml(&self) -> YamlValue {
-        YamlValue::Scalar(self.clone())
-    }
+fn parse_whole_number<T: FromStr>(text: &str) -> Result<T, String> {
+    let number = text.replace('_', "").parse::<T>();
+    number.map_err(|_| format!("\"{text}\" is not a whole number in range"))
 }
 
 impl Setting for PathBuf {
@@ -218,20 +184,16 @@ impl Setting for PathBuf {
     }
 
     fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<PathBuf> {
-        let text = scalar::<PathBuf>(tree, problems)?;
-        if text.is_empty() || text.contains('\0') {
-            problems.push(ConfigProblem::value(
-                tree,
-                "the path is empty or contains a NUL byte",
-                "a path",
-            ));
-            return None;
-        }
-        Some(PathBuf::from(text))
+        read_scalar(tree, problems, |text| {
+            if text.is_empty() || text.contains('\0') {
+                return Err("the path is empty or contains a NUL byte".to_owned());
+            }
+            Ok(PathBuf::from(text))
+        })
     }
 
-    fn to_yaml(&self) -> YamlValue {
-        YamlValue::Scalar(self.display().to_string())
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::Scalar(self.display().to_string())
     }
 }
 
@@ -248,8 +210,8 @@ impl<T: Setting> Setting for Option<T> {
         }
     }
 
-    fn to_yaml(&self) -> YamlValue {
-        self.as_ref().map_or(YamlValue::Null, T::to_yaml)
+    fn to_value(&self) -> ConfigValue {
+        self.as_ref().map_or(ConfigValue::Null, T::to_value)
     }
 
     fn keys() -> Vec<ConfigKey> {
@@ -276,8 +238,8 @@ impl<T: Setting> Setting for Vec<T> {
         }
     }
 
-    fn to_yaml(&self) -> YamlValue {
-        YamlValue::List(self.iter().map(T::to_yaml).collect())
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::List(self.iter().map(|item| item.to_value().into()).collect())
     }
 }
 
@@ -334,7 +296,7 @@ macro_rules! settings {
                     name: stringify!($key),
                     doc: &[$($doc),*],
                     accepts: <$type as $crate::Setting>::accepts(),
-                    default: $crate::Setting::to_yaml(&defaults.$key),
+                    default: $crate::Setting::to_value(&defaults.$key),
                     example: $crate::settings!(@example $($example)?),
                     inner: <$type as $crate::Setting>::keys(),
                 }),*]);
@@ -362,11 +324,11 @@ macro_rules! settings {
                 }
             }
 
-            fn entries(&self) -> Vec<(String, $crate::YamlValue)> {
+            fn entries(&self) -> Vec<(String, $crate::ConfigValue)> {
                 let mut entries = Vec::new();
                 $(entries.extend($crate::Section::entries(&self.$part));)*
                 entries.append(&mut vec![
-                    $((stringify!($key).to_owned(), $crate::Setting::to_yaml(&self.$key))),*
+                    $((stringify!($key).to_owned(), $crate::Setting::to_value(&self.$key))),*
                 ]);
                 entries
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
-use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
+use crate::config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue, join_path};
 use crate::problem::ConfigProblem;
 
 /// The maximum nesting depth of maps and lists.
@@ -83,13 +83,9 @@ impl YamlReader<'_> {
     }
 
     fn entry(&self, key: Spanned<String>, value: RawNode, inside: &str) -> ConfigEntry {
-        let path = match inside {
-            "" => key.value.clone(),
-            inside => format!("{inside}.{}", key.value),
-        };
         ConfigEntry {
             origin: self.origin(key.referenced),
-            value: self.tree(value, path),
+            value: self.tree(value, join_path(inside, &key.value)),
             key: key.value,
         }
     }

@@ -12,6 +12,7 @@
 
 pub mod civil;
 mod clock;
+mod error_chain;
 mod family;
 mod format_value;
 mod glob;
@@ -26,6 +27,7 @@ pub mod slurm;
 mod tick;
 
 pub use clock::{Clock, SystemClock};
+pub use error_chain::with_causes;
 pub use family::{Family, Level, MetricKind, Unit};
 pub use format_value::format_value;
 pub use glob::glob_matches;

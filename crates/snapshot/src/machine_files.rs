@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pegel_config::read_plain;
+use pegel_plain_file::read_plain;
 use serde::Serialize;
 
 /// Maximum bytes read of a file, unless the caller passes another limit.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pegel_config::YamlValue;
+use pegel_config::ConfigValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::redact;
@@ -18,10 +18,10 @@ pub struct RedactedConfig {
 
 /// A value without secrets; keys have the order of the default file.
 #[derive(Debug, Clone)]
-pub struct RedactedValue(YamlValue);
+pub struct RedactedValue(ConfigValue);
 
 impl RedactedConfig {
-    pub fn new(file: Option<&Path>, values: &YamlValue) -> RedactedConfig {
+    pub fn new(file: Option<&Path>, values: &ConfigValue) -> RedactedConfig {
         RedactedConfig {
             file: file.map(Path::to_owned),
             values: RedactedValue(without_secrets("", values)),
@@ -33,32 +33,23 @@ impl RedactedValue {
     /// Returns one pair per key, with sections joined by dots: `keep.memory`, `5m`.
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
-        flatten("", &self.0, &mut lines);
+        self.0.visit_leaves(&mut |path, value| {
+            if !matches!(value, ConfigValue::Null | ConfigValue::Map(_)) {
+                lines.push((path.to_owned(), value.to_inline()));
+            }
+        });
         lines
     }
 }
 
-fn flatten(path: &str, value: &YamlValue, lines: &mut Vec<(String, String)>) {
+fn without_secrets(key: &str, value: &ConfigValue) -> ConfigValue {
     match value {
-        YamlValue::Map(entries) => {
-            for (key, value) in entries {
-                let dot = if path.is_empty() { "" } else { "." };
-                flatten(&format!("{path}{dot}{key}"), value, lines);
-            }
+        ConfigValue::Null => ConfigValue::Null,
+        ConfigValue::Scalar(_) if redact::is_secret_name(key) => {
+            ConfigValue::Scalar(redact::placeholder())
         }
-        YamlValue::Null => {}
-        value => lines.push((path.to_owned(), value.to_inline())),
-    }
-}
-
-fn without_secrets(key: &str, value: &YamlValue) -> YamlValue {
-    match value {
-        YamlValue::Null => YamlValue::Null,
-        YamlValue::Scalar(_) if redact::is_secret_name(key) => {
-            YamlValue::Scalar(redact::placeholder())
-        }
-        YamlValue::Scalar(text) => {
-            YamlValue::Scalar(if text.contains("//") || text.contains('@') {
+        ConfigValue::Scalar(text) => {
+            ConfigValue::Scalar(if text.contains("//") || text.contains('@') {
                 redact::redact_address(text)
             } else if redact::looks_like_secret(text) {
                 redact::placeholder()
@@ -66,39 +57,36 @@ fn without_secrets(key: &str, value: &YamlValue) -> YamlValue {
                 text.clone()
             })
         }
-        YamlValue::List(items) => YamlValue::List(
+        ConfigValue::List(items) => ConfigValue::List(
             items
                 .iter()
-                .map(|item| without_secrets(key, item))
+                .map(|item| without_secrets(key, &item.value).into())
                 .collect(),
         ),
-        YamlValue::Map(entries) => {
-            let pairs = entries.iter();
-            YamlValue::Map(
-                pairs
-                    .map(|(key, value)| (key.clone(), without_secrets(key, value)))
-                    .collect(),
-            )
-        }
+        ConfigValue::Map(entries) => ConfigValue::map(entries.iter().map(|entry| {
+            let value = without_secrets(&entry.key, &entry.value.value);
+            (entry.key.clone(), value)
+        })),
     }
 }
 
 impl Serialize for RedactedValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            YamlValue::Null => serializer.serialize_none(),
-            YamlValue::Scalar(text) => serializer.serialize_str(text),
-            YamlValue::List(items) => {
+            ConfigValue::Null => serializer.serialize_none(),
+            ConfigValue::Scalar(text) => serializer.serialize_str(text),
+            ConfigValue::List(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    list.serialize_element(&RedactedValue(item.clone()))?;
+                    list.serialize_element(&RedactedValue(item.value.clone()))?;
                 }
                 list.end()
             }
-            YamlValue::Map(entries) => {
+            ConfigValue::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
-                for (key, value) in entries {
-                    map.serialize_entry(key, &RedactedValue(value.clone()))?;
+                for entry in entries {
+                    let value = RedactedValue(entry.value.value.clone());
+                    map.serialize_entry(&entry.key, &value)?;
                 }
                 map.end()
             }
@@ -112,14 +100,12 @@ mod tests {
 
     #[test]
     fn secrets_are_redacted_at_every_level() {
-        let scalar = |text: &str| YamlValue::Scalar(text.to_owned());
-        let map = |pairs: &[(&str, YamlValue)]| {
-            YamlValue::Map(
-                pairs
-                    .iter()
-                    .map(|(k, v)| ((*k).to_owned(), v.clone()))
-                    .collect(),
-            )
+        let scalar = |text: &str| ConfigValue::Scalar(text.to_owned());
+        let map = |pairs: &[(&str, ConfigValue)]| {
+            ConfigValue::map(pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())))
+        };
+        let list = |texts: &[&str]| {
+            ConfigValue::List(texts.iter().map(|text| scalar(text).into()).collect())
         };
         let values = map(&[
             ("node", scalar("n1")),
@@ -129,14 +115,8 @@ mod tests {
                 "session",
                 map(&[("to", scalar("https://a.example/c?sig=PLANTED"))]),
             ),
-            ("passwords", YamlValue::List(vec![scalar("PLANTED")])),
-            (
-                "parents",
-                YamlValue::List(vec![
-                    scalar("u:PLANTED@h:1"),
-                    scalar("x;AccountKey=PLANTED"),
-                ]),
-            ),
+            ("passwords", list(&["PLANTED"])),
+            ("parents", list(&["u:PLANTED@h:1", "x;AccountKey=PLANTED"])),
         ]);
         let shown = RedactedConfig::new(None, &values);
         let text = serde_json::to_string(&shown).expect("JSON");

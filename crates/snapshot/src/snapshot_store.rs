@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use pegel_config::read_plain;
+use pegel_plain_file::read_plain;
 use serde_json::Value;
 
 use crate::snapshot::Snapshot;

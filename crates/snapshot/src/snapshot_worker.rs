@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use pegel_config::with_causes;
+use pegel_metric::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor, panic_message};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use pegel_agent::Config;
-use pegel_config::{Setting, YamlValue, load, read};
+use pegel_config::{Setting, load, read};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -83,16 +83,12 @@ fn config(input: &[u8]) {
             return;
         }
     };
-    let written = config.to_yaml();
-    let YamlValue::Map(entries) = &written else {
-        panic!("{written:?} is no map")
-    };
-    let lines: String = entries
-        .iter()
-        .map(|(key, value)| format!("{key}: {}\n", value.to_inline()))
+    let written = config.to_value();
+    let lines: String = { written.entries().iter() }
+        .map(|entry| format!("{}: {}\n", entry.key, entry.value.value.to_inline()))
         .collect();
     fs::write(&path, &lines).expect("written");
     let again = load(&path).and_then(|tree| read::<Config>(&tree));
     let again = again.unwrap_or_else(|error| panic!("{error}\nin {lines:?}"));
-    assert_eq!(again.to_yaml(), written, "{lines:?}");
+    assert_eq!(again.to_value(), written, "{lines:?}");
 }

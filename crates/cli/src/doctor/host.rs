@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pegel_config::read_plain;
+use pegel_plain_file::read_plain;
 
 /// The largest accepted file; larger than any kernel file that is read here.
 const BYTES_MAX: u64 = 16 << 20;

@@ -3,7 +3,7 @@
 use std::io;
 
 use pegel_agent::{CollectorState, CollectorStatus};
-use pegel_config::open_plain;
+use pegel_plain_file::open_plain;
 use serde_json::Value;
 
 use super::finding::Finding;

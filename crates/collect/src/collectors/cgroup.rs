@@ -7,8 +7,8 @@
 
 use std::path::PathBuf;
 
-use pegel_config::read_plain;
 use pegel_metric::slurm::is_number;
+use pegel_plain_file::read_plain;
 
 use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;

@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use pegel_config::read_plain;
 use pegel_metric::slurm::{is_number, is_sluid, job_id_in};
+use pegel_plain_file::read_plain;
 
 use crate::sysfs_dir::SysfsDir;
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use pegel_config::read_plain;
 use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_plain_file::read_plain;
 
 use super::mount_prober::{HUNG_MAX, MOUNT_TIMEOUT, MountProber, StatvfsOutcome};
 use crate::dynamic_series::DynamicSeries;

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_config::open_plain;
 use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_plain_file::open_plain;
 
 use crate::proc_parse::ProcParseError;
 use crate::unlabelled_series::UnlabelledSeries;

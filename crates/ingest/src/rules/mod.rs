@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pegel_config::{ConfigProblem, ConfigTree, Setting, YamlValue, settings};
+use pegel_config::{ConfigProblem, ConfigTree, ConfigValue, Setting, settings};
 use pegel_metric::{Family, MetricKind, Series, glob_matches};
 
 pub use pattern::{CaptureTemplate, Captures, NamePattern, PatternError};
@@ -50,8 +50,8 @@ impl Setting for RelabelRule {
         Some(RelabelRule(keys))
     }
 
-    fn to_yaml(&self) -> YamlValue {
-        self.0.to_yaml()
+    fn to_value(&self) -> ConfigValue {
+        self.0.to_value()
     }
 }
 
@@ -158,7 +158,7 @@ impl RelabelRuleSettings {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use pegel_config::{ConfigEntry, ConfigOrigin, ConfigValue};
+    use pegel_config::{ConfigEntry, ConfigOrigin};
 
     use super::*;
     use crate::reserved_names::exported;

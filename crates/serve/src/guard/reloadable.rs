@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use pegel_config::with_causes;
+use pegel_metric::with_causes;
 
 type LoadFn<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
 

@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use axum::http::{HeaderMap, header};
-use pegel_config::{Secret, open_plain};
+use pegel_config::Secret;
+use pegel_plain_file::open_plain;
 
 use pegel_config::UserInfo;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use pegel_config::with_causes;
+use pegel_metric::with_causes;
 use serde::Serialize;
 
 use crate::environment::ProcessEnvironment;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use pegel_config::with_causes;
+use pegel_metric::with_causes;
 use pegel_supervisor::{RestartedThread, Supervisor};
 
 use super::metadata_client::MetadataError;

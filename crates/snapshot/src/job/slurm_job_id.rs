@@ -1,7 +1,7 @@
 //! Finds the number of a Slurm job whose cgroup names only its SLUID, in the environment of the cgroup's processes.
 
-use pegel_config::read_plain;
 use pegel_metric::slurm::{is_number, job_id_in};
+use pegel_plain_file::read_plain;
 
 use super::Job;
 use crate::cgroup::parse_cgroup_line;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use pegel_config::YamlValue;
+use pegel_config::ConfigValue;
 use pegel_snapshot::{RedactedConfig, Timestamp};
 use pegel_testkit::{FakeService, OtherUser, TempDir};
 
@@ -27,8 +27,8 @@ fn planted_secrets_appear_in_no_output() {
         ("https_proxy", "http://u:PLANTED@p"),
     ];
     let mut options = options(root.path(), &environment);
-    let scalar = |text: &str| YamlValue::Scalar(text.to_owned());
-    let values = YamlValue::Map(vec![
+    let scalar = |text: &str| ConfigValue::Scalar(text.to_owned());
+    let values = ConfigValue::map([
         ("auth_key".to_owned(), scalar("PLANTED")),
         ("to".to_owned(), scalar("https://x/c?sig=PLANTED")),
     ]);

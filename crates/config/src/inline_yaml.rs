@@ -1,20 +1,11 @@
-//! Writes values as YAML text.
+//! Writes values as YAML text, on one line.
 
 use std::fmt::Write;
 
-/// A value to be written to a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum YamlValue {
-    /// Not set.
-    Null,
-    /// Text without quotes; quotes are added where YAML requires them.
-    Scalar(String),
-    List(Vec<YamlValue>),
-    Map(Vec<(String, YamlValue)>),
-}
+use crate::config_tree::ConfigValue;
 
-impl YamlValue {
-    /// Returns the value on one line, to follow `key: `.
+impl ConfigValue {
+    /// Returns the value on one line, to follow `key: `. Quotes are added where YAML requires them.
     pub fn to_inline(&self) -> String {
         let mut out = String::new();
         self.append(&mut out);
@@ -23,23 +14,23 @@ impl YamlValue {
 
     fn append(&self, out: &mut String) {
         match self {
-            YamlValue::Null => out.push('~'),
-            YamlValue::Scalar(text) => write_scalar(out, text),
-            YamlValue::List(items) => {
+            ConfigValue::Null => out.push('~'),
+            ConfigValue::Scalar(text) => write_scalar(out, text),
+            ConfigValue::List(items) => {
                 out.push('[');
                 for (index, item) in items.iter().enumerate() {
                     out.push_str(if index == 0 { "" } else { ", " });
-                    item.append(out);
+                    item.value.append(out);
                 }
                 out.push(']');
             }
-            YamlValue::Map(entries) => {
+            ConfigValue::Map(entries) => {
                 out.push('{');
-                for (index, (key, value)) in entries.iter().enumerate() {
+                for (index, entry) in entries.iter().enumerate() {
                     out.push_str(if index == 0 { "" } else { ", " });
-                    write_scalar(out, key);
+                    write_scalar(out, &entry.key);
                     out.push_str(": ");
-                    value.append(out);
+                    entry.value.value.append(out);
                 }
                 out.push('}');
             }
@@ -86,9 +77,10 @@ mod tests {
             ("a \"b\"\n\u{1}", "\"a \\\"b\\\"\\n\\U00000001\""),
             ("- x", "\"- x\""),
         ] {
-            assert_eq!(YamlValue::Scalar(text.into()).to_inline(), expected);
+            assert_eq!(ConfigValue::Scalar(text.into()).to_inline(), expected);
         }
-        let map = YamlValue::Map(vec![("a".into(), YamlValue::List(vec![YamlValue::Null]))]);
+        let list = ConfigValue::List(vec![ConfigValue::Null.into()]);
+        let map = ConfigValue::map([("a".to_owned(), list)]);
         assert_eq!(map.to_inline(), "{a: [~]}");
     }
 }
