@@ -16,6 +16,7 @@ mod inherited_state;
 mod launch;
 mod mpi_preload;
 mod path_resolver;
+mod process;
 mod program_watcher;
 mod ptrace;
 mod seccomp;

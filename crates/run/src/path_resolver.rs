@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
 use crate::executable_file::ExecutableFile;
-use crate::ptrace;
+use crate::process::ProcessStatus;
 
 /// The number of symlinks that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
@@ -42,7 +42,7 @@ impl PathResolver {
     }
 
     pub(crate) fn for_thread(thread: i32) -> PathResolver {
-        let process = ptrace::status_number(thread, "Tgid:").unwrap_or(thread);
+        let process = ProcessStatus::of(thread).process("Tgid").unwrap_or(thread);
         PathResolver {
             thread: PathBuf::from(format!("/proc/{thread}")),
             process: PathBuf::from(format!("/proc/{process}")),

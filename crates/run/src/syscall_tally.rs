@@ -18,6 +18,18 @@ pub struct CallCount {
     pub errors: u64,
 }
 
+impl CallCount {
+    /// Returns what was added since an earlier reading.
+    pub(crate) fn since(&self, earlier: &CallCount) -> CallCount {
+        CallCount {
+            hits: self.hits.wrapping_sub(earlier.hits),
+            bytes: self.bytes.wrapping_sub(earlier.bytes),
+            nanos: self.nanos.wrapping_sub(earlier.nanos),
+            errors: self.errors.wrapping_sub(earlier.errors),
+        }
+    }
+}
+
 /// One system call by name, with its totals.
 #[derive(Debug, Clone)]
 pub struct CountedCall {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::program_set::{self, ProgramSet};
-use super::programs::{ROW_COMPAT, ROW_LARGE, ROW_WORDS, ROWS};
+use super::programs::{ROW_COMPAT, ROW_LARGE, ROWS};
 use super::remote_counter::{CountingAgents, RemoteCounter};
 use super::set_sharing::{self, SetServer, SharedSetLookup};
 use super::watch_protocol::{CountFrom, CountsReading};
-use super::watch_slot::{CallRow, TaskProgress, WatchSlot, possible_processors};
+use super::watch_slot::{TaskProgress, WatchSlot, possible_processors};
 use super::watched_process::WatchedProcess;
 use super::{CallTiming, EbpfError, kernel_refused, task};
 use crate::ptrace::ProcessEnd;
@@ -28,7 +28,7 @@ pub(crate) struct ProcessFollower {
     progress: TaskProgress,
     /// The interval between readings.
     poll_interval: Duration,
-    last_rows: Vec<CallRow>,
+    last_rows: Vec<CallCount>,
 }
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl ProcessFollower {
             process,
             progress: TaskProgress::default(),
             poll_interval: Duration::from_millis(200) * factor,
-            last_rows: vec![[0; ROW_WORDS]; ROWS],
+            last_rows: vec![CallCount::default(); ROWS],
         }
     }
 
@@ -154,9 +154,8 @@ impl ProcessFollower {
         };
         self.progress = reading.progress;
         for (row, now) in &reading.rows {
-            let before = &mut self.last_rows[*row];
-            add_row(tally, *row, now, before);
-            *before = *now;
+            let before = std::mem::replace(&mut self.last_rows[*row], *now);
+            add_row(tally, *row, now.since(&before));
         }
         reading
     }
@@ -187,7 +186,7 @@ pub(crate) fn attach(
             let remote = agents.request_counting(pid, CountFrom::Now, time)?;
             (
                 CountSource::Agent(remote),
-                crate::ptrace::threads(pid).len(),
+                crate::process::threads(pid).len(),
             )
         }
         Err(error) => return Err(error),
@@ -222,14 +221,7 @@ fn allocate_local_slot(time: CallTiming) -> Result<(WatchSlot, Option<SetServer>
     })
 }
 
-fn add_row(tally: &mut SyscallTally, row: usize, now: &CallRow, before: &CallRow) {
-    let more = |word: usize| now[word].wrapping_sub(before[word]);
-    let count = CallCount {
-        hits: more(0),
-        bytes: more(1),
-        nanos: more(2),
-        errors: more(3),
-    };
+fn add_row(tally: &mut SyscallTally, row: usize, count: CallCount) {
     match row {
         ROW_COMPAT => tally.add(syscall_names::ARCH_I386, u64::MAX, count),
         ROW_LARGE => tally.add(syscall_names::ARCH_NATIVE, u64::MAX, count),

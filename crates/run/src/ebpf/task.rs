@@ -9,9 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::programs::TaskState;
 use super::watch_slot::WatchSlot;
-
-/// The maximum number of scans: new threads may appear while the others are added.
-const ROUNDS_MAX: usize = 1000;
+use crate::process::{self, ProcessStatus};
 
 pub(super) fn open_process(pid: i32) -> io::Result<OwnedFd> {
     open_with(pid, PidfdFlags::empty())
@@ -40,45 +38,29 @@ pub(super) fn start_time(pid: i32) -> Option<u64> {
 /// same, its group IDs too, and the process is dumpable (/proc/PID belongs to the user).
 pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     let path = format!("/proc/{pid}");
-    let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
-    let numbers = |key: &str| -> Vec<u32> {
-        let line = status.lines().find_map(|line| line.strip_prefix(key));
-        let words = line.unwrap_or_default().split_ascii_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    let groups = numbers("Gid:");
+    let status = ProcessStatus::of(pid);
+    let groups = status.numbers("Gid");
     let has_groups = groups.len() == 4 && groups.iter().all(|group| *group == groups[0]);
     let is_open = fs::metadata(path).is_ok_and(|found| found.uid() == uid);
-    numbers("Uid:") == [uid; 4] && has_groups && is_open
+    status.numbers("Uid") == [uid; 4] && has_groups && is_open
 }
 
 /// Starts counting all threads of a process and returns their number. An error if all are counted already.
 pub(super) fn add_all_threads(slot: &mut WatchSlot, pid: i32) -> io::Result<usize> {
-    let mut count = 0;
-    for _ in 0..ROUNDS_MAX {
-        let mut is_new = false;
-        for thread in crate::ptrace::threads(pid) {
-            let opened = if thread == pid {
-                open_process(pid)
-            } else {
-                open_thread(thread)
-            };
-            let added =
-                opened.and_then(|task| slot.add_task(task.as_fd(), TaskState::FromNextCall));
-            match added {
-                Ok(true) => (count, is_new) = (count + 1, true),
-                Ok(false) => {}
-                // It exited meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) && thread != pid => {}
-                Err(error) => return Err(error),
-            }
+    let added = process::add_threads(pid, |thread, _| {
+        let opened = if thread == pid {
+            open_process(pid)
+        } else {
+            open_thread(thread)
+        };
+        let added = opened.and_then(|task| slot.add_task(task.as_fd(), TaskState::FromNextCall));
+        match added {
+            // It exited meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) && thread != pid => Ok(false),
+            added => added,
         }
-        // Threads created from here on have creators that are counted.
-        if !is_new {
-            break;
-        }
-    }
-    match count {
+    });
+    match added? {
         0 => Err(io::Error::from_raw_os_error(libc::EEXIST)),
         count => Ok(count),
     }

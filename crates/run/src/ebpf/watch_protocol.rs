@@ -15,8 +15,9 @@ use std::str::FromStr;
 
 use super::CallTiming;
 use super::programs::ROWS;
-use super::watch_slot::{CallRow, TaskProgress};
+use super::watch_slot::TaskProgress;
 use crate::ptrace::ProcessEnd;
+use crate::syscall_tally::CallCount;
 
 /// The point from which a process is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct WatchRequest {
 pub(super) struct CountsReading {
     pub progress: TaskProgress,
     pub end: Option<ProcessEnd>,
-    pub rows: Vec<(usize, CallRow)>,
+    pub rows: Vec<(usize, CallCount)>,
 }
 
 impl fmt::Display for WatchRequest {
@@ -109,7 +110,13 @@ impl fmt::Display for CountsReading {
             Some(ProcessEnd::Killed(signal)) => write!(f, "k{signal}")?,
             Some(ProcessEnd::Released) => f.write_str("?")?,
         }
-        for (row, [hits, bytes, nanos, errors]) in &self.rows {
+        for (row, count) in &self.rows {
+            let CallCount {
+                hits,
+                bytes,
+                nanos,
+                errors,
+            } = count;
             write!(f, " {row}:{hits}:{bytes}:{nanos}:{errors}")?;
         }
         Ok(())
@@ -147,12 +154,17 @@ impl CountsReading {
     }
 }
 
-fn parse_row(word: &str) -> Option<(usize, CallRow)> {
+fn parse_row(word: &str) -> Option<(usize, CallCount)> {
     let mut numbers = word.split(':').map(|number| number.parse::<u64>().ok());
     let mut next = || numbers.next().flatten();
     let row = next()? as usize;
-    let counts = [next()?, next()?, next()?, next()?];
-    (row < ROWS && numbers.next().is_none()).then_some((row, counts))
+    let count = CallCount {
+        hits: next()?,
+        bytes: next()?,
+        nanos: next()?,
+        errors: next()?,
+    };
+    (row < ROWS && numbers.next().is_none()).then_some((row, count))
 }
 
 #[cfg(test)]
@@ -195,6 +207,12 @@ mod tests {
 
     #[test]
     fn readings_are_read_as_they_are_written() {
+        let count = |hits| CallCount {
+            hits,
+            bytes: 2,
+            nanos: 3,
+            errors: 4,
+        };
         let endings = [
             None,
             Some(ProcessEnd::Exited(3)),
@@ -208,7 +226,7 @@ mod tests {
                     is_alive: ending.is_none(),
                 },
                 end: ending,
-                rows: vec![(0, [1, 2, 3, 4]), (511, [u64::MAX, 0, 0, 0])],
+                rows: vec![(0, count(1)), (511, count(u64::MAX))],
             };
             assert_eq!(CountsReading::parse(&reading.to_string()), Some(reading));
         }

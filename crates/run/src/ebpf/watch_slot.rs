@@ -7,9 +7,7 @@ use std::sync::Arc;
 use super::program_set::{self, ProgramSet};
 use super::programs::{LIVE_TASKS, ROW_WORDS, ROWS, SLOT_WORDS, STARTED, TaskState};
 use super::{EbpfError, bpf_syscall, kernel_refused};
-
-/// The totals of one system call: hits, bytes, nanoseconds, errors.
-pub(super) type CallRow = [u64; ROW_WORDS];
+use crate::syscall_tally::CallCount;
 
 /// A slot in use. Dropping it removes its entries from the kernel's maps.
 #[derive(Debug)]
@@ -21,7 +19,7 @@ pub(super) struct WatchSlot {
     /// The number of tasks added here; the kernel counts the tasks that they create.
     tasks_added: u64,
     /// The totals of the last reading.
-    last_rows: Vec<CallRow>,
+    last_rows: Vec<CallCount>,
 }
 
 /// The progress of the tasks of a slot.
@@ -55,7 +53,7 @@ impl WatchSlot {
             table,
             processors: possible_processors(),
             tasks_added: 0,
-            last_rows: vec![[0; ROW_WORDS]; ROWS],
+            last_rows: vec![CallCount::default(); ROWS],
         };
         let slots = &watch_slot.set.maps.slots;
         bpf_syscall::update(slots, slot, &[0; SLOT_WORDS]).map_err(kernel_refused("a value"))?;
@@ -93,7 +91,7 @@ impl WatchSlot {
     }
 
     /// Returns the rows that changed since the last reading, with their totals.
-    pub(super) fn read(&mut self) -> Vec<(usize, CallRow)> {
+    pub(super) fn read(&mut self) -> Vec<(usize, CallCount)> {
         let mut table = vec![0; ROWS * ROW_WORDS * self.processors];
         if bpf_syscall::lookup(&self.table, 0, &mut table).is_err() {
             return Vec::new();
@@ -107,9 +105,16 @@ impl WatchSlot {
                     *sum = sum.wrapping_add(*word);
                 }
             }
-            if sum != *before {
-                *before = sum;
-                changed.push((row, sum));
+            let [hits, bytes, nanos, errors] = sum;
+            let total = CallCount {
+                hits,
+                bytes,
+                nanos,
+                errors,
+            };
+            if total != *before {
+                *before = total;
+                changed.push((row, total));
             }
         }
         changed

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use libc::{c_int, pid_t};
+use libc::c_int;
 
 use super::tracer::{ProcessEnd, TraceStep, Tracer};
+use crate::process::{self, ProcessStatus};
 use crate::syscall_tally::SyscallTally;
 
 /// The reason why a process cannot be watched. The process is not affected.
@@ -39,8 +40,6 @@ pub enum AttachError {
 
 /// How long to wait for threads to stop when they are released.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
-/// The maximum number of scans: new threads may appear while the others are seized.
-const ROUNDS_MAX: usize = 1000;
 
 /// Counts until the process exits or this command is interrupted. `ready` is called when all threads are seized.
 pub(crate) fn attach(
@@ -106,7 +105,7 @@ pub(crate) fn check_process(pid: i32) -> Result<(), AttachError> {
         return Err(AttachError::NoProcess(pid));
     }
     let own = std::process::id().cast_signed();
-    if status_number(pid, "Tgid:") == Some(own) {
+    if ProcessStatus::of(pid).process("Tgid") == Some(own) {
         return Err(AttachError::Itself(pid));
     }
     Ok(())
@@ -114,7 +113,8 @@ pub(crate) fn check_process(pid: i32) -> Result<(), AttachError> {
 
 /// Checks that no other process traces it.
 pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
-    match status_number(pid, "TracerPid:").filter(|by| *by != 0) {
+    let tracer = ProcessStatus::of(pid).process("TracerPid");
+    match tracer.filter(|by| *by != 0) {
         Some(by) => {
             let name = fs::read_to_string(format!("/proc/{by}/comm")).unwrap_or_default();
             let name = name.trim_end().to_owned();
@@ -126,40 +126,21 @@ pub(crate) fn check_untraced(pid: i32) -> Result<(), AttachError> {
 
 /// Seizes all threads, including those created meanwhile.
 fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError> {
-    let mut count = 0;
-    for _ in 0..ROUNDS_MAX {
-        let mut is_new = false;
-        for thread in threads(pid) {
-            if tracer.is_tracing(thread) {
-                continue;
-            }
-            match tracer.seize(thread) {
-                Ok(()) => (count, is_new) = (count + 1, true),
-                // It exited meanwhile, or the thread that created it was seized first and it is traced already.
-                Err(_) if count > 0 && thread != pid => {}
-                Err(error) => return Err(attach_error(pid, error)),
-            }
+    let seized = process::add_threads(pid, |thread, count| {
+        if tracer.is_tracing(thread) {
+            return Ok(false);
         }
-        if !is_new {
-            break;
+        match tracer.seize(thread) {
+            Ok(()) => Ok(true),
+            // It exited meanwhile, or the thread that created it was seized first and it is traced already.
+            Err(_) if count > 0 && thread != pid => Ok(false),
+            Err(error) => Err(attach_error(pid, error)),
         }
-    }
-    match count {
+    });
+    match seized? {
         0 => Err(AttachError::NoProcess(pid)),
         count => Ok(count),
     }
-}
-
-/// Returns the threads of a process, the main thread first.
-pub(crate) fn threads(pid: i32) -> Vec<pid_t> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut threads: Vec<pid_t> = names.collect();
-    // The main thread first: if it can be traced, so can all others.
-    threads.sort_by_key(|thread| (*thread != pid, *thread));
-    threads
 }
 
 fn attach_error(pid: i32, error: io::Error) -> AttachError {
@@ -171,7 +152,11 @@ fn attach_error(pid: i32, error: io::Error) -> AttachError {
     if let Err(traced) = check_untraced(pid) {
         return traced;
     }
-    let uid = status_number(pid, "Uid:").map_or(0, i32::cast_unsigned);
+    let uid = ProcessStatus::of(pid)
+        .numbers("Uid")
+        .first()
+        .copied()
+        .unwrap_or(0);
     let own = rustix::process::geteuid().as_raw();
     if uid != own && own != 0 {
         return AttachError::Foreign { pid, uid };
@@ -185,13 +170,6 @@ fn attach_error(pid: i32, error: io::Error) -> AttachError {
         _ => None,
     };
     AttachError::Forbidden { pid, hint }
-}
-
-/// Returns the first number of a line of /proc/PID/status.
-pub(crate) fn status_number(pid: i32, key: &str) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Set by the signal handler: this command is to release the process and exit.

@@ -7,9 +7,7 @@ mod trace_events;
 mod tracer;
 
 pub use attach::AttachError;
-pub(crate) use attach::{
-    STOP_REQUESTED, attach, catch_signals, check_process, check_untraced, status_number, threads,
-};
+pub(crate) use attach::{STOP_REQUESTED, attach, catch_signals, check_process, check_untraced};
 pub(crate) use exit_hold::{ExitHold, HeldState};
 pub use tracer::ProcessEnd;
 pub(crate) use tracer::{TraceStep, Tracer};
