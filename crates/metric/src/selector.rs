@@ -325,19 +325,10 @@ fn split_matchers(text: &str) -> Option<(&str, Vec<RawMatcher<'_>>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series::tests::test_family;
 
     fn series(text: &str) -> Series {
-        Series::parse(text, |name| {
-            Arc::new(Family {
-                name: Cow::Owned(name.to_owned()),
-                kind: MetricKind::Gauge,
-                help: "".into(),
-                unit: "".into(),
-                level: 1,
-                input: Input::Collect,
-            })
-        })
-        .expect("a valid series")
+        Series::parse(text, test_family).expect("a valid series")
     }
 
     #[test]

@@ -319,11 +319,12 @@ pub(crate) fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesErr
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Input, MetricKind};
 
-    fn family(name: &str) -> Arc<Family> {
+    /// Returns a family of which only the name matters.
+    pub(crate) fn test_family(name: &str) -> Arc<Family> {
         Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
             kind: MetricKind::Gauge,
@@ -336,7 +337,8 @@ mod tests {
 
     #[test]
     fn text_sorts_and_escapes() {
-        let series = Series::new(family("m"), &[("b", "x\"y\\z\n"), ("a", "1")]).expect("valid");
+        let series =
+            Series::new(test_family("m"), &[("b", "x\"y\\z\n"), ("a", "1")]).expect("valid");
         assert_eq!(series.text(), r#"m{a="1",b="x\"y\\z\n"}"#);
         let labels: Vec<(String, String)> = series
             .labels()
@@ -352,11 +354,11 @@ mod tests {
     #[test]
     fn text_reads_back() {
         for text in ["m", r#"m{a="1"}"#, r#"queue.depth{a="{,}",b="\\\"\n"}"#] {
-            let series = Series::parse(text, family).expect("valid");
+            let series = Series::parse(text, test_family).expect("valid");
             assert_eq!(series.text(), text);
         }
         assert_eq!(
-            Series::parse(r#"m{b="2",a="1"}"#, family)
+            Series::parse(r#"m{b="2",a="1"}"#, test_family)
                 .expect("valid")
                 .text(),
             r#"m{a="1",b="2"}"#
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn series_of_many_names_may_share_a_family() {
-        let nameless = family("");
+        let nameless = test_family("");
         let one = Series::named(nameless.clone(), "one", &[("k", "v")]).expect("valid");
         let two = Series::parse("two", |_| nameless.clone()).expect("valid");
         assert_eq!((one.name(), one.labels_text()), ("one", r#"{k="v"}"#));
@@ -376,16 +378,22 @@ mod tests {
     #[test]
     fn refuses_what_could_not_be_told_apart() {
         use SeriesError::*;
-        assert_eq!(Series::new(family(""), &[]), Err(NameEmpty));
-        assert_eq!(Series::new(family("a{b"), &[]), Err(NameCharacter('{')));
-        assert_eq!(Series::new(family("a\0"), &[]), Err(NameCharacter('\0')));
+        assert_eq!(Series::new(test_family(""), &[]), Err(NameEmpty));
         assert_eq!(
-            Series::new(family("a"), &[("k", "1"), ("k", "2")]),
+            Series::new(test_family("a{b"), &[]),
+            Err(NameCharacter('{'))
+        );
+        assert_eq!(
+            Series::new(test_family("a\0"), &[]),
+            Err(NameCharacter('\0'))
+        );
+        assert_eq!(
+            Series::new(test_family("a"), &[("k", "1"), ("k", "2")]),
             Err(DuplicateLabel("k".into()))
         );
-        assert_eq!(Series::new(family("a"), &[("", "1")]), Err(LabelEmpty));
+        assert_eq!(Series::new(test_family("a"), &[("", "1")]), Err(LabelEmpty));
         assert!(matches!(
-            Series::new(family(&"x".repeat(2000)), &[]),
+            Series::new(test_family(&"x".repeat(2000)), &[]),
             Err(NameTooLong(2000))
         ));
         for text in [
@@ -397,7 +405,7 @@ mod tests {
             "m{a=\"}",
         ] {
             assert!(
-                matches!(Series::parse(text, family), Err(Syntax(_))),
+                matches!(Series::parse(text, test_family), Err(Syntax(_))),
                 "{text}"
             );
         }

@@ -145,13 +145,7 @@ impl BpfMaps {
         let mut a = Assembler::default();
         a.copy(R6, R1);
         self.current_task(&mut a);
-        a.load(R1, R7, STATE);
-        a.jump(
-            JumpCondition::AboveOrEqual,
-            R1,
-            TaskState::AwaitsExec.number(),
-            END,
-        );
+        skip_uncounted(&mut a);
         a.store_number(R7, STATE, TaskState::Counted.number());
         a.load(R8, R6, 8);
         self.clamp_number(&mut a);
@@ -169,10 +163,7 @@ impl BpfMaps {
         a.store_number(R7, SINCE, 0);
         self.row(&mut a);
         add_to_row(&mut a, HITS, None);
-        a.bind_label(END);
-        a.set(R0, 0);
-        a.exit();
-        a.finish()
+        finish(a)
     }
 
     /// Replaces the number in R8 by that of a shared row if it is too large or belongs to a 32-bit program.
@@ -221,13 +212,7 @@ impl BpfMaps {
         let mut a = Assembler::default();
         a.copy(R6, R1);
         self.current_task(&mut a);
-        a.load(R1, R7, STATE);
-        a.jump(
-            JumpCondition::AboveOrEqual,
-            R1,
-            TaskState::AwaitsExec.number(),
-            END,
-        );
+        skip_uncounted(&mut a);
         a.jump(JumpCondition::Equal, R1, TaskState::Counted.number(), COUNT);
         a.store_number(R7, STATE, TaskState::Counted.number());
         a.jump_always(END);
@@ -248,10 +233,7 @@ impl BpfMaps {
         a.jump_always(END);
         a.bind_label(FAILED);
         add_to_row(&mut a, ERRORS, None);
-        a.bind_label(END);
-        a.set(R0, 0);
-        a.exit();
-        a.finish()
+        finish(a)
     }
 
     /// Program for `task_newtask(task, flags)`: a new task, before it runs, inherits the slot of its creator.
@@ -259,13 +241,7 @@ impl BpfMaps {
         let mut a = Assembler::default();
         a.load(R6, R1, 0);
         self.current_task(&mut a);
-        a.load(R1, R7, STATE);
-        a.jump(
-            JumpCondition::AboveOrEqual,
-            R1,
-            TaskState::AwaitsExec.number(),
-            END,
-        );
+        skip_uncounted(&mut a);
         a.load_map(R1, self.tasks.as_raw_fd());
         a.copy(R2, R6);
         a.set(R3, 0);
@@ -280,10 +256,7 @@ impl BpfMaps {
         self.slot(&mut a);
         a.set(R2, 1);
         a.add_atomically(R0, byte_offset(LIVE_TASKS), R2);
-        a.bind_label(END);
-        a.set(R0, 0);
-        a.exit();
-        a.finish()
+        finish(a)
     }
 
     /// Program for `sched_process_exec(task, pid, binprm)`: starts counting, with the exec as the first call. A program
@@ -314,10 +287,7 @@ impl BpfMaps {
         a.store_number(R7, NUMBER, execve.cast_signed());
         a.call(KernelHelper::Nanoseconds);
         a.store(R7, SINCE, R0);
-        a.bind_label(END);
-        a.set(R0, 0);
-        a.exit();
-        a.finish()
+        finish(a)
     }
 
     /// Program for `sched_process_exit(task, …)`: counts down the live tasks.
@@ -327,11 +297,23 @@ impl BpfMaps {
         self.slot(&mut a);
         a.set(R2, -1);
         a.add_atomically(R0, byte_offset(LIVE_TASKS), R2);
-        a.bind_label(END);
-        a.set(R0, 0);
-        a.exit();
-        a.finish()
+        finish(a)
     }
+}
+
+/// Loads the state of the current task into R1; jumps to `END` if its calls are not counted.
+fn skip_uncounted(a: &mut Assembler) {
+    a.load(R1, R7, STATE);
+    let first_uncounted = TaskState::AwaitsExec.number();
+    a.jump(JumpCondition::AboveOrEqual, R1, first_uncounted, END);
+}
+
+/// Binds `END`, where the program returns 0, and returns the program.
+fn finish(mut a: Assembler) -> Vec<u64> {
+    a.bind_label(END);
+    a.set(R0, 0);
+    a.exit();
+    a.finish()
 }
 
 /// Adds one, or a register, to a word of the row in R0. Not atomic: no other task of this processor can interleave, and
