@@ -99,50 +99,15 @@ fn nearest_key<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let close_enough = (word.chars().count() / 3).max(1) + 1;
     known
         .iter()
-        .map(|candidate| (edit_distance(word, candidate), *candidate))
+        .map(|candidate| (strsim::osa_distance(word, candidate), *candidate))
         .filter(|(distance, candidate)| *distance <= close_enough && *distance < candidate.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the Damerau-Levenshtein distance: the number of letters to insert, delete, replace or swap
-/// with their neighbour.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().collect();
-    let b: Vec<char> = b.chars().collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = changed.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_the_letters_between_two_words() {
-        for (a, b, expected) in [
-            ("", "abc", 3),
-            ("rate", "rate", 0),
-            ("levle", "level", 1),
-            ("raet", "rate", 1),
-            ("kep", "keep", 1),
-        ] {
-            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
-        }
-    }
 
     #[test]
     fn suggests_only_what_is_near() {
