@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pegel_bench::{BenchReport, FigureGate, cpu_time};
-use pegel_ingest::admission::{Admission, AdmissionSettings};
+use pegel_ingest::admission::{Admission, AdmissionSettings, SenderLimits};
 use pegel_ingest::statsd::{LineOrigin, StatsdInput, StatsdSettings};
 use pegel_metric::Input;
 
@@ -12,7 +12,7 @@ use crate::load;
 pub fn measure(report: &mut BenchReport) {
     let settings = AdmissionSettings {
         series_max: 100_000,
-        series_per_sender: 100_000,
+        senders: SenderLimits::of_series(100_000),
         text_bytes_max: 64 << 20,
         ..AdmissionSettings::for_tests()
     };

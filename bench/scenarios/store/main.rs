@@ -67,7 +67,7 @@ fn measure(is_fast: bool) -> (f64, f64, f64) {
     let mut options = StoreOptions::new(dir.path());
     options.clock = clock.clone();
     // Keeps the whole hour in one log segment, so that its size is the size of the log.
-    options.keep_memory = Duration::from_secs(2 * 3600);
+    options.keep.memory = Duration::from_secs(2 * 3600).into();
     let store = Store::open(options).expect("the store opens");
     let seconds = if is_trial_run() { HOUR_S / 6 } else { HOUR_S };
 

@@ -12,15 +12,15 @@ use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
-use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_ingest::statsd::StatsdListenOptions;
 use pegel_metric::quantity;
 use pegel_run::PROGRAMS_MAX;
 use pegel_serve::socket::default_socket;
-use pegel_serve::{LocalUsers, ServeSettings, TlsFiles, TokenSource};
+use pegel_serve::{LocalUsers, ServeSettings};
 use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
-use pegel_supervisor::Supervisor;
 
+use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
@@ -33,7 +33,6 @@ use crate::store_metrics;
 
 /// Maximum size of a store on a tmpfs, unless the configuration sets one.
 const TMPFS_BYTES: u64 = 64 << 20;
-const STORE_BYTES: u64 = 1 << 30;
 
 /// Everything that an agent needs to start.
 #[derive(Debug)]
@@ -46,12 +45,12 @@ pub struct AgentSettings {
     pub admission: AdmissionSettings,
     /// Where programs' lanes are; `None` if `PEGEL_DISABLE` is set.
     pub lanes: Option<LanesSettings>,
-    pub statsd: StatsdPlan,
+    pub statsd: StatsdListenOptions,
     pub serve: ServeSettings,
     /// Maximum number of programs that are counted for wrappers at one time.
     pub(crate) programs_max: usize,
-    /// What a snapshot of this machine reads, and how often it is taken.
-    pub snapshot: (SnapshotOptions, Duration),
+    /// What a snapshot of this machine reads.
+    pub snapshot: SnapshotOptions,
     /// The output of log messages, if the caller set one up.
     pub log: Option<Arc<dyn LogOutput>>,
     pub(crate) notify: Option<ServiceNotifier>,
@@ -74,47 +73,28 @@ impl AgentSettings {
         let config = &loaded.config;
         let host_name = store_dir::host_name();
         let mut remarks = Vec::new();
-        let dir = store_dir(loaded, &host_name, environment, &mut remarks);
         let memory_limit = MemoryLimit::read(environment);
-        let given = config.agent.keep.bytes.as_ref();
-        let keep_bytes = store_bytes_max(given, &dir, memory_limit, &mut remarks);
-
-        let mut store = StoreOptions::new(dir);
-        let supervisor = Supervisor::default();
-        store.supervisor = supervisor.clone();
-        let window = config
-            .dragon
-            .default_tmdb_window
-            .as_ref()
-            .map(|span| span.duration());
-        let bounded = |duration| window.map_or(duration, |window| window.min(duration));
-        store.keep_memory = bounded(config.agent.keep.memory.duration());
-        store.keep_disk = bounded(config.agent.keep.disk.duration());
-        store.keep_bytes = keep_bytes;
-        store.memory_bytes_max = config.agent.limits.memory.count();
-        store.series_max = config.agent.limits.series.get() as usize;
-
-        let rate = match &config.dragon.collector_rate {
-            Some(rate) if loaded.origin_of("rate").is_none() => rate.duration(),
-            _ => config.agent.rate.duration(),
-        };
+        let dir = store_dir(loaded, &host_name, environment, &mut remarks);
+        let mut store = store_options(config, dir, memory_limit, &mut remarks);
         let mut serve = serve_settings(loaded, environment);
-        if config.serve.socket.is_none() {
-            remarks.extend(default_socket().1);
+        if serve.socket.is_none() {
+            let (socket, remark) = default_socket();
+            serve.socket = Some(socket);
+            remarks.extend(remark);
         }
         remarks.extend(exposure_remarks(&serve));
-        let mut statsd = StatsdPlan::new(
+        let mut statsd = StatsdListenOptions::new(
             &config.agent.statsd,
             serve.socket.as_deref(),
             serve.port_search,
         );
-        statsd.supervisor = supervisor.clone();
+        statsd.supervisor = store.supervisor.clone();
         if let Some(limit) = memory_limit {
             limit.fit_connections(&mut serve, &mut statsd);
             remarks.push(limit.remark(config));
         }
         let mut lanes = lanes_settings(&store.dir, &serve.allow_users, environment);
-        let (connections, threads) = (serve.connections_max, statsd.threads);
+        let (connections, threads) = (serve.limits.connections, statsd.threads);
         let mut programs_max = PROGRAMS_MAX;
         let open_files = DescriptorBudget::distribute(
             &mut store,
@@ -123,42 +103,32 @@ impl AgentSettings {
             lanes.as_mut(),
             &mut programs_max,
         );
-        if serve.connections_max < connections || statsd.threads < threads {
+        if serve.limits.connections < connections || statsd.threads < threads {
             remarks.push(format!(
                 "open files are limited to {open_files}: at most {} connections, {} statsd connections, {} threads for statsd datagrams, {} lanes",
-                serve.connections_max,
+                serve.limits.connections,
                 statsd.connections,
                 statsd.threads,
                 lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
             ));
         }
-        let mut collect = config.agent.collectors.settings(rate);
-        collect.supervisor = supervisor;
         let node = config.agent.node.clone().unwrap_or(host_name);
-        let reserved = reserved_names(&node);
         AgentSettings {
-            node,
             level: config.agent.level.get(),
             host: host(environment),
             lanes,
-            store,
-            collect,
-            admission: AdmissionSettings {
-                level: config.agent.level.get(),
-                series_max: u64::from(config.agent.limits.series.get()),
-                series_per_sender: config.agent.limits.series_per_sender.get(),
-                text_bytes_max: config.agent.limits.memory.count() / 16,
-                sender_bytes: sender_bytes(config.agent.limits.sender_bytes.as_ref(), keep_bytes),
-                rules: RelabelRules::new(config.agent.rules.clone()),
-                reserved,
+            collect: CollectSettings {
+                rate: sample_rate(loaded),
+                collectors: config.agent.collectors.0.clone(),
+                supervisor: store.supervisor.clone(),
             },
+            admission: admission_settings(config, &node, store.keep.bytes_max()),
+            node,
+            store,
             statsd,
             serve,
             programs_max,
-            snapshot: (
-                snapshot_options(loaded, environment),
-                config.agent.snapshot.every.duration(),
-            ),
+            snapshot: snapshot_options(loaded, environment),
             log: None,
             notify: ServiceNotifier::new(environment),
             config_json: config_json::config_as_json(loaded),
@@ -168,6 +138,59 @@ impl AgentSettings {
             memory_limit,
             remarks,
         }
+    }
+}
+
+fn store_options(
+    config: &Config,
+    dir: PathBuf,
+    limit: Option<MemoryLimit>,
+    remarks: &mut Vec<String>,
+) -> StoreOptions {
+    let mut store = StoreOptions::new(dir);
+    store.keep = config.agent.keep.clone();
+    store.limits = config.agent.limits.store.clone();
+    if let Some(window) = &config.dragon.default_tmdb_window {
+        for span in [&mut store.keep.memory, &mut store.keep.disk] {
+            if window.duration() < span.duration() {
+                *span = window.clone();
+            }
+        }
+    }
+    let is_in_memory = store_dir::file_system_kind(&store.dir) == FileSystemKind::Memory;
+    if store.keep.bytes.is_none() && is_in_memory {
+        let bytes = limit.map_or(TMPFS_BYTES, |limit| limit.share(TMPFS_BYTES, 4 << 20));
+        remarks.push(format!(
+            "{} is in memory (tmpfs): the store is limited to {}",
+            store.dir.display(),
+            quantity::bytes(bytes)
+        ));
+        store.keep.bytes = Some(ByteSize::bytes(bytes));
+    }
+    store
+}
+
+fn sample_rate(loaded: &LoadedConfig) -> Duration {
+    match &loaded.config.dragon.collector_rate {
+        Some(rate) if loaded.origin_of("rate").is_none() => rate.duration(),
+        _ => loaded.config.agent.rate.duration(),
+    }
+}
+
+fn admission_settings(config: &Config, node: &str, keep_bytes: u64) -> AdmissionSettings {
+    let limits = &config.agent.limits;
+    let mut senders = limits.senders.clone();
+    // By default, no sender can replace the whole store in less than a day.
+    const LEAST: u64 = 4 << 10;
+    let per_day = || ByteSize::bytes((keep_bytes / 86_400).max(LEAST));
+    senders.sender_bytes.get_or_insert_with(per_day);
+    AdmissionSettings {
+        level: config.agent.level.get(),
+        series_max: u64::from(limits.store.series.get()),
+        senders,
+        text_bytes_max: limits.store.memory.count() / 16,
+        rules: RelabelRules::new(config.agent.rules.clone()),
+        reserved: reserved_names(node),
     }
 }
 
@@ -213,13 +236,6 @@ fn lanes_settings(
     })
 }
 
-/// The rate limit of one sender, in bytes per second. By default, no sender can replace the whole
-/// store in less than a day.
-fn sender_bytes(key: Option<&ByteSize>, keep_bytes: u64) -> u64 {
-    const LEAST: u64 = 4 << 10;
-    key.map_or((keep_bytes / 86_400).max(LEAST), ByteSize::count)
-}
-
 /// The names of all metrics that the agent collects itself, and of the node.
 fn reserved_names(node: &str) -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
@@ -262,27 +278,6 @@ fn store_dir(
     default.path
 }
 
-fn store_bytes_max(
-    given: Option<&ByteSize>,
-    dir: &Path,
-    limit: Option<MemoryLimit>,
-    remarks: &mut Vec<String>,
-) -> u64 {
-    match given {
-        Some(bytes) => bytes.count(),
-        None if store_dir::file_system_kind(dir) == FileSystemKind::Memory => {
-            let bytes = limit.map_or(TMPFS_BYTES, |limit| limit.share(TMPFS_BYTES, 4 << 20));
-            remarks.push(format!(
-                "{} is in memory (tmpfs): the store is limited to {}",
-                dir.display(),
-                quantity::bytes(bytes)
-            ));
-            bytes
-        }
-        None => STORE_BYTES,
-    }
-}
-
 fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> ServeSettings {
     let (config, dragon) = (&loaded.config.serve, &loaded.config.dragon);
     let mut listen = config.listen.clone();
@@ -296,43 +291,14 @@ fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> 
     if loaded.uses_dragon_keys(environment) {
         add_loopback(&mut listen, dragon.tsdb_server_port.unwrap_or(4243));
     }
-    let defaults = ServeSettings::default();
+    // A value that is not UTF-8 is not a valid token, and is refused as one.
+    let token = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
     ServeSettings {
         listen,
-        port_search: config.port_search,
-        insecure: config.insecure,
-        tls: match (&config.tls.cert, &config.tls.key) {
-            (Some(cert), Some(key)) => Some(TlsFiles {
-                cert: cert.clone(),
-                key: key.clone(),
-                ca: config.tls.ca.clone(),
-            }),
-            _ => None,
-        },
-        token: token_source(config.token_file.as_ref(), environment),
-        allow_users: config.allow_users.clone(),
-        dragon_compat: config.dragon_compat,
+        limits: loaded.config.agent.limits.serve.clone(),
+        token_variable: token.map(|value| Secret::new(value.to_string_lossy())),
         auth_key: dragon.auth_key.clone(),
-        hosts: config.hosts.clone(),
-        socket: config.socket.clone().or(defaults.socket),
-        connections_max: loaded.config.agent.limits.connections.get() as usize,
-        body_bytes_max: byte_count(&loaded.config.agent.limits.body),
-        bodies_bytes_max: byte_count(&loaded.config.agent.limits.bodies),
-        ..ServeSettings::default()
-    }
-}
-
-/// Converts a size; one that exceeds the address space means no limit.
-fn byte_count(size: &ByteSize) -> usize {
-    usize::try_from(size.count()).unwrap_or(usize::MAX)
-}
-
-fn token_source(file: Option<&PathBuf>, environment: EnvironmentLookup<'_>) -> Option<TokenSource> {
-    let variable = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
-    match variable {
-        // A value that is not UTF-8 is not a valid token, and is refused as one.
-        Some(value) => Some(TokenSource::Variable(Secret::new(value.to_string_lossy()))),
-        None => file.cloned().map(TokenSource::File),
+        ..config.clone()
     }
 }
 
@@ -344,14 +310,14 @@ fn exposure_remarks(serve: &ServeSettings) -> Vec<String> {
         return Vec::new();
     }
     let (addresses, mut remarks) = (exposed.join(", "), Vec::new());
-    let has_authority = serve.tls.as_ref().is_some_and(|files| files.ca.is_some());
-    if serve.token.is_none() && serve.auth_key.is_none() && !has_authority {
+    let has_token = serve.token().is_some() || serve.auth_key.is_some();
+    if !has_token && serve.tls.ca.is_none() {
         remarks.push(format!(
             "NOT PROTECTED (--insecure): everyone who can reach {addresses} may read and write here"
         ));
     }
-    if serve.tls.is_none() {
-        let what = if serve.token.is_some() || serve.auth_key.is_some() {
+    if serve.tls.files().is_none() {
+        let what = if has_token {
             "samples and the token"
         } else {
             "samples"
@@ -377,6 +343,8 @@ fn add_loopback(listen: &mut Vec<ListenAddress>, port: u16) {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+
+    use pegel_serve::TokenSource;
 
     use super::*;
     use crate::config_sources::{ConfigArgument, load_config};
@@ -412,9 +380,9 @@ mod tests {
     fn defaults() {
         let plan = plan(&[("dir", "/nonexistent/x")], &[]);
         assert_eq!(listeners(&plan), ["127.0.0.1:1337", "127.0.0.1:4242"]);
-        assert_eq!(plan.store.keep_disk, Duration::from_secs(172_800));
-        assert_eq!(plan.store.keep_memory, Duration::from_secs(300));
-        assert_eq!(plan.store.series_max, 200_000);
+        assert_eq!(plan.store.keep.disk.duration().as_secs(), 172_800);
+        assert_eq!(plan.store.keep.memory.duration().as_secs(), 300);
+        assert_eq!(plan.store.limits.series.get(), 200_000);
         assert_eq!(plan.collect.rate, Duration::from_millis(500));
         assert_eq!((plan.level, plan.remove_store), (3, false));
         assert_eq!(plan.host.proc, PathBuf::from("/proc"));
@@ -435,8 +403,8 @@ mod tests {
             ["127.0.0.1:1337", "127.0.0.1:5242", "127.0.0.1:4243"]
         );
         assert_eq!(plan.collect.rate, Duration::from_millis(250));
-        assert_eq!(plan.store.keep_memory, Duration::from_secs(60));
-        assert_eq!(plan.store.keep_disk, Duration::from_secs(60));
+        assert_eq!(plan.store.keep.memory.duration().as_secs(), 60);
+        assert_eq!(plan.store.keep.disk.duration().as_secs(), 60);
         let expected = format!("/nonexistent/pegel-{}", store_dir::host_name());
         assert_eq!(plan.store.dir, PathBuf::from(expected));
         assert!(plan.remove_store);
@@ -466,10 +434,10 @@ mod tests {
         let keys = [("dir", "/nonexistent/x"), ("token_file", "/t")];
         let from_file = plan(&keys, &[("PEGEL_TOKEN", "")]);
         assert!(
-            matches!(&from_file.serve.token, Some(TokenSource::File(path)) if path.ends_with("t"))
+            matches!(from_file.serve.token(), Some(TokenSource::File(path)) if path.ends_with("t"))
         );
         let from_variable = plan(&keys, &[("PEGEL_TOKEN", "planted")]);
-        match &from_variable.serve.token {
+        match from_variable.serve.token() {
             Some(TokenSource::Variable(secret)) => assert_eq!(secret.reveal(), "planted"),
             other => panic!("{other:?}"),
         }

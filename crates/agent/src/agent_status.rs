@@ -43,10 +43,10 @@ impl AgentStatus {
             inputs: Some(inputs),
             rate: plan.collect.rate,
             limits: json!({
-                "series": plan.store.series_max,
-                "memory_bytes": plan.store.memory_bytes_max,
-                "disk_bytes": plan.store.keep_bytes,
-                "connections": plan.serve.connections_max,
+                "series": plan.store.limits.series,
+                "memory_bytes": plan.store.limits.memory.count(),
+                "disk_bytes": plan.store.keep.bytes_max(),
+                "connections": plan.serve.limits.connections,
                 "socket_connections": plan.serve.socket_connections_max,
                 "statsd_connections": plan.statsd.connections,
                 "lanes": plan.lanes.as_ref().map_or(0, |lanes| lanes.lanes_max),
@@ -71,9 +71,11 @@ impl AgentStatus {
     /// Starts the worker that takes snapshots of the machine. On failure the agent runs without
     /// one.
     pub fn start_snapshot_worker(&self, plan: &AgentSettings) {
-        let (subject, every) = plan.snapshot.clone();
-        let started =
-            SnapshotWorker::start(subject, plan.store.dir.clone(), every, &self.supervisor);
+        let started = SnapshotWorker::start(
+            plan.snapshot.clone(),
+            plan.store.dir.clone(),
+            &self.supervisor,
+        );
         let started = started.inspect_err(|error| {
             tracing::warn!(%error, "cannot start the snapshot thread");
         });

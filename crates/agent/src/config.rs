@@ -6,16 +6,17 @@ use pegel_collect::CollectorsConfig;
 use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
 };
+use pegel_ingest::admission::SenderLimits;
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
-use pegel_serve::ServeConfig;
-use pegel_snapshot::SnapshotConfig;
-use pegel_store::{LimitSettings, RetentionSettings};
+use pegel_serve::{ServeLimits, ServeSettings};
+use pegel_snapshot::SnapshotSettings;
+use pegel_store::{RetentionSettings, StoreLimits};
 
 settings! {
     /// All keys of a configuration file.
     pub struct Config {
-        ..serve: ServeConfig;
+        ..serve: ServeSettings;
         ..agent: AgentConfig;
         ..dragon: DragonConfig;
     }
@@ -36,13 +37,13 @@ settings! {
         /// How long samples are kept.
         keep: RetentionSettings = RetentionSettings::default(),
         /// Limits on the resources that the agent uses.
-        limits: LimitSettings = LimitSettings::default(),
+        limits: LimitsConfig = LimitsConfig::default(),
         /// The addresses that accept statsd lines, and how the lines are processed.
         statsd: StatsdSettings = StatsdSettings::default(),
         /// Collectors that are disabled, or that run at a rate of their own.
         collectors: CollectorsConfig = CollectorsConfig::default(),
         /// How this machine is described: `pegel snapshot`.
-        snapshot: SnapshotConfig = SnapshotConfig::default(),
+        snapshot: SnapshotSettings = SnapshotSettings::default(),
         /// Rules for the series that programs send, applied in order: keep, drop, rename, label.
         rules: Vec<RelabelRule> = Vec::new(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file
@@ -53,6 +54,15 @@ settings! {
         /// More files to read, relative to this one, in the order of their names. A key may be set in
         /// one file only.
         include: Vec<String> = Vec::new(),
+    }
+}
+
+settings! {
+    /// The section `limits`, to which the components contribute keys.
+    pub struct LimitsConfig {
+        ..store: StoreLimits;
+        ..senders: SenderLimits;
+        ..serve: ServeLimits;
     }
 }
 

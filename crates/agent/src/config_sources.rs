@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use pegel_config::{
-    ConfigError, ConfigOrigin, ConfigProblem, ConfigTree, ConfigValue, DetailLevel,
+    ConfigError, ConfigOrigin, ConfigProblem, ConfigTree, ConfigValue, DetailLevel, ListenAddress,
 };
 
 use crate::config::{Config, is_dragon_key};
@@ -79,8 +79,6 @@ pub fn load_config(
     loaded.check_duplicate_keys()?;
     loaded.check_tls()?;
     loaded.check_exposure()?;
-    let own = &loaded.config.agent;
-    statsd::check_exposure(&own.statsd, loaded.config.serve.insecure, &loaded.tree)?;
     Ok(loaded)
 }
 
@@ -146,25 +144,43 @@ impl LoadedConfig {
         self.tree.find(key).map(|tree| &tree.origin)
     }
 
-    /// Refuses an address that other machines can reach, unless TLS or `insecure` is set.
+    /// Refuses addresses that other machines can reach, unless `insecure` is set. HTTP may use TLS;
+    /// whether clients are authenticated then is checked when the server is bound.
     fn check_exposure(&self) -> Result<(), ConfigError> {
-        let serve = &self.config.serve;
-        let exposed = serve
-            .listen
-            .iter()
-            .position(|address| !address.is_loopback());
-        let is_wanted = serve.insecure || serve.tls.cert.is_some();
-        let (Some(index), false, Some(tree)) = (exposed, is_wanted, self.tree.get("listen")) else {
+        let (serve, statsd) = (&self.config.serve, &self.config.agent.statsd);
+        if serve.insecure {
+            return Ok(());
+        }
+        if serve.tls.cert.is_none() {
+            let hint = "or set `tls` and a token, or set `insecure: true` (--insecure) if everyone who can \
+                        connect may read and write";
+            self.refuse_exposed("listen", &serve.listen, hint)?;
+        }
+        for (key, addresses) in [("statsd.udp", &statsd.udp), ("statsd.tcp", &statsd.tcp)] {
+            let hint = "or set `insecure: true` (--insecure) if everyone who can reach it may write: \
+                        statsd has neither encryption nor tokens";
+            self.refuse_exposed(key, addresses, hint)?;
+        }
+        Ok(())
+    }
+
+    fn refuse_exposed(
+        &self,
+        key: &str,
+        addresses: &[ListenAddress],
+        hint: &str,
+    ) -> Result<(), ConfigError> {
+        let exposed = addresses.iter().position(|address| !address.is_loopback());
+        let (Some(index), Some(tree)) = (exposed, self.tree.find(key)) else {
             return Ok(());
         };
         let item = match &tree.value {
             ConfigValue::List(items) => items.get(index).unwrap_or(tree),
             _ => tree,
         };
-        let address = &serve.listen[index];
+        let address = &addresses[index];
         let message = format!("\"{address}\" can be reached from other machines");
-        let hint = "use a loopback address such as 127.0.0.1, or set `tls` and a token, or set `insecure: \
-                    true` (--insecure) if everyone who can connect may read and write";
+        let hint = format!("use a loopback address such as 127.0.0.1, {hint}");
         Err(ConfigProblem::new(item, message, hint).into())
     }
 

@@ -2,8 +2,10 @@
 //! beyond its share is refused or waits; without shares, the store could lack a descriptor for its
 //! log.
 
+use std::num::NonZeroU32;
+
 use pegel_ingest::lanes::LanesSettings;
-use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_ingest::statsd::StatsdListenOptions;
 use pegel_run::DESCRIPTORS_PER_PROGRAM;
 use pegel_serve::ServeSettings;
 use pegel_store::StoreOptions;
@@ -95,13 +97,13 @@ impl DescriptorBudget {
     pub fn distribute(
         store: &mut StoreOptions,
         serve: &mut ServeSettings,
-        statsd: &mut StatsdPlan,
+        statsd: &mut StatsdListenOptions,
         lanes: Option<&mut LanesSettings>,
         programs_max: &mut usize,
     ) -> usize {
         let listeners = serve.listen.len() + 1;
         let requested = DescriptorBudget {
-            tcp: serve.connections_max,
+            tcp: serve.limits.connections.get() as usize,
             socket: serve.socket_connections_max,
             refusals: serve.refusals_max * listeners,
             blocks: store.block_files_max * serve.queries_max,
@@ -113,7 +115,7 @@ impl DescriptorBudget {
         let limit = reachable_limit(wanted.saturating_add(udp_descriptors(statsd)));
         statsd.threads = udp_threads(statsd, limit);
         let shares = requested.shared_within(limit.saturating_sub(udp_descriptors(statsd)));
-        serve.connections_max = shares.tcp;
+        serve.limits.connections = connections(shares.tcp);
         serve.socket_connections_max = shares.socket;
         serve.refusals_max = (shares.refusals / listeners).max(1);
         *programs_max = shares.programs / DESCRIPTORS_PER_PROGRAM;
@@ -126,19 +128,24 @@ impl DescriptorBudget {
     }
 }
 
+fn connections(count: usize) -> NonZeroU32 {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
+}
+
 /// Weights in the order of [`DescriptorBudget::to_array`].
 const WEIGHTS: [usize; 7] = [3, 3, 1, 3, 2, 2, 18];
 
 /// The descriptors of statsd's UDP sockets beyond the first one of each address, which counts as a
 /// listener. Each thread has one socket per address, and a duplicate of it to read its drop
 /// counter.
-fn udp_descriptors(statsd: &StatsdPlan) -> usize {
-    statsd.threads.saturating_sub(1) * statsd.udp.len() * 2
+fn udp_descriptors(statsd: &StatsdListenOptions) -> usize {
+    statsd.threads.saturating_sub(1) * statsd.keys.udp.len() * 2
 }
 
 /// The number of statsd threads whose sockets take at most a sixteenth of the limit.
-fn udp_threads(statsd: &StatsdPlan, limit: usize) -> usize {
-    let most = limit / 16 / (2 * statsd.udp.len()).max(1);
+fn udp_threads(statsd: &StatsdListenOptions, limit: usize) -> usize {
+    let most = limit / 16 / (2 * statsd.keys.udp.len()).max(1);
     statsd.threads.min(most).max(1)
 }
 
@@ -170,6 +177,7 @@ pub(crate) fn raise_limit(to: usize) {
 
 #[cfg(test)]
 mod tests {
+    use pegel_config::ListenAddress;
     use pegel_ingest::lanes::LANES_MAX;
     use pegel_ingest::statsd::StatsdSettings;
     use pegel_run::PROGRAMS_MAX;
@@ -198,9 +206,9 @@ mod tests {
 
     #[test]
     fn sockets_of_statsd_threads_are_part_of_the_limit() {
-        let mut statsd = StatsdPlan::new(&StatsdSettings::default(), None, false);
+        let mut statsd = StatsdListenOptions::new(&StatsdSettings::default(), None, false);
         for (addresses, threads) in [(0, 64), (1, 64), (2, 4), (2, 64), (16, 64)] {
-            statsd.udp = vec![([127, 0, 0, 1], 8125).into(); addresses];
+            statsd.keys.udp = vec![ListenAddress::loopback(8125); addresses];
             for limit in DESCRIPTORS_MIN..5_000 {
                 statsd.threads = threads;
                 statsd.threads = udp_threads(&statsd, limit);
@@ -216,8 +224,8 @@ mod tests {
 
     #[test]
     fn threads_of_statsd_are_limited_by_few_descriptors_only() {
-        let mut statsd = StatsdPlan::new(&StatsdSettings::default(), None, false);
-        assert_eq!(statsd.udp.len(), 2);
+        let mut statsd = StatsdListenOptions::new(&StatsdSettings::default(), None, false);
+        assert_eq!(statsd.keys.udp.len(), 2);
         statsd.threads = 64;
         assert_eq!(udp_threads(&statsd, 256), 4);
         assert_eq!(udp_threads(&statsd, 1024), 16);

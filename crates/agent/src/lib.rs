@@ -34,7 +34,7 @@ mod store_metrics;
 
 pub use agent_settings::AgentSettings;
 pub use check_config::check_config;
-pub use config::{AgentConfig, Config, DragonConfig};
+pub use config::{AgentConfig, Config, DragonConfig, LimitsConfig};
 pub use config_sources::{ConfigArgument, EnvironmentLookup, LoadedConfig, load_config};
 pub use log_output::LogOutput;
 pub use pegel_collect::collectors::timex::is_synchronised;

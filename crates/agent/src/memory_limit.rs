@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use pegel_config::ByteSize;
-use pegel_ingest::statsd::StatsdListenOptions as StatsdPlan;
+use pegel_ingest::statsd::StatsdListenOptions;
 use pegel_metric::quantity;
 use pegel_serve::ServeSettings;
 use pegel_snapshot::cgroup_memory_limit;
@@ -45,7 +45,7 @@ impl MemoryLimit {
     }
 
     /// Lowers the limits that have no configuration key.
-    pub fn fit_connections(self, serve: &mut ServeSettings, statsd: &mut StatsdPlan) {
+    pub fn fit_connections(self, serve: &mut ServeSettings, statsd: &mut StatsdListenOptions) {
         let lower = |value: &mut usize, least: u64| {
             let share = self.share(*value as u64, least);
             *value = usize::try_from(share).unwrap_or(*value);
@@ -63,9 +63,9 @@ impl MemoryLimit {
         format!(
             "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
             quantity::bytes(self.0),
-            limits.memory,
-            limits.series,
-            limits.connections,
+            limits.store.memory,
+            limits.store.series,
+            limits.serve.connections,
             config.agent.statsd.memory,
         )
     }
@@ -74,13 +74,13 @@ impl MemoryLimit {
     pub fn fit_config(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
         let limits = &mut config.agent.limits;
         let counts = [
-            ("limits.series", &mut limits.series, 2_000),
+            ("limits.series", &mut limits.store.series, 2_000),
             (
                 "limits.series_per_sender",
-                &mut limits.series_per_sender,
+                &mut limits.senders.series_per_sender,
                 500,
             ),
-            ("limits.connections", &mut limits.connections, 16),
+            ("limits.connections", &mut limits.serve.connections, 16),
         ];
         for (key, value, least) in counts {
             if !is_set(key) {
@@ -90,9 +90,9 @@ impl MemoryLimit {
             }
         }
         let sizes = [
-            ("limits.memory", &mut limits.memory),
-            ("limits.body", &mut limits.body),
-            ("limits.bodies", &mut limits.bodies),
+            ("limits.memory", &mut limits.store.memory),
+            ("limits.body", &mut limits.serve.body),
+            ("limits.bodies", &mut limits.serve.bodies),
             ("statsd.memory", &mut config.agent.statsd.memory),
             (
                 "statsd.receive_buffer",
@@ -122,17 +122,17 @@ mod tests {
         };
         for mebibytes in [24, 32, 64, 256, 639] {
             let own = fitted(mebibytes);
-            let held = own.limits.memory.count() + own.statsd.memory.count();
+            let held = own.limits.store.memory.count() + own.statsd.memory.count();
             assert!(
                 held + BASE_BYTES <= mebibytes << 20,
                 "{mebibytes} MiB: {own:?}"
             );
-            assert_eq!(own.limits.bodies.count(), 32 << 20, "it was set");
+            assert_eq!(own.limits.serve.bodies.count(), 32 << 20, "it was set");
         }
         let (small, large) = (fitted(32).limits, fitted(256).limits);
-        assert_eq!(small.series.get(), 5_128);
-        assert_eq!(large.series.get(), 76_923);
-        assert_eq!(small.memory.to_string(), "6721KiB");
-        assert_eq!(small.connections.get(), 16);
+        assert_eq!(small.store.series.get(), 5_128);
+        assert_eq!(large.store.series.get(), 76_923);
+        assert_eq!(small.store.memory.to_string(), "6721KiB");
+        assert_eq!(small.serve.connections.get(), 16);
     }
 }

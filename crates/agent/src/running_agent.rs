@@ -418,7 +418,7 @@ fn startup_lines(
 ) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some((first, others)) = http.split_first() {
-        let is_tls = plan.serve.tls.is_some() && !first.ip().to_canonical().is_loopback();
+        let is_tls = plan.serve.tls.files().is_some() && !first.ip().to_canonical().is_loopback();
         let scheme = if is_tls { "https" } else { "http" };
         parts.push(format!("page and API on {scheme}://{first}"));
         if !others.is_empty() {
@@ -441,8 +441,8 @@ fn startup_lines(
         plan.level,
         plan.collect.rate.as_secs_f64(),
         human_text::format_path(&plan.store.dir, home.as_deref()),
-        human_text::format_duration(plan.store.keep_disk),
-        quantity::bytes(plan.store.keep_bytes),
+        human_text::format_duration(plan.store.keep.disk.duration()),
+        quantity::bytes(plan.store.keep.bytes_max()),
     );
     [parts.join(" · "), state]
         .into_iter()

@@ -52,8 +52,7 @@ pub fn snapshot_options(
             loaded.file.as_deref(),
             &config.to_value(),
         )),
-        azure_batch_log: config.agent.snapshot.azure_batch_log.clone(),
-        cloud: config.agent.snapshot.cloud,
+        settings: config.agent.snapshot.clone(),
     }
 }
 

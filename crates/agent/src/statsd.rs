@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use pegel_config::{ConfigError, ConfigOrigin, ConfigProblem, ConfigTree, ConfigValue};
-use pegel_ingest::statsd::{LoopbackPeer, StatsdPeerPolicy, StatsdSettings, TransportProtocol};
+use pegel_config::{ConfigError, ConfigOrigin, ConfigProblem, ConfigTree};
+use pegel_ingest::statsd::{LoopbackPeer, StatsdPeerPolicy, TransportProtocol};
 use pegel_serve::{LocalUsers, tcp_port_owner, udp_port_owner};
 
 const ACCEPTS: &str =
@@ -39,30 +39,6 @@ pub(crate) fn apply_statsd_argument(
     section.set_list("tcp", &tcp, place.clone());
     for (key, path) in sockets {
         section.set(key, path, place.clone());
-    }
-    Ok(())
-}
-
-/// Refuses addresses that other machines can reach, unless `insecure` is set: statsd has neither
-/// encryption nor tokens.
-pub(crate) fn check_exposure(
-    keys: &StatsdSettings,
-    is_insecure: bool,
-    tree: &ConfigTree,
-) -> Result<(), ConfigError> {
-    for (key, list) in [("statsd.udp", &keys.udp), ("statsd.tcp", &keys.tcp)] {
-        let exposed = list.iter().position(|address| !address.is_loopback());
-        let (Some(index), false, Some(tree)) = (exposed, is_insecure, tree.find(key)) else {
-            continue;
-        };
-        let item = match &tree.value {
-            ConfigValue::List(items) => items.get(index).unwrap_or(tree),
-            _ => tree,
-        };
-        let message = format!("\"{}\" can be reached from other machines", list[index]);
-        let hint = "use a loopback address such as 127.0.0.1, or set `insecure: true` (--insecure) if everyone \
-                    who can reach it may write: statsd has neither encryption nor tokens";
-        return Err(ConfigProblem::new(item, message, hint).into());
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pegel_lane::private_directory;
@@ -160,22 +160,13 @@ fn create_private(dir: &Path) -> io::Result<()> {
 }
 
 fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
-    let problem = if !found.is_dir() {
-        "is not a directory".to_owned()
-    } else if found.uid() != uid {
-        format!("belongs to user {}", found.uid())
-    } else if found.mode() & 0o002 != 0 {
-        "can be written by every user; run `chmod go-w` on it".to_owned()
-    } else if found.mode() & 0o020 != 0 {
-        format!(
-            "can be written by group {}; run `chmod g-w` on it",
-            found.gid()
-        )
-    } else {
-        return Ok(());
-    };
-    let message = format!("{} {problem}", dir.display());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    match private_directory::not_private_reason(found, uid) {
+        None => Ok(()),
+        Some(reason) => {
+            let message = format!("{} {reason}", dir.display());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+        }
+    }
 }
 
 /// The host name of this machine.
@@ -197,6 +188,8 @@ pub fn host_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn variables(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pegel_http_client::{HttpConnection, HttpRequest, HttpResponse, WaitLimit};
+use pegel_lane::private_directory;
 
 use crate::command_error::{CommandError, NO_AGENT};
 
@@ -212,7 +213,7 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
 fn is_delegated_by_root(socket: &Path, uid: u32) -> bool {
     let found = |path: Option<&Path>| std::fs::symlink_metadata(path?).ok();
     let is_for = |found: &std::fs::Metadata, uid: u32| {
-        found.is_dir() && found.uid() == uid && found.mode() & 0o022 == 0
+        private_directory::not_private_reason(found, uid).is_none()
     };
     let dir = socket.parent();
     found(dir).is_some_and(|dir| is_for(&dir, uid))

@@ -1,15 +1,16 @@
 //! The `collectors:` key: which collectors run, and how often.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use pegel_config::{ConfigProblem, ConfigTree, ConfigValue, SampleInterval, Setting, settings};
+use pegel_config::{
+    ConfigProblem, ConfigTree, ConfigValue, SampleInterval, Setting, map_entries, settings,
+};
 
-use crate::{CollectSettings, CollectorSettings, REGISTRY};
+use crate::REGISTRY;
 
 settings! {
-    /// The configuration of one collector.
-    pub struct CollectorConfig {
+    /// The settings of one collector.
+    pub struct CollectorSettings {
         /// Whether it runs. Default: the collector's own default.
         enabled: Option<bool> = None => "false",
         /// How often it runs. Default: the rate of its tier.
@@ -17,30 +18,9 @@ settings! {
     }
 }
 
-/// The configuration of the collectors, by name.
+/// The settings of the collectors, by name.
 #[derive(Debug, Clone, Default)]
-pub struct CollectorsConfig(BTreeMap<String, CollectorConfig>);
-
-impl CollectorsConfig {
-    /// Converts to the settings of the sampler; `rate` is that of the fast tier.
-    pub fn settings(&self, rate: Duration) -> CollectSettings {
-        let collectors = self.0.iter().map(|(name, config)| {
-            let rate = config.rate.as_ref().map(SampleInterval::duration);
-            (
-                name.clone(),
-                CollectorSettings {
-                    enabled: config.enabled,
-                    rate,
-                },
-            )
-        });
-        CollectSettings {
-            rate,
-            collectors: collectors.collect(),
-            ..CollectSettings::default()
-        }
-    }
-}
+pub struct CollectorsConfig(pub BTreeMap<String, CollectorSettings>);
 
 impl Setting for CollectorsConfig {
     fn accepts() -> String {
@@ -57,7 +37,7 @@ impl Setting for CollectorsConfig {
         let mut collectors = CollectorsConfig::default();
         for entry in entries {
             if REGISTRY.iter().any(|known| known.name == entry.key) {
-                if let Some(config) = CollectorConfig::read(&entry.value, problems) {
+                if let Some(config) = CollectorSettings::read(&entry.value, problems) {
                     collectors.0.insert(entry.key.clone(), config);
                 }
             } else {
@@ -74,10 +54,6 @@ impl Setting for CollectorsConfig {
     }
 
     fn to_value(&self) -> ConfigValue {
-        let entries = self
-            .0
-            .iter()
-            .map(|(name, config)| (name.clone(), config.to_value()));
-        ConfigValue::map(entries)
+        self.0.to_value()
     }
 }

@@ -45,14 +45,14 @@ use std::time::Duration;
 use pegel_metric::{Family, Level, SampleGroup};
 
 pub use collector_set::CollectorSet;
-pub use config::{CollectorConfig, CollectorsConfig};
+pub use config::{CollectorSettings, CollectorsConfig};
 pub use context::{Context, SelfMetrics};
 pub use host::{FilesystemSpace, Host, StatVfs};
 pub use node_exporter_gaps::{DIVERGENT_METRICS, OMITTED_METRICS};
 pub use proc_file::CollectError;
 pub use sampler::{Sampler, SamplerStartError, TickSink};
 pub use schedule::{ClockPair, Schedule, ScheduleCounts};
-pub use settings::{CollectSettings, CollectSettingsError, CollectorSettings, RATE_MAX, RATE_MIN};
+pub use settings::{CollectSettings, CollectSettingsError, RATE_MAX, RATE_MIN};
 pub use stats::{CollectorState, CollectorStatus, SamplerStats};
 pub use threaded_collector::CurrentOperation;
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pegel_config::SampleInterval;
 use pegel_supervisor::Supervisor;
 
-use crate::{CollectorEntry, REGISTRY};
+use crate::{CollectorEntry, CollectorSettings, REGISTRY};
 
 /// The fastest and the slowest accepted rate.
 pub const RATE_MIN: Duration = Duration::from_millis(1);
@@ -22,19 +23,12 @@ pub struct CollectSettings {
     pub supervisor: Supervisor,
 }
 
-/// The settings of one collector; `None` selects the default of the registry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CollectorSettings {
-    pub enabled: Option<bool>,
-    pub rate: Option<Duration>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CollectSettingsError {
     #[error("unknown collector {name:?}; available are {}", collector_names())]
     UnknownCollector { name: String },
-    #[error("{key} is {rate:?}; a rate must be a whole number of milliseconds from 1 ms to 24 h")]
-    InvalidRate { key: String, rate: Duration },
+    #[error("rate is {rate:?}; a rate must be a whole number of milliseconds from 1 ms to 24 h")]
+    InvalidRate { rate: Duration },
 }
 
 fn collector_names() -> String {
@@ -54,16 +48,12 @@ impl Default for CollectSettings {
 
 impl CollectSettings {
     pub fn check(&self) -> Result<(), CollectSettingsError> {
-        check_rate("rate", self.rate)?;
-        for (name, collector) in &self.collectors {
-            if !REGISTRY.iter().any(|entry| entry.name == name) {
-                return Err(CollectSettingsError::UnknownCollector { name: name.clone() });
-            }
-            if let Some(rate) = collector.rate {
-                check_rate(&format!("collectors.{name}.rate"), rate)?;
-            }
+        check_rate(self.rate)?;
+        let is_known = |name: &String| REGISTRY.iter().any(|entry| entry.name == name);
+        match self.collectors.keys().find(|name| !is_known(name)) {
+            Some(name) => Err(CollectSettingsError::UnknownCollector { name: name.clone() }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     pub(crate) fn is_enabled(&self, entry: &CollectorEntry) -> bool {
@@ -74,28 +64,26 @@ impl CollectSettings {
     }
 
     pub(crate) fn rate_of(&self, entry: &CollectorEntry) -> Duration {
-        let chosen = self.collectors.get(entry.name).and_then(|c| c.rate);
-        chosen.unwrap_or_else(|| entry.tier.rate(self.rate))
+        let settings = self.collectors.get(entry.name);
+        let chosen = settings.and_then(|settings| settings.rate.as_ref());
+        chosen.map_or_else(|| entry.tier.rate(self.rate), SampleInterval::duration)
     }
 }
 
-fn check_rate(key: &str, rate: Duration) -> Result<(), CollectSettingsError> {
+fn check_rate(rate: Duration) -> Result<(), CollectSettingsError> {
     // Times are whole milliseconds: any other rate would have no nominal times.
     let is_whole = rate.subsec_nanos().is_multiple_of(1_000_000);
     if is_whole && (RATE_MIN..=RATE_MAX).contains(&rate) {
         return Ok(());
     }
-    Err(CollectSettingsError::InvalidRate {
-        key: key.to_owned(),
-        rate,
-    })
+    Err(CollectSettingsError::InvalidRate { rate })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with(name: &str, rate: Option<Duration>) -> CollectSettings {
+    fn with(name: &str, rate: Option<SampleInterval>) -> CollectSettings {
         let mut settings = CollectSettings::default();
         let collector = CollectorSettings {
             enabled: None,
@@ -103,6 +91,13 @@ mod tests {
         };
         settings.collectors.insert(name.to_owned(), collector);
         settings
+    }
+
+    fn every(rate: Duration) -> CollectSettings {
+        CollectSettings {
+            rate,
+            ..CollectSettings::default()
+        }
     }
 
     #[test]
@@ -115,37 +110,26 @@ mod tests {
     #[test]
     fn a_rate_without_nominal_times_is_refused() {
         for rate in [0, 1, 999_999, 1_500_000, 86_400_000_000_001] {
-            let error = with("cpu", Some(Duration::from_nanos(rate)))
-                .check()
-                .expect_err("rate");
-            assert!(
-                error.to_string().starts_with("collectors.cpu.rate is "),
-                "{error}"
-            );
+            let error = every(Duration::from_nanos(rate)).check().expect_err("rate");
+            assert!(error.to_string().starts_with("rate is "), "{error}");
         }
         for rate in [1, 3, 700, 86_400_000] {
-            assert_eq!(
-                with("cpu", Some(Duration::from_millis(rate))).check(),
-                Ok(())
-            );
+            assert_eq!(every(Duration::from_millis(rate)).check(), Ok(()));
         }
     }
 
     #[test]
     fn slow_tiers_are_never_faster_than_the_agent() {
-        let settings = CollectSettings {
-            rate: Duration::from_secs(10),
-            ..CollectSettings::default()
-        };
         assert_eq!(
-            settings.rate_of(&crate::vmstat::ENTRY),
+            every(Duration::from_secs(10)).rate_of(&crate::vmstat::ENTRY),
             Duration::from_secs(10)
         );
         assert_eq!(
             CollectSettings::default().rate_of(&crate::vmstat::ENTRY),
             Duration::from_secs(5)
         );
-        let rate = Duration::from_millis(100);
-        assert_eq!(with("cpu", Some(rate)).rate_of(&crate::cpu::ENTRY), rate);
+        let rate = SampleInterval::from_millis(100);
+        let settings = with("cpu", Some(rate.clone()));
+        assert_eq!(settings.rate_of(&crate::cpu::ENTRY), rate.duration());
     }
 }

@@ -258,7 +258,9 @@ impl<T: Setting> Setting for Vec<T> {
 /// }
 /// ```
 ///
-/// `..name: Type;` lines before the first key include the keys of another section at the same depth.
+/// `..name: Type;` lines before the first key include the keys of another section at the same depth. A
+/// block `with { … }` after the keys declares fields that are not keys, with their defaults: the struct is
+/// then everything that the component needs to know.
 #[macro_export]
 macro_rules! settings {
     (
@@ -269,13 +271,19 @@ macro_rules! settings {
                 $(#[doc = $doc:expr])*
                 $key:ident: $type:ty = $default:expr $(=> $example:literal)?
             ),* $(,)?
-        }
+        } $(with {
+            $(
+                $(#[doc = $field_doc:expr])*
+                $field:ident: $field_type:ty = $field_default:expr
+            ),* $(,)?
+        })?
     ) => {
         $(#[doc = $struct_doc])*
         #[derive(Debug, Clone)]
         pub struct $name {
             $(pub $part: $part_type,)*
             $($(#[doc = $doc])* pub $key: $type,)*
+            $($($(#[doc = $field_doc])* pub $field: $field_type,)*)?
         }
 
         impl Default for $name {
@@ -283,6 +291,7 @@ macro_rules! settings {
                 $name {
                     $($part: Default::default(),)*
                     $($key: $default,)*
+                    $($($field: $field_default,)*)?
                 }
             }
         }

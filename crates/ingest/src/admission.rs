@@ -8,10 +8,12 @@
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use pegel_config::{ByteSize, settings};
 use pegel_metric::{DropReason, Family, Input, Ledger, Level, MetricKind, Series, SeriesError};
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
@@ -102,17 +104,39 @@ impl AdmissionError {
     }
 }
 
+settings! {
+    /// The keys of the section `limits` that apply to each sender.
+    pub struct SenderLimits {
+        /// Maximum number of live series of one sender: a user's programs, or a host that sends statsd.
+        series_per_sender: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero"),
+        /// Bytes per second that one sender may have written to disk, averaged over ten minutes; the agent's user and
+        /// root are not limited. Values that change more often are stored less often, further points are rejected.
+        /// Without this key: keep.bytes per day, and at least 4KiB.
+        sender_bytes: Option<ByteSize> = None => "12KiB",
+    }
+}
+
+impl SenderLimits {
+    /// For tests and measurements: a limit of series, and none of bytes.
+    #[doc(hidden)]
+    pub fn of_series(count: u32) -> SenderLimits {
+        SenderLimits {
+            series_per_sender: NonZeroU32::new(count).expect("not zero"),
+            sender_bytes: None,
+        }
+    }
+}
+
 /// Settings that apply to all inputs.
 #[derive(Debug, Clone)]
 pub struct AdmissionSettings {
     pub level: Level,
     pub series_max: u64,
-    pub series_per_sender: u32,
+    /// Limits of each sender; without `sender_bytes`, its bytes are not limited.
+    pub senders: SenderLimits,
     /// The most bytes that names and labels of all programs' series may take. They are held several times,
     /// and a response that lists all series must have room for them.
     pub text_bytes_max: u64,
-    /// The bytes that one sender may write to the disk per second, on average.
-    pub sender_bytes: u64,
     pub rules: RelabelRules,
     /// Names of the node and of the agent, which programs may not use.
     pub reserved: Arc<ReservedNames>,
@@ -125,9 +149,8 @@ impl AdmissionSettings {
         AdmissionSettings {
             level: 3,
             series_max: 1000,
-            series_per_sender: 1000,
+            senders: SenderLimits::default(),
             text_bytes_max: 16 << 20,
-            sender_bytes: 1 << 30,
             rules: RelabelRules::default(),
             reserved: Arc::default(),
         }
@@ -221,8 +244,9 @@ impl Drop for SeriesPermit {
 
 impl Admission {
     pub fn new(settings: AdmissionSettings, ledger: Arc<Ledger>) -> Admission {
+        let sender_bytes = settings.senders.sender_bytes.as_ref();
         Admission {
-            senders: Senders::new(settings.sender_bytes),
+            senders: Senders::new(sender_bytes.map_or(u64::MAX, ByteSize::count)),
             settings,
             ledger,
             owners: Arc::default(),
@@ -312,7 +336,7 @@ impl Admission {
         let settings = &self.settings;
         let claim = self.owners.claim(series.text(), series.family().input);
         let claim = claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)?;
-        let max = settings.series_per_sender;
+        let max = settings.senders.series_per_sender.get();
         if !sender.try_reserve_series(max) {
             return Err(AdmissionError::SenderLimit(max));
         }
@@ -468,9 +492,8 @@ mod tests {
     fn gate(series_max: u64, series_per_sender: u32) -> Admission {
         let settings = AdmissionSettings {
             series_max,
-            series_per_sender,
+            senders: SenderLimits::of_series(series_per_sender),
             text_bytes_max: 1000,
-            sender_bytes: 1 << 20,
             reserved: Arc::new(ReservedNames::new(["load_average"]).of_node("nid1")),
             ..AdmissionSettings::for_tests()
         };

@@ -123,7 +123,7 @@ mod tests {
     use pegel_wire::{dragon, opentsdb};
 
     use super::*;
-    use crate::admission::AdmissionSettings;
+    use crate::admission::{AdmissionSettings, SenderLimits};
 
     const DEFAULTS: PointDefaults<'static> = PointDefaults {
         help: "Sent by a test.",
@@ -134,7 +134,7 @@ mod tests {
     fn intake(store: &Store) -> Ingest {
         let settings = AdmissionSettings {
             series_max: 100,
-            series_per_sender: 3,
+            senders: SenderLimits::of_series(3),
             ..AdmissionSettings::for_tests()
         };
         let clock = Arc::new(SystemClock);

@@ -3,7 +3,7 @@
 //! command line: the first that belongs to the user, or does not exist yet, is used.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -27,20 +27,30 @@ pub fn is_candidate(path: &Path, uid: u32) -> bool {
     candidates(parent, uid).any(|candidate| candidate == path)
 }
 
+/// Returns why a directory is not private to a user; `None` if only this user can write to it.
+pub fn not_private_reason(found: &Metadata, uid: u32) -> Option<String> {
+    if !found.is_dir() {
+        Some("is not a directory".to_owned())
+    } else if found.uid() != uid {
+        Some(format!("belongs to user {}", found.uid()))
+    } else if found.mode() & 0o002 != 0 {
+        Some("can be written by every user; run `chmod go-w` on it".to_owned())
+    } else if found.mode() & 0o020 != 0 {
+        let group = found.gid();
+        Some(format!(
+            "can be written by group {group}; run `chmod g-w` on it"
+        ))
+    } else {
+        None
+    }
+}
+
 /// Returns why a path cannot be the private directory of a user; `None` if it can, or if it does not exist
 /// yet.
 pub fn unusable_reason(path: &Path, uid: u32) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?;
-    let path = path.display();
-    if !found.is_dir() {
-        Some(format!("{path} is not a directory"))
-    } else if found.uid() != uid {
-        Some(format!("{path} belongs to user {}", found.uid()))
-    } else if found.mode() & 0o022 != 0 {
-        Some(format!("{path} can be written by others"))
-    } else {
-        None
-    }
+    let reason = not_private_reason(&found, uid)?;
+    Some(format!("{} {reason}", path.display()))
 }
 
 /// Returns the first usable directory, and why those before it are not usable. If none is usable, returns the
@@ -81,7 +91,7 @@ mod tests {
         let (path, obstacles) = chosen();
         assert_eq!(path, next);
         assert!(
-            obstacles[0].ends_with("can be written by others"),
+            obstacles[0].contains("can be written by every user"),
             "{obstacles:?}"
         );
         fs::write(&next, "").expect("written");

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pegel_lane::private_directory;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::{FILE_NAME, LIBRARY_VARIABLE, MPI_LIBRARY};
@@ -95,8 +96,8 @@ pub fn install_in(directory: &Path) -> Result<PathBuf, InstallError> {
     let _ = DirBuilder::new().mode(0o700).create(directory);
     let about = fs::symlink_metadata(directory)
         .map_err(InstallError::io(directory, "cannot use the directory"))?;
-    let is_own = about.uid() == rustix::process::geteuid().as_raw();
-    if !about.is_dir() || !is_own || about.mode() & 0o022 != 0 {
+    let uid = rustix::process::geteuid().as_raw();
+    if private_directory::not_private_reason(&about, uid).is_some() {
         return Err(InstallError::NotPrivate(directory.to_owned()));
     }
     let file = match open_identical(&path) {
@@ -176,7 +177,7 @@ fn check_executable(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use pegel_testkit::TempDir;
 

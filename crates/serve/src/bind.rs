@@ -61,12 +61,8 @@ fn by(holder: &Option<PortOwner>) -> String {
 /// Refuses addresses that other machines can reach, unless clients are authenticated over TLS or
 /// `--insecure` is set.
 pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindError> {
-    let is_authenticated = settings.token.is_some()
-        || settings.auth_key.is_some()
-        || settings
-            .tls
-            .as_ref()
-            .is_some_and(|files| files.ca.is_some());
+    let is_authenticated =
+        settings.token().is_some() || settings.auth_key.is_some() || settings.tls.ca.is_some();
     let mut exposed = settings
         .listen
         .iter()
@@ -76,7 +72,7 @@ pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindE
     };
     if settings.insecure {
         Ok(())
-    } else if settings.tls.is_none() {
+    } else if settings.tls.files().is_none() {
         Err(ServerBindError::Exposed { address })
     } else if !is_authenticated {
         Err(ServerBindError::Unauthenticated { address })
@@ -129,8 +125,7 @@ fn try_bind(address: SocketAddr) -> Result<Option<TcpListener>, ServerBindError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::TokenSource;
-    use crate::tls::TlsFiles;
+    use crate::settings::TlsSettings;
 
     fn address(text: &str) -> ListenAddress {
         text.parse().expect("a valid address")
@@ -174,23 +169,19 @@ mod tests {
             change(&mut settings);
             check_exposure(&settings).map_err(|error| error.to_string())
         };
-        let files = |ca| {
-            Some(TlsFiles {
-                cert: "c".into(),
-                key: "k".into(),
-                ca,
-            })
+        let files = |ca| TlsSettings {
+            cert: Some("c".into()),
+            key: Some("k".into()),
+            ca,
         };
-        fn token() -> Option<TokenSource> {
-            Some(TokenSource::File("t".into()))
-        }
         for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
             let error = settings(listen, |_| {}).expect_err("exposed");
             assert!(
                 error.contains("--insecure") && error.contains("tls.cert"),
                 "{error}"
             );
-            let error = settings(listen, |s| s.token = token()).expect_err("the token in clear");
+            let error = settings(listen, |s| s.token_file = Some("t".into()))
+                .expect_err("the token in clear");
             assert!(error.contains("--insecure"), "{error}");
             assert!(settings(listen, |s| s.insecure = true).is_ok());
         }
@@ -206,9 +197,9 @@ mod tests {
             error.contains("token_file, PEGEL_TOKEN or tls.ca"),
             "{error}"
         );
-        with_tls.token = token();
+        with_tls.token_file = Some("t".into());
         assert!(check_exposure(&with_tls).is_ok());
-        with_tls.token = None;
+        with_tls.token_file = None;
         with_tls.tls = files(Some("ca".into()));
         assert!(check_exposure(&with_tls).is_ok());
         assert!(settings("127.0.0.9:0", |_| {}).is_ok());

@@ -38,8 +38,8 @@ pub(crate) enum BodyReadError {
 impl BodyMemory {
     pub fn new(settings: &ServeSettings) -> BodyMemory {
         BodyMemory {
-            body_bytes_max: settings.body_bytes_max,
-            budget: MemoryBudget::new(settings.bodies_bytes_max),
+            body_bytes_max: settings.limits.body.as_usize(),
+            budget: MemoryBudget::new(settings.limits.bodies.as_usize()),
         }
     }
 
@@ -143,15 +143,15 @@ impl BodyReadError {
 mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use pegel_config::ByteSize;
 
     use super::*;
 
     fn bodies(body_bytes_max: usize, bodies_bytes_max: usize) -> BodyMemory {
-        BodyMemory::new(&ServeSettings {
-            body_bytes_max,
-            bodies_bytes_max,
-            ..ServeSettings::default()
-        })
+        let mut settings = ServeSettings::default();
+        settings.limits.body = ByteSize::bytes(body_bytes_max as u64);
+        settings.limits.bodies = ByteSize::bytes(bodies_bytes_max as u64);
+        BodyMemory::new(&settings)
     }
 
     fn gzip(bytes: &[u8]) -> Bytes {

@@ -11,14 +11,16 @@ use crate::socket::check_socket;
 /// an error.
 pub fn check_files(settings: &ServeSettings) -> Vec<(&'static str, Box<dyn Error + Send + Sync>)> {
     let mut found: Vec<(&'static str, Box<dyn Error + Send + Sync>)> = Vec::new();
-    if let Some(Err(error)) = settings.token.as_ref().map(check_token_source) {
-        let key = match settings.token {
-            Some(TokenSource::File(_)) => "token_file",
-            _ => "token",
+    if let Some(source) = settings.token()
+        && let Err(error) = check_token_source(&source)
+    {
+        let key = match source {
+            TokenSource::File(_) => "token_file",
+            TokenSource::Variable(_) => "token",
         };
         found.push((key, error.into()));
     }
-    if let Some(Err(error)) = settings.tls.as_ref().map(|files| files.load()) {
+    if let Some(Err(error)) = settings.tls.files().map(|files| files.load()) {
         found.push(("tls", error.into()));
     }
     if let Err(error) = LocalUsers::new(&settings.allow_users) {

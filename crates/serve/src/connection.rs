@@ -195,14 +195,13 @@ async fn respond(
     head.extensions.insert(caller);
     head.extensions.insert(context.clone());
     let response_result = timeout(settings.request_time, async {
-        let announced =
-            content_length(&head).filter(|bytes| *bytes > settings.body_bytes_max as u64);
+        let announced = content_length(&head).filter(|bytes| *bytes > settings.limits.body.count());
         let body = match (announced, &head.method) {
             (Some(_), _) => Err(BodyReadError::TooLarge),
             (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
                 context.body_memory.read(body).await
             }
-            (None, _) => drain_body(body, settings.body_bytes_max).await,
+            (None, _) => drain_body(body, settings.limits.body.as_usize()).await,
         };
         pending.error = body.as_ref().err().copied();
         drop(pending);

@@ -104,7 +104,7 @@ impl BoundServer {
     pub fn start(self, handle: &Handle) -> std::io::Result<RunningServer> {
         let (stage, watcher) = watch::channel(ShutdownStage::Serving);
         let limits = ConnectionLimits {
-            tcp: ConnectionLimit::new(self.settings.connections_max),
+            tcp: ConnectionLimit::new(self.settings.limits.connections.get() as usize),
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);

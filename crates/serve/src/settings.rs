@@ -1,97 +1,122 @@
-//! Settings of the server.
+//! Settings of the server: keys of the configuration, and limits that are not configurable.
+
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_config::{HostName, ListenAddress, Secret, UserRef};
+use pegel_config::{ByteSize, HostName, ListenAddress, Secret, UserRef, settings};
 
 use crate::guard::TokenSource;
 use crate::tls::TlsFiles;
 
-/// Where to serve, and the limits on what clients can use. All limits are hard.
-#[derive(Debug, Clone)]
-pub struct ServeSettings {
-    /// TCP addresses, all with the same routes.
-    pub listen: Vec<ListenAddress>,
-    /// Takes the next free port if one is busy.
-    pub port_search: bool,
-    /// Allows addresses that other machines can reach without TLS and without a token.
-    pub insecure: bool,
-    /// TLS for addresses that other machines can reach; loopback stays plain.
-    pub tls: Option<TlsFiles>,
-    /// The token that grants every right.
-    pub token: Option<TokenSource>,
-    /// The key that a Dragon client exchanges for a token that is valid until the agent stops.
-    pub auth_key: Option<Secret>,
-    /// Answers Grafana the way Dragon's dashboards expect.
-    pub dragon_compat: bool,
-    /// Users who may read and write, besides the agent's user and root.
-    pub allow_users: Vec<UserRef>,
-    /// Additional Host names to accept, besides those that the node knows itself.
-    pub hosts: Vec<HostName>,
-    /// How often to check whether the token or the certificates changed.
-    pub reload_time: Duration,
-    /// The UNIX socket, with the same routes; `None` serves none.
-    pub socket: Option<PathBuf>,
-
-    /// Connections over all TCP listeners together, and on the UNIX socket.
-    pub connections_max: usize,
-    pub socket_connections_max: usize,
-    /// How many refused clients per listener are sent the reason concurrently; further ones are
-    /// closed without it.
-    pub refusals_max: usize,
-    /// Time limit from the start of a connection, or the first byte of a later request, to the end
-    /// of the request's head.
-    pub head_time: Duration,
-    /// How long a connection may stay idle between two requests.
-    pub idle_time: Duration,
-    /// Time limit from the end of the head to the start of the response.
-    pub request_time: Duration,
-    /// How long a client may read nothing of its response.
-    pub write_time: Duration,
-    pub head_bytes_max: usize,
-    pub uri_bytes_max: usize,
-    /// The largest request body, and the budget of all bodies that are being read or processed.
-    pub body_bytes_max: usize,
-    pub bodies_bytes_max: usize,
-    /// The longest line on the UNIX socket or of OpenTSDB's telnet protocol.
-    pub line_bytes_max: usize,
-    /// The largest response, and the budget of all responses that are being sent.
-    pub response_bytes_max: usize,
-    pub responses_bytes_max: usize,
-    /// How many queries the store executes concurrently.
-    pub queries_max: usize,
+settings! {
+    /// Where the agent can be reached, and the limits on what clients can use. All limits are hard.
+    pub struct ServeSettings {
+        /// The addresses of the page, /metrics and all APIs. Every address serves all of them; 4242
+        /// is where Grafana expects OpenTSDB. Addresses other than loopback require `tls` and a
+        /// token, or `insecure: true`.
+        listen: Vec<ListenAddress> = vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
+        /// The UNIX socket for programs and for `pegel list`, `values`, `get` and `track`.
+        /// Without this key: $XDG_RUNTIME_DIR/pegel/push.sock, else /tmp/pegel-UID/push.sock.
+        socket: Option<PathBuf> = None => "/run/pegel/push.sock",
+        /// When a port is busy, take the next free one instead of refusing to start.
+        port_search: bool = false,
+        /// Serve addresses that other machines can reach without TLS and, where there is neither a token
+        /// nor `tls.ca`, without authentication.
+        insecure: bool = false,
+        /// Encryption for addresses that other machines can reach; loopback stays plain. The files
+        /// are reloaded when they change, and on SIGHUP.
+        tls: TlsSettings = TlsSettings::default(),
+        /// A file with the token that grants every right, sent as `Authorization: Bearer TOKEN`. It
+        /// must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, takes
+        /// precedence.
+        token_file: Option<PathBuf> = None => "/etc/pegel/token",
+        /// Users of this machine who may read and write over HTTP without a token, besides the agent's
+        /// own and root: the one that Prometheus or Grafana runs as.
+        allow_users: Vec<UserRef> = Vec::new(),
+        /// Additional Host names to accept, besides localhost, the node's own names and its
+        /// addresses: the name of a proxy, for example.
+        hosts: Vec<HostName> = Vec::new(),
+        /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that does not
+        /// group gives a line for each host all the same, names are suggested wherever they hold the text,
+        /// and a metric that was never sent gives no lines instead of an error.
+        dragon_compat: bool = false,
+    } with {
+        /// The token of the environment; it takes precedence over `token_file`.
+        token_variable: Option<Secret> = None,
+        /// The key that a Dragon client exchanges for a token that is valid until the agent stops.
+        auth_key: Option<Secret> = None,
+        limits: ServeLimits = ServeLimits::default(),
+        /// How often to check whether the token or the certificates changed.
+        reload_time: Duration = Duration::from_secs(10),
+        /// Connections on the UNIX socket. A wrapper whose program the agent counts keeps one
+        /// connection until its end.
+        socket_connections_max: usize = 576,
+        /// How many refused clients per listener are sent the reason concurrently; further ones are
+        /// closed without it.
+        refusals_max: usize = 32,
+        /// Time limit from the start of a connection, or the first byte of a later request, to the
+        /// end of the request's head.
+        head_time: Duration = Duration::from_secs(5),
+        /// How long a connection may stay idle between two requests.
+        idle_time: Duration = Duration::from_secs(60),
+        /// Time limit from the end of the head to the start of the response.
+        request_time: Duration = Duration::from_secs(30),
+        /// How long a client may read nothing of its response.
+        write_time: Duration = Duration::from_secs(30),
+        head_bytes_max: usize = 16 << 10,
+        uri_bytes_max: usize = 8 << 10,
+        /// The longest line on the UNIX socket or of OpenTSDB's telnet protocol.
+        line_bytes_max: usize = 16 << 10,
+        /// The largest response, and the budget of all responses that are being sent.
+        response_bytes_max: usize = 32 << 20,
+        responses_bytes_max: usize = 64 << 20,
+        /// How many queries the store executes concurrently.
+        queries_max: usize = 4,
+    }
 }
 
-impl Default for ServeSettings {
-    fn default() -> ServeSettings {
-        ServeSettings {
-            listen: vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
-            port_search: false,
-            insecure: false,
-            tls: None,
-            token: None,
-            auth_key: None,
-            dragon_compat: false,
-            allow_users: Vec::new(),
-            hosts: Vec::new(),
-            reload_time: Duration::from_secs(10),
-            socket: Some(crate::socket::default_socket().0),
-            connections_max: 256,
-            // A wrapper whose program the agent counts keeps one connection until its end.
-            socket_connections_max: 576,
-            refusals_max: 32,
-            head_time: Duration::from_secs(5),
-            idle_time: Duration::from_secs(60),
-            request_time: Duration::from_secs(30),
-            write_time: Duration::from_secs(30),
-            head_bytes_max: 16 << 10,
-            uri_bytes_max: 8 << 10,
-            body_bytes_max: 1 << 20,
-            bodies_bytes_max: 32 << 20,
-            line_bytes_max: 16 << 10,
-            response_bytes_max: 32 << 20,
-            responses_bytes_max: 64 << 20,
-            queries_max: 4,
+settings! {
+    /// PEM files for TLS.
+    pub struct TlsSettings {
+        /// The certificate, followed by its intermediate certificates.
+        cert: Option<PathBuf> = None => "/etc/pegel/cert.pem",
+        /// Its private key.
+        key: Option<PathBuf> = None => "/etc/pegel/key.pem",
+        /// With this key, clients must present a certificate that one of these authorities signed.
+        /// It replaces the token.
+        ca: Option<PathBuf> = None => "/etc/pegel/clients.pem",
+    }
+}
+
+settings! {
+    /// The server's keys of the section `limits`.
+    pub struct ServeLimits {
+        /// Maximum number of open connections to the servers.
+        connections: NonZeroU32 = NonZeroU32::new(512).expect("not zero"),
+        /// Maximum size of a request body.
+        body: ByteSize = ByteSize::mebibytes(1),
+        /// Maximum memory for all request bodies being received or processed.
+        bodies: ByteSize = ByteSize::mebibytes(32),
+    }
+}
+
+impl ServeSettings {
+    /// Returns where the token that grants every right is read from; `None` if there is no token.
+    pub fn token(&self) -> Option<TokenSource> {
+        match &self.token_variable {
+            Some(secret) => Some(TokenSource::Variable(secret.clone())),
+            None => self.token_file.clone().map(TokenSource::File),
         }
+    }
+}
+
+impl TlsSettings {
+    /// Returns the files if TLS is configured.
+    pub fn files(&self) -> Option<TlsFiles> {
+        let cert = self.cert.clone()?;
+        let key = self.key.clone()?;
+        let ca = self.ca.clone();
+        Some(TlsFiles { cert, key, ca })
     }
 }

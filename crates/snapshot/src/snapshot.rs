@@ -25,6 +25,7 @@ use crate::memory::{self, MemoryInfo};
 use crate::mounts::{self, MountedFilesystem};
 use crate::network::{self, InterfaceInfo};
 use crate::redacted_config::RedactedConfig;
+use crate::settings::SnapshotSettings;
 use crate::timestamp::Timestamp;
 
 /// The version of the JSON format. It is incremented when a key is removed or changes its meaning.
@@ -66,9 +67,7 @@ pub struct SnapshotOptions {
     pub version: String,
     pub environment: ProcessEnvironment,
     pub configuration: Option<RedactedConfig>,
-    pub azure_batch_log: PathBuf,
-    /// Whether the metadata service of a cloud may be queried.
-    pub cloud: bool,
+    pub settings: SnapshotSettings,
 }
 
 impl SnapshotOptions {
@@ -98,7 +97,7 @@ impl SnapshotOptions {
             mounts: mounts::read(&machine),
             cgroup: cgroup::read(&machine),
             cloud,
-            azure_batch: azure_batch::read(&machine, &self.azure_batch_log),
+            azure_batch: azure_batch::read(&machine, &self.settings.azure_batch_log),
             job,
             environment: self.environment.allowed_variables(),
             configuration: self.configuration.clone(),
@@ -121,7 +120,7 @@ impl SnapshotOptions {
     pub(crate) fn metadata_target(&self, snapshot: &Snapshot) -> Option<MetadataTarget> {
         let is_local = self.root == Path::new("/");
         let target = MetadataTarget::new(&snapshot.firmware, &self.environment, is_local);
-        target.filter(|_| self.cloud)
+        target.filter(|_| self.settings.cloud)
     }
 }
 
@@ -155,8 +154,7 @@ pub(crate) mod tests {
             version: "0.0.0".to_owned(),
             environment: ProcessEnvironment::default(),
             configuration: None,
-            azure_batch_log: PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
-            cloud: true,
+            settings: SnapshotSettings::default(),
         }
     }
 

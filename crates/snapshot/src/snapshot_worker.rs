@@ -61,7 +61,6 @@ impl SnapshotWorker {
     pub fn start(
         options: SnapshotOptions,
         dir: PathBuf,
-        every: Duration,
         supervisor: &Supervisor,
     ) -> io::Result<SnapshotWorker> {
         let shared = Arc::new(SnapshotWorkerShared::default());
@@ -70,7 +69,7 @@ impl SnapshotWorker {
         let thread = supervisor.thread("snapshot").restarted(move || {
             // Opened on this thread: reading stored snapshots must not delay the start of the agent.
             let store = SnapshotStore::open(&dir);
-            for_thread.run_loop(&options, store, every, &for_cloud);
+            for_thread.run_loop(&options, store, &for_cloud);
         })?;
         Ok(SnapshotWorker {
             shared,
@@ -116,7 +115,6 @@ impl SnapshotWorkerShared {
         self: &Arc<Self>,
         options: &SnapshotOptions,
         mut store: SnapshotStore,
-        every: Duration,
         supervisor: &Supervisor,
     ) {
         let mut cloud_watcher_started = false;
@@ -137,7 +135,7 @@ impl SnapshotWorkerShared {
                     panic_message(&*panic)
                 )),
             }
-            if !self.wait_until_due(started, every) {
+            if !self.wait_until_due(started, options.settings.every.duration()) {
                 return;
             }
         }

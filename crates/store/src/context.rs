@@ -179,7 +179,7 @@ impl StoreContext {
 
     /// Returns the start of retention: earlier samples are rejected, not shown, and removed.
     pub fn retention_start(&self) -> Millis {
-        let keep = i64::try_from(self.options.keep_disk.as_millis()).unwrap_or(i64::MAX);
+        let keep = i64::try_from(self.options.keep.disk.duration().as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_sub(keep)
     }
 

@@ -61,7 +61,7 @@ pub use options::StoreOptions;
 pub use range_query::{
     LatestValue, QueryError, QueryStep, RangeQuery, SeriesVisitor, StepAggregation,
 };
-pub use settings::{LimitSettings, RetentionSettings};
+pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};
 pub use store::Store;
 

@@ -1,4 +1,4 @@
-//! The settings of the store: retention (`keep`) and limits (`limits`).
+//! The settings of the store: retention (`keep`) and its keys of the section `limits`.
 
 use std::num::NonZeroU32;
 
@@ -18,24 +18,19 @@ settings! {
     }
 }
 
+impl RetentionSettings {
+    /// Returns the maximum size of the store on disk.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes.as_ref().map_or(1 << 30, ByteSize::count)
+    }
+}
+
 settings! {
-    /// What the agent may take at most, whatever is offered to it.
-    pub struct LimitSettings {
+    /// What the store may take at most, whatever its inputs send.
+    pub struct StoreLimits {
         /// Maximum number of live series. Samples of further series are dropped and counted.
         series: NonZeroU32 = NonZeroU32::new(200_000).expect("not zero"),
-        /// Maximum number of live series of one sender: a user's programs, or a host that sends statsd.
-        series_per_sender: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero"),
-        /// Bytes per second that one sender may have written to disk, averaged over ten minutes; the agent's user and
-        /// root are not limited. Values that change more often are stored less often, further points are rejected.
-        /// Without this key: keep.bytes per day, and at least 4KiB.
-        sender_bytes: Option<ByteSize> = None => "12KiB",
         /// Maximum memory for samples and series.
         memory: ByteSize = ByteSize::mebibytes(256),
-        /// Maximum number of open connections to the servers.
-        connections: NonZeroU32 = NonZeroU32::new(512).expect("not zero"),
-        /// Maximum size of a request body.
-        body: ByteSize = ByteSize::mebibytes(1),
-        /// Maximum memory for all request bodies being received or processed.
-        bodies: ByteSize = ByteSize::mebibytes(32),
     }
 }

@@ -314,7 +314,7 @@ impl Store {
             log_bytes: stats.log_bytes,
             block_bytes: stats.blocks.iter().map(|block| block.bytes).sum(),
             blocks: stats.blocks.len() as u64,
-            classes: stats.classes(shared.options.keep_bytes),
+            classes: stats.classes(shared.options.keep.bytes_max()),
             oldest: spans.clone().map(|(min, _)| min).min(),
             newest: spans.map(|(_, max)| max).max(),
             duplicates: shared.ledger.duplicates_total(),

@@ -302,11 +302,11 @@ impl StoreWriter {
         let Some(log) = &self.log else {
             return;
         };
-        let is_old = now.saturating_sub(self.head_since) >= options.keep_memory;
-        let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep_bytes / 16);
+        let is_old = now.saturating_sub(self.head_since) >= options.keep.memory.duration();
+        let is_long = log.segment.len() >= SEGMENT_BYTES_MAX.min(options.keep.bytes_max() / 16);
         // Writing a block frees samples, not live series: series alone do not trigger one.
         let growth = self.head_bytes.saturating_sub(self.head_bytes_initial);
-        let is_large = growth >= options.memory_bytes_max / 4;
+        let is_large = growth >= options.limits.memory.count() / 4;
         let has_room = self.shared.read().frozen.len() < FROZEN_MAX;
         if (is_requested || is_old || is_long || is_large)
             && has_room
@@ -377,7 +377,7 @@ impl StoreWriter {
                 .memory_bytes
                 .store(self.memory_bytes, Ordering::Relaxed);
         }
-        self.memory_bytes >= self.shared.options.memory_bytes_max
+        self.memory_bytes >= self.shared.options.limits.memory.count()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, Timestamp, fuzzing};
+use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, SnapshotSettings, Timestamp, fuzzing};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -166,8 +166,11 @@ fn whole_machine(input: &[u8]) {
             version: "0".to_owned(),
             environment: ProcessEnvironment::default(),
             configuration: None,
-            azure_batch_log: PathBuf::from("/absent"),
-            cloud: false,
+            settings: SnapshotSettings {
+                azure_batch_log: PathBuf::from("/absent"),
+                cloud: false,
+                ..SnapshotSettings::default()
+            },
         };
         let (json, yaml, page) = bounded(64 << 20, || {
             let snapshot = subject.read_machine(Timestamp(0), None);

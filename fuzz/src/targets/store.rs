@@ -318,7 +318,7 @@ fn block() -> Vec<u8> {
     std::fs::create_dir_all(home.join("log")).expect("a directory");
     std::fs::write(home.join("log/0000000001.log"), segment(2).bytes()).expect("written");
     let mut options = pegel_store::StoreOptions::new(&home);
-    options.keep_disk = std::time::Duration::from_secs(3_000_000_000);
+    options.keep.disk = std::time::Duration::from_secs(3_000_000_000).into();
     let store = pegel_store::Store::open(options).expect("opens");
     store.flush_to_blocks();
     store.close();

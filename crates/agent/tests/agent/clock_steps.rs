@@ -50,7 +50,7 @@ impl ClockStepSetup {
         let clock = Arc::new(SetClock::default());
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = clock.clone();
-        options.keep_disk = keep_disk;
+        options.keep.disk = keep_disk.into();
         let store = Store::open(options).expect("the store opens");
         let settings = CollectSettings {
             rate: Duration::from_millis(RATE as u64),

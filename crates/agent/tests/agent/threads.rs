@@ -82,7 +82,7 @@ fn start(dir: &TempDir, trap: &Arc<PanicHook>) -> RunningAgent {
     let mut plan = AgentSettings::new(&loaded, &environment);
     plan.store.files = Arc::new(HookedFiles::with(trap.clone()));
     plan.store.clock = trap.clone();
-    plan.store.keep_memory = Duration::from_millis(300);
+    plan.store.keep.memory = Duration::from_millis(300).into();
     RunningAgent::start(plan).expect("started")
 }
 

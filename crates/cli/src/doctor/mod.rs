@@ -105,7 +105,7 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let permissions =
         permissions::probe(&machine, ProcessCapabilities::current(), &surveyed, status);
     let lanes = lanes::probe(&machine, non_empty_text(environment("PEGEL_LANES")));
-    let connections = plan.serve.connections_max as u64;
+    let connections = u64::from(plan.serve.limits.connections.get());
     let group = |name, findings| FindingGroup { name, findings };
     let mut groups = vec![
         group(
@@ -124,7 +124,11 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
         ),
         group(
             "store",
-            disk::evaluate(&disk::probe(status, &plan.store.dir, plan.store.keep_bytes)),
+            disk::evaluate(&disk::probe(
+                status,
+                &plan.store.dir,
+                plan.store.keep.bytes_max(),
+            )),
         ),
         group("kernel", kernel::evaluate(&kernel::probe(&machine))),
         group("rights", permissions::evaluate(&permissions)),

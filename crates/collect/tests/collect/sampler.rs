@@ -8,6 +8,7 @@ use crate::support::fixture;
 use pegel_collect::{
     CollectSettings, CollectorSettings, CollectorState, Execution, REGISTRY, Sampler,
 };
+use pegel_config::SampleInterval;
 use pegel_metric::{Clock, Ledger, Millis, SystemClock, Tick};
 
 /// The time of a tick and the names of its groups.
@@ -76,7 +77,7 @@ fn times_are_multiples_and_one_tick_holds_all_that_are_due() {
     };
     let slower = CollectorSettings {
         enabled: None,
-        rate: Some(Duration::from_millis(60)),
+        rate: Some(SampleInterval::from_millis(60)),
     };
     settings.collectors.insert("memory".into(), slower);
     settings.collectors.insert(

@@ -47,8 +47,23 @@ impl ByteSize {
         }
     }
 
+    pub fn bytes(count: u64) -> ByteSize {
+        if count > 0 && count.is_multiple_of(1024) {
+            return ByteSize::kibibytes(count >> 10);
+        }
+        ByteSize {
+            text: count.to_string(),
+            count,
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the number of bytes; one that exceeds the address space means no limit.
+    pub fn as_usize(&self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 }
 

@@ -46,6 +46,18 @@ impl TimeSpan {
     }
 }
 
+impl From<Duration> for TimeSpan {
+    fn from(duration: Duration) -> TimeSpan {
+        if duration.subsec_nanos() == 0 {
+            return TimeSpan::seconds(duration.as_secs());
+        }
+        TimeSpan {
+            text: format!("{}us", duration.as_micros()),
+            duration,
+        }
+    }
+}
+
 impl FromStr for TimeSpan {
     type Err = String;
 

@@ -4,7 +4,6 @@
 //! All addresses are bound before anything is read, so that a start that fails takes no lines. On stop,
 //! everything that the kernel still holds is read before the threads end.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,19 +39,16 @@ const CONNECTIONS_MAX: usize = 256;
 /// The addresses to listen on, and how.
 #[derive(Debug, Clone)]
 pub struct StatsdListenOptions {
-    pub udp: Vec<SocketAddr>,
-    pub tcp: Vec<SocketAddr>,
+    pub keys: StatsdSettings,
+    /// The UNIX sockets, with their default paths resolved.
     pub unix: Option<PathBuf>,
     pub unix_stream: Option<PathBuf>,
     pub port_search: bool,
     /// The number of UDP sockets for each address, and of threads for all of them.
     pub threads: usize,
-    pub receive_buffer: usize,
     pub connections: usize,
     /// Supervises the receiving threads.
     pub supervisor: Supervisor,
-    /// Settings that apply to the lines.
-    pub keys: StatsdSettings,
 }
 
 impl StatsdListenOptions {
@@ -69,8 +65,6 @@ impl StatsdListenOptions {
             StatsdSocketPath::Auto => Some(socket?.with_file_name(name)),
         };
         StatsdListenOptions {
-            udp: keys.udp.iter().map(|address| address.socket()).collect(),
-            tcp: keys.tcp.iter().map(|address| address.socket()).collect(),
             unix: place(&keys.unix, "statsd.sock"),
             unix_stream: place(&keys.unix_stream, "statsd-stream.sock"),
             port_search,
@@ -78,7 +72,6 @@ impl StatsdListenOptions {
                 ReceiverThreads::Auto => default_threads(),
                 ReceiverThreads::Count(count) => count.get().min(64) as usize,
             },
-            receive_buffer: usize::try_from(keys.receive_buffer.count()).unwrap_or(usize::MAX),
             connections: CONNECTIONS_MAX,
             supervisor: Supervisor::default(),
             keys: keys.clone(),
@@ -87,17 +80,18 @@ impl StatsdListenOptions {
 
     #[cfg(test)]
     pub(crate) fn without_sockets() -> StatsdListenOptions {
-        StatsdListenOptions {
+        use pegel_config::ByteSize;
+
+        let keys = StatsdSettings {
             udp: Vec::new(),
             tcp: Vec::new(),
-            unix: None,
-            unix_stream: None,
-            port_search: false,
+            receive_buffer: ByteSize::mebibytes(1),
+            ..StatsdSettings::default()
+        };
+        StatsdListenOptions {
             threads: 1,
-            receive_buffer: 1 << 20,
             connections: 4,
-            supervisor: Supervisor::default(),
-            keys: StatsdSettings::default(),
+            ..StatsdListenOptions::new(&keys, None, false)
         }
     }
 }
@@ -121,8 +115,7 @@ pub struct StatsdInput {
 
 impl StatsdInput {
     pub fn new(keys: &StatsdSettings, gate: &Arc<Admission>) -> StatsdInput {
-        let memory = usize::try_from(keys.memory.count()).unwrap_or(usize::MAX);
-        let table = StatsdTable::new(StatisticSettings::new(keys), memory);
+        let table = StatsdTable::new(StatisticSettings::new(keys), keys.memory.as_usize());
         StatsdInput {
             shared: Arc::new(StatsdContext::new(table, gate.clone())),
             flush: keys.flush.duration(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pegel_config::ByteSize;
 use pegel_metric::{DropReason, Input, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
@@ -645,8 +646,12 @@ fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
     let dir = TempDir::new();
     let store = Store::open(StoreOptions::new(dir.path().to_owned())).expect("a new store");
     // 600 bytes at once.
-    let mut trial =
-        StatsdFixture::with_gate(dir, store, |_| (), |settings| settings.sender_bytes = 1);
+    let mut trial = StatsdFixture::with_gate(
+        dir,
+        store,
+        |_| (),
+        |settings| settings.senders.sender_bytes = Some(ByteSize::bytes(1)),
+    );
     let names: Vec<String> = (10..60).map(|at| format!("c{at}")).collect();
     let send = |trial: &mut StatsdFixture| {
         let lines: Vec<String> = names.iter().map(|name| format!("{name}:1|c\n")).collect();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_ingest::admission::{Admission, AdmissionSettings};
+use pegel_ingest::admission::{Admission, AdmissionSettings, SenderLimits};
 use pegel_ingest::lanes::{LaneDirectory, Lanes, LanesSettings, LanesStatus};
 use pegel_ingest::point_writer::PointWriter;
 use pegel_ingest::program_sampler::ValueSource;
@@ -85,7 +85,7 @@ impl LaneTestNode {
         let store = eventually("the store opens", || Store::open(options.clone()));
         let settings = AdmissionSettings {
             series_max: 100_000,
-            series_per_sender,
+            senders: SenderLimits::of_series(series_per_sender),
             ..AdmissionSettings::for_tests()
         };
         let gate = Arc::new(Admission::new(settings, store.ledger().clone()));

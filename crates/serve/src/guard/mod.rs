@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use crate::connection_limit::Standing;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
-use crate::tls::{TlsError, TlsFiles};
+use crate::tls::TlsError;
 
 use accepted_hosts::AcceptedHosts;
 pub(crate) use access_denied::AccessDenied;
@@ -140,27 +140,24 @@ impl Guard {
         node: &str,
         refusals: Arc<RefusalCounters>,
     ) -> Result<Guard, GuardError> {
-        let token = settings.token.clone().map(|source| {
+        let token = settings.token().map(|source| {
             let files = match &source {
                 TokenSource::Variable(_) => Vec::new(),
                 TokenSource::File(path) => vec![path.clone()],
             };
             Reloadable::new("the token", files, move || Token::load(&source))
         });
-        let tls = settings.tls.clone().map(|files: TlsFiles| {
-            Reloadable::new("the certificate", files.paths(), move || files.load())
-        });
-        let has_authority = settings
+        let tls = settings
             .tls
-            .as_ref()
-            .is_some_and(|files| files.ca.is_some());
+            .files()
+            .map(|files| Reloadable::new("the certificate", files.paths(), move || files.load()));
         Ok(Guard {
             users: LocalUsers::new(&settings.allow_users)?,
             hosts: AcceptedHosts::new(node, &settings.hosts),
             allows_any_remote: settings.insecure
                 && token.is_none()
                 && settings.auth_key.is_none()
-                && !has_authority,
+                && settings.tls.ca.is_none(),
             token: token.transpose()?,
             token_exchange: settings
                 .auth_key

@@ -15,7 +15,7 @@ const STRANGER: u32 = 4003;
 fn guard(change: impl FnOnce(&mut ServeSettings)) -> Guard {
     let mut settings = ServeSettings {
         allow_users: vec![UserRef::Uid(ALLOWED)],
-        token: Some(TokenSource::Variable(Secret::new(TOKEN))),
+        token_variable: Some(Secret::new(TOKEN)),
         ..ServeSettings::default()
     };
     change(&mut settings);
@@ -156,7 +156,7 @@ fn other_machines_need_a_token_or_a_certificate() {
     );
     let open = guard(|settings| {
         settings.insecure = true;
-        settings.token = None;
+        settings.token_variable = None;
     });
     assert_eq!(statuses(&open, &plain, &head(&plain)), [200, 200, 200, 403]);
     assert_eq!(
@@ -168,7 +168,7 @@ fn other_machines_need_a_token_or_a_certificate() {
 
 #[test]
 fn without_a_token_none_is_right() {
-    let guard = guard(|settings| settings.token = None);
+    let guard = guard(|settings| settings.token_variable = None);
     for given in ["Bearer ", "Bearer x", "Bearer [hidden]"] {
         let head = get(&[("authorization", given)]);
         assert_eq!(

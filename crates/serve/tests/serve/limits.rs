@@ -1,8 +1,10 @@
 //! Limits on time, size, memory and connections.
 
 use std::io::{Read, Write};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use pegel_config::ByteSize;
 use pegel_metric::MetricKind;
 use pegel_testkit::eventually;
 
@@ -109,7 +111,7 @@ fn requests_that_are_too_large_have_their_own_status() {
 
 #[test]
 fn a_chunked_body_is_limited_too() {
-    let site = TestServer::with(|settings| settings.body_bytes_max = 100);
+    let site = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(100));
     let mut client = site.connect();
     for method in ["GET", "POST"] {
         let body = "64\r\n".to_owned() + &"x".repeat(100) + "\r\n0\r\n\r\n";
@@ -130,7 +132,9 @@ fn a_chunked_body_is_limited_too() {
 
 #[test]
 fn connections_are_limited_and_freed_again() {
-    let site = TestServer::with(|settings| settings.connections_max = 2);
+    let site = TestServer::with(|settings| {
+        settings.limits.connections = NonZeroU32::new(2).expect("not zero")
+    });
     let held = [site.connect(), site.connect()];
     for mut client in held.iter().map(|client| &client.0) {
         client.write_all(REQUEST.as_bytes()).expect("sent");

@@ -212,7 +212,7 @@ fn statsd(intake: &Ingest, store: &Store) -> Arc<StatsdInput> {
         intake.admission(),
     ));
     let mut plan = StatsdListenOptions::new(&StatsdSettings::default(), None, false);
-    (plan.udp, plan.tcp) = (Vec::new(), Vec::new());
+    (plan.keys.udp, plan.keys.tcp) = (Vec::new(), Vec::new());
     let listening =
         StatsdListener::bind(&statsd, &plan, Arc::new(DenyAllPeers)).expect("nothing to bind");
     intake.add_source(statsd.source(&listening, intake.point_writer(), store, intake.now()));

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use pegel_config::ByteSize;
 use pegel_testkit::{AgentAddress, TestResponse, check_conserved, post};
 use serde_json::{Value, json};
 
@@ -259,7 +260,7 @@ fn names_have_limits_and_old_and_future_points_are_refused() {
 
 #[test]
 fn gzip_bodies_are_accepted_and_limited() {
-    let site = TestServer::with(|settings| settings.body_bytes_max = 2000);
+    let site = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(2000));
     let good = json!({"metric": "z", "timestamp": now(), "value": 1}).to_string();
     let headers = [("Content-Encoding", "gzip")];
     assert_eq!(
@@ -283,7 +284,7 @@ fn gzip_bodies_are_accepted_and_limited() {
 
 #[test]
 fn all_bodies_together_have_a_limit() {
-    let site = TestServer::with(|settings| settings.bodies_bytes_max = 64 << 10);
+    let site = TestServer::with(|settings| settings.limits.bodies = ByteSize::bytes(64 << 10));
     let mut slow = site.connect();
     slow.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n");
     slow.send(&" ".repeat(40_000));

@@ -220,7 +220,7 @@ fn no_service_is_queried_unless_configured() {
     azure(&service);
     assert_eq!(none("azure", &[("PEGEL_IMDS_URL", "none")]), None);
     let mut options = options(&fixture("azure"), &[("PEGEL_IMDS_URL", &service.url)]);
-    options.cloud = false;
+    options.settings.cloud = false;
     assert_eq!(options.take(Timestamp(0)).cloud, None);
     assert_eq!(service.requests(), [""; 0]);
 }

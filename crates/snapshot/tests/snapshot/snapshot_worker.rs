@@ -22,9 +22,10 @@ fn stored(dir: &Path) -> usize {
 }
 
 /// Starts a worker that takes snapshots only on request.
-fn start(options: SnapshotOptions, dir: &TempDir) -> SnapshotWorker {
+fn start(mut options: SnapshotOptions, dir: &TempDir) -> SnapshotWorker {
+    options.settings.every = LONG.into();
     let dir = dir.path().to_owned();
-    SnapshotWorker::start(options, dir, LONG, &Supervisor::default()).expect("started")
+    SnapshotWorker::start(options, dir, &Supervisor::default()).expect("started")
 }
 
 fn current(worker: &SnapshotWorker) -> serde_json::Value {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pegel_snapshot::{ProcessEnvironment, SnapshotOptions};
+use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, SnapshotSettings};
 
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -20,7 +20,6 @@ pub fn options(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
         version: "0.0.0".to_owned(),
         environment: ProcessEnvironment::from_pairs(environment),
         configuration: None,
-        azure_batch_log: PathBuf::from("/mnt/batch/sys/logs/agent-debug.log"),
-        cloud: true,
+        settings: SnapshotSettings::default(),
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
     let mut dropped: Vec<_> = kept
         .extract_if(.., |block| block.max < oldest_kept)
         .collect();
-    let budget = shared.options.keep_bytes.saturating_sub(log_bytes);
+    let budget = shared.options.keep.bytes_max().saturating_sub(log_bytes);
     while let Some(at) = class_to_shrink(&kept, budget).and_then(|class| oldest_block(&kept, class))
     {
         dropped.push(kept.remove(at));

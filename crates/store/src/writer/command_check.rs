@@ -48,7 +48,7 @@ impl<'a> CommandCheck<'a> {
         let state = self.shared.read();
         let rows = tick.rows().iter().map(|row| {
             let reason = refused.or_else(|| {
-                let series_max = self.shared.options.series_max;
+                let series_max = self.shared.options.limits.series.get() as usize;
                 let fits = self
                     .pending_series
                     .admit_group(&state.head, &row.members, series_max);
@@ -79,7 +79,7 @@ impl<'a> CommandCheck<'a> {
         let mut kept = Vec::with_capacity(points.len());
         for (at, point) in points.into_iter().enumerate() {
             let refused = self.time_refusal(point.time).or_else(|| {
-                let series_max = self.shared.options.series_max;
+                let series_max = self.shared.options.limits.series.get() as usize;
                 let fits = self
                     .pending_series
                     .admit_series(&state.head, &point.series, series_max);

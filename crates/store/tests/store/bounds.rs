@@ -1,10 +1,12 @@
 //! Limits and the ledger under concurrency.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use pegel_config::ByteSize;
 use pegel_metric::Clock;
 use pegel_metric::{
     DropReason, Family, Input, Ledger, MetricKind, Millis, Point, SampleGroup, Selector, Series,
@@ -46,7 +48,7 @@ fn the_series_limit_holds_for_concurrent_pushes() {
     let dir = TempDir::new();
     let mut options = StoreOptions::new(dir.join("store"));
     options.files = Arc::new(HookedFiles::<SlowWrites>::default());
-    options.series_max = 20;
+    options.limits.series = NonZeroU32::new(20).expect("not zero");
     let store = Store::open(options).expect("opens");
     let now = SystemClock.utc();
     let start = Barrier::new(9);
@@ -161,7 +163,7 @@ fn a_reader_keeps_its_block_and_new_blocks_keep_theirs() {
     let clock = Arc::new(FakeClock::new(START));
     let mut options = StoreOptions::new(dir.join("store"));
     options.clock = clock.clone();
-    options.keep_disk = Duration::from_secs(3600);
+    options.keep.disk = Duration::from_secs(3600).into();
     let store = Store::open(options.clone()).expect("opens");
     let push = |label: &str, value: f64| {
         let point = Point {
@@ -219,7 +221,7 @@ fn many_live_series_alone_cause_no_blocks() {
     let clock = Arc::new(FakeClock::new(START));
     let mut options = StoreOptions::new(dir.join("store"));
     options.clock = clock.clone();
-    options.memory_bytes_max = 8 << 20;
+    options.limits.memory = ByteSize::bytes(8 << 20);
     let store = Store::open(options).expect("opens");
     let all: Vec<Arc<Series>> = (0..10_000).map(|n| series(&n.to_string())).collect();
     let push = |which: &[Arc<Series>]| {
@@ -265,12 +267,12 @@ fn a_store_that_drops_the_nodes_samples_is_degraded() {
     type OptionsChange = fn(&mut StoreOptions);
     let cases: [(OptionsChange, DropReason, &str); 2] = [
         (
-            |options| options.memory_bytes_max = 0,
+            |options| options.limits.memory = ByteSize::bytes(0),
             DropReason::Memory,
             "limits.memory",
         ),
         (
-            |options| options.series_max = 2,
+            |options| options.limits.series = NonZeroU32::new(2).expect("not zero"),
             DropReason::SeriesLimit,
             "limits.series",
         ),
@@ -298,7 +300,7 @@ fn a_store_that_drops_the_nodes_samples_is_degraded() {
 fn programs_that_offer_too_many_series_do_not_degrade_the_store() {
     let dir = TempDir::new();
     let mut options = StoreOptions::new(dir.path());
-    options.series_max = 2;
+    options.limits.series = NonZeroU32::new(2).expect("not zero");
     let store = Store::open(options).expect("opens");
     let now = SystemClock.utc();
     let points = (0..5).map(|n| Point {
@@ -326,7 +328,7 @@ fn a_query_over_many_blocks_keeps_few_files_open() {
     let (dir, clock) = (TempDir::new(), Arc::new(FakeClock::new(START)));
     let mut options = StoreOptions::new(dir.path());
     options.clock = clock.clone();
-    options.keep_disk = Duration::from_secs(30 * 86_400);
+    options.keep.disk = Duration::from_secs(30 * 86_400).into();
     options.block_files_max = 4;
     let store = Store::open(options).expect("opens");
     for hour in 0..HOURS as i64 {

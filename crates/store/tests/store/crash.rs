@@ -167,7 +167,7 @@ fn a_power_cut_costs_at_most_a_second() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mut options_now = options(&dir, &disk, clock.clone());
     // Often enough that blocks are written and logs removed within this short test.
-    options_now.keep_memory = Duration::from_millis(400);
+    options_now.keep.memory = Duration::from_millis(400).into();
     let store = Store::open(options_now).expect("opens");
     let mut told = Vec::new();
     let started = Instant::now();

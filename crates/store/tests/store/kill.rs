@@ -44,8 +44,8 @@ fn value_of(text: &str, time: Millis) -> f64 {
 /// Small limits, so that segments, blocks and hours change while the child is killed.
 fn options(dir: &Path, clock: Arc<dyn Clock>) -> StoreOptions {
     let mut options = StoreOptions::new(dir);
-    options.keep_memory = Duration::from_millis(60);
-    options.keep_disk = Duration::from_secs(1000 * 24 * 3600);
+    options.keep.memory = Duration::from_millis(60).into();
+    options.keep.disk = Duration::from_secs(1000 * 24 * 3600).into();
     options.clock = clock;
     options
 }

@@ -45,7 +45,8 @@ fn ten_million_offered_series_do_not_increase_memory() {
         let dir = TempDir::new();
         // The defaults: 200,000 series and 256 MiB.
         let options = StoreOptions::new(dir.join("store"));
-        let (series_max, memory_max) = (options.series_max as u64, options.memory_bytes_max);
+        let series_max = u64::from(options.limits.series.get());
+        let memory_max = options.limits.memory.count();
         let store = Store::open(options).expect("the store opens");
         let family = Arc::new(FAMILY.clone());
         let before = resident();

@@ -1,5 +1,6 @@
 //! The store through its public API: samples are preserved across blocks, hours and restarts.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -351,7 +352,7 @@ fn steps_aggregate_as_documented() {
 fn refusals_have_a_reason() {
     let place = TestStoreDir::new("refused");
     let mut options = place.options();
-    options.series_max = 2;
+    options.limits.series = NonZeroU32::new(2).expect("not zero");
     let store = Store::open(options).expect("opens");
     let now = START;
     let make = |room: &str, time| Point {
@@ -471,7 +472,7 @@ fn current_values_have_the_time_of_their_change() {
 fn age_and_size_bound_the_store() {
     let place = TestStoreDir::new("retention");
     let mut options = place.options();
-    options.keep_disk = Duration::from_secs(2 * 3600);
+    options.keep.disk = Duration::from_secs(2 * 3600).into();
     let store = Store::open(options).expect("opens");
     let a = series(&TEMPERATURE, "a");
     for hour in 0..6 {

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_config::ByteSize;
 use pegel_metric::{
     Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Slot, Tick,
 };
@@ -35,7 +36,7 @@ impl ShareFixture {
         let clock = Arc::new(FakeClock::new(START));
         let mut options = StoreOptions::new(home.join("store"));
         options.clock = clock.clone();
-        options.keep_bytes = KEEP_BYTES;
+        options.keep.bytes = Some(ByteSize::bytes(KEEP_BYTES));
         let mut group = SampleGroup::new("load", 1, 300_000);
         let family = Arc::new(LOAD.clone());
         let slots = (0..node_series)

@@ -54,7 +54,7 @@ fn pushes_are_acknowledged_and_readable_while_syncs_hang() {
     // A sync that hangs for seconds degrades the store, which other tests cover.
     options.disk_timeout = Duration::from_secs(600);
     // A new segment with nearly every push: a rotation must not wait either.
-    options.keep_memory = Duration::from_millis(1);
+    options.keep.memory = Duration::from_millis(1).into();
     let store = Store::open(options).expect("opens");
     let series = Arc::new(Series::new(Arc::new(DEPTH.clone()), &[]).expect("valid"));
     let start = SystemClock.utc() - 10_000;

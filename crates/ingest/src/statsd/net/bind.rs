@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use pegel_config::ListenAddress;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::super::listener::StatsdListenOptions;
@@ -78,6 +79,7 @@ pub(crate) fn bind(
     peer_policy: &dyn StatsdPeerPolicy,
 ) -> Result<BoundSockets, StatsdBindError> {
     let threads = plan.threads.max(1);
+    let receive_buffer = plan.keys.receive_buffer.as_usize();
     let mut sockets = BoundSockets {
         bound: BoundAddresses::default(),
         udp: Vec::new(),
@@ -86,30 +88,30 @@ pub(crate) fn bind(
         unix_stream: None,
         paths: Vec::new(),
     };
-    for address in &plan.udp {
-        let first = bind_udp(*address, plan.port_search, peer_policy)?;
+    for address in plan.keys.udp.iter().map(ListenAddress::socket) {
+        let first = bind_udp(address, plan.port_search, peer_policy)?;
         let local = first
             .local_addr()
-            .map_err(io_error(TransportProtocol::Udp, *address))?;
+            .map_err(io_error(TransportProtocol::Udp, address))?;
         sockets.bound.udp.push(local);
         let more = bind_shared(&first, local, threads - 1)
             .map_err(io_error(TransportProtocol::Udp, local))?;
         for socket in std::iter::once(OwnedFd::from(first)).chain(more) {
-            set_receive_buffer(&socket, plan.receive_buffer);
+            set_receive_buffer(&socket, receive_buffer);
             sockets.udp.push(socket);
         }
     }
-    for address in &plan.tcp {
-        let listener = bind_tcp(*address, plan.port_search, peer_policy)?;
+    for address in plan.keys.tcp.iter().map(ListenAddress::socket) {
+        let listener = bind_tcp(address, plan.port_search, peer_policy)?;
         let local = listener
             .local_addr()
-            .map_err(io_error(TransportProtocol::Tcp, *address))?;
+            .map_err(io_error(TransportProtocol::Tcp, address))?;
         sockets.bound.tcp.push(local);
         sockets.tcp.push(listener);
     }
     if let Some(path) = &plan.unix {
         let (socket, owned) = unix_sockets::bind_datagram(path)?;
-        set_receive_buffer(&socket, plan.receive_buffer);
+        set_receive_buffer(&socket, receive_buffer);
         sockets.unix = Some(socket);
         sockets.bound.unix = Some(path.clone());
         sockets.paths.push(owned);
@@ -248,10 +250,9 @@ pub(super) mod tests {
     }
 
     fn plan(udp: SocketAddr) -> StatsdListenOptions {
-        StatsdListenOptions {
-            udp: vec![udp],
-            ..StatsdListenOptions::without_sockets()
-        }
+        let mut plan = StatsdListenOptions::without_sockets();
+        plan.keys.udp = vec![udp.into()];
+        plan
     }
 
     #[test]

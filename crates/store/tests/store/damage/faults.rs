@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pegel_config::ByteSize;
 use pegel_metric::Input;
 use pegel_store::{PushError, Store};
 use pegel_testkit::{FaultyFiles, FileFault, FileOperation, eventually, eventually_within};
@@ -64,7 +65,7 @@ fn check_all(scene: &DamageFixture, store: Store, kept: &AcknowledgedSamples, co
 fn check_outage(context: &str, break_it: impl Fn(&FaultyFiles), stops_the_log: bool) {
     let files = FaultyFiles::new();
     let mut scene = DamageFixture::new().with_files(files.clone());
-    scene.options.keep_memory = Duration::from_secs(10);
+    scene.options.keep.memory = Duration::from_secs(10).into();
     let store = scene.open();
     let mut kept = AcknowledgedSamples::default();
     for _ in 0..30 {
@@ -216,8 +217,8 @@ fn an_operation_that_fails_once_costs_nothing() {
 fn memory_is_bounded_on_a_full_disk() {
     let files = FaultyFiles::new();
     let mut scene = DamageFixture::new().with_files(files.clone());
-    scene.options.memory_bytes_max = 64 << 10;
-    scene.options.keep_memory = Duration::from_secs(3600);
+    scene.options.limits.memory = ByteSize::bytes(64 << 10);
+    scene.options.keep.memory = Duration::from_secs(3600).into();
     let store = scene.open();
     files.fill_up();
     for _ in 0..12_000 {

@@ -229,7 +229,7 @@ fn definitions_are_written_again_in_a_long_log() {
     let mut logged = LogFixture::new(1);
     // Enough for the second copy of the definitions, which follows after 32 KiB.
     let mut scene = DamageFixture::new();
-    scene.options.keep_memory = Duration::from_secs(86_400);
+    scene.options.keep.memory = Duration::from_secs(86_400).into();
     let store = scene.open();
     let mut all = SampleBits::new();
     for n in 0..2000 {

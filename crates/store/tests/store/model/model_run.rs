@@ -1,10 +1,12 @@
 //! One run of the model: a store, the naive store beside it, and random operations on both.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_config::ByteSize;
 use pegel_metric::{Clock, DropReason, Input, MetricKind, Millis, Point, Series, Tick};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, Rng, TempDir};
@@ -70,13 +72,13 @@ impl ModelRun {
         let clock = Arc::new(FakeClock::new(START + rng.between(0..HOUR)));
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = clock.clone();
-        options.keep_memory = Duration::from_secs(*rng.pick(&[10, 60, 300]));
-        options.keep_disk = Duration::from_secs(3600 * *rng.pick(&[3, 6, 24, 48]));
+        options.keep.memory = Duration::from_secs(*rng.pick(&[10, 60, 300])).into();
+        options.keep.disk = Duration::from_secs(3600 * *rng.pick(&[3, 6, 24, 48])).into();
         if matches!(mode, ModelMode::Ordered | ModelMode::Tight) {
-            options.keep_bytes = *rng.pick(&[12, 24, 48]) << 10;
+            options.keep.bytes = Some(ByteSize::bytes(*rng.pick(&[12, 24, 48]) << 10));
         }
         if mode == ModelMode::Crowded {
-            options.series_max = 10;
+            options.limits.series = NonZeroU32::new(10).expect("not zero");
         }
         let groups: Vec<ModelCollector> = ["cpu", "disk", "net"]
             .into_iter()
@@ -285,7 +287,7 @@ impl ModelRun {
         self.currents.clock(now);
         let count = self.store.status().series;
         assert!(
-            self.is_reopened || count <= self.options.series_max as u64,
+            self.is_reopened || count <= u64::from(self.options.limits.series.get()),
             "{count} series"
         );
     }
@@ -347,7 +349,7 @@ impl ModelRun {
         );
         let bytes = status.log_bytes + status.block_bytes;
         assert!(
-            bytes <= self.options.keep_bytes || status.blocks == 0,
+            bytes <= self.options.keep.bytes_max() || status.blocks == 0,
             "{status:?}"
         );
     }
@@ -427,7 +429,7 @@ impl ModelRun {
 }
 
 fn keep_ms(options: &StoreOptions) -> Millis {
-    options.keep_disk.as_millis() as Millis
+    options.keep.disk.duration().as_millis() as Millis
 }
 
 /// Copies log and blocks; returns false if the store changed its files meanwhile, which a real crash would not see.

@@ -1,4 +1,4 @@
-//! The `snapshot:` section of the configuration.
+//! The section `snapshot` of the configuration.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use pegel_config::{TimeSpan, settings};
 
 settings! {
     /// Description of this machine.
-    pub struct SnapshotConfig {
+    pub struct SnapshotSettings {
         /// Interval between snapshots of the machine, at least 1s. Only changes are stored.
         every: TimeSpan = TimeSpan::seconds(300),
         /// Query the cloud's metadata service, if the firmware names a cloud. Only values on an
