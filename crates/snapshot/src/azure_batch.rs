@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
 use crate::timestamp::Timestamp;
+use pegel_machine::MachineFiles;
 
 /// Maximum bytes read. The values are at the beginning of the log, where the node started.
 const LOG_BYTES_MAX: u64 = 8 << 20;

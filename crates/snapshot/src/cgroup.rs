@@ -5,11 +5,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::{CGROUP_UNLIMITED_BYTES, MachineFiles, cgroup_lines};
 
 const MOUNT: &str = "sys/fs/cgroup";
-/// Values from here on mean no limit: cgroup v1 reports it as a number near 2^63.
-const UNLIMITED: u64 = 1 << 60;
 /// Maximum depth of the hierarchy that is followed.
 const DEPTH_MAX: usize = 64;
 
@@ -36,7 +34,7 @@ pub fn cgroup_memory_limit(root: &Path) -> Option<u64> {
 
 pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
     let text = machine.text("proc/self/cgroup").unwrap_or_default();
-    let lines: Vec<(&str, &str)> = text.lines().filter_map(parse_cgroup_line).collect();
+    let lines: Vec<(&str, &str)> = cgroup_lines(&text).collect();
     let unified = lines.iter().find(|(controllers, _)| controllers.is_empty());
     let is_v2 = machine.exists(format!("{MOUNT}/cgroup.controllers"));
     match unified {
@@ -47,12 +45,6 @@ pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
             ..v1(machine, &lines)
         },
     }
-}
-
-/// Parses a line such as `4:memory:/slurm/uid_1000/job_7` into controllers and path.
-pub(crate) fn parse_cgroup_line(line: &str) -> Option<(&str, &str)> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    Some((parts.next()?, parts.next()?))
 }
 
 /// Returns the directories from a cgroup up to the root.
@@ -74,7 +66,7 @@ fn lowest_limit(machine: &MachineFiles, folders: &[String], file: &str) -> Optio
     let limits = folders
         .iter()
         .filter_map(|folder| machine.number(format!("{folder}/{file}")));
-    limits.filter(|limit| *limit < UNLIMITED).min()
+    limits.filter(|limit| *limit < CGROUP_UNLIMITED_BYTES).min()
 }
 
 /// Returns the value in force: that of the nearest cgroup that has the file.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::{MachineFiles, cpu_list_count, meminfo_bytes};
 
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
@@ -168,17 +168,6 @@ fn count_topology(machine: &MachineFiles, folders: &[PathBuf], cpu: &mut CpuInfo
     cpu.threads_per_core = threads.checked_div(cores.len()).unwrap_or(0);
 }
 
-/// Returns the number of processors in a list such as `0-3,8`.
-pub(crate) fn cpu_list_count(list: &str) -> Option<usize> {
-    let mut count = 0_usize;
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
-    }
-    Some(count)
-}
-
 fn read_numa_nodes(machine: &MachineFiles) -> Vec<NumaNode> {
     let mut nodes = Vec::new();
     for name in machine.names(NODES) {
@@ -187,15 +176,13 @@ fn read_numa_nodes(machine: &MachineFiles) -> Vec<NumaNode> {
         };
         let folder = Path::new(NODES).join(&name);
         let memory = machine.text(folder.join("meminfo")).unwrap_or_default();
-        let total = memory.lines().find_map(|line| {
-            let (_, rest) = line.split_once("MemTotal:")?;
-            rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-        });
+        // Each line begins with `Node 0 `.
+        let mut lines = memory.lines().filter_map(|line| line.splitn(3, ' ').nth(2));
         let distances = machine.text(folder.join("distance")).unwrap_or_default();
         nodes.push(NumaNode {
             node,
             cpus: machine.text(folder.join("cpulist")).unwrap_or_default(),
-            memory_bytes: total.map(|kib| kib << 10),
+            memory_bytes: lines.find_map(|line| meminfo_bytes(line, "MemTotal")),
             distances: distances
                 .split_whitespace()
                 .filter_map(|distance| distance.parse().ok())
@@ -253,14 +240,6 @@ fn cache(machine: &MachineFiles, folder: &Path) -> Option<CpuCache> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn processors_in_a_list_are_counted() {
-        assert_eq!(cpu_list_count("0-3,8"), Some(5));
-        for bad in ["", "3-1", "a", "0-18446744073709551615"] {
-            assert_eq!(cpu_list_count(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn arm_implementer_codes_become_names() {

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
 use crate::smbios;
+use pegel_machine::{MachineFiles, UdevProperties};
 
 /// Maximum size of the tables. Those of large servers have some 100 KiB.
 const TABLES_BYTES: u64 = 1 << 20;
@@ -52,11 +52,9 @@ pub(crate) fn read(machine: &MachineFiles) -> MemoryModules {
 
 /// Reads the properties of systemd's `dmi_memory_id`, which parses the same tables as root.
 fn from_udev(text: &str) -> MemoryModules {
+    let properties = UdevProperties::parse(text);
     let value = |key: &str| {
-        let lines = text.lines().filter_map(|line| line.strip_prefix("E:"));
-        let mut pairs = lines.filter_map(|line| line.split_once('='));
-        let (_, value) = pairs.find(|(name, _)| *name == key)?;
-        let value = value.trim();
+        let value = properties.get(key).trim();
         (!value.is_empty()).then(|| value.to_owned())
     };
     let mut dimms = Vec::new();

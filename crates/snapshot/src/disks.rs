@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
 use crate::memory::bracketed_choice;
+use pegel_machine::MachineFiles;
 
 /// Maximum number of devices of each kind.
 const DISKS_MAX: usize = 1024;
@@ -54,27 +54,22 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<DiskInfo> {
 }
 
 fn disk(machine: &MachineFiles, name: String) -> Option<DiskInfo> {
-    let path = |file: &str| format!("sys/block/{name}/{file}");
-    let sectors = machine
-        .number(path("size"))
-        .filter(|sectors| *sectors > 0)?;
-    let is = |file: &str| machine.number(path(file)).map(|number| number == 1);
+    let dir = machine.dir(format!("sys/block/{name}"));
+    let sectors = dir.number("size").filter(|sectors| *sectors > 0)?;
+    let is = |file: &str| dir.number(file).map(|number| number == 1);
+    let scheduler = dir.text("queue/scheduler");
     Some(DiskInfo {
         bytes: sectors.saturating_mul(SECTOR_BYTES),
-        model: machine
-            .text(path("device/model"))
-            .or_else(|| machine.text(path("dm/name"))),
-        vendor: machine.text(path("device/vendor")).and_then(vendor),
+        model: dir.text("device/model").or_else(|| dir.text("dm/name")),
+        vendor: dir.text("device/vendor").and_then(vendor),
         is_rotational: is("queue/rotational"),
         is_removable: is("removable").unwrap_or(false),
         is_read_only: is("ro").unwrap_or(false),
-        logical_block_bytes: machine.number(path("queue/logical_block_size")),
-        physical_block_bytes: machine.number(path("queue/physical_block_size")),
-        scheduler: machine
-            .text(path("queue/scheduler"))
-            .map(|text| bracketed_choice(&text).unwrap_or(text)),
-        queue_requests: machine.number(path("queue/nr_requests")),
-        made_of: machine.names(path("slaves")),
+        logical_block_bytes: dir.number("queue/logical_block_size"),
+        physical_block_bytes: dir.number("queue/physical_block_size"),
+        scheduler: scheduler.map(|text| bracketed_choice(&text).unwrap_or(text)),
+        queue_requests: dir.number("queue/nr_requests"),
+        made_of: dir.names("slaves"),
         name,
     })
 }
@@ -92,18 +87,18 @@ pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
     const FOLDER: &str = "sys/class/nvme";
     let blocks = machine.names("sys/block");
     let controller = |name: String| {
-        let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
+        let dir = machine.dir(format!("{FOLDER}/{name}"));
         // nvme1 owns nvme1n1, but not nvme10n1.
         let is_namespace = |block: &&String| {
             let rest = block.strip_prefix(name.as_str()).unwrap_or_default();
             rest.starts_with('n')
         };
         NvmeController {
-            model: of("model"),
-            firmware: of("firmware_rev"),
-            transport: of("transport"),
-            pci: of("address").filter(|address| is_pci(address)),
-            numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+            model: dir.text("model"),
+            firmware: dir.text("firmware_rev"),
+            transport: dir.text("transport"),
+            pci: dir.text("address").filter(|address| is_pci(address)),
+            numa_node: dir.numa_node("numa_node"),
             namespaces: blocks.iter().filter(is_namespace).cloned().collect(),
             name,
         }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::MachineFiles;
 
 /// Value of `chassis_asset_tag` on every virtual machine in Azure.
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";

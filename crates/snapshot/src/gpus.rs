@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::MachineFiles;
 
 const PCI: &str = "sys/bus/pci/devices";
 const DRM: &str = "sys/class/drm";
@@ -88,7 +88,8 @@ fn is_gpu(machine: &MachineFiles, folder: &str) -> bool {
 }
 
 fn gpu(machine: &MachineFiles, folder: &str, pci: Option<String>) -> Option<GpuInfo> {
-    let of = |file: &str| machine.text(format!("{folder}/{file}"));
+    let dir = machine.dir(folder);
+    let of = |file: &str| dir.text(file);
     let vendor = vendor(&of("vendor")?)?;
     let hexadecimal = |file: &str| of(file).map(|text| text.trim_start_matches("0x").to_owned());
     let pci_id = hexadecimal("vendor")
@@ -96,18 +97,18 @@ fn gpu(machine: &MachineFiles, folder: &str, pci: Option<String>) -> Option<GpuI
         .map(|(vendor, device)| format!("{vendor}:{device}"));
     let known = NAMES.iter().find(|(id, _)| Some(*id) == pci_id.as_deref());
     let link = of("max_link_speed").zip(of("max_link_width"));
-    let driver = machine.link_name(format!("{folder}/driver"));
+    let driver = dir.link_name("driver");
     let mut gpu = GpuInfo {
         vendor,
         name: of("product_name").or_else(|| known.map(|(_, name)| (*name).to_owned())),
         uuid: of("unique_id"),
-        memory_bytes: machine.number(format!("{folder}/mem_info_vram_total")),
+        memory_bytes: dir.number("mem_info_vram_total"),
         driver_version: driver
             .as_deref()
             .and_then(|driver| machine.text(format!("sys/module/{driver}/version"))),
         driver,
         firmware: of("vbios_version"),
-        numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+        numa_node: dir.numa_node("numa_node"),
         link: link.map(|(speed, width)| format!("{speed} x{width}")),
         pci,
         pci_id,

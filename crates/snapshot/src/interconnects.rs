@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::{MachineDir, MachineFiles};
 
 const INFINIBAND: &str = "sys/class/infiniband";
 const SLINGSHOT: &str = "sys/class/cxi";
@@ -42,15 +42,10 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<InterconnectAdapter> {
 }
 
 fn adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
-    let folder = format!("{INFINIBAND}/{name}");
-    let of = |file: &str| machine.text(format!("{folder}/{file}"));
-    let ports: Vec<InterconnectPort> = machine
-        .names(format!("{folder}/ports"))
-        .into_iter()
-        .map(|number| port(machine, &folder, number))
-        .collect();
+    let dir = machine.dir(format!("{INFINIBAND}/{name}"));
+    let ports = dir.names("ports").into_iter();
+    let ports: Vec<InterconnectPort> = ports.map(|number| port(&dir, number)).collect();
     let is_ethernet = |port: &InterconnectPort| port.link_layer.as_deref() == Some("Ethernet");
-    let pci = machine.link_name(format!("{folder}/device"));
     InterconnectAdapter {
         kind: if name.starts_with("hfi1") {
             "omni-path"
@@ -59,18 +54,18 @@ fn adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
         } else {
             "infiniband"
         },
-        model: of("hca_type"),
-        board: of("board_id"),
-        firmware: of("fw_ver"),
-        pci: pci.filter(|address| address.contains(':')),
-        numa_node: of("device/numa_node").and_then(|node| node.parse().ok()),
+        model: dir.text("hca_type"),
+        board: dir.text("board_id"),
+        firmware: dir.text("fw_ver"),
+        pci: dir.pci_address(),
+        numa_node: dir.numa_node("device/numa_node"),
         ports,
         name,
     }
 }
 
-fn port(machine: &MachineFiles, adapter: &str, port: String) -> InterconnectPort {
-    let of = |file: &str| machine.text(format!("{adapter}/ports/{port}/{file}"));
+fn port(adapter: &MachineDir<'_>, port: String) -> InterconnectPort {
+    let of = |file: &str| adapter.text(&format!("ports/{port}/{file}"));
     // Drops the number from `4: ACTIVE`.
     let word = |text: String| match text.split_once(": ") {
         Some((_, word)) => word.to_owned(),
@@ -87,15 +82,14 @@ fn port(machine: &MachineFiles, adapter: &str, port: String) -> InterconnectPort
 }
 
 fn slingshot_adapter(machine: &MachineFiles, name: String) -> InterconnectAdapter {
-    let of = |file: &str| machine.text(format!("{SLINGSHOT}/{name}/device/{file}"));
-    let pci = machine.link_name(format!("{SLINGSHOT}/{name}/device"));
+    let dir = machine.dir(format!("{SLINGSHOT}/{name}"));
     InterconnectAdapter {
         kind: "slingshot",
-        model: of("fru/description"),
-        board: of("fru/part_number"),
-        firmware: of("uc/qspi_blob_version"),
-        pci: pci.filter(|address| address.contains(':')),
-        numa_node: of("numa_node").and_then(|node| node.parse().ok()),
+        model: dir.text("device/fru/description"),
+        board: dir.text("device/fru/part_number"),
+        firmware: dir.text("device/uc/qspi_blob_version"),
+        pci: dir.pci_address(),
+        numa_node: dir.numa_node("device/numa_node"),
         ports: Vec::new(),
         name,
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::command_line::{self, KernelCommandLine};
-use crate::machine_files::MachineFiles;
 use crate::timestamp::Timestamp;
+use pegel_machine::{MachineFiles, boot_time_seconds, os_release_value};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct KernelInfo {
@@ -74,23 +74,12 @@ fn boot_time(machine: &MachineFiles) -> Option<Timestamp> {
             millis(ClockId::Realtime) - millis(ClockId::Boottime),
         ));
     }
-    let stat = machine.text("proc/stat")?;
-    let seconds = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .trim()
-        .parse::<i64>()
-        .ok()?;
-    Some(Timestamp(seconds.checked_mul(1000)?))
+    let seconds = boot_time_seconds(machine.text("proc/stat")?.as_bytes())?;
+    Some(Timestamp(i64::try_from(seconds).ok()?.checked_mul(1000)?))
 }
 
 fn distribution(os_release: &str) -> OsDistribution {
-    let value = |key: &str| {
-        let mut pairs = os_release.lines().filter_map(|line| line.split_once('='));
-        let (_, value) = pairs.find(|(name, _)| *name == key)?;
-        let value = value.trim().trim_matches(['"', '\'']);
-        (!value.is_empty()).then(|| value.to_owned())
-    };
+    let value = |key: &str| os_release_value(os_release, key);
     OsDistribution {
         name: value("PRETTY_NAME").or_else(|| value("NAME")),
         id: value("ID"),

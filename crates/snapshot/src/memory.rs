@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::dimms::{self, Dimm};
-use crate::machine_files::MachineFiles;
+use pegel_machine::{MachineFiles, meminfo_bytes};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryInfo {
@@ -56,14 +56,6 @@ pub(crate) fn read(machine: &MachineFiles) -> MemoryInfo {
     }
 }
 
-fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 /// Returns the selected word, which the kernel puts in brackets: `always [madvise] never`.
 pub(crate) fn bracketed_choice(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
@@ -89,14 +81,6 @@ fn huge_pages(machine: &MachineFiles) -> Vec<HugePages> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_in_bytes() {
-        let text = "MemTotal:       49368200 kB\nSwapTotal:             0 kB\nMemTotalX: 1 kB\n";
-        assert_eq!(meminfo_bytes(text, "MemTotal"), Some(49_368_200 << 10));
-        assert_eq!(meminfo_bytes(text, "SwapTotal"), Some(0));
-        assert_eq!(meminfo_bytes(text, "Mem"), None);
-    }
 
     #[test]
     fn the_word_in_brackets_is_the_selected_one() {

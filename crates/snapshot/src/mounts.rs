@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
 use crate::redact;
+use pegel_machine::{MachineFiles, MountInfo};
 
 /// Maximum number of mounts that are read.
 const MOUNTS_MAX: usize = 512;
@@ -16,95 +16,23 @@ const MOUNTS_MAX: usize = 512;
 const SIZES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Pseudo and image file systems, which do not describe the machine.
+#[rustfmt::skip]
 const PSEUDO_FILESYSTEMS: &[&str] = &[
-    "autofs",
-    "binfmt_misc",
-    "bpf",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "fuse.gvfsd-fuse",
-    "fuse.lxcfs",
-    "fuse.portal",
-    "fusectl",
-    "hugetlbfs",
-    "iso9660",
-    "mqueue",
-    "nsfs",
-    "overlay",
-    "proc",
-    "pstore",
-    "ramfs",
-    "rpc_pipefs",
-    "securityfs",
-    "selinuxfs",
-    "squashfs",
-    "sysfs",
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs",
+    "efivarfs", "fuse.gvfsd-fuse", "fuse.lxcfs", "fuse.portal", "fusectl", "hugetlbfs", "iso9660", "mqueue",
+    "nsfs", "overlay", "proc", "pstore", "ramfs", "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs",
     "tracefs",
 ];
 
 /// Options that affect how a file system behaves and never hold secrets.
+#[rustfmt::skip]
 const ALLOWED_OPTIONS: &[&str] = &[
-    "acl",
-    "async",
-    "attr2",
-    "cache",
-    "checksum",
-    "commit",
-    "compress",
-    "data",
-    "dax",
-    "dirsync",
-    "discard",
-    "flock",
-    "hard",
-    "inode64",
-    "intr",
-    "lazystatfs",
-    "lazytime",
-    "local_lock",
-    "localflock",
-    "logbsize",
-    "logbufs",
-    "mode",
-    "nconnect",
-    "noatime",
-    "nobarrier",
-    "nochecksum",
-    "nodev",
-    "nodiratime",
-    "noexec",
-    "noflock",
-    "nolock",
-    "noquota",
-    "nosuid",
-    "nr_inodes",
-    "proto",
-    "quota",
-    "relatime",
-    "retrans",
-    "ro",
-    "rsize",
-    "rw",
-    "sec",
-    "size",
-    "soft",
-    "softreval",
-    "ssd",
-    "strictatime",
-    "stripe",
-    "sunit",
-    "swidth",
-    "sync",
-    "timeo",
-    "user_xattr",
-    "vers",
-    "wsize",
-    "xattr",
+    "acl", "async", "attr2", "cache", "checksum", "commit", "compress", "data", "dax", "dirsync", "discard",
+    "flock", "hard", "inode64", "intr", "lazystatfs", "lazytime", "local_lock", "localflock", "logbsize",
+    "logbufs", "mode", "nconnect", "noatime", "nobarrier", "nochecksum", "nodev", "nodiratime", "noexec",
+    "noflock", "nolock", "noquota", "nosuid", "nr_inodes", "proto", "quota", "relatime", "retrans", "ro",
+    "rsize", "rw", "sec", "size", "soft", "softreval", "ssd", "strictatime", "stripe", "sunit", "swidth",
+    "sync", "timeo", "user_xattr", "vers", "wsize", "xattr",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -121,20 +49,17 @@ pub struct MountedFilesystem {
 }
 
 pub(crate) fn read(machine: &MachineFiles) -> Vec<MountedFilesystem> {
-    let text = machine
-        .bytes("proc/self/mountinfo", 1 << 20)
-        .unwrap_or_default();
-    let mut mounts = parse(&String::from_utf8_lossy(&text));
+    let mut mounts = describe_all(machine.mounts());
     if machine.is_local() {
         read_sizes(&mut mounts);
     }
     mounts
 }
 
-/// Parses `mountinfo`. Of several mounts on one path only the last, visible one is returned.
-fn parse(text: &str) -> Vec<MountedFilesystem> {
+/// Describes the mounts. Of several mounts on one path only the last, visible one is returned.
+fn describe_all(mounts: Vec<MountInfo>) -> Vec<MountedFilesystem> {
     let mut paths = BTreeSet::new();
-    let found = text.lines().rev().filter_map(parse_mount);
+    let found = mounts.into_iter().rev().map(describe);
     let found = found.filter(|mount| paths.insert(mount.path.clone()));
     let mut mounts: Vec<MountedFilesystem> = found.take(MOUNTS_MAX).collect();
     mounts.sort_by(|a, b| a.path.cmp(&b.path));
@@ -159,50 +84,25 @@ fn is_transient(path: &str) -> bool {
     path != "/dev/shm" && prefixes.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Parses a line such as
-/// `62 27 259:1 /data /mnt/my\040disk ro,relatime shared:1 - xfs /dev/nvme0n1p1 ro,attr2`.
-fn parse_mount(line: &str) -> Option<MountedFilesystem> {
-    let (mount, filesystem) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(4);
-    let path = unescape_octal(mount.next()?);
-    let mount_options = mount.next()?;
-    let mut filesystem = filesystem.split(' ');
-    let kind = filesystem.next()?;
-    let source = unescape_octal(filesystem.next()?);
-    let super_options = filesystem.next()?;
-    let mut options: Vec<&str> = Vec::new();
-    for option in mount_options.split(',').chain(super_options.split(',')) {
+/// Describes a mount with the options that are on the allow-list.
+fn describe(mount: MountInfo) -> MountedFilesystem {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut options: Vec<String> = Vec::new();
+    for option in mount.options().map(lossy) {
         if !option.is_empty() && !options.contains(&option) {
             options.push(option);
         }
     }
     let count = options.len();
     options.retain(|option| ALLOWED_OPTIONS.contains(&option.split('=').next().unwrap_or(option)));
-    Some(MountedFilesystem {
-        path,
-        kind: kind.to_owned(),
-        source: redact::redact_address(&source),
+    MountedFilesystem {
+        path: lossy(&mount.mountpoint),
+        kind: lossy(&mount.fs_type),
+        source: redact::redact_address(&lossy(&mount.source)),
         options_left_out: count - options.len(),
-        options: options.into_iter().map(str::to_owned).collect(),
+        options,
         bytes: None,
-    })
-}
-
-/// Decodes the kernel's escapes, such as `\040` for a space.
-fn unescape_octal(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..3).and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
-        (rest, _) = match (first, code) {
-            (b'\\', Some(code)) => (&after[3..], bytes.push(code)),
-            _ => (after, bytes.push(*first)),
-        };
     }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Reads the sizes of local file systems on a separate thread, which is abandoned if `statvfs` hangs.
@@ -240,6 +140,8 @@ fn read_sizes(mounts: &mut [MountedFilesystem]) {
 
 #[cfg(test)]
 mod tests {
+    use pegel_machine::parse_mountinfo;
+
     use super::*;
 
     #[test]
@@ -247,7 +149,7 @@ mod tests {
         let text = "60 27 0:50 / /mnt/share rw,relatime - cifs //ada:PLANTED@filer/share \
                     rw,vers=3.1.1,username=ada,password=PLANTED,sec=ntlmssp\n\
                     61 27 0:51 / /mnt/blob rw - fuse.blobfuse2 https://x.example/c?sig=PLANTED rw,size=1\n";
-        let mounts = parse(text);
+        let mounts = describe_all(parse_mountinfo(text.as_bytes()));
         assert_eq!(mounts[1].source, "//filer/share");
         assert_eq!(
             mounts[1].options,
@@ -263,7 +165,7 @@ mod tests {
         let text = "62 27 259:1 /data /mnt/my\\040disk ro - xfs /dev/nvme0n1p1 ro\n\
                     63 27 259:2 / /mnt/my\\040disk rw shared:1 - ext4 /dev/nvme0n1p2 rw\n\
                     22 27 0:21 / /proc rw - proc proc rw\nbroken\n";
-        let mounts = parse(text);
+        let mounts = describe_all(parse_mountinfo(text.as_bytes()));
         assert_eq!(mounts.len(), 1, "{mounts:?}");
         assert_eq!(
             (mounts[0].path.as_str(), mounts[0].kind.as_str()),

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::machine_files::MachineFiles;
+use pegel_machine::MachineFiles;
 
 const FOLDER: &str = "sys/class/net";
 const INTERFACES_MAX: usize = 1024;
@@ -35,17 +35,16 @@ pub(crate) fn read(machine: &MachineFiles) -> Vec<InterfaceInfo> {
 }
 
 fn interface(machine: &MachineFiles, name: String) -> Option<InterfaceInfo> {
-    let of = |file: &str| machine.text(format!("{FOLDER}/{name}/{file}"));
+    let dir = machine.dir(format!("{FOLDER}/{name}"));
     // `bonding_masters` in the same directory is a file and has no `type`.
-    let kind = of("type")?;
-    let bonded = of("bonding/slaves");
+    let kind = dir.text("type")?;
+    let bonded = dir.text("bonding/slaves");
     let is_virtual = fs::canonicalize(machine.resolve(format!("{FOLDER}/{name}")))
         .is_ok_and(|path| path.to_string_lossy().contains("/devices/virtual/net/"));
     // 772 is the loopback interface.
     if kind == "772" || (is_virtual && bonded.is_none()) {
         return None;
     }
-    let pci = machine.link_name(format!("{FOLDER}/{name}/device"));
     Some(InterfaceInfo {
         kind: match kind.as_str() {
             _ if bonded.is_some() => "bond".to_owned(),
@@ -53,15 +52,15 @@ fn interface(machine: &MachineFiles, name: String) -> Option<InterfaceInfo> {
             "32" => "infiniband".to_owned(),
             other => format!("type {other}"),
         },
-        state: of("operstate"),
+        state: dir.text("operstate"),
         // A link that is down reports -1, or the read fails.
-        mbit: of("speed").and_then(|text| text.parse().ok()),
-        duplex: of("duplex").filter(|duplex| duplex != "unknown"),
-        mtu: machine.number(format!("{FOLDER}/{name}/mtu")),
-        mac: of("address"),
-        driver: machine.link_name(format!("{FOLDER}/{name}/device/driver")),
-        pci: pci.filter(|address| address.contains(':')),
-        numa_node: of("device/numa_node").and_then(|node| node.parse().ok()),
+        mbit: dir.text("speed").and_then(|text| text.parse().ok()),
+        duplex: dir.text("duplex").filter(|duplex| duplex != "unknown"),
+        mtu: dir.number("mtu"),
+        mac: dir.text("address"),
+        driver: dir.link_name("device/driver"),
+        pci: dir.pci_address(),
+        numa_node: dir.numa_node("device/numa_node"),
         made_of: bonded
             .unwrap_or_default()
             .split_whitespace()

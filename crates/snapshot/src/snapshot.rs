@@ -19,7 +19,6 @@ use crate::gpus::{self, GpuInfo};
 use crate::interconnects::{self, InterconnectAdapter};
 use crate::job::{self, Job};
 use crate::kernel::{self, KernelInfo};
-use crate::machine_files::{MachineFiles, UnreadablePath};
 use crate::markdown;
 use crate::memory::{self, MemoryInfo};
 use crate::mounts::{self, MountedFilesystem};
@@ -27,6 +26,7 @@ use crate::network::{self, InterfaceInfo};
 use crate::redacted_config::RedactedConfig;
 use crate::settings::SnapshotSettings;
 use crate::timestamp::Timestamp;
+use pegel_machine::MachineFiles;
 
 /// The version of the JSON format. It is incremented when a key is removed or changes its meaning.
 pub const SNAPSHOT_FORMAT: u32 = 1;
@@ -56,6 +56,16 @@ pub struct Snapshot {
     pub configuration: Option<RedactedConfig>,
     /// Files and directories that exist but are not readable.
     pub unreadable: Vec<UnreadablePath>,
+}
+
+/// A file or directory that exists but could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnreadablePath {
+    /// Absolute path on the machine itself, without the root.
+    pub path: PathBuf,
+    pub why: &'static str,
+    /// How to make it readable.
+    pub hint: &'static str,
 }
 
 /// The machine to read, and the properties of the agent that go into the snapshot.
@@ -104,7 +114,12 @@ impl SnapshotOptions {
             unreadable: Vec::new(),
             cpu,
         };
-        snapshot.unreadable = machine.unreadable();
+        let unreadable = machine.unreadable().into_iter().map(|path| UnreadablePath {
+            path,
+            why: "permission denied",
+            hint: "run as root, or grant the agent's user read permission",
+        });
+        snapshot.unreadable = unreadable.collect();
         snapshot
     }
 

@@ -1,9 +1,9 @@
 //! Checks the system clock, the source of every sample's timestamp.
 
+use pegel_machine::MachineFiles;
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::host::HostFiles;
 use super::pluralize;
 
 const CLOCKSOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -23,13 +23,13 @@ pub struct ClockProbe {
     pub steps: Option<u64>,
 }
 
-pub fn probe(machine: &HostFiles, status: Option<&Value>) -> ClockProbe {
+pub fn probe(machine: &MachineFiles, status: Option<&Value>) -> ClockProbe {
     ClockProbe {
         is_synchronised: machine
             .is_local()
             .then(|| pegel_agent::is_synchronised().ok())
             .flatten(),
-        clocksource: machine.read(CLOCKSOURCE_FILE).ok(),
+        clocksource: machine.read_text(CLOCKSOURCE_FILE).ok(),
         steps: status.and_then(|status| status["sampling"]["clock_steps"].as_u64()),
     }
 }

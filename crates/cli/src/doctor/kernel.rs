@@ -2,8 +2,9 @@
 
 use std::io;
 
+use pegel_machine::{CGROUP_UNLIMITED_BYTES, MachineFiles, cgroup_lines};
+
 use super::finding::Finding;
-use super::host::HostFiles;
 use super::pluralize;
 
 #[derive(Debug)]
@@ -38,12 +39,12 @@ pub enum CgroupSupport {
     None,
 }
 
-pub fn probe(machine: &HostFiles) -> KernelProbe {
+pub fn probe(machine: &MachineFiles) -> KernelProbe {
     KernelProbe {
-        release: machine.read("/proc/sys/kernel/osrelease").ok(),
+        release: machine.read_text("/proc/sys/kernel/osrelease").ok(),
         pressure: availability(
             machine
-                .read("/proc/pressure/cpu")
+                .read_text("/proc/pressure/cpu")
                 .map(|text| !text.is_empty()),
         ),
         cgroup: probe_cgroup(machine),
@@ -54,7 +55,7 @@ pub fn probe(machine: &HostFiles) -> KernelProbe {
         btf: machine.exists("/sys/kernel/btf/vmlinux"),
         tracing: availability(
             machine
-                .list("/sys/kernel/tracing")
+                .read_names("/sys/kernel/tracing")
                 .map(|entries| !entries.is_empty()),
         ),
     }
@@ -68,21 +69,17 @@ fn availability(found: io::Result<bool>) -> FeatureAvailability {
     }
 }
 
-fn probe_cgroup(machine: &HostFiles) -> CgroupSupport {
-    let lines = machine.read("/proc/self/cgroup").unwrap_or_default();
+fn probe_cgroup(machine: &MachineFiles) -> CgroupSupport {
+    let text = machine.text("/proc/self/cgroup").unwrap_or_default();
     let path_of = |controller: &str| {
-        lines.lines().find_map(|line| {
-            let (names, path) = line.split_once(':')?.1.split_once(':')?;
-            let has_controller = names.split(',').any(|name| name == controller);
-            has_controller.then(|| path.trim_end_matches('/').to_owned())
-        })
+        let mut lines = cgroup_lines(&text);
+        let (_, path) = lines.find(|(names, _)| names.split(',').any(|name| name == controller))?;
+        Some(path.trim_end_matches('/').to_owned())
     };
     if let Some(path) = path_of("memory") {
         // Inside a container the path is the host's; the container's own cgroup is mounted at the top.
         let file = |path: &str| {
-            machine.read(&format!(
-                "/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"
-            ))
+            machine.read_text(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"))
         };
         return CgroupSupport::V1 {
             memory: file(&path).or_else(|_| file("")).ok(),
@@ -90,7 +87,7 @@ fn probe_cgroup(machine: &HostFiles) -> CgroupSupport {
     }
     if let Some(path) = path_of("").filter(|_| machine.exists("/sys/fs/cgroup/cgroup.controllers"))
     {
-        let file = |path: &str| machine.read(&format!("/sys/fs/cgroup{path}/memory.max"));
+        let file = |path: &str| machine.read_text(format!("/sys/fs/cgroup{path}/memory.max"));
         return CgroupSupport::V2 {
             memory: file(&path).or_else(|_| file("")).ok(),
         };
@@ -172,8 +169,9 @@ fn pressure(source: FeatureAvailability) -> Finding {
 
 fn cgroup_finding(cgroup: &CgroupSupport) -> Finding {
     let limit = |memory: &str| match memory.parse::<u64>() {
-        // Version 1 writes the largest number of pages for "no limit".
-        Ok(bytes) if bytes < 1 << 60 => format!("memory limit {}", pluralize::format_bytes(bytes)),
+        Ok(bytes) if bytes < CGROUP_UNLIMITED_BYTES => {
+            format!("memory limit {}", pluralize::format_bytes(bytes))
+        }
         _ => "no memory limit".to_owned(),
     };
     match cgroup {
@@ -292,7 +290,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             fs::write(path, text).expect("written");
         };
-        let machine = HostFiles::at(root.path().to_owned());
+        let machine = MachineFiles::at(root.path());
         assert_eq!(probe_cgroup(&machine), CgroupSupport::None);
         put("proc/self/cgroup", "0::/a/b\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use pegel_machine::MachineFiles;
+
 use super::finding::Finding;
-use super::host::{HostFiles, parse_mountinfo};
 use super::pluralize;
 
 /// The space for a thousand lanes of 64 KiB, which a node full of programs needs.
@@ -35,12 +36,9 @@ const CONTAINER_MARKERS: [(&str, &str); 3] = [
     ("/.singularity.d", "Apptainer"),
 ];
 
-pub fn probe(machine: &HostFiles, env_dir: Option<String>) -> LaneDirProbe {
-    let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = parse_mountinfo(&mountinfo);
-    let is_tmpfs = mounts
-        .iter()
-        .any(|mount| mount.mountpoint == "/dev/shm" && mount.fs_type == "tmpfs");
+pub fn probe(machine: &MachineFiles, env_dir: Option<String>) -> LaneDirProbe {
+    let mut mounts = machine.mounts().into_iter();
+    let is_tmpfs = mounts.any(|mount| mount.mountpoint == b"/dev/shm" && mount.fs_type == b"tmpfs");
     // A fixture tree has no /dev/shm of its own.
     let volume = machine
         .is_local()

@@ -4,11 +4,11 @@
 //! function from facts to findings.
 
 mod agent;
+mod capabilities;
 mod clock;
 mod disk;
 mod drops;
 mod finding;
-mod host;
 mod kernel;
 mod lanes;
 mod limits;
@@ -23,13 +23,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pegel_agent::{AgentSettings, LoadedConfig};
+use pegel_machine::MachineFiles;
 
 use crate::agent_client::AgentClient;
 use crate::command_error::{CommandError, FAILED, NO_AGENT};
 use crate::output;
 use agent::AgentProbe;
+use capabilities::ProcessCapabilities;
 use finding::{Finding, FindingGroup, FindingState};
-use host::{HostFiles, ProcessCapabilities};
 
 /// Check what can be measured on this node and suggest fixes
 ///
@@ -94,7 +95,7 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let environment = |name: &str| std::env::var_os(name);
     let (settings, loaded) = check_config(pegel_agent::load_config(None, &[], &environment));
     let plan = AgentSettings::new(&loaded, &environment);
-    let machine = HostFiles::at(plan.host.root.clone());
+    let machine = MachineFiles::at(&plan.host.root);
     let agent_probe = probe_agent(args);
     let status = agent_probe.status();
     let surveyed = pegel_agent::probe_collectors(&plan).unwrap_or_default();

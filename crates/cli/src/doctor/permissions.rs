@@ -3,13 +3,12 @@
 use std::io;
 
 use pegel_agent::{CollectorState, CollectorStatus};
+use pegel_machine::{MachineFiles, MountInfo};
 use pegel_plain_file::open_plain;
 use serde_json::Value;
 
+use super::capabilities::{BPF, PERFMON, ProcessCapabilities, SYS_ADMIN, SYS_PTRACE};
 use super::finding::Finding;
-use super::host::{
-    BPF, HostFiles, MountInfo, PERFMON, ProcessCapabilities, SYS_ADMIN, SYS_PTRACE, parse_mountinfo,
-};
 use super::pluralize;
 
 #[derive(Debug, Default)]
@@ -27,31 +26,37 @@ pub struct PermissionProbe {
 }
 
 pub fn probe(
-    machine: &HostFiles,
+    machine: &MachineFiles,
     capabilities: ProcessCapabilities,
     collectors: &[CollectorStatus],
     status: Option<&Value>,
 ) -> PermissionProbe {
-    let mountinfo = machine.read("/proc/self/mountinfo").unwrap_or_default();
+    let setting = |name: &str| {
+        machine
+            .text(format!("/proc/sys/kernel/{name}"))?
+            .parse()
+            .ok()
+    };
     PermissionProbe {
         capabilities,
-        perf_event_paranoid: machine.number("/proc/sys/kernel/perf_event_paranoid"),
-        unprivileged_bpf_disabled: machine.number("/proc/sys/kernel/unprivileged_bpf_disabled"),
+        perf_event_paranoid: setting("perf_event_paranoid"),
+        unprivileged_bpf_disabled: setting("unprivileged_bpf_disabled"),
         agent_has_ebpf: status.is_some_and(|status| status["watching"]["ebpf"] == true),
-        ptrace_scope: machine.number("/proc/sys/kernel/yama/ptrace_scope"),
+        ptrace_scope: setting("yama/ptrace_scope"),
         rapl_counters: count_rapl_counters(machine),
         nvidia: collectors.iter().find(|c| c.name == "nvidia").cloned(),
-        proc: parse_mountinfo(&mountinfo)
+        proc: machine
+            .mounts()
             .into_iter()
-            .rfind(|mount| mount.mountpoint == "/proc"),
+            .rfind(|mount| mount.mountpoint == b"/proc"),
     }
 }
 
-fn count_rapl_counters(machine: &HostFiles) -> (u64, u64) {
-    let zones = machine.list("/sys/class/powercap").unwrap_or_default();
+fn count_rapl_counters(machine: &MachineFiles) -> (u64, u64) {
     let mut counts = (0, 0);
-    for zone in zones {
-        match open_plain(&zone.join("energy_uj")) {
+    for zone in machine.names("/sys/class/powercap") {
+        let path = format!("/sys/class/powercap/{zone}/energy_uj");
+        match open_plain(&machine.resolve(path)) {
             Ok(_) => counts.0 += 1,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 counts = (counts.0 + 1, counts.1 + 1);
@@ -182,10 +187,9 @@ fn nvml(status: &CollectorStatus) -> Finding {
 fn processes(proc: Option<&MountInfo>, capabilities: &ProcessCapabilities) -> Finding {
     let hidden = proc.and_then(|mount| {
         let option = mount
-            .options
-            .iter()
-            .find_map(|option| option.strip_prefix("hidepid="))?;
-        (!matches!(option, "0" | "off")).then(|| option.to_owned())
+            .options()
+            .find_map(|option| option.strip_prefix(b"hidepid="))?;
+        (!matches!(option, b"0" | b"off")).then(|| String::from_utf8_lossy(option).into_owned())
     });
     match hidden {
         None => Finding::ok("processes", "processes of all users are visible"),
@@ -232,9 +236,9 @@ mod tests {
 
     fn proc(options: &str) -> MountInfo {
         MountInfo {
-            mountpoint: "/proc".to_owned(),
-            fs_type: "proc".to_owned(),
-            options: options.split(',').map(str::to_owned).collect(),
+            mountpoint: b"/proc".to_vec(),
+            options: options.as_bytes().to_vec(),
+            ..MountInfo::default()
         }
     }
 
@@ -297,7 +301,7 @@ mod tests {
         std::fs::create_dir(machine.join("sys/class/powercap/intel-rapl")).expect("made");
         std::fs::write(zone.join("energy_uj"), "1\n").expect("written");
         assert_eq!(
-            count_rapl_counters(&HostFiles::at(machine.path().to_owned())),
+            count_rapl_counters(&MachineFiles::at(machine.path())),
             (1, 0)
         );
     }

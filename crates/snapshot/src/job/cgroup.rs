@@ -3,15 +3,12 @@
 use pegel_metric::slurm::{is_number, is_sluid};
 
 use super::{Job, sanitize};
-use crate::cgroup::parse_cgroup_line;
+use pegel_machine::cgroup_lines;
 
 /// Returns the job of the first line that names a scheduler's cgroup.
 pub(super) fn job_from_cgroups(text: &str) -> Option<Job> {
-    let paths = text
-        .lines()
-        .filter_map(parse_cgroup_line)
-        .map(|(_, path)| path);
-    paths.take(64).find_map(job_from_path)
+    let mut paths = cgroup_lines(text).map(|(_, path)| path).take(64);
+    paths.find_map(job_from_path)
 }
 
 fn job_from_path(path: &str) -> Option<Job> {

@@ -43,24 +43,15 @@ pub struct Job {
 
 /// Variables with the MPI rank. Those of launchers come before those of schedulers, which may describe the enclosing
 /// script.
+#[rustfmt::skip]
 const RANK: &[&str] = &[
-    "PMIX_RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "PALS_RANKID",
-    "FLUX_TASK_RANK",
-    "JSM_NAMESPACE_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "SLURM_PROCID",
+    "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
+    "MV2_COMM_WORLD_RANK", "SLURM_PROCID",
 ];
+#[rustfmt::skip]
 const LOCAL_RANK: &[&str] = &[
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "PALS_LOCAL_RANKID",
-    "FLUX_TASK_LOCAL_ID",
-    "JSM_NAMESPACE_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID",
+    "JSM_NAMESPACE_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
 ];
 const RANKS: &[&str] = &[
     "OMPI_COMM_WORLD_SIZE",

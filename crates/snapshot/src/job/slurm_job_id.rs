@@ -4,8 +4,8 @@ use pegel_metric::slurm::{is_number, job_id_in};
 use pegel_plain_file::read_plain;
 
 use super::Job;
-use crate::cgroup::parse_cgroup_line;
-use crate::machine_files::MachineFiles;
+use pegel_machine::MachineFiles;
+use pegel_machine::cgroup_lines;
 
 /// Maximum number of processes whose environment is read. All processes of a job have the same number.
 const PROCESSES_MAX: usize = 16;
@@ -17,9 +17,8 @@ pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroup
     let Some(sluid) = job.sluid.clone().filter(|sluid| *sluid == job.id) else {
         return;
     };
-    let unified = cgroups.lines().filter_map(parse_cgroup_line);
-    let paths = unified.filter(|(controllers, _)| controllers.is_empty());
-    for (_, path) in paths.take(1) {
+    let mut unified = cgroup_lines(cgroups).filter(|(controllers, _)| controllers.is_empty());
+    if let Some((_, path)) = unified.next() {
         let processes = machine.text(format!("sys/fs/cgroup{path}/cgroup.procs"));
         let processes = processes.unwrap_or_default();
         let processes = processes.lines().filter(|process| is_number(process));
@@ -48,7 +47,7 @@ mod tests {
 
     fn machine(environment: &str) -> (TempDir, MachineFiles) {
         let dir = TempDir::new();
-        let (_, path) = parse_cgroup_line(CGROUP.trim_end()).expect("a path");
+        let (_, path) = cgroup_lines(CGROUP).next().expect("a path");
         let group = dir.join(format!("sys/fs/cgroup{path}"));
         fs::create_dir_all(&group).expect("made");
         fs::write(group.join("cgroup.procs"), "4\n18\n").expect("written");
@@ -62,7 +61,7 @@ mod tests {
         let (_dir, machine) = machine(environment);
         let mut job = detect_job(&|_| None, CGROUP).expect("a job");
         resolve_slurm_job_id(&mut job, &machine, CGROUP);
-        assert_eq!(machine.unreadable(), []);
+        assert!(machine.unreadable().is_empty());
         job
     }
 

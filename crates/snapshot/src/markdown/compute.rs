@@ -1,6 +1,6 @@
 //! The sections on processors and memory.
 
-use super::table::{definition_list, table};
+use super::table::{definition_list, join_blocks, table};
 use super::units::{bytes, plural, three_digits};
 use super::{join_present, or_empty, to_text};
 use crate::cpu::CpuInfo;
@@ -8,30 +8,11 @@ use crate::dimms::Dimm;
 use crate::snapshot::Snapshot;
 
 /// The most requested CPU flags. All others are in the JSON only.
+#[rustfmt::skip]
 const FLAGS: &[&str] = &[
-    "sse4_2",
-    "avx",
-    "avx2",
-    "fma",
-    "avx512f",
-    "avx512_vnni",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_tile",
-    "amx_bf16",
-    "amx_int8",
-    "sha_ni",
-    "aes",
-    "vaes",
-    "asimd",
-    "sve",
-    "sve2",
-    "bf16",
-    "i8mm",
-    "sme",
-    "constant_tsc",
-    "nonstop_tsc",
-    "hypervisor",
+    "sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
+    "amx_bf16", "amx_int8", "sha_ni", "aes", "vaes", "asimd", "sve", "sve2", "bf16", "i8mm", "sme",
+    "constant_tsc", "nonstop_tsc", "hypervisor",
 ];
 
 pub(super) fn processors(snapshot: &Snapshot) -> String {
@@ -69,7 +50,7 @@ pub(super) fn processors(snapshot: &Snapshot) -> String {
         _ => String::new(),
     };
     let governor = join_present(&[cpu.driver.as_deref(), cpu.governor.as_deref()]);
-    let mut out = definition_list(&[
+    let properties = definition_list(&[
         ("Model", or_empty(&cpu.model)),
         (
             "Identity",
@@ -83,9 +64,7 @@ pub(super) fn processors(snapshot: &Snapshot) -> String {
         ("Governor", governor),
         ("Flags", flags),
     ]);
-    out.push_str(&caches(cpu));
-    out.push_str(&numa_nodes(cpu));
-    out
+    join_blocks(&[properties, caches(cpu), numa_nodes(cpu)])
 }
 
 pub(super) fn memory(snapshot: &Snapshot) -> String {
@@ -106,7 +85,7 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
         (count, Some(slots)) => format!("{count} in {slots} slots"),
         (count, None) => count.to_string(),
     };
-    let mut out = definition_list(&[
+    let properties = definition_list(&[
         ("Total", bytes(memory.total_bytes)),
         ("Swap", swap),
         ("Pages", to_text(memory.page_bytes.map(bytes))),
@@ -121,23 +100,16 @@ pub(super) fn memory(snapshot: &Snapshot) -> String {
         ("ECC", or_empty(&memory.ecc)),
         ("Modules", modules),
     ]);
-    let rows = modules_by_kind(&memory.dimms);
-    if !rows.is_empty() {
-        out.push('\n');
-        out.push_str(&table(
-            &[
-                "count",
-                "size",
-                "type",
-                "speed",
-                "manufacturer",
-                "part",
-                "slots",
-            ],
-            &rows,
-        ));
-    }
-    out
+    let head = [
+        "count",
+        "size",
+        "type",
+        "speed",
+        "manufacturer",
+        "part",
+        "slots",
+    ];
+    join_blocks(&[properties, table(&head, modules_by_kind(&memory.dimms))])
 }
 
 /// Groups equal modules into one row each.
@@ -190,12 +162,8 @@ fn caches(cpu: &CpuInfo) -> String {
             to_text(cache.line_bytes.map(bytes)),
         ]
     });
-    let rows: Vec<Vec<String>> = rows.collect();
-    if rows.is_empty() {
-        return String::new();
-    }
     let head = ["cache", "size", "count", "shared by", "ways", "line"];
-    format!("\n{}", table(&head, &rows))
+    table(&head, rows)
 }
 
 /// Lists the NUMA nodes, if there are several.
@@ -212,7 +180,6 @@ fn numa_nodes(cpu: &CpuInfo) -> String {
             distances.collect::<Vec<_>>().join(" "),
         ]
     });
-    let rows: Vec<Vec<String>> = rows.collect();
     let head = ["node", "processors", "memory", "distances"];
-    format!("\n{}", table(&head, &rows))
+    table(&head, rows)
 }

@@ -1,6 +1,6 @@
 //! The sections on the machine, GPUs, networks and disks.
 
-use super::table::{definition_list, table};
+use super::table::{definition_list, join_blocks, table};
 use super::units::{bytes, disk_bytes, mbit};
 use super::{join_present, or_empty, to_text};
 use crate::snapshot::Snapshot;
@@ -52,71 +52,57 @@ pub(super) fn machine(snapshot: &Snapshot) -> String {
 }
 
 pub(super) fn gpus(snapshot: &Snapshot) -> String {
-    if snapshot.gpus.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<Vec<String>> = snapshot
-        .gpus
-        .iter()
-        .map(|gpu| {
-            let name = gpu.name.clone().unwrap_or_else(|| {
-                format!(
-                    "{} {}",
-                    gpu.vendor,
-                    gpu.pci_id.as_deref().unwrap_or_default()
-                )
-            });
-            vec![
-                name,
-                to_text(gpu.memory_bytes.map(bytes)),
-                or_empty(&gpu.pci),
-                numa_node(gpu.numa_node),
-                or_empty(&gpu.link),
-                join_present(&[gpu.driver.as_deref(), gpu.driver_version.as_deref()]),
-                or_empty(&gpu.firmware),
-                or_empty(&gpu.uuid),
-            ]
-        })
-        .collect();
-    table(
-        &[
-            "name", "memory", "pci", "node", "link", "driver", "firmware", "uuid",
-        ],
-        &rows,
-    )
+    let rows = snapshot.gpus.iter().map(|gpu| {
+        let name = gpu.name.clone().unwrap_or_else(|| {
+            let id = gpu.pci_id.as_deref().unwrap_or_default();
+            format!("{} {id}", gpu.vendor)
+        });
+        vec![
+            name,
+            to_text(gpu.memory_bytes.map(bytes)),
+            or_empty(&gpu.pci),
+            numa_node(gpu.numa_node),
+            or_empty(&gpu.link),
+            join_present(&[gpu.driver.as_deref(), gpu.driver_version.as_deref()]),
+            or_empty(&gpu.firmware),
+            or_empty(&gpu.uuid),
+        ]
+    });
+    let head = [
+        "name", "memory", "pci", "node", "link", "driver", "firmware", "uuid",
+    ];
+    table(&head, rows)
 }
 
 pub(super) fn network(snapshot: &Snapshot) -> String {
-    let mut out = String::new();
-    let rows: Vec<Vec<String>> = snapshot
-        .network
-        .iter()
-        .map(|interface| {
-            let kind = match interface.made_of.as_slice() {
-                [] => interface.kind.clone(),
-                parts => format!("{} of {}", interface.kind, parts.join(" ")),
-            };
-            vec![
-                interface.name.clone(),
-                kind,
-                or_empty(&interface.state),
-                to_text(interface.mbit.map(mbit)),
-                to_text(interface.mtu),
-                or_empty(&interface.mac),
-                or_empty(&interface.driver),
-                or_empty(&interface.pci),
-                numa_node(interface.numa_node),
-            ]
-        })
-        .collect();
-    if !rows.is_empty() {
-        out = table(
-            &[
-                "name", "kind", "state", "speed", "mtu", "mac", "driver", "pci", "node",
-            ],
-            &rows,
-        );
-    }
+    join_blocks(&[interfaces(snapshot), interconnects(snapshot)])
+}
+
+fn interfaces(snapshot: &Snapshot) -> String {
+    let rows = snapshot.network.iter().map(|interface| {
+        let kind = match interface.made_of.as_slice() {
+            [] => interface.kind.clone(),
+            parts => format!("{} of {}", interface.kind, parts.join(" ")),
+        };
+        vec![
+            interface.name.clone(),
+            kind,
+            or_empty(&interface.state),
+            to_text(interface.mbit.map(mbit)),
+            to_text(interface.mtu),
+            or_empty(&interface.mac),
+            or_empty(&interface.driver),
+            or_empty(&interface.pci),
+            numa_node(interface.numa_node),
+        ]
+    });
+    let head = [
+        "name", "kind", "state", "speed", "mtu", "mac", "driver", "pci", "node",
+    ];
+    table(&head, rows)
+}
+
+fn interconnects(snapshot: &Snapshot) -> String {
     let mut rows = Vec::new();
     for adapter in &snapshot.interconnects {
         let row = |port: String, state: String, rate: String| {
@@ -139,96 +125,68 @@ pub(super) fn network(snapshot: &Snapshot) -> String {
             rows.push(row(port.port.clone(), state, or_empty(&port.rate)));
         }
     }
-    if !rows.is_empty() {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(&table(
-            &[
-                "adapter", "port", "kind", "state", "rate", "model", "firmware", "node",
-            ],
-            &rows,
-        ));
-    }
-    out
+    let head = [
+        "adapter", "port", "kind", "state", "rate", "model", "firmware", "node",
+    ];
+    table(&head, rows)
 }
 
 pub(super) fn disks(snapshot: &Snapshot) -> String {
-    let mut out = String::new();
-    let rows: Vec<Vec<String>> = snapshot
-        .disks
-        .iter()
-        .map(|found| {
-            let kind = match (found.made_of.as_slice(), found.is_rotational) {
-                ([], Some(true)) => "rotational".to_owned(),
-                ([], Some(false)) => "solid state".to_owned(),
-                ([], None) => String::new(),
-                (parts, _) => format!("of {}", parts.join(" ")),
-            };
-            let notes = [
-                (found.is_read_only, "read-only"),
-                (found.is_removable, "removable"),
-            ];
-            let notes = notes
-                .iter()
-                .filter(|(applies, _)| *applies)
-                .map(|(_, note)| *note);
-            vec![
-                found.name.clone(),
-                disk_bytes(found.bytes),
-                join_present(&[found.vendor.as_deref(), found.model.as_deref()]),
-                kind,
-                or_empty(&found.scheduler),
-                to_text(found.physical_block_bytes.map(bytes)),
-                notes.collect::<Vec<_>>().join(" "),
-            ]
-        })
-        .collect();
-    if !rows.is_empty() {
-        out = table(
-            &[
-                "disk",
-                "size",
-                "model",
-                "kind",
-                "scheduler",
-                "block",
-                "notes",
-            ],
-            &rows,
-        );
-    }
-    let rows: Vec<Vec<String>> = snapshot
-        .nvme
-        .iter()
-        .map(|found| {
-            vec![
-                found.name.clone(),
-                or_empty(&found.model),
-                or_empty(&found.firmware),
-                or_empty(&found.transport),
-                or_empty(&found.pci),
-                numa_node(found.numa_node),
-                found.namespaces.join(" "),
-            ]
-        })
-        .collect();
-    if !rows.is_empty() {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(&table(
-            &[
-                "NVMe",
-                "model",
-                "firmware",
-                "transport",
-                "pci",
-                "node",
-                "namespaces",
-            ],
-            &rows,
-        ));
-    }
-    out
+    join_blocks(&[block_devices(snapshot), nvme_controllers(snapshot)])
+}
+
+fn block_devices(snapshot: &Snapshot) -> String {
+    let rows = snapshot.disks.iter().map(|found| {
+        let kind = match (found.made_of.as_slice(), found.is_rotational) {
+            ([], Some(true)) => "rotational".to_owned(),
+            ([], Some(false)) => "solid state".to_owned(),
+            ([], None) => String::new(),
+            (parts, _) => format!("of {}", parts.join(" ")),
+        };
+        let read_only = found.is_read_only.then_some("read-only");
+        let removable = found.is_removable.then_some("removable");
+        vec![
+            found.name.clone(),
+            disk_bytes(found.bytes),
+            join_present(&[found.vendor.as_deref(), found.model.as_deref()]),
+            kind,
+            or_empty(&found.scheduler),
+            to_text(found.physical_block_bytes.map(bytes)),
+            join_present(&[read_only, removable]),
+        ]
+    });
+    let head = [
+        "disk",
+        "size",
+        "model",
+        "kind",
+        "scheduler",
+        "block",
+        "notes",
+    ];
+    table(&head, rows)
+}
+
+fn nvme_controllers(snapshot: &Snapshot) -> String {
+    let rows = snapshot.nvme.iter().map(|found| {
+        vec![
+            found.name.clone(),
+            or_empty(&found.model),
+            or_empty(&found.firmware),
+            or_empty(&found.transport),
+            or_empty(&found.pci),
+            numa_node(found.numa_node),
+            found.namespaces.join(" "),
+        ]
+    });
+    let head = [
+        "NVMe",
+        "model",
+        "firmware",
+        "transport",
+        "pci",
+        "node",
+        "namespaces",
+    ];
+    table(&head, rows)
 }

@@ -1,9 +1,12 @@
 //! The sections on the job, the cloud, mounts, the system, cgroup limits, environment and configuration.
 
-use super::table::{definition_list, single_line, table};
+use super::table::{definition_list, join_blocks, single_line, table};
 use super::units::{bytes, plural, three_digits};
 use super::{or_empty, to_text};
+use crate::azure_batch::AzureBatch;
+use crate::cloud::CloudInfo;
 use crate::snapshot::Snapshot;
+use crate::timestamp::Timestamp;
 
 pub(super) fn job(snapshot: &Snapshot) -> String {
     let Some(job) = &snapshot.job else {
@@ -34,88 +37,70 @@ pub(super) fn job(snapshot: &Snapshot) -> String {
 }
 
 pub(super) fn cloud(snapshot: &Snapshot) -> String {
-    let mut out = String::new();
-    if let Some(cloud) = &snapshot.cloud {
-        let provider = cloud
-            .provider
-            .map_or("unknown", |provider| provider.as_str());
-        let mut rows = vec![("provider", provider.to_owned())];
-        rows.extend(
-            cloud
-                .facts
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.clone())),
-        );
-        rows.push(("error", or_empty(&cloud.trouble)));
-        out = definition_list(&rows);
-        let events: Vec<Vec<String>> = cloud
-            .events
-            .iter()
-            .map(|event| {
-                vec![
-                    event.kind.clone(),
-                    event.status.clone(),
-                    or_empty(&event.not_before),
-                    or_empty(&event.source),
-                ]
-            })
-            .collect();
-        if !events.is_empty() {
-            out.push_str("\n**Scheduled events**\n\n");
-            out.push_str(&table(
-                &["event", "status", "not before", "source"],
-                &events,
-            ));
-        }
-    }
-    if let Some(batch) = &snapshot.azure_batch {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let time = |moment: Option<crate::Timestamp>| {
-            moment.map(crate::Timestamp::rfc3339).unwrap_or_default()
-        };
-        out.push_str(&definition_list(&[
-            ("Batch pool", or_empty(&batch.pool)),
-            ("Batch node", or_empty(&batch.vm)),
-            ("Allocated", time(batch.allocated)),
-            ("Booted", time(batch.booted)),
-            (
-                "Log",
-                format!(
-                    "{}, {} read, {} unknown",
-                    batch.log.display(),
-                    plural(batch.lines as usize, "line"),
-                    batch.unknown_lines
-                ),
-            ),
-        ]));
+    let cloud = snapshot.cloud.as_ref().map(cloud_facts);
+    let batch = snapshot.azure_batch.as_ref().map(azure_batch);
+    join_blocks(&[cloud.unwrap_or_default(), batch.unwrap_or_default()])
+}
+
+fn cloud_facts(cloud: &CloudInfo) -> String {
+    let provider = cloud
+        .provider
+        .map_or("unknown", |provider| provider.as_str());
+    let facts = cloud
+        .facts
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.clone()));
+    let mut rows = vec![("provider", provider.to_owned())];
+    rows.extend(facts);
+    rows.push(("error", or_empty(&cloud.trouble)));
+    let mut out = definition_list(&rows);
+    let events = cloud.events.iter().map(|event| {
+        vec![
+            event.kind.clone(),
+            event.status.clone(),
+            or_empty(&event.not_before),
+            or_empty(&event.source),
+        ]
+    });
+    let events = table(&["event", "status", "not before", "source"], events);
+    if !events.is_empty() {
+        out.push_str("\n**Scheduled events**\n\n");
+        out.push_str(&events);
     }
     out
 }
 
+fn azure_batch(batch: &AzureBatch) -> String {
+    let time = |moment: Option<Timestamp>| moment.map(Timestamp::rfc3339).unwrap_or_default();
+    let lines = plural(batch.lines as usize, "line");
+    let log = batch.log.display();
+    definition_list(&[
+        ("Batch pool", or_empty(&batch.pool)),
+        ("Batch node", or_empty(&batch.vm)),
+        ("Allocated", time(batch.allocated)),
+        ("Booted", time(batch.booted)),
+        (
+            "Log",
+            format!("{log}, {lines} read, {} unknown", batch.unknown_lines),
+        ),
+    ])
+}
+
 pub(super) fn mounts(snapshot: &Snapshot) -> String {
-    if snapshot.mounts.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<Vec<String>> = snapshot
-        .mounts
-        .iter()
-        .map(|mount| {
-            let mut options = mount.options.join(",");
-            if mount.options_left_out > 0 {
-                options.push_str(&format!(" +{}", mount.options_left_out));
-            }
-            vec![
-                mount.path.clone(),
-                mount.kind.clone(),
-                to_text(mount.bytes.map(bytes)),
-                mount.source.clone(),
-                options,
-            ]
-        })
-        .collect();
-    table(&["path", "type", "size", "source", "options"], &rows)
+    let rows = snapshot.mounts.iter().map(|mount| {
+        let mut options = mount.options.join(",");
+        if mount.options_left_out > 0 {
+            options.push_str(&format!(" +{}", mount.options_left_out));
+        }
+        vec![
+            mount.path.clone(),
+            mount.kind.clone(),
+            to_text(mount.bytes.map(bytes)),
+            mount.source.clone(),
+            options,
+        ]
+    });
+    table(&["path", "type", "size", "source", "options"], rows)
 }
 
 pub(super) fn system(snapshot: &Snapshot) -> String {
@@ -135,16 +120,13 @@ pub(super) fn system(snapshot: &Snapshot) -> String {
     if line.left_out > 0 {
         parameters.push_str(&format!(" … {} not shown", line.left_out));
     }
-    let mut out = definition_list(&[
+    let properties = definition_list(&[
         ("Distribution", or_empty(&kernel.distribution.name)),
         ("Kernel", or_empty(&kernel.release)),
         ("Build", or_empty(&kernel.version)),
         (
             "Booted",
-            kernel
-                .boot_time
-                .map(crate::Timestamp::rfc3339)
-                .unwrap_or_default(),
+            kernel.boot_time.map(Timestamp::rfc3339).unwrap_or_default(),
         ),
         ("Clock source", clock),
         ("Security", or_empty(&kernel.security_modules)),
@@ -152,17 +134,10 @@ pub(super) fn system(snapshot: &Snapshot) -> String {
         ("Parameters", parameters.trim().to_owned()),
         ("Mitigations", mitigations(snapshot)),
     ]);
-    let vulnerable: Vec<Vec<String>> = kernel
-        .mitigations
-        .iter()
-        .filter(|(_, text)| text.starts_with("Vulnerable"))
-        .map(|(name, text)| vec![name.clone(), text.clone()])
-        .collect();
-    if !vulnerable.is_empty() {
-        out.push('\n');
-        out.push_str(&table(&["vulnerability", "status"], &vulnerable));
-    }
-    out
+    let is_vulnerable = |(_, text): &(&String, &String)| text.starts_with("Vulnerable");
+    let vulnerable = kernel.mitigations.iter().filter(is_vulnerable);
+    let rows = vulnerable.map(|(name, text)| vec![name.clone(), text.clone()]);
+    join_blocks(&[properties, table(&["vulnerability", "status"], rows)])
 }
 
 fn mitigations(snapshot: &Snapshot) -> String {
@@ -237,14 +212,8 @@ pub(super) fn unreadable(snapshot: &Snapshot) -> String {
     let Some(first) = snapshot.unreadable.first() else {
         return String::new();
     };
-    let rows: Vec<Vec<String>> = snapshot
-        .unreadable
-        .iter()
-        .map(|one| vec![one.path.display().to_string(), one.why.clone()])
-        .collect();
-    format!(
-        "{}\nTo include them: {}.\n",
-        table(&["path", "reason"], &rows),
-        first.hint
-    )
+    let unreadable = snapshot.unreadable.iter();
+    let rows = unreadable.map(|one| vec![one.path.display().to_string(), one.why.to_owned()]);
+    let table = table(&["path", "reason"], rows);
+    format!("{table}\nTo include them: {}.\n", first.hint)
 }

@@ -3,12 +3,16 @@
 /// Maximum width of a cell; longer texts are truncated.
 const CELL_CHARS_MAX: usize = 72;
 
-/// Formats a table with aligned columns. Columns of numbers are right-aligned, empty columns are left out.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+/// Formats a table with aligned columns. Columns of numbers are right-aligned, empty columns are left out. A table without
+/// rows is empty.
+pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows
-        .iter()
+        .into_iter()
         .map(|row| row.iter().map(|text| cell(text)).collect())
         .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
     let is_used = |column: &usize| {
         rows.iter()
             .any(|row| row.get(*column).is_some_and(|text| !text.is_empty()))
@@ -88,6 +92,13 @@ pub(super) fn definition_list(rows: &[(&str, String)]) -> String {
     out
 }
 
+/// Joins the blocks that are not empty, with an empty line between them.
+pub(super) fn join_blocks(blocks: &[String]) -> String {
+    let blocks = blocks.iter().map(String::as_str);
+    let blocks: Vec<&str> = blocks.filter(|block| !block.is_empty()).collect();
+    blocks.join("\n")
+}
+
 fn cell(text: &str) -> String {
     let text = single_line(text).replace('|', "\\|");
     if length(&text) <= CELL_CHARS_MAX {
@@ -119,7 +130,7 @@ mod tests {
             vec!["a|b\u{1b}".to_owned(), String::new(), "9".to_owned()],
         ];
         assert_eq!(
-            table(&["name", "nothing", "mtu"], &rows),
+            table(&["name", "nothing", "mtu"], rows),
             "| name  |  mtu |\n|-------|-----:|\n| eth0  | 1500 |\n| a\\|b  |    9 |\n"
         );
         assert_eq!(

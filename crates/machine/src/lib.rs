@@ -1,0 +1,31 @@
+//! The files of a machine: bounded reads below a root, and parsers of `/proc`, `/sys` and `/etc` that collectors,
+//! snapshot and doctor share.
+//!
+//! The parsers are pure functions over untrusted text. They never panic, and those that collectors call in every pass
+//! ([`Words`], the `parse_*` functions for numbers, [`MeminfoField`], [`ProcessStat`]) do not allocate.
+
+mod cgroup;
+mod cpu_list;
+mod machine_files;
+mod meminfo;
+mod mountinfo;
+mod natural_order;
+mod os_release;
+mod proc_stat;
+mod process_stat;
+mod udev;
+mod words;
+
+pub use cgroup::{CGROUP_UNLIMITED_BYTES, cgroup_lines};
+pub use cpu_list::cpu_list_count;
+pub use machine_files::{DIRECTORY_NAMES_MAX, MachineDir, MachineFiles};
+pub use meminfo::{MeminfoField, meminfo_bytes};
+pub use mountinfo::{MountInfo, parse_mountinfo};
+pub use natural_order::natural_order;
+pub use os_release::os_release_value;
+pub use proc_stat::boot_time_seconds;
+pub use process_stat::ProcessStat;
+pub use udev::UdevProperties;
+pub use words::{
+    Words, parse_decimal, parse_hex, parse_signed, parse_u64, parse_u64_or_hex, parse_u64s,
+};
