@@ -9,72 +9,18 @@ use pegel_metric::{Clock, Ledger, Level, Millis, Tick};
 
 use crate::managed_collector::ManagedCollector;
 use crate::proc_file::SharedFile;
-use crate::stats::CollectorStats;
-use crate::threaded_collector::{CurrentOperation, ThreadedCollector};
 use crate::{
-    CollectSettings, CollectSettingsError, CollectorEntry, CollectorStatus, Context, Execution,
-    Host, REGISTRY, SamplerStats, SelfMetrics,
+    CollectSettings, CollectSettingsError, CollectorStatus, Context, CurrentOperation, Host,
+    REGISTRY, SamplerStats, SelfMetrics,
 };
 
 /// The collectors of a node, each with its state. Owned by one thread.
 #[derive(Debug)]
 pub struct CollectorSet {
     context: Context,
-    /// In the order of the registry; `None` for disabled collectors.
-    collectors: Vec<Option<ScheduledCollector>>,
+    /// In the order of the registry, each with the index of its rate in `rates`; `None` for disabled collectors.
+    collectors: Vec<Option<(usize, ManagedCollector)>>,
     rates: Vec<Duration>,
-}
-
-#[derive(Debug)]
-struct ScheduledCollector {
-    collector: RunningCollector,
-    /// The index of its rate in `rates`.
-    track: usize,
-}
-
-/// A collector on the thread that its [`Execution`] selects.
-#[derive(Debug)]
-enum RunningCollector {
-    Inline(ManagedCollector),
-    Threaded(ThreadedCollector),
-}
-
-impl RunningCollector {
-    fn open(
-        entry: &'static CollectorEntry,
-        level: Level,
-        rate: Duration,
-        context: &Context,
-        stats: &CollectorStats,
-    ) -> RunningCollector {
-        match entry.execution {
-            Execution::Inline => {
-                let mut collector = ManagedCollector::new(entry, level, rate);
-                collector.open(context, stats);
-                RunningCollector::Inline(collector)
-            }
-            Execution::Threaded => RunningCollector::Threaded(ThreadedCollector::new(
-                entry, level, rate, context, stats,
-            )),
-        }
-    }
-
-    /// Runs a pass, or fetches the last completed one from its thread. Returns how many series have a value,
-    /// and the cost of the pass if that is not the time spent here.
-    fn pass(
-        &mut self,
-        context: &Context,
-        stats: &CollectorStats,
-        tick: &mut Tick,
-    ) -> (u64, Option<Duration>) {
-        match self {
-            RunningCollector::Inline(collector) => {
-                collector.pass(context, stats);
-                (collector.append_to(tick), None)
-            }
-            RunningCollector::Threaded(collector) => collector.pass(context, stats, tick),
-        }
-    }
 }
 
 impl CollectorSet {
@@ -115,8 +61,8 @@ impl CollectorSet {
                     rates.push(rate);
                     rates.len() - 1
                 });
-            let collector = RunningCollector::open(entry, level, rate, &context, stats);
-            collectors.push(Some(ScheduledCollector { collector, track }));
+            let collector = ManagedCollector::start(entry, level, rate, &context, stats);
+            collectors.push(Some((track, collector)));
         }
         Ok(CollectorSet {
             context,
@@ -136,14 +82,13 @@ impl CollectorSet {
         tick.reset(time);
         let clock = &self.context.clock;
         let mut before = clock.monotonic();
-        for (scheduled, stats) in self
-            .collectors
-            .iter_mut()
-            .zip(self.context.stats.collectors())
-        {
-            let Some(scheduled) = scheduled else { continue };
-            if due.contains(&scheduled.track) {
-                let (series, cost) = scheduled.collector.pass(&self.context, stats, tick);
+        let all_stats = self.context.stats.collectors();
+        for (collector, stats) in self.collectors.iter_mut().zip(all_stats) {
+            let Some((track, collector)) = collector else {
+                continue;
+            };
+            if due.contains(track) {
+                let (series, cost) = collector.pass(&self.context, stats, tick);
                 let after = clock.monotonic();
                 let cost = cost.unwrap_or_else(|| after.saturating_sub(before));
                 stats.record_pass(cost, series);
@@ -163,10 +108,8 @@ impl CollectorSet {
     /// `bound` in total.
     pub fn wait_for_threaded(&self, bound: Duration) {
         let deadline = Instant::now() + bound;
-        for scheduled in self.collectors.iter().flatten() {
-            if let RunningCollector::Threaded(collector) = &scheduled.collector {
-                collector.wait_for_pass(deadline);
-            }
+        for (_, collector) in self.collectors.iter().flatten() {
+            collector.wait_for_thread(deadline);
         }
     }
 

@@ -26,6 +26,12 @@ struct CursorMapEntry<T> {
     value: T,
 }
 
+impl<T> Default for CursorMap<T> {
+    fn default() -> CursorMap<T> {
+        CursorMap::new()
+    }
+}
+
 impl<T> CursorMap<T> {
     pub(crate) fn new() -> CursorMap<T> {
         CursorMap {

@@ -1,15 +1,18 @@
 //! Series of collectors that discover their devices in each pass.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 
+use crate::CurrentOperation;
 use crate::cursor_map::CursorMap;
+use crate::families::keyed_family;
 use crate::proc_parse::ProcParseError;
 
 /// The series of a collector whose devices and attributes come and go. A series is declared when it is first set,
 /// and retired after a pass that did not set it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DynamicSeries {
     slots: CursorMap<Slot>,
     /// One family for all series of a name, created with the first.
@@ -17,111 +20,156 @@ pub(crate) struct DynamicSeries {
     key: Vec<u8>,
 }
 
+/// Receives the values of one pass.
+#[derive(Debug)]
+pub(crate) struct SeriesWriter<'a> {
+    series: &'a mut DynamicSeries,
+    out: &'a mut SampleGroup,
+    /// Of a walk: the path that is read.
+    operation: Option<&'a CurrentOperation>,
+    count: usize,
+}
+
 impl DynamicSeries {
-    pub(crate) fn new() -> DynamicSeries {
-        DynamicSeries {
-            slots: CursorMap::new(),
-            families: Vec::new(),
-            key: Vec::new(),
+    /// Starts a pass, whose values go to `out`.
+    pub(crate) fn begin_pass<'a>(&'a mut self, out: &'a mut SampleGroup) -> SeriesWriter<'a> {
+        self.slots.begin_pass();
+        SeriesWriter {
+            series: self,
+            out,
+            operation: None,
+            count: 0,
         }
     }
 
-    /// Starts a pass.
-    pub(crate) fn begin_pass(&mut self) {
-        self.slots.begin_pass();
+    /// Like [`begin_pass`](DynamicSeries::begin_pass), for a walk that reports the path it reads.
+    pub(crate) fn begin_walk<'a>(
+        &'a mut self,
+        out: &'a mut SampleGroup,
+        operation: &'a CurrentOperation,
+    ) -> SeriesWriter<'a> {
+        SeriesWriter {
+            operation: Some(operation),
+            ..self.begin_pass(out)
+        }
     }
+}
 
+impl SeriesWriter<'_> {
     /// Sets a series and declares it if it is new. Cheapest if the order is the same in each pass.
     pub(crate) fn set(
         &mut self,
-        out: &mut SampleGroup,
         family: &Family,
         labels: &[(&str, &str)],
         value: f64,
     ) -> Result<(), ProcParseError> {
-        self.build_key(&family.name, labels);
-        let families = &mut self.families;
-        let make = || Ok(out.declare(&shared_family(families, family), labels)?);
-        let slot = *self.slots.entry(&self.key, make)?;
-        out.set(slot, value);
-        Ok(())
+        self.set_with(family, "", labels, value, |families| {
+            shared_family(families, family, || Arc::new(family.clone()))
+        })
     }
 
-    /// Like [`set`](DynamicSeries::set), for a family whose name contains `<key>`: `key` is the kernel's name,
+    /// Sets the series if there is a value.
+    pub(crate) fn set_if_some(
+        &mut self,
+        family: &Family,
+        labels: &[(&str, &str)],
+        value: Option<f64>,
+    ) -> Result<(), ProcParseError> {
+        value.map_or(Ok(()), |value| self.set(family, labels, value))
+    }
+
+    /// Like [`set`](SeriesWriter::set), for a family whose name contains `<key>`: `key` is the kernel's name,
     /// which is sanitized for the metric name.
     pub(crate) fn set_keyed(
         &mut self,
-        out: &mut SampleGroup,
         base: &Family,
         key: &str,
         labels: &[(&str, &str)],
         value: f64,
     ) -> Result<(), ProcParseError> {
-        self.build_key(&base.name, labels);
-        self.key.push(0);
-        self.key.extend_from_slice(key.as_bytes());
-        let families = &mut self.families;
-        let make = || {
-            let family = Family {
-                name: base.name.replace("<key>", &sanitize_name(key)).into(),
-                help: base.help.replace("<key>", key).into(),
-                ..base.clone()
-            };
-            Ok(out.declare(&shared_family(families, &family), labels)?)
-        };
-        let slot = *self.slots.entry(&self.key, make)?;
-        out.set(slot, value);
+        self.set_with(base, key, labels, value, |families| {
+            let help = base.help.replace("<key>", key);
+            let family = keyed_family(base, &sanitize_name(key), help);
+            shared_family(families, &family, || family.clone())
+        })
+    }
+
+    /// Sets a series with the value 1 whose labels carry the information: `labels`, then `texts`.
+    pub(crate) fn set_info(
+        &mut self,
+        family: &Family,
+        labels: &[(&str, &str)],
+        texts: &[(&str, String)],
+    ) -> Result<(), ProcParseError> {
+        let texts = texts.iter().map(|(label, text)| (*label, &**text));
+        let labels: Vec<(&str, &str)> = labels.iter().copied().chain(texts).collect();
+        self.set(family, &labels, 1.0)
+    }
+
+    fn set_with(
+        &mut self,
+        base: &Family,
+        key: &str,
+        labels: &[(&str, &str)],
+        value: f64,
+        family: impl FnOnce(&mut Vec<Arc<Family>>) -> Arc<Family>,
+    ) -> Result<(), ProcParseError> {
+        self.count += 1;
+        let DynamicSeries {
+            slots,
+            families,
+            key: lookup_key,
+        } = &mut *self.series;
+        build_lookup_key(lookup_key, &base.name, key, labels);
+        let make = || Ok(self.out.declare(&family(families), labels)?);
+        let slot = *slots.entry(lookup_key, make)?;
+        self.out.set(slot, value);
         Ok(())
     }
 
-    /// Ends a pass: retires the series that it did not set.
-    pub(crate) fn end_pass(&mut self, out: &mut SampleGroup) {
-        self.slots.sweep(|slot| out.retire(slot));
+    /// Sets the path that is read next, reported if the read hangs or fails.
+    pub(crate) fn set_current_path(&self, path: &Path) {
+        if let Some(operation) = self.operation {
+            operation.set(&path.to_string_lossy());
+        }
     }
 
-    /// Builds the lookup key of a series. Labels of one family always come in the same order.
-    fn build_key(&mut self, name: &str, labels: &[(&str, &str)]) {
-        self.key.clear();
-        self.key.extend_from_slice(name.as_bytes());
-        for (key, value) in labels {
-            for part in [key, value] {
-                self.key.push(0);
-                self.key.extend_from_slice(part.as_bytes());
-            }
-        }
+    /// Ends a pass: retires the series that it did not set. Returns the number of values.
+    pub(crate) fn end_pass(self) -> usize {
+        self.series.slots.sweep(|slot| self.out.retire(slot));
+        self.count
     }
 }
 
-fn shared_family(families: &mut Vec<Arc<Family>>, family: &Family) -> Arc<Family> {
+/// Builds the lookup key of a series. Labels of one family always come in the same order.
+fn build_lookup_key(lookup_key: &mut Vec<u8>, name: &str, key: &str, labels: &[(&str, &str)]) {
+    lookup_key.clear();
+    lookup_key.extend_from_slice(name.as_bytes());
+    let labels = labels.iter().flat_map(|(key, value)| [*key, *value]);
+    for part in [key].into_iter().chain(labels) {
+        lookup_key.push(0);
+        lookup_key.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn shared_family(
+    families: &mut Vec<Arc<Family>>,
+    family: &Family,
+    share: impl FnOnce() -> Arc<Family>,
+) -> Arc<Family> {
     match families.iter().find(|known| known.name == family.name) {
         Some(known) => known.clone(),
         None => {
-            families.push(Arc::new(family.clone()));
-            families[families.len() - 1].clone()
+            let family = share();
+            families.push(family.clone());
+            family
         }
     }
 }
 
 /// Replaces every character that is not valid in a metric name by an underscore.
-pub(crate) fn sanitize_name(key: &str) -> String {
-    let part = |letter: char| {
-        if letter.is_ascii_alphanumeric() {
-            letter
-        } else {
-            '_'
-        }
-    };
-    key.chars().map(part).collect()
-}
-
-/// A gauge of level 3.
-pub(crate) const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Gauge, unit, 3, help)
-}
-
-/// A counter of level 3.
-pub(crate) const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, unit, 3, help)
+fn sanitize_name(key: &str) -> String {
+    key.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
 }
 
 #[cfg(test)]
@@ -129,23 +177,27 @@ mod tests {
     use super::*;
     use crate::collectors::testing::present_series;
 
-    static ONE: Family = gauge("one_volts", "volts", "One.");
-    static MANY: Family = counter("many_<key>_total", "", "The counter <key>.");
+    mod table {
+        crate::families::families! {
+            ONE Gauge 3 "one_volts" "volts" "One.";
+            MANY Counter 3 "many_<key>_total" "" "The counter <key>.";
+        }
+    }
 
     #[test]
     fn what_a_pass_does_not_set_is_retired_and_its_slot_used_again() {
-        let (mut series, mut group) = (DynamicSeries::new(), SampleGroup::new("x", 3, 1000));
+        let (mut series, mut group) = (DynamicSeries::default(), SampleGroup::new("x", 3, 1000));
+        assert_eq!(table::FAMILIES.len(), 2);
         let mut pass = |chips: &[&str], group: &mut SampleGroup| {
             group.clear();
-            series.begin_pass();
+            let mut put = series.begin_pass(group);
             for chip in chips {
                 let labels = [("chip", *chip)];
-                series.set(group, &ONE, &labels, 1.0).expect("valid");
-                series
-                    .set_keyed(group, &MANY, "a.b", &labels, 2.0)
+                put.set(&table::ONE, &labels, 1.0).expect("valid");
+                put.set_keyed(&table::MANY, "a.b", &labels, 2.0)
                     .expect("valid");
             }
-            series.end_pass(group);
+            assert_eq!(put.end_pass(), 2 * chips.len());
             present_series(group)
         };
         let first = pass(&["a", "b"], &mut group);

@@ -8,34 +8,43 @@
 //! | part | role |
 //! |---|---|
 //! | [`Host`] | the locations of `/proc` and `/sys`, so that a fixture tree can replace a machine |
-//! | [`CollectorSet`] | opens the collectors, runs passes, tracks their states |
+//! | [`CollectorSet`] | the collectors of a node; runs those that are due |
+//! | `ManagedCollector` | one collector with its state: opens it, runs its passes, reopens it after a failure |
+//! | `CollectorThread` | the thread of a collector whose reads may hang, see [`Execution::Threaded`] |
 //! | [`Schedule`] | decides which collectors are due when, as a pure state machine |
-//! | [`Sampler`] | the thread that connects the two |
-//! | [`Execution::Threaded`] | collectors whose reads may hang, each on its own thread |
+//! | [`Sampler`] | the thread that connects set and schedule |
+//!
+//! Collectors set their values through one of these:
+//!
+//! | part | for |
+//! |---|---|
+//! | `families!` | the table of a collector's metrics |
+//! | `UnlabelledSeries` | one series without labels |
+//! | `SeriesTable` | devices that a file lists, with the same metrics for each |
+//! | `SeriesWriter` | whatever a walk through `/sys` discovers |
+//! | `open_files`, `open_walk` | a whole collector from parsers of files, or from a walk through a directory |
 
-mod attribute;
 mod collector_set;
+mod collector_thread;
 pub mod collectors;
 mod config;
 mod context;
 mod cursor_map;
-mod device_slots;
 mod dynamic_series;
+mod families;
 mod file_collector;
 mod host;
-mod info_series;
 mod managed_collector;
 mod node_exporter_gaps;
 mod proc_file;
 mod proc_parse;
 mod sampler;
 mod schedule;
+mod series_table;
 mod settings;
 mod stats;
 mod sysfs_dir;
 mod sysfs_walk;
-mod threaded_collector;
-mod udev;
 mod unlabelled_series;
 
 use std::fmt::Debug;
@@ -45,6 +54,8 @@ use std::time::Duration;
 use pegel_metric::{Family, Level, SampleGroup};
 
 pub use collector_set::CollectorSet;
+pub use collector_thread::CurrentOperation;
+pub use collectors::REGISTRY;
 pub use config::{CollectorSettings, CollectorsConfig};
 pub use context::{Context, SelfMetrics};
 pub use host::{FilesystemSpace, Host, StatVfs};
@@ -54,72 +65,6 @@ pub use sampler::{Sampler, SamplerStartError, TickSink};
 pub use schedule::{ClockPair, Schedule, ScheduleCounts};
 pub use settings::{CollectSettings, CollectSettingsError, RATE_MAX, RATE_MIN};
 pub use stats::{CollectorState, CollectorStatus, SamplerStats};
-pub use threaded_collector::CurrentOperation;
-
-use collectors::{agent, cpu, disk, load, memory, network, pressure, stat, vmstat};
-use collectors::{
-    arp, bonding, clocksource, conntrack, dmi, entropy, filefd, filesystem, lustre, md, mountstats,
-    netclass, netstat, nfs, nfsd, nvidia, os, power_supply, process_states, processes, schedstat,
-    selinux, sockstat, softnet, swap, timex, udp_queues, uname,
-};
-use collectors::{
-    cgroup, cpufreq, cray, edac, gpu, hwmon, infiniband, numa, nvme, rapl, slingshot, thermal_zone,
-    top_processes,
-};
-
-/// All collectors. `agent` comes last, so that its values include the current pass.
-pub static REGISTRY: &[&CollectorEntry] = &[
-    &cpu::ENTRY,
-    &stat::ENTRY,
-    &memory::ENTRY,
-    &load::ENTRY,
-    &pressure::ENTRY,
-    &disk::ENTRY,
-    &network::ENTRY,
-    &vmstat::ENTRY,
-    &filesystem::ENTRY,
-    &nvidia::ENTRY,
-    &hwmon::ENTRY,
-    &thermal_zone::ENTRY,
-    &cpufreq::ENTRY,
-    &numa::ENTRY,
-    &rapl::ENTRY,
-    &cray::ENTRY,
-    &infiniband::ENTRY,
-    &slingshot::ENTRY,
-    &edac::ENTRY,
-    &nvme::ENTRY,
-    &gpu::ENTRY,
-    &cgroup::ENTRY,
-    &top_processes::ENTRY,
-    &netstat::ENTRY,
-    &sockstat::ENTRY,
-    &softnet::ENTRY,
-    &udp_queues::ENTRY,
-    &arp::ENTRY,
-    &netclass::ENTRY,
-    &bonding::ENTRY,
-    &conntrack::ENTRY,
-    &processes::ENTRY,
-    &process_states::ENTRY,
-    &schedstat::ENTRY,
-    &swap::ENTRY,
-    &filefd::ENTRY,
-    &entropy::ENTRY,
-    &md::ENTRY,
-    &nfs::ENTRY,
-    &nfsd::ENTRY,
-    &mountstats::ENTRY,
-    &lustre::ENTRY,
-    &timex::ENTRY,
-    &clocksource::ENTRY,
-    &uname::ENTRY,
-    &os::ENTRY,
-    &selinux::ENTRY,
-    &dmi::ENTRY,
-    &power_supply::ENTRY,
-    &agent::ENTRY,
-];
 
 /// The static description of a collector.
 #[derive(Debug)]
@@ -131,7 +76,52 @@ pub struct CollectorEntry {
     pub level: Level,
     /// The families that it may publish. A name with `<…>` in it stands for many.
     pub families: &'static [&'static Family],
-    pub open: fn(&Context) -> Result<OpenOutcome, CollectorOpenError>,
+    pub open: fn(&Context) -> OpenResult,
+}
+
+impl CollectorEntry {
+    /// Describes a collector that runs on the sampler thread.
+    pub(crate) const fn inline(
+        name: &'static str,
+        tier: Tier,
+        families: &'static [&'static Family],
+        open: fn(&Context) -> OpenResult,
+    ) -> CollectorEntry {
+        CollectorEntry {
+            name,
+            tier,
+            execution: Execution::Inline,
+            level: lowest_level(families),
+            families,
+            open,
+        }
+    }
+
+    /// Describes a collector with a thread of its own.
+    pub(crate) const fn threaded(
+        name: &'static str,
+        tier: Tier,
+        families: &'static [&'static Family],
+        open: fn(&Context) -> OpenResult,
+    ) -> CollectorEntry {
+        CollectorEntry {
+            execution: Execution::Threaded,
+            ..CollectorEntry::inline(name, tier, families, open)
+        }
+    }
+}
+
+/// Returns the lowest level of the families; 0 if there are none.
+const fn lowest_level(families: &[&Family]) -> Level {
+    let mut lowest = if families.is_empty() { 0 } else { Level::MAX };
+    let mut index = 0;
+    while index < families.len() {
+        if families[index].level < lowest {
+            lowest = families[index].level;
+        }
+        index += 1;
+    }
+    lowest
 }
 
 /// The default rate of a collector.
@@ -172,6 +162,19 @@ pub enum OpenOutcome {
     Absent {
         looked_for: PathBuf,
     },
+}
+
+pub type OpenResult = Result<OpenOutcome, CollectorOpenError>;
+
+impl OpenOutcome {
+    pub(crate) fn active(collector: impl Collector + 'static) -> OpenResult {
+        Ok(OpenOutcome::Active(Box::new(collector)))
+    }
+
+    pub(crate) fn absent(looked_for: impl Into<PathBuf>) -> OpenResult {
+        let looked_for = looked_for.into();
+        Ok(OpenOutcome::Absent { looked_for })
+    }
 }
 
 /// Why a collector could not be opened although its source exists.

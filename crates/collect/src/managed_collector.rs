@@ -1,194 +1,235 @@
-//! One collector with its life cycle: opens it, runs its passes, catches its panics, and reopens it after a
-//! failure or when an absent source may have appeared.
+//! One collector with its state: opens it, runs its passes, catches its panics, and reopens it after a failure or when
+//! an absent source may have appeared.
 //!
-//! Used on the sampler thread for inline collectors and on their own thread for threaded ones. A failed pass
-//! publishes no values and never affects other collectors. State changes go to [`CollectorStats`], and a failure
-//! is logged once per distinct reason.
+//! The set of collectors holds one for each enabled collector. An inline collector runs here, on the sampler thread. The
+//! passes of a threaded one run on its [`CollectorThread`], which holds a `ManagedCollector` in turn; here its last
+//! completed pass is published. A failed pass publishes no values and never affects other collectors. State changes go to
+//! [`CollectorStats`], and a failure is logged once per distinct reason.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pegel_metric::{Level, Millis, SampleGroup, Tick, with_causes};
 use pegel_supervisor::panic_message;
 
+use crate::collector_thread::CollectorThread;
 use crate::stats::CollectorStats;
 use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, CollectorState, Context,
-    OpenOutcome,
+    CollectError, Collector, CollectorEntry, CollectorState, Context, Execution, OpenOutcome,
+    OpenResult,
 };
 
 /// How long to wait before an absent source or a failed collector is opened again.
 pub(crate) const ABSENT_RETRY: Duration = Duration::from_secs(60);
 const FAILED_RETRY: Duration = Duration::from_secs(5);
 
-/// One collector with its group of series and its state.
+/// One collector with its state.
 #[derive(Debug)]
 pub(crate) struct ManagedCollector {
     entry: &'static CollectorEntry,
     level: Level,
-    stale_after: Millis,
+    rate: Duration,
     state: CollectorState,
-    reason: String,
-    /// `None` until it was opened successfully.
-    open_collector: Option<OpenCollector>,
+    source: CollectorSource,
     /// The monotonic time at which it was last opened.
     opened_at: Duration,
     /// The failure is partial: values are published, and the collector is not reopened.
     is_partial: bool,
 }
 
+/// Where the values of a collector come from.
 #[derive(Debug)]
-struct OpenCollector {
-    collector: Box<dyn Collector>,
-    group: SampleGroup,
-    /// The collector is unusable after the last pass and must be replaced.
-    must_reopen: bool,
-}
-
-impl OpenCollector {
-    /// Runs one pass; after an error the group has no values. A collector that failed while declaring
-    /// series, or panicked, must be reopened: it no longer knows its slots and would declare more of
-    /// them in each pass.
-    fn pass(&mut self) -> Result<(), CollectError> {
-        self.group.clear();
-        let members = self.group.members().clone();
-        let (collector, group) = (&mut self.collector, &mut self.group);
-        let result = catch_unwind(AssertUnwindSafe(|| collector.collect(group)));
-        let panicked = result.is_err();
-        let result =
-            result.unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic))));
-        if result.is_err() {
-            self.group.clear();
-            self.must_reopen = panicked || !Arc::ptr_eq(&members, self.group.members());
-        }
-        result
-    }
+enum CollectorSource {
+    /// Not open: absent or failed.
+    Closed,
+    /// An open collector with the group of its series.
+    Open(Box<dyn Collector>, SampleGroup),
+    Thread(CollectorThread),
 }
 
 impl ManagedCollector {
+    /// Creates a collector that runs on the calling thread; its first pass opens it.
     pub(crate) fn new(
         entry: &'static CollectorEntry,
         level: Level,
         rate: Duration,
     ) -> ManagedCollector {
-        // Up to three passes may be missing before the last values become stale.
-        let stale_after = (3 * rate).max(Duration::from_secs(5));
         ManagedCollector {
             entry,
             level,
-            stale_after: stale_after.as_millis() as Millis,
+            rate,
             state: CollectorState::Disabled,
-            reason: String::new(),
-            open_collector: None,
+            source: CollectorSource::Closed,
             opened_at: Duration::ZERO,
             is_partial: false,
         }
     }
 
-    pub(crate) fn open(&mut self, context: &Context, stats: &CollectorStats) {
+    /// Opens a collector on the thread that its [`Execution`] selects.
+    pub(crate) fn start(
+        entry: &'static CollectorEntry,
+        level: Level,
+        rate: Duration,
+        context: &Context,
+        stats: &CollectorStats,
+    ) -> ManagedCollector {
+        let mut collector = ManagedCollector::new(entry, level, rate);
+        match entry.execution {
+            Execution::Inline => collector.open(context, stats),
+            Execution::Threaded => {
+                let thread = CollectorThread::start(entry, level, rate, context, stats);
+                collector.source = CollectorSource::Thread(thread);
+            }
+        }
+        collector
+    }
+
+    /// Runs a pass, or takes the last completed one from its thread, and appends the values to `tick`. Returns how many
+    /// series have a value, and the cost of the pass if that is not the time spent here.
+    pub(crate) fn pass(
+        &mut self,
+        context: &Context,
+        stats: &CollectorStats,
+        tick: &mut Tick,
+    ) -> (u64, Option<Duration>) {
+        if let CollectorSource::Thread(thread) = &mut self.source {
+            return thread.publish(context, stats, tick);
+        }
+        if self.is_open_due(context) {
+            self.open(context, stats);
+        }
+        self.run(context, stats);
+        (self.append_to(tick), None)
+    }
+
+    /// Waits until its thread, if it has one, has completed a pass that was not published yet; at most until `deadline`.
+    pub(crate) fn wait_for_thread(&self, deadline: Instant) {
+        if let CollectorSource::Thread(thread) = &self.source {
+            thread.wait_for_pass(deadline);
+        }
+    }
+
+    /// Returns whether the source is to be opened: for the first time, or again after its retry interval.
+    fn is_open_due(&self, context: &Context) -> bool {
+        let wait = match self.state {
+            CollectorState::Disabled => return true,
+            CollectorState::Active => return false,
+            CollectorState::Absent => ABSENT_RETRY,
+            CollectorState::Failed if self.is_partial => return false,
+            CollectorState::Failed => FAILED_RETRY,
+        };
+        context.clock.monotonic().saturating_sub(self.opened_at) >= wait
+    }
+
+    fn open(&mut self, context: &Context, stats: &CollectorStats) {
         self.opened_at = context.clock.monotonic();
-        let at = context.clock.utc();
-        match self.try_open(context) {
+        // Unwinding drops a partially opened collector.
+        let opened: OpenResult = catch_unwind(AssertUnwindSafe(|| (self.entry.open)(context)))
+            .unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic)).into()));
+        match opened {
             Ok(OpenOutcome::Active(collector)) => {
                 // The new collector declares all its series again.
-                let group = SampleGroup::new(self.entry.name, self.level, self.stale_after);
-                self.open_collector = Some(OpenCollector {
-                    collector,
-                    group,
-                    must_reopen: false,
-                });
+                let group = SampleGroup::new(self.entry.name, self.level, self.stale_after());
+                self.source = CollectorSource::Open(collector, group);
                 if self.state != CollectorState::Failed {
-                    self.set_state(CollectorState::Active, None, at, stats);
+                    self.set_state(CollectorState::Active, None, context, stats);
                 }
             }
             Ok(OpenOutcome::Absent { looked_for }) => {
-                self.open_collector = None;
-                self.set_state(
-                    CollectorState::Absent,
-                    Some(looked_for.display().to_string()),
-                    at,
-                    stats,
-                );
+                self.source = CollectorSource::Closed;
+                let path = looked_for.to_string_lossy();
+                self.set_state(CollectorState::Absent, Some(&path), context, stats);
             }
-            Err(error) => self.fail(with_causes(&error), at, stats),
+            Err(error) => self.fail(&with_causes(&error), context, stats),
         }
     }
 
-    fn try_open(&self, context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-        // Unwinding drops a partially opened collector.
-        catch_unwind(AssertUnwindSafe(|| (self.entry.open)(context)))
-            .unwrap_or_else(|panic| Err(CollectError::Panic(panic_message(&*panic)).into()))
+    /// Returns after which time the last values are stale: up to three passes may be missing.
+    fn stale_after(&self) -> Millis {
+        (3 * self.rate).max(Duration::from_secs(5)).as_millis() as Millis
     }
 
-    /// Runs one pass; reopens the source first if its retry interval has passed.
-    pub(crate) fn pass(&mut self, context: &Context, stats: &CollectorStats) {
-        let wait = match self.state {
-            CollectorState::Active => Duration::MAX,
-            CollectorState::Disabled => return,
-            CollectorState::Absent => ABSENT_RETRY,
-            CollectorState::Failed if self.is_partial => Duration::MAX,
-            CollectorState::Failed => FAILED_RETRY,
-        };
-        if self.state != CollectorState::Active
-            && context.clock.monotonic().saturating_sub(self.opened_at) >= wait
-        {
-            self.open(context, stats);
-        }
-        let Some(work) = &mut self.open_collector else {
+    fn run(&mut self, context: &Context, stats: &CollectorStats) {
+        let CollectorSource::Open(collector, group) = &mut self.source else {
             return;
         };
-        let result = work.pass();
-        let trouble = work.collector.partial_failure().map(str::to_owned);
-        self.is_partial = result.is_ok() && trouble.is_some();
+        let (result, is_usable) = run_pass(&mut **collector, group);
+        let trouble = collector.partial_failure().map(str::to_owned);
         match (result, trouble) {
-            (Ok(()), None) if self.state == CollectorState::Active => {}
             (Ok(()), None) => {
-                tracing::info!(collector = self.entry.name, "collector recovered");
-                self.set_state(CollectorState::Active, None, context.clock.utc(), stats);
-            }
-            (Ok(()), Some(reason)) => self.fail(reason, context.clock.utc(), stats),
-            (Err(error), _) => {
-                if work.must_reopen {
-                    self.open_collector = None;
+                self.is_partial = false;
+                if self.state != CollectorState::Active {
+                    tracing::info!(collector = self.entry.name, "collector recovered");
+                    self.set_state(CollectorState::Active, None, context, stats);
                 }
-                self.fail(with_causes(&error), context.clock.utc(), stats);
+            }
+            (Ok(()), Some(reason)) => {
+                self.is_partial = true;
+                self.fail(&reason, context, stats);
+            }
+            (Err(error), _) => {
+                self.is_partial = false;
+                if !is_usable {
+                    self.source = CollectorSource::Closed;
+                }
+                self.fail(&with_causes(&error), context, stats);
             }
         }
     }
 
     /// Appends the values of the last pass to `tick` and returns their number. A failed collector appends none, so
     /// that its old values do not appear current.
-    pub(crate) fn append_to(&mut self, tick: &mut Tick) -> u64 {
-        let Some(work) = &mut self.open_collector else {
+    fn append_to(&mut self, tick: &mut Tick) -> u64 {
+        let CollectorSource::Open(_, group) = &mut self.source else {
             return 0;
         };
-        work.group.append_to(tick);
+        group.append_to(tick);
         tick.rows().last().map_or(0, |row| row.present_count())
     }
 
-    fn fail(&mut self, reason: String, at: Millis, stats: &CollectorStats) {
-        if self.state == CollectorState::Failed && self.reason == reason {
-            return;
+    fn fail(&mut self, reason: &str, context: &Context, stats: &CollectorStats) {
+        if self.set_state(CollectorState::Failed, Some(reason), context, stats) {
+            tracing::warn!(
+                collector = self.entry.name,
+                reason,
+                "collector failed or is incomplete; retrying"
+            );
         }
-        tracing::warn!(
-            collector = self.entry.name,
-            reason,
-            "collector failed or is incomplete; retrying"
-        );
-        self.reason.clone_from(&reason);
-        self.set_state(CollectorState::Failed, Some(reason), at, stats);
     }
 
+    /// Changes the state. Returns false if it and its detail are the same as before.
     fn set_state(
         &mut self,
-        to: CollectorState,
-        detail: Option<String>,
-        at: Millis,
+        state: CollectorState,
+        detail: Option<&str>,
+        context: &Context,
         stats: &CollectorStats,
-    ) {
-        self.state = to;
-        stats.set_state(to, at, detail);
+    ) -> bool {
+        self.state = state;
+        stats.set_state(state, detail, &*context.clock)
+    }
+}
+
+/// Runs one pass; after an error the group has no values. Also returns whether the collector can go on: one that
+/// failed while declaring series, or panicked, no longer knows its slots and would declare more of them in each pass.
+fn run_pass(
+    collector: &mut dyn Collector,
+    group: &mut SampleGroup,
+) -> (Result<(), CollectError>, bool) {
+    group.clear();
+    let members = group.members().clone();
+    match catch_unwind(AssertUnwindSafe(|| collector.collect(group))) {
+        Ok(Ok(())) => (Ok(()), true),
+        Ok(Err(error)) => {
+            group.clear();
+            (Err(error), Arc::ptr_eq(&members, group.members()))
+        }
+        Err(panic) => {
+            group.clear();
+            let message = panic_message(&*panic);
+            (Err(CollectError::Panic(message)), false)
+        }
     }
 }
 
@@ -197,15 +238,13 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-    use pegel_metric::{Family, Input, Ledger, MetricKind};
-    use pegel_supervisor::Supervisor;
+    use pegel_metric::{Family, Input, MetricKind};
 
     use super::*;
-    use crate::collectors::testing::SettableClock;
-    use crate::proc_file::SharedFile;
+    use crate::Tier;
+    use crate::collectors::testing::{SettableClock, context_without_files};
     use crate::proc_parse::ProcParseError;
     use crate::unlabelled_series::UnlabelledSeries;
-    use crate::{CurrentOperation, Execution, Host, SamplerStats, Tier};
 
     /// A collector and the context that it needs for a pass.
     struct ManagedFixture {
@@ -217,18 +256,10 @@ mod tests {
     impl ManagedFixture {
         fn new(entry: &'static CollectorEntry) -> ManagedFixture {
             let clock = Arc::new(SettableClock(AtomicI64::new(1_000)));
-            let context = Context {
-                host: Host::at(Path::new("/nonexistent")),
-                clock: clock.clone(),
-                ledger: Arc::new(Ledger::default()),
-                self_metrics: Vec::new(),
-                stats: Arc::new(SamplerStats::new([entry.name].into_iter())),
-                supervisor: Supervisor::default(),
-                operation: CurrentOperation::default(),
-                proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
-            };
-            let mut collector = ManagedCollector::new(entry, 4, Duration::from_secs(1));
-            collector.open(&context, &context.stats.collectors()[0]);
+            let context = context_without_files(clock.clone());
+            let stats = &context.stats.collectors()[0];
+            let rate = Duration::from_secs(1);
+            let collector = ManagedCollector::start(entry, 4, rate, &context, stats);
             ManagedFixture {
                 context,
                 clock,
@@ -242,8 +273,7 @@ mod tests {
             let mut tick = Tick::new(Input::Collect);
             tick.reset(0);
             let stats = &self.context.stats.collectors()[0];
-            self.collector.pass(&self.context, stats);
-            let present = self.collector.append_to(&mut tick);
+            let (present, _) = self.collector.pass(&self.context, stats, &mut tick);
             let row = tick.rows().last();
             let declared = row.map_or(0, |row| row.members.series.len());
             (
@@ -256,17 +286,8 @@ mod tests {
 
     static FAMILY: Family = Family::new("x", MetricKind::Gauge, "", 0, "X.");
 
-    const fn entry(
-        open: fn(&Context) -> Result<OpenOutcome, CollectorOpenError>,
-    ) -> CollectorEntry {
-        CollectorEntry {
-            name: "x",
-            tier: Tier::Fast,
-            execution: Execution::Inline,
-            level: 0,
-            families: &[],
-            open,
-        }
+    const fn entry(open: fn(&Context) -> OpenResult) -> CollectorEntry {
+        CollectorEntry::inline("x", Tier::Fast, &[], open)
     }
 
     /// Sets one series; panics in its second pass.
@@ -287,7 +308,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_failure_of_that_collector_and_it_is_opened_anew() {
         static ENTRY: CollectorEntry =
-            entry(|_| Ok(OpenOutcome::Active(Box::<PanicsInSecondPass>::default())));
+            entry(|_| OpenOutcome::active(PanicsInSecondPass::default()));
         let mut fixture = ManagedFixture::new(&ENTRY);
         assert_eq!(fixture.pass(), (1, 1, None));
         let (_, present, error) = fixture.pass();
@@ -312,7 +333,7 @@ mod tests {
         static OPENED: AtomicU32 = AtomicU32::new(0);
         static ENTRY: CollectorEntry = entry(|_| {
             assert!(OPENED.fetch_add(1, Relaxed) > 0, "not yet");
-            Ok(OpenOutcome::Active(Box::<PanicsInSecondPass>::default()))
+            OpenOutcome::active(PanicsInSecondPass::default())
         });
         let mut fixture = ManagedFixture::new(&ENTRY);
         assert_eq!(fixture.pass(), (0, 0, Some("panicked: not yet".to_owned())));
@@ -339,10 +360,7 @@ mod tests {
     #[test]
     fn a_partial_failure_keeps_the_values_and_the_collector() {
         static ENTRY: CollectorEntry = entry(|_| {
-            Ok(OpenOutcome::Active(Box::new(PartlyFailingCollector(
-                0,
-                UnlabelledSeries::new(&FAMILY),
-            ))))
+            OpenOutcome::active(PartlyFailingCollector(0, UnlabelledSeries::new(&FAMILY)))
         });
         let mut fixture = ManagedFixture::new(&ENTRY);
         assert_eq!(fixture.pass(), (1, 1, None));
@@ -367,8 +385,7 @@ mod tests {
 
     #[test]
     fn a_collector_that_breaks_off_does_not_declare_series_without_end() {
-        static ENTRY: CollectorEntry =
-            entry(|_| Ok(OpenOutcome::Active(Box::new(BrokenCollector))));
+        static ENTRY: CollectorEntry = entry(|_| OpenOutcome::active(BrokenCollector));
         let mut fixture = ManagedFixture::new(&ENTRY);
         for _ in 0..20 {
             let (declared, present, error) = fixture.pass();

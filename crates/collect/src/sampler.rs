@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use pegel_metric::{Clock, Input, Ledger, Level, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
-use crate::threaded_collector::PASS_TIMEOUT;
+use crate::collector_thread::PASS_TIMEOUT;
 use crate::{
     ClockPair, CollectSettings, CollectSettingsError, CollectorSet, CollectorStatus, Host,
     SamplerStats, Schedule, ScheduleCounts, SelfMetrics,

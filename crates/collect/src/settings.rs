@@ -82,6 +82,7 @@ fn check_rate(rate: Duration) -> Result<(), CollectSettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collectors::{cpu, vmstat};
 
     fn with(name: &str, rate: Option<SampleInterval>) -> CollectSettings {
         let mut settings = CollectSettings::default();
@@ -121,15 +122,15 @@ mod tests {
     #[test]
     fn slow_tiers_are_never_faster_than_the_agent() {
         assert_eq!(
-            every(Duration::from_secs(10)).rate_of(&crate::vmstat::ENTRY),
+            every(Duration::from_secs(10)).rate_of(&vmstat::ENTRY),
             Duration::from_secs(10)
         );
         assert_eq!(
-            CollectSettings::default().rate_of(&crate::vmstat::ENTRY),
+            CollectSettings::default().rate_of(&vmstat::ENTRY),
             Duration::from_secs(5)
         );
         let rate = SampleInterval::from_millis(100);
         let settings = with("cpu", Some(rate.clone()));
-        assert_eq!(settings.rate_of(&crate::cpu::ENTRY), rate.duration());
+        assert_eq!(settings.rate_of(&cpu::ENTRY), rate.duration());
     }
 }

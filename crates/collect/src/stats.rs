@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use pegel_metric::Millis;
+use pegel_metric::{Clock, Millis};
 use serde::Serialize;
 
 use crate::schedule::ScheduleCounts;
@@ -139,17 +139,27 @@ impl CollectorStats {
         self.series.store(series, Relaxed);
     }
 
-    /// Changes the state. `detail` is the reason of a failure, or the path that an absent collector looked for.
-    pub(crate) fn set_state(&self, state: CollectorState, at: Millis, detail: Option<String>) {
+    /// Changes the state. `detail` is the reason of a failure, or the path that an absent collector looked for. Returns
+    /// false, and allocates nothing, if both are the same as before.
+    pub(crate) fn set_state(
+        &self,
+        state: CollectorState,
+        detail: Option<&str>,
+        clock: &dyn Clock,
+    ) -> bool {
         let mut current = self.lock_state();
-        if state == CollectorState::Failed && current.state != CollectorState::Failed {
-            self.failures.fetch_add(1, Relaxed);
+        let is_same_state = current.state == state;
+        if is_same_state && current.detail.as_deref() == detail {
+            return false;
         }
-        if current.state != state || current.since == 0 {
-            current.since = at;
+        if !is_same_state {
+            current.since = clock.utc();
+            current.state = state;
+            self.failures
+                .fetch_add(u64::from(state == CollectorState::Failed), Relaxed);
         }
-        current.state = state;
-        current.detail = detail;
+        current.detail = detail.map(str::to_owned);
+        true
     }
 
     pub(crate) fn seconds(&self) -> f64 {

@@ -8,14 +8,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use pegel_machine::{DIRECTORY_NAMES_MAX, natural_order};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 
-use crate::proc_parse::parse_u64;
+use crate::proc_parse::{parse_hex, parse_signed, parse_u64};
 
 /// The kernel returns at most a page, except for binary attributes.
 const BYTES_MAX: usize = 64 * 1024;
-/// More devices of one kind than any node has.
-const NAMES_MAX: usize = 16_384;
 
 #[derive(Debug)]
 pub(crate) struct SysfsDir {
@@ -50,8 +49,8 @@ impl SysfsDir {
             let name = entry.ok()?.file_name().to_str().ok()?.to_owned();
             (name != "." && name != "..").then_some(name)
         });
-        let mut names: Vec<String> = names.take(NAMES_MAX).collect();
-        names.sort_by(|a, b| natural_sort_key(a).cmp(&natural_sort_key(b)));
+        let mut names: Vec<String> = names.take(DIRECTORY_NAMES_MAX).collect();
+        names.sort_by(|a, b| natural_order(a, b));
         names
     }
 
@@ -87,14 +86,28 @@ impl SysfsDir {
 
     /// Reads the trimmed text; `None` if it is empty.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        let bytes = self.bytes(name).ok()?;
-        let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+        let text = trimmed_text(&self.bytes(name).ok()?);
         (!text.is_empty()).then_some(text)
     }
 
-    /// Reads a whole number, possibly negative.
+    /// Reads labels from files: pairs of a label and its file. Attributes that do not exist are left out, empty ones
+    /// are not.
+    pub(crate) fn labels<'a>(&self, files: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
+        let read = |(label, file): &(&'a str, &str)| {
+            let text = trimmed_text(&self.bytes(file).ok()?);
+            Some((*label, text))
+        };
+        files.iter().filter_map(read).collect()
+    }
+
+    /// Reads a whole number: decimal and possibly negative, or hexadecimal with the prefix `0x`.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
-        parse_signed_number(self.bytes(name).ok()?.trim_ascii())
+        let bytes = self.bytes(name).ok()?;
+        let text = bytes.trim_ascii();
+        match text.strip_prefix(b"0x") {
+            Some(digits) => parse_hex(digits).map(|value| value as f64),
+            None => parse_signed(text),
+        }
     }
 
     /// Reads a whole number without sign, exactly.
@@ -103,22 +116,12 @@ impl SysfsDir {
     }
 }
 
+fn trimmed_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.trim_ascii()).into_owned()
+}
+
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-fn parse_signed_number(text: &[u8]) -> Option<f64> {
-    match text.strip_prefix(b"-") {
-        Some(digits) => parse_u64(digits).map(|value| -(value as f64)),
-        None => parse_u64(text).map(|value| value as f64),
-    }
-}
-
-/// Returns the sort key: the stem, then the trailing number by value, then the whole name.
-fn natural_sort_key(name: &str) -> (&str, u64, &str) {
-    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    let number = parse_u64(&name.as_bytes()[stem.len()..]).unwrap_or(0);
-    (stem, number, name)
 }
 
 #[cfg(test)]
@@ -137,6 +140,8 @@ mod tests {
         for (name, text) in [
             ("five", "5\n"),
             ("minus", "-40000\n"),
+            ("hex", "0x1003\n"),
+            ("no_hex", "0x\n"),
             ("word", " a b\n"),
             ("empty", "\n"),
             ("large", &large),
@@ -148,6 +153,8 @@ mod tests {
         assert_eq!(folder.unsigned("five"), Some(5));
         assert_eq!(folder.number("minus"), Some(-40_000.0));
         assert_eq!(folder.unsigned("minus"), None);
+        assert_eq!(folder.number("hex"), Some(4099.0));
+        assert_eq!(folder.number("no_hex"), None);
         assert_eq!(folder.text("word").as_deref(), Some("a b"));
         for missing in ["word", "empty", "none", "cpu2"] {
             assert_eq!(folder.number(missing), None, "{missing}");

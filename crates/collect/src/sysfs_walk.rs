@@ -4,68 +4,21 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
-use pegel_metric::{Family, Level, SampleGroup};
+use pegel_metric::{Level, SampleGroup};
 
-use crate::dynamic_series::DynamicSeries;
+use crate::dynamic_series::{DynamicSeries, SeriesWriter};
 use crate::proc_parse::ProcParseError;
-use crate::{CollectError, Collector, CollectorOpenError, Context, CurrentOperation, OpenOutcome};
+use crate::sysfs_dir::SysfsDir;
+use crate::{CollectError, Collector, Context, CurrentOperation, OpenOutcome, OpenResult};
 
 /// Reads the current content of a part of `/sys` or a similar tree.
 pub(crate) trait SysfsWalk: Debug + Send {
-    /// Sets all current values. Devices that are gone or cannot be read are omitted.
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError>;
+    /// Sets all current values below `root`. Devices that are gone or cannot be read are omitted.
+    fn walk(&mut self, root: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError>;
 
     /// Describes what the last pass could not read, if the administrator can fix the cause.
     fn partial_failure(&self) -> Option<&str> {
         None
-    }
-}
-
-/// Receives the values of a walk.
-#[derive(Debug)]
-pub(crate) struct SeriesWriter<'a> {
-    series: &'a mut DynamicSeries,
-    out: &'a mut SampleGroup,
-    operation: &'a CurrentOperation,
-    count: usize,
-}
-
-impl SeriesWriter<'_> {
-    pub(crate) fn set(
-        &mut self,
-        family: &Family,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) -> Result<(), ProcParseError> {
-        self.count += 1;
-        self.series.set(self.out, family, labels, value)
-    }
-
-    /// Sets the series if there is a value.
-    pub(crate) fn set_if_some(
-        &mut self,
-        family: &Family,
-        labels: &[(&str, &str)],
-        value: Option<f64>,
-    ) -> Result<(), ProcParseError> {
-        value.map_or(Ok(()), |value| self.set(family, labels, value))
-    }
-
-    /// Like [`set`](SeriesWriter::set), for a family whose name contains `<key>`.
-    pub(crate) fn set_keyed(
-        &mut self,
-        base: &Family,
-        key: &str,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) -> Result<(), ProcParseError> {
-        self.count += 1;
-        self.series.set_keyed(self.out, base, key, labels, value)
-    }
-
-    /// Sets the path that is read next, reported if the read hangs.
-    pub(crate) fn set_current_path(&self, path: &Path) {
-        self.operation.set(&path.to_string_lossy());
     }
 }
 
@@ -77,45 +30,57 @@ struct WalkCollector<W> {
     operation: CurrentOperation,
 }
 
-/// Opens the collector of a walk; absent if a first walk finds nothing.
-pub(crate) fn open_walk<W: SysfsWalk + 'static>(
+/// Opens the collector of a walk through `root`, a path such as `sys/class/net`; absent if a first walk finds nothing.
+pub(crate) fn open_walk(
     context: &Context,
-    root: PathBuf,
-    walk: W,
-) -> Result<OpenOutcome, CollectorOpenError> {
-    let mut walker = WalkCollector {
-        operation: context.operation.clone(),
-        walk,
-        series: DynamicSeries::new(),
-        root,
-    };
+    root: &str,
+    walk: impl SysfsWalk + 'static,
+) -> OpenResult {
+    let mut walker = WalkCollector::new(context, root, walk);
     let found = walker.pass(&mut SampleGroup::new("trial", Level::MAX, 0))?;
     if found == 0 && walker.walk.partial_failure().is_none() {
-        return Ok(OpenOutcome::Absent {
-            looked_for: walker.root,
-        });
+        return OpenOutcome::absent(walker.root);
     }
     // The trial declared its series in a group that no longer exists.
-    walker.series = DynamicSeries::new();
-    Ok(OpenOutcome::Active(Box::new(walker)))
+    walker.series = DynamicSeries::default();
+    OpenOutcome::active(walker)
+}
+
+/// Opens the collector of a walk; absent if `marker` does not exist, active even if a walk finds nothing.
+pub(crate) fn open_walk_if_exists(
+    context: &Context,
+    root: &str,
+    marker: &str,
+    walk: impl SysfsWalk + 'static,
+) -> OpenResult {
+    let walker = WalkCollector::new(context, root, walk);
+    let marker = walker.root.join(marker);
+    if !marker.exists() {
+        return OpenOutcome::absent(marker);
+    }
+    OpenOutcome::active(walker)
 }
 
 impl<W: SysfsWalk> WalkCollector<W> {
+    fn new(context: &Context, root: &str, walk: W) -> WalkCollector<W> {
+        WalkCollector {
+            operation: context.operation.clone(),
+            walk,
+            series: DynamicSeries::default(),
+            root: context.host.root.join(root),
+        }
+    }
+
     /// Runs one walk and returns the number of values.
     fn pass(&mut self, out: &mut SampleGroup) -> Result<usize, CollectError> {
         self.operation.set(&self.root.to_string_lossy());
-        self.series.begin_pass();
-        let mut put = SeriesWriter {
-            series: &mut self.series,
-            out,
-            operation: &self.operation,
-            count: 0,
-        };
-        let walked = self.walk.walk(&mut put);
-        let count = put.count;
-        walked.map_err(|fault| fault.at_path(&self.root))?;
-        self.series.end_pass(out);
-        Ok(count)
+        let mut put = self.series.begin_walk(out, &self.operation);
+        if let Some(root) = SysfsDir::open(&self.root) {
+            let walked = self.walk.walk(&root, &mut put);
+            // The path that was read last.
+            walked.map_err(|fault| fault.at_path(Path::new(&self.operation.text())))?;
+        }
+        Ok(put.end_pass())
     }
 }
 

@@ -4,7 +4,7 @@ use super::TidyIssue;
 use super::tree::SourceTree;
 
 const FOLDER: &str = "crates/collect/src/collectors/";
-const REGISTRY: &str = "crates/collect/src/lib.rs";
+const REGISTRY: &str = "crates/collect/src/collectors/mod.rs";
 
 pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(registry) = tree.get(REGISTRY) else {

@@ -7,93 +7,36 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pegel_metric::{DropReason, Family, Input, Ledger, MetricKind, SampleGroup, Slot};
+use pegel_metric::{DropReason, Family, Input, Ledger, SampleGroup, Slot};
 
-use super::agent_process::{self, AgentProcessUsage};
+use super::agent_process::AgentProcessUsage;
 use super::agent_self_metrics::SelfMetricsSeries;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::stats::{CollectorStats, SamplerStats};
 use crate::unlabelled_series::UnlabelledSeries;
 use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, CollectorState, Context,
-    Execution, OpenOutcome, Tier,
+    CollectError, Collector, CollectorEntry, CollectorState, Context, OpenOutcome, OpenResult, Tier,
 };
 
-const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, unit, 0, help)
+families! {
+    CPU Counter 0 "pegel_cpu_seconds_total" "seconds" "Total CPU time used by the agent, in seconds.";
+    RESIDENT Gauge 0 "pegel_resident_memory_bytes" "bytes" "Resident memory of the agent, in bytes.";
+    FDS Gauge 0 "pegel_open_fds" "" "Number of open file descriptors of the agent.";
+    THREADS Gauge 0 "pegel_threads" "" "Number of threads of the agent.";
+    START Gauge 0 "pegel_start_time_seconds" "seconds" "Start time of the agent, in seconds since the Unix epoch.";
+    RECEIVED Counter 0 "pegel_received_total" "" "Total number of samples received, by input.";
+    KEPT Counter 0 "pegel_kept_total" "" "Total number of samples stored, by input.";
+    DROPPED Counter 0 "pegel_dropped_total" "" "Total number of samples not stored, by input and reason.";
+    LATE Counter 0 "pegel_samples_late_total" "" "Total number of sampling passes that started more than half an interval late.";
+    MISSED Counter 0 "pegel_samples_missed_total" "" "Total number of sampling passes that were skipped.";
+    CLOCK_STEPS Counter 0 "pegel_clock_steps_total" "" "Total number of steps of the wall clock.";
+    SECONDS Counter 0 "pegel_collector_seconds_total" "seconds" "Total time spent in the collector, in seconds.";
+    FAILURES Counter 0 "pegel_collector_failures_total" "" "Total number of times the collector started to fail.";
+    FAILED Gauge 0 "pegel_collector_failed" "" "1 while the collector cannot read its source, otherwise 0.";
 }
 
-static RECEIVED: Family = counter(
-    "pegel_received_total",
-    "",
-    "Total number of samples received, by input.",
-);
-static KEPT: Family = counter(
-    "pegel_kept_total",
-    "",
-    "Total number of samples stored, by input.",
-);
-static DROPPED: Family = counter(
-    "pegel_dropped_total",
-    "",
-    "Total number of samples not stored, by input and reason.",
-);
-static LATE: Family = counter(
-    "pegel_samples_late_total",
-    "",
-    "Total number of sampling passes that started more than half an interval late.",
-);
-static MISSED: Family = counter(
-    "pegel_samples_missed_total",
-    "",
-    "Total number of sampling passes that were skipped.",
-);
-static CLOCK_STEPS: Family = counter(
-    "pegel_clock_steps_total",
-    "",
-    "Total number of steps of the wall clock.",
-);
-static SECONDS: Family = counter(
-    "pegel_collector_seconds_total",
-    "seconds",
-    "Total time spent in the collector, in seconds.",
-);
-static FAILURES: Family = counter(
-    "pegel_collector_failures_total",
-    "",
-    "Total number of times the collector started to fail.",
-);
-static FAILED: Family = Family::new(
-    "pegel_collector_failed",
-    MetricKind::Gauge,
-    "",
-    0,
-    "1 while the collector cannot read its source, otherwise 0.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "agent",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 0,
-    families: &[
-        &agent_process::CPU,
-        &agent_process::RESIDENT,
-        &agent_process::FDS,
-        &agent_process::THREADS,
-        &agent_process::START,
-        &RECEIVED,
-        &KEPT,
-        &DROPPED,
-        &LATE,
-        &MISSED,
-        &CLOCK_STEPS,
-        &SECONDS,
-        &FAILURES,
-        &FAILED,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("agent", Tier::Fast, FAMILIES, open);
 
 #[derive(Debug)]
 struct AgentCollector {
@@ -106,8 +49,8 @@ struct AgentCollector {
     self_metrics: SelfMetricsSeries,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    Ok(OpenOutcome::Active(Box::new(AgentCollector {
+fn open(context: &Context) -> OpenResult {
+    OpenOutcome::active(AgentCollector {
         path: context.host.proc.join("self"),
         process: AgentProcessUsage::open(context)?,
         ledger_series: LedgerSeries::new(context.ledger.clone()),
@@ -117,7 +60,7 @@ fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
             slots: Vec::new(),
         },
         self_metrics: SelfMetricsSeries::new(context.self_metrics.clone()),
-    })))
+    })
 }
 
 impl Collector for AgentCollector {

@@ -6,50 +6,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_machine::{ProcessStat, boot_time_seconds};
+use pegel_metric::SampleGroup;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
-use super::stat::boot_time;
+use super::agent::{CPU, FDS, RESIDENT, START, THREADS};
 use crate::proc_file::{ProcFile, ReadMode};
-use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::proc_parse::{ProcParseError, non_empty_lines};
 use crate::unlabelled_series::UnlabelledSeries;
 use crate::{CollectError, CollectorOpenError, Context};
-
-pub(super) static CPU: Family = Family::new(
-    "pegel_cpu_seconds_total",
-    MetricKind::Counter,
-    "seconds",
-    0,
-    "Total CPU time used by the agent, in seconds.",
-);
-pub(super) static RESIDENT: Family = Family::new(
-    "pegel_resident_memory_bytes",
-    MetricKind::Gauge,
-    "bytes",
-    0,
-    "Resident memory of the agent, in bytes.",
-);
-pub(super) static FDS: Family = Family::new(
-    "pegel_open_fds",
-    MetricKind::Gauge,
-    "",
-    0,
-    "Number of open file descriptors of the agent.",
-);
-pub(super) static THREADS: Family = Family::new(
-    "pegel_threads",
-    MetricKind::Gauge,
-    "",
-    0,
-    "Number of threads of the agent.",
-);
-pub(super) static START: Family = Family::new(
-    "pegel_start_time_seconds",
-    MetricKind::Gauge,
-    "seconds",
-    0,
-    "Start time of the agent, in seconds since the Unix epoch.",
-);
 
 #[derive(Debug)]
 pub(super) struct AgentProcessUsage {
@@ -66,15 +31,6 @@ pub(super) struct AgentProcessUsage {
     start: UnlabelledSeries,
 }
 
-/// The columns of `/proc/<pid>/stat` that are used.
-#[derive(Debug, PartialEq, Eq)]
-struct AgentProcessStat {
-    cpu_ticks: u64,
-    threads: u64,
-    start_ticks: u64,
-    resident_pages: u64,
-}
-
 impl AgentProcessUsage {
     pub(super) fn open(context: &Context) -> Result<Option<AgentProcessUsage>, CollectorOpenError> {
         let folder = context.host.proc.join("self");
@@ -87,7 +43,7 @@ impl AgentProcessUsage {
             fds: FdDirectory::open(folder.join("fd"))?,
             user_hz: context.host.user_hz as f64,
             page_bytes: context.host.page_bytes as f64,
-            boot_time: kernel.and_then(|mut file| boot_time(file.read().ok()?)),
+            boot_time: kernel.and_then(|mut file| boot_time_seconds(file.read().ok()?)),
             cpu: UnlabelledSeries::new(&CPU),
             resident: UnlabelledSeries::new(&RESIDENT),
             open_fds: UnlabelledSeries::new(&FDS),
@@ -99,23 +55,22 @@ impl AgentProcessUsage {
     pub(super) fn update(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         let stat = parse(self.stat.read()?).map_err(|fault| fault.at_path(self.stat.path()))?;
         let fds = self.fds.as_mut().map(FdDirectory::count).transpose()?;
-        self.set(&stat, fds, out)
+        self.set(stat, fds, out)
             .map_err(|fault| fault.at_path(self.stat.path()))
     }
 
     fn set(
         &mut self,
-        stat: &AgentProcessStat,
+        [cpu_ticks, pages, threads, start_ticks]: [f64; 4],
         fds: Option<u64>,
         out: &mut SampleGroup,
     ) -> Result<(), ProcParseError> {
-        self.cpu.set(out, stat.cpu_ticks as f64 / self.user_hz)?;
-        self.resident
-            .set(out, stat.resident_pages as f64 * self.page_bytes)?;
-        self.threads.set(out, stat.threads as f64)?;
+        self.cpu.set(out, cpu_ticks / self.user_hz)?;
+        self.resident.set(out, pages * self.page_bytes)?;
+        self.threads.set(out, threads)?;
         if let Some(booted) = self.boot_time {
             self.start
-                .set(out, booted as f64 + stat.start_ticks as f64 / self.user_hz)?;
+                .set(out, booted as f64 + start_ticks / self.user_hz)?;
         }
         if let Some(fds) = fds {
             self.open_fds.set(out, fds as f64)?;
@@ -124,27 +79,18 @@ impl AgentProcessUsage {
     }
 }
 
-/// Parses `/proc/<pid>/stat`. The second column is the program's name in parentheses. The name may contain spaces and
-/// parentheses, so it ends at the last `)`.
-fn parse(text: &[u8]) -> Result<AgentProcessStat, ProcParseError> {
+/// Returns CPU time in ticks, resident pages, threads, and start time in ticks.
+fn parse(text: &[u8]) -> Result<[f64; 4], ProcParseError> {
     non_empty_lines(text)?;
-    let parse = || {
-        let end = text.iter().rposition(|&byte| byte == b')')?;
-        let line = text[end + 1..].strip_suffix(b"\n")?;
-        // The first word here is column 3 of the file.
-        let mut words = Words(line);
-        let mut column = |skipped: usize| words.nth(skipped).and_then(parse_u64);
-        Some(AgentProcessStat {
-            cpu_ticks: column(14 - 3)?.checked_add(column(0)?)?,
-            threads: column(20 - 16)?,
-            start_ticks: column(22 - 21)?,
-            resident_pages: column(24 - 23)?,
-        })
-    };
-    parse().ok_or(ProcParseError::Malformed {
-        line: 1,
-        what: "expected a process status line",
-    })
+    let malformed = ProcParseError::at_line(1, "expected a process status line");
+    let stat = ProcessStat::parse(text).ok_or(malformed)?;
+    let numbers = [
+        stat.cpu_ticks,
+        stat.resident_pages,
+        stat.threads,
+        stat.start_ticks,
+    ];
+    Ok(numbers.map(|number| number as f64))
 }
 
 /// The directory `/proc/self/fd`.
@@ -214,18 +160,6 @@ impl FdDirectory {
 mod tests {
     use super::*;
     use crate::collectors::testing::update_fails;
-
-    #[test]
-    fn a_program_name_may_contain_parentheses_and_spaces() {
-        let text = b"1 (a) R 2) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22\n";
-        let expected = AgentProcessStat {
-            cpu_ticks: 11 + 12,
-            threads: 17,
-            start_ticks: 19,
-            resident_pages: 21,
-        };
-        assert_eq!(parse(text), Ok(expected));
-    }
 
     #[test]
     fn malformed_input_is_rejected() {

@@ -2,56 +2,33 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
+use crate::proc_parse::{ProcParseError, Words, check_heading, label_value, non_empty_lines};
+use crate::{CollectorEntry, Tier};
 
-static ENTRIES: Family = Family::new(
-    "node_arp_entries",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of entries in the ARP table, by interface.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "arp",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&ENTRIES],
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("net/arp");
-    open_files([(path, ReadMode::UntilEof, ArpReadings::new())])
+families! {
+    ENTRIES Gauge 2 "node_arp_entries" "" "Number of entries in the ARP table, by interface.";
 }
+
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("arp", Tier::FiveSeconds, FAMILIES, |context| {
+        open_list(context, "proc/net/arp", ArpReadings::new())
+    });
 
 #[derive(Debug)]
 struct ArpReadings {
     family: Arc<Family>,
-    pass: u64,
-    devices: CursorMap<ArpDevice>,
-}
-
-#[derive(Debug)]
-struct ArpDevice {
-    slot: Slot,
-    count: u64,
-    /// The pass in which `count` was last updated; an older count starts again at 1.
-    pass: u64,
+    devices: CursorMap<Slot>,
 }
 
 impl ArpReadings {
     fn new() -> ArpReadings {
         ArpReadings {
             family: Arc::new(ENTRIES.clone()),
-            pass: 0,
             devices: CursorMap::new(),
         }
     }
@@ -60,41 +37,21 @@ impl ArpReadings {
 impl FileParser for ArpReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut lines = non_empty_lines(text)?;
-        if lines
-            .next()
-            .is_none_or(|(_, line)| !line.starts_with(b"IP "))
-        {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "expected the header of the ARP table",
-            });
-        }
-        self.pass += 1;
-        let (pass, family) = (self.pass, &self.family);
+        check_heading(&mut lines, b"IP ", "expected the header of the ARP table")?;
         self.devices.begin_pass();
         for (number, line) in lines {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected an address and its interface",
-            };
+            let malformed =
+                ProcParseError::at_line(number, "expected an address and its interface");
             let name = Words(line).nth(5).ok_or(malformed)?;
-            let device = self.devices.entry(name, || {
-                let slot = out.declare(family, &[("device", &label_value(name))])?;
-                Ok(ArpDevice {
-                    slot,
-                    count: 0,
-                    pass,
-                })
+            let family = &self.family;
+            let slot = *self.devices.entry(name, || {
+                Ok(out.declare(family, &[("device", &label_value(name))])?)
             })?;
-            device.count = if device.pass == pass {
-                device.count + 1
-            } else {
-                1
-            };
-            device.pass = pass;
-            out.set(device.slot, device.count as f64);
+            // The first entry of a pass finds no value.
+            let count = out.get(slot).unwrap_or(0.0);
+            out.set(slot, count + 1.0);
         }
-        self.devices.sweep(|device| out.retire(device.slot));
+        self.devices.sweep(|slot| out.retire(slot));
         Ok(())
     }
 }

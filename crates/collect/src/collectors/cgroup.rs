@@ -7,26 +7,21 @@
 
 use std::path::PathBuf;
 
+use pegel_machine::cgroup_lines;
 use pegel_metric::slurm::is_number;
 use pegel_plain_file::read_plain;
 
-use crate::proc_parse::ProcParseError;
-use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
-
-use super::cgroup_families::{ALL, JOB};
+use super::cgroup_families::{FAMILIES, JOB};
 use super::cgroup_jobs::{SlurmJobIds, is_slurm_job};
 use super::{cgroup_v1, cgroup_v2};
+use crate::dynamic_series::SeriesWriter;
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "cgroup",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: ALL,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("cgroup", Tier::FiveSeconds, FAMILIES, open);
 
 /// More than the jobs that a node runs at a time; further groups are ignored.
 const GROUPS_MAX: usize = 64;
@@ -35,57 +30,63 @@ const SELF_CGROUP_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug)]
 struct CgroupWalk {
-    mount: PathBuf,
     self_cgroup: PathBuf,
     user_hz: f64,
     jobs: SlurmJobIds,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let mount = context.host.sys.join("fs/cgroup");
+fn open(context: &Context) -> OpenResult {
     let walk = CgroupWalk {
-        mount: mount.clone(),
         self_cgroup: context.host.proc.join("self/cgroup"),
         user_hz: context.host.user_hz as f64,
         jobs: SlurmJobIds::new(context.host.proc.clone()),
     };
-    open_walk(context, mount, walk)
+    open_walk(context, "sys/fs/cgroup", walk)
 }
 
 impl SysfsWalk for CgroupWalk {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+    fn walk(&mut self, mount: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         // Read in every pass: the agent may be moved to another group, and a job's group may be created after the agent's start.
         let self_cgroup = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
         let own = AgentCgroups::parse(&String::from_utf8_lossy(&self_cgroup));
         // Hybrid systems mount version 2 beside version 1, usually without controllers.
-        let unified = SysfsDir::open(&self.mount.join("unified"));
-        let second = unified.or_else(|| SysfsDir::open(&self.mount));
-        if let Some(root) = second.filter(is_v2) {
-            let groups = find_groups(&root, own.v2.as_deref(), &V2_JOB_PATHS);
-            self.jobs.retain_groups(&groups);
-            for group in groups {
-                let folder = open_group(&root, &group);
-                // The root group is the whole node, except in a container, where it is an ordinary group.
-                let is_group =
-                    |folder: &SysfsDir| group != "/" || folder.unsigned("memory.current").is_some();
-                if let Some(folder) = folder.filter(is_group) {
-                    put.set_current_path(folder.path());
-                    cgroup_v2::walk(&group, &folder, put)?;
-                    if let Some(id) = self.jobs.job_id(&group, &folder) {
-                        put.set(&JOB, &[("cgroup", &group), ("jobid", &id)], 1.0)?;
-                    }
-                }
-            }
+        let unified = mount.subdir("unified");
+        let second = unified.as_ref().unwrap_or(mount);
+        if is_v2(second) {
+            self.walk_v2(second, own.v2.as_deref(), put)?;
         }
-        let Some(mount) = SysfsDir::open(&self.mount) else {
-            return Ok(());
-        };
-        let Some(controllers) = cgroup_v1::CgroupV1Controllers::find(&mount) else {
+        let Some(controllers) = cgroup_v1::CgroupV1Controllers::find(mount) else {
             return Ok(());
         };
         for group in find_groups(controllers.memory_root(), own.v1.as_deref(), &V1_JOB_PATHS) {
-            put.set_current_path(&self.mount.join(group.trim_start_matches('/')));
+            put.set_current_path(&mount.path().join(group.trim_start_matches('/')));
             cgroup_v1::walk(&group, &controllers, self.user_hz, put)?;
+        }
+        Ok(())
+    }
+}
+
+impl CgroupWalk {
+    fn walk_v2(
+        &mut self,
+        root: &SysfsDir,
+        own: Option<&str>,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
+        let groups = find_groups(root, own, &V2_JOB_PATHS);
+        self.jobs.retain_groups(&groups);
+        for group in groups {
+            let folder = open_group(root, &group);
+            // The root group is the whole node, except in a container, where it is an ordinary group.
+            let is_group =
+                |folder: &SysfsDir| group != "/" || folder.unsigned("memory.current").is_some();
+            if let Some(folder) = folder.filter(is_group) {
+                put.set_current_path(folder.path());
+                cgroup_v2::walk(&group, &folder, put)?;
+                if let Some(id) = self.jobs.job_id(&group, &folder) {
+                    put.set(&JOB, &[("cgroup", &group), ("jobid", &id)], 1.0)?;
+                }
+            }
         }
         Ok(())
     }
@@ -116,11 +117,7 @@ impl AgentCgroups {
     /// of the memory controller is used.
     fn parse(text: &str) -> AgentCgroups {
         let mut own = AgentCgroups::default();
-        for line in text.lines() {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-                continue;
-            };
+        for (controllers, path) in cgroup_lines(text) {
             if controllers.is_empty() {
                 own.v2 = Some(job_path(path).to_owned());
             } else if controllers.split(',').any(|name| name == "memory") {

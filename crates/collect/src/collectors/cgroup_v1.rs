@@ -1,13 +1,15 @@
 //! Reads a control group of version 1, for the collector `cgroup`: one directory in the hierarchy of each controller.
 
+use pegel_machine::{CGROUP_UNLIMITED_BYTES, cpu_list_count};
+
 use super::cgroup::open_group;
 use super::cgroup_families::*;
+use crate::dynamic_series::SeriesWriter;
 use crate::proc_parse::{ProcParseError, Words, parse_u64};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::SeriesWriter;
 
 /// The kernel reports "no limit" as a number near 2^63; values from here on mean no limit.
-const LIMIT_MAX: f64 = (1_u64 << 60) as f64;
+const LIMIT_MAX: f64 = CGROUP_UNLIMITED_BYTES as f64;
 
 /// The root directories of the controllers' hierarchies.
 #[derive(Debug)]
@@ -70,7 +72,12 @@ pub(super) fn walk(
     if let Some(folder) = open_in(&controllers.cpuset) {
         let list = folder.text("cpuset.effective_cpus");
         let list = list.or_else(|| folder.text("cpuset.cpus"));
-        put.set_if_some(&CPUS, &labels, list.and_then(|list| cpu_list_count(&list)))?;
+        put.set_if_some(
+            &CPUS,
+            &labels,
+            list.and_then(|list| cpu_list_count(&list))
+                .map(|count| count as f64),
+        )?;
     }
     if let Some(folder) = open_group(&controllers.memory, group) {
         walk_memory(group, &folder, put)?;

@@ -1,11 +1,12 @@
 //! Reads a control group of version 2, for the collector `cgroup`: one directory with the files of all controllers.
 
+use pegel_machine::cpu_list_count;
 use pegel_metric::Family;
 
 use super::cgroup_families::*;
+use crate::dynamic_series::SeriesWriter;
 use crate::proc_parse::{ProcParseError, Words, parse_u64};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::SeriesWriter;
 
 pub(super) fn walk(
     group: &str,
@@ -63,7 +64,12 @@ fn walk_cpu(
     });
     put.set_if_some(&CPU_LIMIT, labels, limit.filter(|limit| limit.is_finite()))?;
     let cpus = folder.text("cpuset.cpus.effective");
-    put.set_if_some(&CPUS, labels, cpus.and_then(|list| cpu_list_count(&list)))
+    put.set_if_some(
+        &CPUS,
+        labels,
+        cpus.and_then(|list| cpu_list_count(&list))
+            .map(|count| count as f64),
+    )
 }
 
 fn walk_memory(

@@ -5,47 +5,22 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
+use crate::families::families;
 use crate::proc_file::SharedFile;
 use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines, parse_u64s};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::{CollectError, Collector, CollectorEntry, Context, OpenOutcome, OpenResult, Tier};
 
-static SECONDS: Family = Family::new(
-    "node_cpu_seconds_total",
-    MetricKind::Counter,
-    "seconds",
-    2,
-    "Total time that the CPU spent in each mode, in seconds.",
-);
-static GUEST: Family = Family::new(
-    "node_cpu_guest_seconds_total",
-    MetricKind::Counter,
-    "seconds",
-    2,
-    "Total time that the CPU spent running virtual machines, in seconds; included in user and nice.",
-);
-static PERCENT: Family = Family::new(
-    "cpu_percent",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Share of the last interval in which the CPUs of the node were busy, in percent.",
-);
+families! {
+    SECONDS Counter 2 "node_cpu_seconds_total" "seconds" "Total time that the CPU spent in each mode, in seconds.";
+    GUEST Counter 2 "node_cpu_guest_seconds_total" "seconds" "Total time that the CPU spent running virtual machines, in seconds; included in user and nice.";
+    PERCENT Gauge 2 "cpu_percent" "" "Share of the last interval in which the CPUs of the node were busy, in percent.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "cpu",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&SECONDS, &GUEST, &PERCENT],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("cpu", Tier::Fast, FAMILIES, open);
 
 /// The number of columns of a `cpu` line. Old kernels have fewer; columns appended by newer kernels are ignored.
 const COLUMNS: usize = 10;
@@ -98,17 +73,15 @@ struct CpuLine<'a> {
     columns: usize,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     if !context.proc_stat.open()? {
-        return Ok(OpenOutcome::Absent {
-            looked_for: context.proc_stat.path().to_owned(),
-        });
+        return OpenOutcome::absent(context.proc_stat.path().to_owned());
     }
     let readings = CpuReadings::new(context.host.user_hz);
-    Ok(OpenOutcome::Active(Box::new(CpuCollector {
+    OpenOutcome::active(CpuCollector {
         stat: context.proc_stat.clone(),
         readings,
-    })))
+    })
 }
 
 impl Collector for CpuCollector {
@@ -137,10 +110,7 @@ impl CpuReadings {
             let Some(rest) = line.strip_prefix(b"cpu") else {
                 break;
             };
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected the times of a CPU",
-            };
+            let malformed = ProcParseError::at_line(number, "expected the times of a CPU");
             let line = parse(rest).ok_or(malformed)?;
             is_found = true;
             if line.cpu.is_empty() {
@@ -152,10 +122,7 @@ impl CpuReadings {
             }
         }
         if !is_found {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "missing lines with CPU times",
-            });
+            return Err(ProcParseError::at_line(1, "missing lines with CPU times"));
         }
         self.cpus
             .sweep(|cpu| cpu.slots.into_iter().for_each(|slot| out.retire(slot)));

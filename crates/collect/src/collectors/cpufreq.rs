@@ -4,66 +4,28 @@
 //! large node has thousands of such files.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use pegel_metric::Family;
 
-use crate::dynamic_series::{counter, gauge};
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::{ProcParseError, parse_u64};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static HERTZ: Family = gauge(
-    "node_cpu_frequency_hertz",
-    "hertz",
-    "Current CPU frequency reported by the hardware, in hertz.",
-);
-static HERTZ_MIN: Family = gauge(
-    "node_cpu_frequency_min_hertz",
-    "hertz",
-    "Minimum CPU frequency of the hardware, in hertz.",
-);
-static HERTZ_MAX: Family = gauge(
-    "node_cpu_frequency_max_hertz",
-    "hertz",
-    "Maximum CPU frequency of the hardware, in hertz.",
-);
-static SCALING: Family = gauge(
-    "node_cpu_scaling_frequency_hertz",
-    "hertz",
-    "Current CPU frequency reported by the kernel, in hertz.",
-);
-static SCALING_MIN: Family = gauge(
-    "node_cpu_scaling_frequency_min_hertz",
-    "hertz",
-    "Minimum CPU frequency that the kernel may choose, in hertz.",
-);
-static SCALING_MAX: Family = gauge(
-    "node_cpu_scaling_frequency_max_hertz",
-    "hertz",
-    "Maximum CPU frequency that the kernel may choose, in hertz.",
-);
-static CORE_THROTTLES: Family = counter(
-    "node_cpu_core_throttles_total",
-    "",
-    "Total number of times that the core was throttled because of heat.",
-);
-static PACKAGE_THROTTLES: Family = counter(
-    "node_cpu_package_throttles_total",
-    "",
-    "Total number of times that the package was throttled because of heat.",
-);
-static CORE_SECONDS: Family = counter(
-    "node_cpu_core_throttle_seconds_total",
-    "seconds",
-    "Total time that the core was throttled because of heat, in seconds.",
-);
-static PACKAGE_SECONDS: Family = counter(
-    "node_cpu_package_throttle_seconds_total",
-    "seconds",
-    "Total time that the package was throttled because of heat, in seconds.",
-);
+families! {
+    HERTZ Gauge 3 "node_cpu_frequency_hertz" "hertz" "Current CPU frequency reported by the hardware, in hertz.";
+    HERTZ_MIN Gauge 3 "node_cpu_frequency_min_hertz" "hertz" "Minimum CPU frequency of the hardware, in hertz.";
+    HERTZ_MAX Gauge 3 "node_cpu_frequency_max_hertz" "hertz" "Maximum CPU frequency of the hardware, in hertz.";
+    SCALING Gauge 3 "node_cpu_scaling_frequency_hertz" "hertz" "Current CPU frequency reported by the kernel, in hertz.";
+    SCALING_MIN Gauge 3 "node_cpu_scaling_frequency_min_hertz" "hertz" "Minimum CPU frequency that the kernel may choose, in hertz.";
+    SCALING_MAX Gauge 3 "node_cpu_scaling_frequency_max_hertz" "hertz" "Maximum CPU frequency that the kernel may choose, in hertz.";
+    CORE_THROTTLES Counter 3 "node_cpu_core_throttles_total" "" "Total number of times that the core was throttled because of heat.";
+    PACKAGE_THROTTLES Counter 3 "node_cpu_package_throttles_total" "" "Total number of times that the package was throttled because of heat.";
+    CORE_SECONDS Counter 3 "node_cpu_core_throttle_seconds_total" "seconds" "Total time that the core was throttled because of heat, in seconds.";
+    PACKAGE_SECONDS Counter 3 "node_cpu_package_throttle_seconds_total" "seconds" "Total time that the package was throttled because of heat, in seconds.";
+}
 
 /// Frequencies that change all the time; the limits below seldom do.
 static CURRENT: [(&Family, &str); 2] = [
@@ -77,33 +39,17 @@ static LIMITS: [(&Family, &str); 4] = [
     (&SCALING_MAX, "cpufreq/scaling_max_freq"),
 ];
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "cpufreq",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[
-        &HERTZ,
-        &HERTZ_MIN,
-        &HERTZ_MAX,
-        &SCALING,
-        &SCALING_MIN,
-        &SCALING_MAX,
-        &CORE_THROTTLES,
-        &PACKAGE_THROTTLES,
-        &CORE_SECONDS,
-        &PACKAGE_SECONDS,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("cpufreq", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/devices/system/cpu", CpufreqWalk::default())
+    });
 
 /// The limits and the topology are read once in this number of passes: they hardly ever change, and a large node has
 /// thousands of such files.
 const TOPOLOGY_EVERY_PASSES: u64 = 12;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CpufreqWalk {
-    system: PathBuf,
     pass: u64,
     names: Vec<String>,
     cpus: Vec<CpufreqCpu>,
@@ -122,30 +68,20 @@ struct CpufreqCpu {
     package: Option<String>,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let system = context.host.sys.join("devices/system/cpu");
-    let walk = CpufreqWalk {
-        system: system.clone(),
-        pass: 0,
-        names: Vec::new(),
-        cpus: Vec::new(),
-    };
-    open_walk(context, system, walk)
-}
-
 impl SysfsWalk for CpufreqWalk {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(system) = SysfsDir::open(&self.system) else {
-            return Ok(());
-        };
+    fn walk(
+        &mut self,
+        system: &SysfsDir,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
         let names = system.names();
         if names != self.names || self.pass.is_multiple_of(TOPOLOGY_EVERY_PASSES) {
-            self.cpus = read_topology(&system, &names);
+            self.cpus = read_topology(system, &names);
             self.names = names;
         }
         self.pass += 1;
         for cpu in &self.cpus {
-            cpu.walk(&system, put)?;
+            cpu.walk(system, put)?;
         }
         Ok(())
     }

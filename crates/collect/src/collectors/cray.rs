@@ -1,65 +1,36 @@
 //! Power and energy that Cray nodes measure out of band, from `/sys/cray/pm_counters`.
 
-use std::path::PathBuf;
-
 use pegel_metric::Family;
 
-use crate::dynamic_series::{counter, gauge};
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::{ProcParseError, Words};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static ENERGY: Family = counter(
-    "node_cray_energy_joules_total",
-    "joules",
-    "Total energy used by a component of the node, in joules.",
-);
-static POWER: Family = gauge(
-    "node_cray_power_watts",
-    "watts",
-    "Power drawn by a component of the node, in watts.",
-);
-static CAP: Family = gauge(
-    "node_cray_power_cap_watts",
-    "watts",
-    "Power cap of a component of the node, in watts; 0 means no cap.",
-);
-static TEMPERATURE: Family = gauge(
-    "node_cray_temperature_celsius",
-    "celsius",
-    "Temperature of a component of the node, in degrees Celsius.",
-);
-static FRESHNESS: Family = counter(
-    "node_cray_scans_total",
-    "",
-    "Total number of measurements by the node's controller.",
-);
+families! {
+    ENERGY Counter 3 "node_cray_energy_joules_total" "joules" "Total energy used by a component of the node, in joules.";
+    POWER Gauge 3 "node_cray_power_watts" "watts" "Power drawn by a component of the node, in watts.";
+    CAP Gauge 3 "node_cray_power_cap_watts" "watts" "Power cap of a component of the node, in watts; 0 means no cap.";
+    TEMPERATURE Gauge 3 "node_cray_temperature_celsius" "celsius" "Temperature of a component of the node, in degrees Celsius.";
+    FRESHNESS Counter 3 "node_cray_scans_total" "" "Total number of measurements by the node's controller.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "cray",
-    tier: Tier::Fast,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[&ENERGY, &POWER, &CAP, &TEMPERATURE, &FRESHNESS],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("cray", Tier::Fast, FAMILIES, |context| {
+        open_walk(context, "sys/cray/pm_counters", CrayCounters)
+    });
 
 #[derive(Debug)]
-struct CrayCounters {
-    folder: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let folder = context.host.sys.join("cray/pm_counters");
-    open_walk(context, folder.clone(), CrayCounters { folder })
-}
+struct CrayCounters;
 
 impl SysfsWalk for CrayCounters {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(folder) = SysfsDir::open(&self.folder) else {
-            return Ok(());
-        };
+    fn walk(
+        &mut self,
+        folder: &SysfsDir,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
         for name in folder.names() {
             let text = folder.bytes(&name).unwrap_or_default();
             let Some(value) = parse_value(&text) else {

@@ -8,68 +8,53 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Clock, SampleGroup};
 
+use super::disk_udev_info::UdevDiskInfo;
 use crate::cursor_map::CursorMap;
-use crate::proc_file::{ProcFile, ReadMode};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
 use crate::proc_parse::{ProcParseError, Words, label_value, lines, parse_u64, parse_u64s};
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
-
-use super::disk_udev_info::{self, UdevDiskInfo};
+use crate::series_table::SeriesTable;
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
 /// The number of columns after the device name. Kernels before 4.18 have the first 11, kernels before 5.5 the first 15.
 const COLUMNS: usize = 17;
 const COLUMNS_MIN: usize = 11;
 
-macro_rules! columns {
-    ($($static:ident $kind:ident $name:literal $unit:literal $scale:ident $help:literal;)*) => {
-        $(static $static: Family =
-            Family::new(concat!("node_disk_", $name), MetricKind::$kind, $unit, 2, $help);)*
-        static FAMILIES: [(&Family, DiskColumnUnit); COLUMNS] = [$((&$static, DiskColumnUnit::$scale)),*];
-        static ALL_FAMILIES: &[&Family] = &[
-            $(&$static,)*
-            &disk_udev_info::INFO, &disk_udev_info::FILE_SYSTEM, &disk_udev_info::DEVICE_MAPPER,
-            &disk_udev_info::WRITE_CACHE, &disk_udev_info::WRITE_CACHE_ENABLED, &disk_udev_info::ROTATION,
-        ];
-    };
+// The columns in their order, then the properties from udev.
+families! {
+    sources: DiskColumnUnit;
+    READS Counter 2 "node_disk_reads_completed_total" "" "Total number of reads completed." <- DiskColumnUnit::One;
+    READS_MERGED Counter 2 "node_disk_reads_merged_total" "" "Total number of reads merged." <- DiskColumnUnit::One;
+    READ_BYTES Counter 2 "node_disk_read_bytes_total" "bytes" "Total number of bytes read." <- DiskColumnUnit::Sectors;
+    READ_TIME Counter 2 "node_disk_read_time_seconds_total" "seconds" "Total time spent by all reads, in seconds." <- DiskColumnUnit::Millis;
+    WRITES Counter 2 "node_disk_writes_completed_total" "" "Total number of writes completed." <- DiskColumnUnit::One;
+    WRITES_MERGED Counter 2 "node_disk_writes_merged_total" "" "Total number of writes merged." <- DiskColumnUnit::One;
+    WRITTEN_BYTES Counter 2 "node_disk_written_bytes_total" "bytes" "Total number of bytes written." <- DiskColumnUnit::Sectors;
+    WRITE_TIME Counter 2 "node_disk_write_time_seconds_total" "seconds" "Total time spent by all writes, in seconds." <- DiskColumnUnit::Millis;
+    IO_NOW Gauge 2 "node_disk_io_now" "" "Number of I/O requests in progress." <- DiskColumnUnit::One;
+    IO_TIME Counter 2 "node_disk_io_time_seconds_total" "seconds" "Total time with I/O requests in progress, in seconds." <- DiskColumnUnit::Millis;
+    IO_WEIGHTED Counter 2 "node_disk_io_time_weighted_seconds_total" "seconds" "Total time with I/O requests in progress, weighted by their number, in seconds." <- DiskColumnUnit::Millis;
+    DISCARDS Counter 2 "node_disk_discards_completed_total" "" "Total number of discards completed." <- DiskColumnUnit::One;
+    DISCARDS_MERGED Counter 2 "node_disk_discards_merged_total" "" "Total number of discards merged." <- DiskColumnUnit::One;
+    DISCARDED Counter 2 "node_disk_discarded_sectors_total" "" "Total number of sectors discarded." <- DiskColumnUnit::One;
+    DISCARD_TIME Counter 2 "node_disk_discard_time_seconds_total" "seconds" "Total time spent by all discards, in seconds." <- DiskColumnUnit::Millis;
+    FLUSHES Counter 2 "node_disk_flush_requests_total" "" "Total number of flush requests completed." <- DiskColumnUnit::One;
+    FLUSH_TIME Counter 2 "node_disk_flush_requests_time_seconds_total" "seconds" "Total time spent by all flush requests, in seconds." <- DiskColumnUnit::Millis;
+    INFO Gauge 2 "node_disk_info" "" "Model, serial number and path of the block device; always 1.";
+    FILE_SYSTEM Gauge 2 "node_disk_filesystem_info" "" "File system on the block device; always 1.";
+    DEVICE_MAPPER Gauge 2 "node_disk_device_mapper_info" "" "Device-mapper name, UUID and logical volume of the block device; always 1.";
+    WRITE_CACHE Gauge 2 "node_disk_ata_write_cache" "" "1 if the ATA disk has a write cache, otherwise 0.";
+    WRITE_CACHE_ENABLED Gauge 2 "node_disk_ata_write_cache_enabled" "" "1 if the write cache of the ATA disk is enabled, otherwise 0.";
+    ROTATION Gauge 2 "node_disk_ata_rotation_rate_rpm" "" "Rotation rate of the ATA disk in revolutions per minute; 0 for SSDs.";
 }
 
-// In the order of the columns.
-columns! {
-    READS Counter "reads_completed_total" "" One "Total number of reads completed.";
-    READS_MERGED Counter "reads_merged_total" "" One "Total number of reads merged.";
-    READ_BYTES Counter "read_bytes_total" "bytes" Sectors "Total number of bytes read.";
-    READ_TIME Counter "read_time_seconds_total" "seconds" Millis "Total time spent by all reads, in seconds.";
-    WRITES Counter "writes_completed_total" "" One "Total number of writes completed.";
-    WRITES_MERGED Counter "writes_merged_total" "" One "Total number of writes merged.";
-    WRITTEN_BYTES Counter "written_bytes_total" "bytes" Sectors "Total number of bytes written.";
-    WRITE_TIME Counter "write_time_seconds_total" "seconds" Millis "Total time spent by all writes, in seconds.";
-    IO_NOW Gauge "io_now" "" One "Number of I/O requests in progress.";
-    IO_TIME Counter "io_time_seconds_total" "seconds" Millis "Total time with I/O requests in progress, in seconds.";
-    IO_WEIGHTED Counter "io_time_weighted_seconds_total" "seconds" Millis "Total time with I/O requests in progress, weighted by their number, in seconds.";
-    DISCARDS Counter "discards_completed_total" "" One "Total number of discards completed.";
-    DISCARDS_MERGED Counter "discards_merged_total" "" One "Total number of discards merged.";
-    DISCARDED Counter "discarded_sectors_total" "" One "Total number of sectors discarded.";
-    DISCARD_TIME Counter "discard_time_seconds_total" "seconds" Millis "Total time spent by all discards, in seconds.";
-    FLUSHES Counter "flush_requests_total" "" One "Total number of flush requests completed.";
-    FLUSH_TIME Counter "flush_requests_time_seconds_total" "seconds" Millis "Total time spent by all flush requests, in seconds.";
-}
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "disk",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: ALL_FAMILIES,
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("disk", Tier::Fast, FAMILIES, open);
 
 /// The unit of a column, and its conversion to a base unit.
 #[derive(Debug, Clone, Copy)]
-enum DiskColumnUnit {
+pub(super) enum DiskColumnUnit {
     One,
     /// Always 512 bytes, independent of the device.
     Sectors,
@@ -90,24 +75,21 @@ impl DiskColumnUnit {
 /// Interval between retries: a device may appear before udev has processed it.
 const UDEV_RETRY: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
-struct DiskCollector {
-    file: ProcFile,
-    clock: Arc<dyn Clock>,
-    readings: DiskReadings,
+fn open(context: &Context) -> OpenResult {
+    let readings = DiskReadings::new(context.host.udev.clone(), context.clock.clone());
+    open_list(context, "proc/diskstats", readings)
 }
 
 #[derive(Debug)]
 struct DiskReadings {
     udev: PathBuf,
-    families: Vec<Arc<Family>>,
-    disks: CursorMap<DiskSlots>,
+    clock: Arc<dyn Clock>,
+    columns: SeriesTable,
+    disks: CursorMap<DiskProperties>,
 }
 
 #[derive(Debug, Default)]
-struct DiskSlots {
-    /// One for each column of this kernel.
-    slots: Vec<Slot>,
+struct DiskProperties {
     /// Major and minor number, the key of the udev database.
     number: Option<(u64, u64)>,
     info: UdevDiskInfo,
@@ -124,55 +106,55 @@ struct DiskLine<'a> {
     count: usize,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("diskstats");
-    let Some(file) = ProcFile::open(path.clone(), ReadMode::UntilEof)? else {
-        return Ok(OpenOutcome::Absent { looked_for: path });
-    };
-    let readings = DiskReadings::new(context.host.udev.clone());
-    Ok(OpenOutcome::Active(Box::new(DiskCollector {
-        file,
-        clock: context.clock.clone(),
-        readings,
-    })))
-}
-
-impl Collector for DiskCollector {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        let now = self.clock.monotonic();
-        let text = self.file.read()?;
-        self.readings
-            .update(text, now, out)
-            .map_err(|fault| fault.at_path(self.file.path()))
-    }
-}
-
 impl DiskReadings {
-    fn new(udev: PathBuf) -> DiskReadings {
-        let families = FAMILIES
-            .iter()
-            .map(|(family, _)| Arc::new((*family).clone()))
-            .collect();
+    fn new(udev: PathBuf, clock: Arc<dyn Clock>) -> DiskReadings {
         DiskReadings {
             udev,
-            families,
+            clock,
+            columns: SeriesTable::new(&FAMILIES[..COLUMNS]),
             disks: CursorMap::new(),
         }
     }
 
-    /// Parses the file. An empty file is valid: the node has no disks.
-    fn update(
+    fn update_disk(
         &mut self,
-        text: &[u8],
+        line: &DiskLine<'_>,
         now: Duration,
         out: &mut SampleGroup,
     ) -> Result<(), ProcParseError> {
+        // A missing column is absent, not zero.
+        let columns = SOURCES.iter().zip(line.columns).take(line.count);
+        let values = columns.map(|((_, unit), value)| Some(unit.apply(value)));
+        self.columns
+            .set_device(out, "device", line.device, values)?;
+        let disk = self
+            .disks
+            .entry(line.device, || Ok(DiskProperties::default()))?;
+        // Another device may have taken the name between two passes.
+        let number = (line.major, line.minor);
+        let is_another = disk.number != Some(number);
+        if is_another
+            || !disk.info.has_udev_data() && now.saturating_sub(disk.udev_read_at) >= UDEV_RETRY
+        {
+            (disk.number, disk.udev_read_at) = (Some(number), now);
+            disk.info.retire(out);
+            let device = label_value(line.device);
+            disk.info = UdevDiskInfo::read_udev(&self.udev, line.major, line.minor, &device, out)?;
+        }
+        disk.info.set(out);
+        Ok(())
+    }
+}
+
+impl FileParser for DiskReadings {
+    /// Parses the file. An empty file is valid: the node has no disks.
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let now = self.clock.monotonic();
+        self.columns.begin_pass();
         self.disks.begin_pass();
         for (number, line) in lines(text)? {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected a block device and its counters",
-            };
+            let malformed =
+                ProcParseError::at_line(number, "expected a block device and its counters");
             let mut words = Words(line);
             let [major, minor, device] = [words.next(), words.next(), words.next()];
             let device = device.ok_or(malformed.clone())?;
@@ -182,50 +164,8 @@ impl DiskReadings {
             let line = parse(major, minor, device, words).ok_or(malformed)?;
             self.update_disk(&line, now, out)?;
         }
-        self.disks.sweep(|disk| {
-            disk.slots.into_iter().for_each(|slot| out.retire(slot));
-            disk.info.retire(out);
-        });
-        Ok(())
-    }
-
-    fn update_disk(
-        &mut self,
-        line: &DiskLine<'_>,
-        now: Duration,
-        out: &mut SampleGroup,
-    ) -> Result<(), ProcParseError> {
-        let (udev, families) = (&self.udev, &self.families);
-        let disk = self.disks.entry(line.device, || Ok(DiskSlots::default()))?;
-        if disk.slots.len() != line.count {
-            // A missing column is absent, not zero.
-            disk.slots.drain(..).for_each(|slot| out.retire(slot));
-            let device = label_value(line.device);
-            for family in &families[..line.count] {
-                disk.slots
-                    .push(out.declare(family, &[("device", &device)])?);
-            }
-        }
-        // Another device may have taken the name between two passes.
-        let number = (line.major, line.minor);
-        let is_another = disk.number != Some(number);
-        if is_another
-            || !disk.info.has_udev_data() && now.saturating_sub(disk.udev_read_at) >= UDEV_RETRY
-        {
-            (disk.number, disk.udev_read_at) = (Some(number), now);
-            disk.info.retire(out);
-            disk.info = UdevDiskInfo::read_udev(
-                udev,
-                line.major,
-                line.minor,
-                &label_value(line.device),
-                out,
-            )?;
-        }
-        for ((&slot, &value), (_, scale)) in disk.slots.iter().zip(&line.columns).zip(&FAMILIES) {
-            out.set(slot, scale.apply(value));
-        }
-        disk.info.set(out);
+        self.columns.end_pass(out);
+        self.disks.sweep(|disk| disk.info.retire(out));
         Ok(())
     }
 }
@@ -286,16 +226,19 @@ fn is_nvme_partition(stem: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicI64;
+
     use super::*;
-    use crate::collectors::testing::{present_series, update_fails};
+    use crate::collectors::testing::{SettableClock, present_series, update_fails};
 
     fn readings() -> DiskReadings {
-        DiskReadings::new(PathBuf::from("/nonexistent"))
+        let clock = Arc::new(SettableClock(AtomicI64::new(0)));
+        DiskReadings::new(PathBuf::from("/nonexistent"), clock)
     }
 
     fn pass(readings: &mut DiskReadings, group: &mut SampleGroup, text: &[u8]) -> Vec<String> {
         group.clear();
-        readings.update(text, Duration::ZERO, group).expect("valid");
+        readings.update(text, group).expect("valid");
         present_series(group)
     }
 
@@ -403,9 +346,7 @@ mod tests {
 
     #[test]
     fn malformed_input_is_reported_with_its_line() {
-        let update = |text: &[u8]| {
-            readings().update(text, Duration::ZERO, &mut SampleGroup::new("disk", 3, 1000))
-        };
+        let update = |text: &[u8]| readings().update(text, &mut SampleGroup::new("disk", 3, 1000));
         let what = "expected a block device and its counters";
         update_fails(
             update,

@@ -3,39 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, SeriesError, Slot};
+use pegel_machine::UdevProperties;
+use pegel_metric::{Family, SampleGroup, SeriesError, Slot};
 
+use super::disk::{DEVICE_MAPPER, FILE_SYSTEM, INFO, ROTATION, WRITE_CACHE, WRITE_CACHE_ENABLED};
 use crate::proc_parse::parse_u64;
-use crate::udev::UdevProperties;
-
-const fn family(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Gauge, "", 2, help)
-}
-
-pub(super) static INFO: Family = family(
-    "node_disk_info",
-    "Model, serial number and path of the block device; always 1.",
-);
-pub(super) static FILE_SYSTEM: Family = family(
-    "node_disk_filesystem_info",
-    "File system on the block device; always 1.",
-);
-pub(super) static DEVICE_MAPPER: Family = family(
-    "node_disk_device_mapper_info",
-    "Device-mapper name, UUID and logical volume of the block device; always 1.",
-);
-pub(super) static WRITE_CACHE: Family = family(
-    "node_disk_ata_write_cache",
-    "1 if the ATA disk has a write cache, otherwise 0.",
-);
-pub(super) static WRITE_CACHE_ENABLED: Family = family(
-    "node_disk_ata_write_cache_enabled",
-    "1 if the write cache of the ATA disk is enabled, otherwise 0.",
-);
-pub(super) static ROTATION: Family = family(
-    "node_disk_ata_rotation_rate_rpm",
-    "Rotation rate of the ATA disk in revolutions per minute; 0 for SSDs.",
-);
 
 /// Labels and the udev properties they come from.
 type LabelKeys = &'static [(&'static str, &'static str)];

@@ -1,25 +1,16 @@
 //! Vendor and model of the node, its board and its firmware, from `/sys/class/dmi/id`. Serial numbers, asset tags and the
 //! machine's unique ID are not published.
 
-use std::path::PathBuf;
-
-use pegel_metric::{Family, MetricKind, SampleGroup};
-
-use crate::attribute::attribute_text;
-use crate::info_series::InfoSeries;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static INFO: Family = Family::new(
-    "node_dmi_info",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Vendor and model of the node, its board and its firmware; always 1.",
-);
+families! {
+    INFO Gauge 2 "node_dmi_info" "" "Vendor and model of the node, its board and its firmware; always 1.";
+}
 
 /// Labels and the files they come from.
 const FILES: [(&str, &str); 14] = [
@@ -39,39 +30,16 @@ const FILES: [(&str, &str); 14] = [
     ("system_vendor", "sys_vendor"),
 ];
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "dmi",
-    tier: Tier::Minute,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&INFO],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("dmi", Tier::Minute, FAMILIES, |context| {
+        open_walk(context, "sys/class/dmi/id", DmiStrings)
+    });
 
 #[derive(Debug)]
-struct Dmi {
-    folder: PathBuf,
-    info: InfoSeries,
-}
+struct DmiStrings;
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let folder = context.host.sys.join("class/dmi/id");
-    if !folder.is_dir() {
-        return Ok(OpenOutcome::Absent { looked_for: folder });
-    }
-    Ok(OpenOutcome::Active(Box::new(Dmi {
-        folder,
-        info: InfoSeries::new(&INFO),
-    })))
-}
-
-impl Collector for Dmi {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        let labels = FILES.iter().filter_map(|(label, file)| {
-            let text = attribute_text(&self.folder.join(file))?;
-            Some((*label, text))
-        });
-        let set = self.info.set(out, labels.collect(), 1.0);
-        set.map_err(|error| ProcParseError::from(error).at_path(&self.folder))
+impl SysfsWalk for DmiStrings {
+    fn walk(&mut self, id: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        put.set_info(&INFO, &[], &id.labels(&FILES))
     }
 }

@@ -1,77 +1,35 @@
 //! Memory errors detected by the hardware, correctable and uncorrectable, from `/sys/devices/system/edac/mc`.
 
-use std::path::PathBuf;
-
-use pegel_metric::Family;
-
-use crate::dynamic_series::counter;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static CORRECTED: Family = counter(
-    "node_edac_correctable_errors_total",
-    "",
-    "Total number of corrected memory errors of the memory controller.",
-);
-static UNCORRECTED: Family = counter(
-    "node_edac_uncorrectable_errors_total",
-    "",
-    "Total number of uncorrectable memory errors of the memory controller.",
-);
-static ROW_CORRECTED: Family = counter(
-    "node_edac_csrow_correctable_errors_total",
-    "",
-    "Total number of corrected memory errors of the chip-select row.",
-);
-static ROW_UNCORRECTED: Family = counter(
-    "node_edac_csrow_uncorrectable_errors_total",
-    "",
-    "Total number of uncorrectable memory errors of the chip-select row.",
-);
-static DIMM_CORRECTED: Family = counter(
-    "node_edac_dimm_correctable_errors_total",
-    "",
-    "Total number of corrected memory errors of the memory module.",
-);
-static DIMM_UNCORRECTED: Family = counter(
-    "node_edac_dimm_uncorrectable_errors_total",
-    "",
-    "Total number of uncorrectable memory errors of the memory module.",
-);
+families! {
+    CORRECTED Counter 3 "node_edac_correctable_errors_total" "" "Total number of corrected memory errors of the memory controller.";
+    UNCORRECTED Counter 3 "node_edac_uncorrectable_errors_total" "" "Total number of uncorrectable memory errors of the memory controller.";
+    ROW_CORRECTED Counter 3 "node_edac_csrow_correctable_errors_total" "" "Total number of corrected memory errors of the chip-select row.";
+    ROW_UNCORRECTED Counter 3 "node_edac_csrow_uncorrectable_errors_total" "" "Total number of uncorrectable memory errors of the chip-select row.";
+    DIMM_CORRECTED Counter 3 "node_edac_dimm_correctable_errors_total" "" "Total number of corrected memory errors of the memory module.";
+    DIMM_UNCORRECTED Counter 3 "node_edac_dimm_uncorrectable_errors_total" "" "Total number of uncorrectable memory errors of the memory module.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "edac",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[
-        &CORRECTED,
-        &UNCORRECTED,
-        &ROW_CORRECTED,
-        &ROW_UNCORRECTED,
-        &DIMM_CORRECTED,
-        &DIMM_UNCORRECTED,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("edac", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/devices/system/edac/mc", EdacControllers)
+    });
 
 #[derive(Debug)]
-struct EdacControllers {
-    system: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let system = context.host.sys.join("devices/system/edac/mc");
-    open_walk(context, system.clone(), EdacControllers { system })
-}
+struct EdacControllers;
 
 impl SysfsWalk for EdacControllers {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(system) = SysfsDir::open(&self.system) else {
-            return Ok(());
-        };
+    fn walk(
+        &mut self,
+        system: &SysfsDir,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
         for (controller, folder) in system.numbered_subdirs("mc") {
             put.set_current_path(folder.path());
             walk_controller(&controller, &folder, put)?;

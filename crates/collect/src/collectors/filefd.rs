@@ -1,41 +1,22 @@
 //! Open file handles of the whole node and their limit, from `/proc/sys/fs/file-nr`.
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_metric::SampleGroup;
 
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64s};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_file};
+use crate::proc_parse::{ProcParseError, Words, first_line, parse_u64s};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::{CollectorEntry, Tier};
 
-static ALLOCATED: Family = Family::new(
-    "node_filefd_allocated",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of allocated file handles.",
-);
-static MAXIMUM: Family = Family::new(
-    "node_filefd_maximum",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Maximum number of file handles.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "filefd",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&ALLOCATED, &MAXIMUM],
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("sys/fs/file-nr");
-    open_files([(path, ReadMode::SingleRead, FilefdReadings::new())])
+families! {
+    ALLOCATED Gauge 2 "node_filefd_allocated" "" "Number of allocated file handles.";
+    MAXIMUM Gauge 2 "node_filefd_maximum" "" "Maximum number of file handles.";
 }
+
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("filefd", Tier::FiveSeconds, FAMILIES, |context| {
+        open_file(context, "proc/sys/fs/file-nr", FilefdReadings::new())
+    });
 
 #[derive(Debug)]
 struct FilefdReadings {
@@ -54,15 +35,9 @@ impl FilefdReadings {
 
 impl FileParser for FilefdReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
-        let line = non_empty_lines(text)?
-            .next()
-            .map_or(&[][..], |(_, line)| line);
         let mut numbers = [0; 3];
-        if parse_u64s(Words(line), &mut numbers) != Some(3) {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "expected three numbers",
-            });
+        if parse_u64s(Words(first_line(text)?), &mut numbers) != Some(3) {
+            return Err(ProcParseError::at_line(1, "expected three numbers"));
         }
         // The second number counts allocated but unused handles; it is zero since Linux 2.6.
         let [allocated, _, maximum] = numbers;

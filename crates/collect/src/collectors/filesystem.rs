@@ -7,57 +7,31 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_machine::MountInfo;
+use pegel_metric::SampleGroup;
 use pegel_plain_file::read_plain;
 
 use super::mount_prober::{HUNG_MAX, MOUNT_TIMEOUT, MountProber, StatvfsOutcome};
-use crate::dynamic_series::DynamicSeries;
-use crate::proc_parse::{ProcParseError, Words, label_value};
+use crate::dynamic_series::{DynamicSeries, SeriesWriter};
+use crate::families::families;
+use crate::proc_parse::{ProcParseError, label_value};
 use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
-    Execution, OpenOutcome, Tier,
+    CollectError, Collector, CollectorEntry, Context, CurrentOperation, OpenOutcome, OpenResult,
+    Tier,
 };
 
-const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Gauge, unit, 2, help)
+families! {
+    SIZE Gauge 2 "node_filesystem_size_bytes" "bytes" "Size of the file system, in bytes.";
+    FREE Gauge 2 "node_filesystem_free_bytes" "bytes" "Free space of the file system, in bytes.";
+    AVAIL Gauge 2 "node_filesystem_avail_bytes" "bytes" "Space available to unprivileged users, in bytes.";
+    FILES Gauge 2 "node_filesystem_files" "" "Total number of inodes.";
+    FILES_FREE Gauge 2 "node_filesystem_files_free" "" "Number of free inodes.";
+    READONLY Gauge 2 "node_filesystem_readonly" "" "1 if the file system is mounted read-only, otherwise 0.";
+    ERROR Gauge 2 "node_filesystem_device_error" "" "1 if statvfs failed or does not respond, otherwise 0.";
 }
 
-static SIZE: Family = gauge(
-    "node_filesystem_size_bytes",
-    "bytes",
-    "Size of the file system, in bytes.",
-);
-static FREE: Family = gauge(
-    "node_filesystem_free_bytes",
-    "bytes",
-    "Free space of the file system, in bytes.",
-);
-static AVAIL: Family = gauge(
-    "node_filesystem_avail_bytes",
-    "bytes",
-    "Space available to unprivileged users, in bytes.",
-);
-static FILES: Family = gauge("node_filesystem_files", "", "Total number of inodes.");
-static FILES_FREE: Family = gauge("node_filesystem_files_free", "", "Number of free inodes.");
-static READONLY: Family = gauge(
-    "node_filesystem_readonly",
-    "",
-    "1 if the file system is mounted read-only, otherwise 0.",
-);
-static ERROR: Family = gauge(
-    "node_filesystem_device_error",
-    "",
-    "1 if statvfs failed or does not respond, otherwise 0.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "filesystem",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 2,
-    families: &[&SIZE, &FREE, &AVAIL, &FILES, &FILES_FREE, &READONLY, &ERROR],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("filesystem", Tier::FiveSeconds, FAMILIES, open);
 
 /// More than any node mounts; hosts with autofs or many containers come close.
 const MOUNTS_MAX: usize = 2_048;
@@ -86,7 +60,7 @@ struct FilesystemMount {
     is_readonly: bool,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     let host = &context.host;
     // With another root, the mounts of that machine are those of its process 1, not of this process.
     let init_mountinfo = host.proc.join("1/mountinfo");
@@ -96,20 +70,18 @@ fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
         init_mountinfo
     };
     if !mountinfo.exists() {
-        return Ok(OpenOutcome::Absent {
-            looked_for: mountinfo,
-        });
+        return OpenOutcome::absent(mountinfo);
     }
     let init_mountinfo = (host.root == Path::new("/")).then(|| host.proc.join("1/mountinfo"));
-    Ok(OpenOutcome::Active(Box::new(FilesystemCollector {
+    OpenOutcome::active(FilesystemCollector {
         mountinfo,
         init_mountinfo,
         root: host.root.clone(),
         operation: context.operation.clone(),
         prober: MountProber::new(host.statvfs, MOUNT_TIMEOUT),
-        series: DynamicSeries::new(),
+        series: DynamicSeries::default(),
         failure: None,
-    })))
+    })
 }
 
 impl Collector for FilesystemCollector {
@@ -125,8 +97,7 @@ impl Collector for FilesystemCollector {
                     .map_err(|fault| fault.at_path(&self.mountinfo).to_string())
             });
         self.failure = found.unwrap_or_else(|error| {
-            self.series.begin_pass();
-            self.series.end_pass(out);
+            self.series.begin_pass(out).end_pass();
             Some(format!("cannot read {}: {error}", self.mountinfo.display()))
         });
         self.operation.set("");
@@ -166,20 +137,19 @@ impl FilesystemCollector {
     ) -> Result<Option<String>, ProcParseError> {
         let paths = mounts.iter().map(|mount| path_below(&self.root, mount));
         let answers = self.prober.statvfs_all(paths.collect(), &self.operation);
-        self.series.begin_pass();
+        let mut put = self.series.begin_pass(out);
         for (mount, answer) in mounts.iter().zip(&answers) {
-            set_mount(&mut self.series, mount, answer, out)?;
+            set_mount(mount, answer, &mut put)?;
         }
-        self.series.end_pass(out);
+        put.end_pass();
         Ok(hung_mounts_message(mounts, &answers))
     }
 }
 
 fn set_mount(
-    sheet: &mut DynamicSeries,
     mount: &FilesystemMount,
     answer: &StatvfsOutcome,
-    out: &mut SampleGroup,
+    put: &mut SeriesWriter<'_>,
 ) -> Result<(), ProcParseError> {
     let point = label_value(&mount.point);
     let labels = [
@@ -191,7 +161,7 @@ fn set_mount(
         StatvfsOutcome::Space(volume) => volume,
         StatvfsOutcome::Skipped => return Ok(()),
         StatvfsOutcome::Failed | StatvfsOutcome::Hung => {
-            return sheet.set(out, &ERROR, &labels, 1.0);
+            return put.set(&ERROR, &labels, 1.0);
         }
     };
     let block = volume.block_bytes as f64;
@@ -204,7 +174,7 @@ fn set_mount(
         (&READONLY, f64::from(u8::from(mount.is_readonly))),
         (&ERROR, 0.0),
     ] {
-        sheet.set(out, family, &labels, value)?;
+        put.set(family, &labels, value)?;
     }
     Ok(())
 }
@@ -246,8 +216,14 @@ fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
         if line.is_empty() {
             continue;
         }
-        let mount = parse(line).ok_or("malformed line in the mount table")?;
-        if is_excluded_type(&mount.fstype) || is_excluded_point(&mount.point) {
+        let mount = MountInfo::parse(line).ok_or("malformed line in the mount table")?;
+        let mount = FilesystemMount {
+            is_readonly: mount.has_option("ro"),
+            device: label_value(&mount.source).into_owned(),
+            fstype: label_value(&mount.fs_type).into_owned(),
+            point: mount.mountpoint,
+        };
+        if EXCLUDED_TYPES.contains(&&*mount.fstype) || is_excluded_point(&mount.point) {
             continue;
         }
         let name = (
@@ -265,78 +241,13 @@ fn parse_mounts(text: &[u8]) -> Result<Vec<FilesystemMount>, &'static str> {
     Ok(mounts)
 }
 
-/// Parses a line of `mountinfo`, such as
-/// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`. Any number of optional words may
-/// stand between the mount options and the dash.
-fn parse(line: &[u8]) -> Option<FilesystemMount> {
-    let mut words = Words(line);
-    let point = words.nth(4)?;
-    let options = words.next()?;
-    words.find(|word| *word == b"-")?;
-    let (fstype, device, super_options) = (words.next()?, words.next()?, words.next()?);
-    let is_readonly = |options: &[u8]| options.split(|&byte| byte == b',').any(|o| o == b"ro");
-    Some(FilesystemMount {
-        point: unescape(point),
-        device: label_value(&unescape(device)).into_owned(),
-        fstype: label_value(&unescape(fstype)).into_owned(),
-        is_readonly: is_readonly(options) || is_readonly(super_options),
-    })
-}
-
-/// Decodes spaces, newlines and backslashes, which the kernel writes as `\` and three octal digits.
-fn unescape(word: &[u8]) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), word);
-    while let [first, after @ ..] = rest {
-        match rest {
-            [
-                b'\\',
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                after @ ..,
-            ] => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
-}
-
-/// Returns whether node_exporter excludes the file system type by default: these types hold no data.
-fn is_excluded_type(fstype: &str) -> bool {
-    matches!(
-        fstype,
-        "autofs"
-            | "binfmt_misc"
-            | "bpf"
-            | "cgroup"
-            | "cgroup2"
-            | "configfs"
-            | "debugfs"
-            | "devpts"
-            | "devtmpfs"
-            | "fusectl"
-            | "hugetlbfs"
-            | "iso9660"
-            | "mqueue"
-            | "nsfs"
-            | "overlay"
-            | "proc"
-            | "procfs"
-            | "pstore"
-            | "rpc_pipefs"
-            | "securityfs"
-            | "selinuxfs"
-            | "squashfs"
-            | "sysfs"
-            | "tracefs"
-    )
-}
+/// The types that node_exporter excludes by default: they hold no data.
+#[rustfmt::skip]
+const EXCLUDED_TYPES: [&str; 24] = [
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "fusectl",
+    "hugetlbfs", "iso9660", "mqueue", "nsfs", "overlay", "proc", "procfs", "pstore", "rpc_pipefs", "securityfs",
+    "selinuxfs", "squashfs", "sysfs", "tracefs",
+];
 
 /// Returns whether node_exporter excludes the mount point by default: kernel file systems, credentials, containers.
 fn is_excluded_point(point: &[u8]) -> bool {

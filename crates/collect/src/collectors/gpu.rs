@@ -2,138 +2,42 @@
 //!
 //! Runs on a thread of its own. Files that a driver does not have are absent series.
 
-use std::path::PathBuf;
-
-use pegel_metric::Family;
-
-use crate::dynamic_series::{counter, gauge};
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static INFO: Family = gauge(
-    "node_gpu_info",
-    "",
-    "Vendor, device ID and unique ID of the GPU; always 1.",
-);
-static BUSY: Family = gauge(
-    "node_gpu_busy_ratio",
-    "ratio",
-    "Share of time in which the GPU was busy.",
-);
-static MEMORY_BUSY: Family = gauge(
-    "node_gpu_memory_busy_ratio",
-    "ratio",
-    "Share of time in which the memory of the GPU was busy.",
-);
-static MEMORY_TOTAL: Family = gauge(
-    "node_gpu_memory_total_bytes",
-    "bytes",
-    "Size of the GPU's own memory (vram) or of the system memory that it may use (gtt), in bytes.",
-);
-static MEMORY_USED: Family = gauge(
-    "node_gpu_memory_used_bytes",
-    "bytes",
-    "Memory in use by the GPU, in bytes.",
-);
-static POWER: Family = gauge(
-    "node_gpu_power_watts",
-    "watts",
-    "Power drawn by the GPU, in watts.",
-);
-static POWER_CAP: Family = gauge(
-    "node_gpu_power_cap_watts",
-    "watts",
-    "Power cap of the GPU, in watts.",
-);
-static ENERGY: Family = counter(
-    "node_gpu_energy_joules_total",
-    "joules",
-    "Total energy used since the driver was loaded, in joules.",
-);
-static TEMPERATURE: Family = gauge(
-    "node_gpu_temperature_celsius",
-    "celsius",
-    "Temperature at a sensor of the GPU, in degrees Celsius.",
-);
-static CLOCK: Family = gauge(
-    "node_gpu_clock_hertz",
-    "hertz",
-    "Clock frequency of a domain of the GPU, in hertz.",
-);
-static CLOCK_MAX: Family = gauge(
-    "node_gpu_clock_max_hertz",
-    "hertz",
-    "Maximum clock frequency of a domain of the GPU, in hertz.",
-);
-static FAN: Family = gauge(
-    "node_gpu_fan_rpm",
-    "rpm",
-    "Fan speed, in revolutions per minute.",
-);
-static SLEEP: Family = counter(
-    "node_gpu_rc6_seconds_total",
-    "seconds",
-    "Total time that the Intel GPU spent in the sleep state RC6, in seconds.",
-);
-static DRAGON_BUSY: Family = gauge(
-    "DeviceUtilization",
-    "",
-    "Share of time in which the GPU was busy, in percent; Dragon's name.",
-);
-static DRAGON_MEMORY: Family = gauge(
-    "DeviceMemoryUtilization",
-    "",
-    "Share of the GPU's memory in use, in percent; Dragon's name.",
-);
-static DRAGON_POWER: Family = gauge(
-    "DevicePowerUsage",
-    "",
-    "Power drawn by the GPU, in watts; Dragon's name.",
-);
+families! {
+    INFO Gauge 3 "node_gpu_info" "" "Vendor, device ID and unique ID of the GPU; always 1.";
+    BUSY Gauge 3 "node_gpu_busy_ratio" "ratio" "Share of time in which the GPU was busy.";
+    MEMORY_BUSY Gauge 3 "node_gpu_memory_busy_ratio" "ratio" "Share of time in which the memory of the GPU was busy.";
+    MEMORY_TOTAL Gauge 3 "node_gpu_memory_total_bytes" "bytes" "Size of the GPU's own memory (vram) or of the system memory that it may use (gtt), in bytes.";
+    MEMORY_USED Gauge 3 "node_gpu_memory_used_bytes" "bytes" "Memory in use by the GPU, in bytes.";
+    POWER Gauge 3 "node_gpu_power_watts" "watts" "Power drawn by the GPU, in watts.";
+    POWER_CAP Gauge 3 "node_gpu_power_cap_watts" "watts" "Power cap of the GPU, in watts.";
+    ENERGY Counter 3 "node_gpu_energy_joules_total" "joules" "Total energy used since the driver was loaded, in joules.";
+    TEMPERATURE Gauge 3 "node_gpu_temperature_celsius" "celsius" "Temperature at a sensor of the GPU, in degrees Celsius.";
+    CLOCK Gauge 3 "node_gpu_clock_hertz" "hertz" "Clock frequency of a domain of the GPU, in hertz.";
+    CLOCK_MAX Gauge 3 "node_gpu_clock_max_hertz" "hertz" "Maximum clock frequency of a domain of the GPU, in hertz.";
+    FAN Gauge 3 "node_gpu_fan_rpm" "rpm" "Fan speed, in revolutions per minute.";
+    SLEEP Counter 3 "node_gpu_rc6_seconds_total" "seconds" "Total time that the Intel GPU spent in the sleep state RC6, in seconds.";
+    DRAGON_BUSY Gauge 3 "DeviceUtilization" "" "Share of time in which the GPU was busy, in percent; Dragon's name.";
+    DRAGON_MEMORY Gauge 3 "DeviceMemoryUtilization" "" "Share of the GPU's memory in use, in percent; Dragon's name.";
+    DRAGON_POWER Gauge 3 "DevicePowerUsage" "" "Power drawn by the GPU, in watts; Dragon's name.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "gpu",
-    tier: Tier::Fast,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[
-        &INFO,
-        &BUSY,
-        &MEMORY_BUSY,
-        &MEMORY_TOTAL,
-        &MEMORY_USED,
-        &POWER,
-        &POWER_CAP,
-        &ENERGY,
-        &TEMPERATURE,
-        &CLOCK,
-        &CLOCK_MAX,
-        &FAN,
-        &SLEEP,
-        &DRAGON_BUSY,
-        &DRAGON_MEMORY,
-        &DRAGON_POWER,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("gpu", Tier::Fast, FAMILIES, |context| {
+        open_walk(context, "sys/class/drm", DrmCards)
+    });
 
 #[derive(Debug)]
-struct DrmCards {
-    class: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/drm");
-    open_walk(context, class.clone(), DrmCards { class })
-}
+struct DrmCards;
 
 impl SysfsWalk for DrmCards {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         for (number, card) in class.numbered_subdirs("card") {
             let Some(device) = card.subdir("device") else {
                 continue;

@@ -4,126 +4,48 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pegel_metric::Family;
-
-use crate::dynamic_series::{counter, gauge};
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static CHIP: Family = gauge(
-    "node_hwmon_chip_names",
-    "",
-    "Name of the chip given by its driver; always 1.",
-);
-static LABEL: Family = gauge(
-    "node_hwmon_sensor_label",
-    "",
-    "Label of the sensor given by the chip; always 1.",
-);
-static BEEP: Family = gauge(
-    "node_hwmon_beep_enabled",
-    "",
-    "1 if the chip beeps on an alarm, otherwise 0.",
-);
-static REGULATOR: Family = gauge(
-    "node_hwmon_voltage_regulator_version",
-    "",
-    "Version of the voltage regulator specification.",
-);
-static INTERVAL: Family = gauge(
-    "node_hwmon_update_interval_seconds",
-    "seconds",
-    "Interval between two measurements of the chip, in seconds.",
-);
-static BEEP_OF: Family = gauge(
-    "node_hwmon_<key>_beep_enabled",
-    "",
-    "1 if the chip beeps for <key>, otherwise 0.",
-);
-static VOLTS: Family = gauge(
-    "node_hwmon_<key>_volts",
-    "volts",
-    "Voltage (<key>), in volts.",
-);
-static CELSIUS: Family = gauge(
-    "node_hwmon_<key>_celsius",
-    "celsius",
-    "Temperature (<key>), in degrees Celsius.",
-);
-static AMPS: Family = gauge(
-    "node_hwmon_<key>_amps",
-    "amps",
-    "Current (<key>), in amperes.",
-);
-static WATT: Family = gauge("node_hwmon_<key>_watt", "watt", "Power (<key>), in watts.");
-static SECONDS: Family = gauge(
-    "node_hwmon_<key>_seconds",
-    "seconds",
-    "Time constant of the chip (<key>), in seconds.",
-);
-static RPM: Family = gauge(
-    "node_hwmon_<key>_rpm",
-    "rpm",
-    "Fan speed (<key>), in revolutions per minute.",
-);
-static JOULE: Family = counter(
-    "node_hwmon_<key>_joule_total",
-    "joule",
-    "Total energy (<key>) since the driver was loaded, in joules.",
-);
-static PLAIN: Family = gauge(
-    "node_hwmon_<key>",
-    "",
-    "Attribute <key> of the chip, unscaled.",
-);
+families! {
+    CHIP Gauge 3 "node_hwmon_chip_names" "" "Name of the chip given by its driver; always 1.";
+    LABEL Gauge 3 "node_hwmon_sensor_label" "" "Label of the sensor given by the chip; always 1.";
+    BEEP Gauge 3 "node_hwmon_beep_enabled" "" "1 if the chip beeps on an alarm, otherwise 0.";
+    REGULATOR Gauge 3 "node_hwmon_voltage_regulator_version" "" "Version of the voltage regulator specification.";
+    INTERVAL Gauge 3 "node_hwmon_update_interval_seconds" "seconds" "Interval between two measurements of the chip, in seconds.";
+    BEEP_OF Gauge 3 "node_hwmon_<key>_beep_enabled" "" "1 if the chip beeps for <key>, otherwise 0.";
+    VOLTS Gauge 3 "node_hwmon_<key>_volts" "volts" "Voltage (<key>), in volts.";
+    CELSIUS Gauge 3 "node_hwmon_<key>_celsius" "celsius" "Temperature (<key>), in degrees Celsius.";
+    AMPS Gauge 3 "node_hwmon_<key>_amps" "amps" "Current (<key>), in amperes.";
+    WATT Gauge 3 "node_hwmon_<key>_watt" "watt" "Power (<key>), in watts.";
+    SECONDS Gauge 3 "node_hwmon_<key>_seconds" "seconds" "Time constant of the chip (<key>), in seconds.";
+    RPM Gauge 3 "node_hwmon_<key>_rpm" "rpm" "Fan speed (<key>), in revolutions per minute.";
+    JOULE Counter 3 "node_hwmon_<key>_joule_total" "joule" "Total energy (<key>) since the driver was loaded, in joules.";
+    PLAIN Gauge 3 "node_hwmon_<key>" "" "Attribute <key> of the chip, unscaled.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "hwmon",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[
-        &CHIP, &LABEL, &BEEP, &REGULATOR, &INTERVAL, &BEEP_OF, &VOLTS, &CELSIUS, &AMPS, &WATT,
-        &SECONDS, &RPM, &JOULE, &PLAIN,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("hwmon", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/class/hwmon", HwmonChips)
+    });
 
+#[rustfmt::skip]
 const KINDS: [&str; 13] = [
-    "vrm",
-    "beep_enable",
-    "update_interval",
-    "in",
-    "cpu",
-    "fan",
-    "pwm",
-    "temp",
-    "curr",
-    "power",
-    "energy",
-    "humidity",
-    "intrusion",
+    "vrm", "beep_enable", "update_interval", "in", "cpu", "fan", "pwm", "temp", "curr", "power", "energy",
+    "humidity", "intrusion",
 ];
 
 #[derive(Debug)]
-struct HwmonChips {
-    class: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/hwmon");
-    open_walk(context, class.clone(), HwmonChips { class })
-}
+struct HwmonChips;
 
 impl SysfsWalk for HwmonChips {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         for (_, chip) in class.numbered_subdirs("hwmon") {
             put.set_current_path(chip.path());
             walk_chip(&chip, put)?;

@@ -3,42 +3,27 @@
 //! Publishes the standard counters (`counters`) and the driver's (`hw_counters`). Runs on a thread of its own.
 //! Counters that this file does not know are published under the kernel's name.
 
-use std::path::PathBuf;
-
-use crate::proc_parse::{ProcParseError, parse_u64};
-use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use pegel_metric::Family;
 
 use super::infiniband_families::{
-    ALL, COUNTERS, DEVICE_OTHER, HW_COUNTERS, HW_OTHER, INFO, InfinibandUnit, LIFESPAN, OTHER,
-    PHYSICAL, RATE, STATE,
+    DEVICE_OTHER, FAMILIES, HW_OTHER, INFO, LIFESPAN, OTHER, PHYSICAL, RATE, SOURCES, STATE,
 };
+use crate::dynamic_series::SeriesWriter;
+use crate::proc_parse::{ProcParseError, parse_u64};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "infiniband",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: ALL,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("infiniband", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/class/infiniband", InfinibandDevices)
+    });
 
 #[derive(Debug)]
-struct InfinibandDevices {
-    class: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/infiniband");
-    open_walk(context, class.clone(), InfinibandDevices { class })
-}
+struct InfinibandDevices;
 
 impl SysfsWalk for InfinibandDevices {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         for device in class.names() {
             let Some(folder) = class.subdir(&device) else {
                 continue;
@@ -93,50 +78,36 @@ fn walk_port(
     let rate = port.text("rate");
     let rate = rate.and_then(|text| number_before(&text, " Gb/sec"));
     put.set_if_some(&RATE, labels, rate.map(|gigabits| gigabits * 1e9 / 8.0))?;
-    if let Some(counters) = port.subdir("counters") {
-        walk_counters(labels, &counters, put)?;
-    }
-    if let Some(counters) = port.subdir("hw_counters") {
-        walk_hw_counters(labels, &counters, put)?;
+    for (directory, other) in [("counters", &OTHER), ("hw_counters", &HW_OTHER)] {
+        if let Some(counters) = port.subdir(directory) {
+            walk_counters(labels, directory, &counters, other, put)?;
+        }
     }
     Ok(())
 }
 
+/// Publishes the counters of a directory; those that the table does not know as `other`.
 fn walk_counters(
     labels: &[(&str, &str); 2],
-    folder: &SysfsDir,
+    directory: &str,
+    counters: &SysfsDir,
+    other: &Family,
     put: &mut SeriesWriter<'_>,
 ) -> Result<(), ProcParseError> {
-    for name in folder.names() {
-        let Some(value) = read_counter(folder, &name) else {
+    for name in counters.names() {
+        let Some(value) = read_counter(counters, &name) else {
             continue;
         };
-        match COUNTERS.iter().find(|(_, known, _)| *known == name) {
-            Some((family, _, InfinibandUnit::One)) => put.set(family, labels, value)?,
-            Some((family, _, InfinibandUnit::Words)) => put.set(family, labels, value * 4.0)?,
-            None => put.set_keyed(&OTHER, &name, labels, value)?,
-        }
-    }
-    Ok(())
-}
-
-fn walk_hw_counters(
-    labels: &[(&str, &str); 2],
-    folder: &SysfsDir,
-    put: &mut SeriesWriter<'_>,
-) -> Result<(), ProcParseError> {
-    for name in folder.names() {
-        let Some(value) = read_counter(folder, &name) else {
-            continue;
+        let is_source = |(_, (of, file, _)): &&(&Family, (&str, &str, f64))| {
+            (*of, *file) == (directory, &*name)
         };
-        if name == "lifespan" {
+        match SOURCES.iter().find(is_source) {
+            Some((family, (_, _, factor))) => put.set(family, labels, value * factor)?,
             // Maximum age of the counters in milliseconds; not a counter.
-            put.set(&LIFESPAN, labels, value / 1e3)?;
-            continue;
-        }
-        match HW_COUNTERS.iter().find(|(_, known)| *known == name) {
-            Some((family, _)) => put.set(family, labels, value)?,
-            None => put.set_keyed(&HW_OTHER, &name, labels, value)?,
+            None if (directory, &*name) == ("hw_counters", "lifespan") => {
+                put.set(&LIFESPAN, labels, value / 1e3)?;
+            }
+            None => put.set_keyed(other, &name, labels, value)?,
         }
     }
     Ok(())

@@ -2,134 +2,75 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Clock, Family, MetricKind, SampleGroup};
+use pegel_metric::{Clock, SampleGroup};
 
-use crate::proc_file::{ProcFile, ReadMode};
-use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_decimal};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_files, parsed_file};
+use crate::proc_file::ReadMode;
+use crate::proc_parse::{ProcParseError, Words, first_line, parse_decimal};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-static LOAD1: Family = Family::new(
-    "node_load1",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Load average over 1 minute.",
-);
-static LOAD5: Family = Family::new(
-    "node_load5",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Load average over 5 minutes.",
-);
-static LOAD15: Family = Family::new(
-    "node_load15",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Load average over 15 minutes.",
-);
-static LOAD_DRAGON: Family = Family::new(
-    "load_average",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Load average over 1 minute; Dragon's name.",
-);
-static UPTIME: Family = Family::new(
-    "node_uptime_seconds",
-    MetricKind::Gauge,
-    "seconds",
-    2,
-    "Time since the node booted, in seconds.",
-);
-static TIME: Family = Family::new(
-    "node_time_seconds",
-    MetricKind::Gauge,
-    "seconds",
-    2,
-    "System time, in seconds since the Unix epoch.",
-);
+families! {
+    LOAD1 Gauge 2 "node_load1" "" "Load average over 1 minute.";
+    LOAD5 Gauge 2 "node_load5" "" "Load average over 5 minutes.";
+    LOAD15 Gauge 2 "node_load15" "" "Load average over 15 minutes.";
+    LOAD_DRAGON Gauge 2 "load_average" "" "Load average over 1 minute; Dragon's name.";
+    UPTIME Gauge 2 "node_uptime_seconds" "seconds" "Time since the node booted, in seconds.";
+    TIME Gauge 2 "node_time_seconds" "seconds" "System time, in seconds since the Unix epoch.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "load",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&LOAD1, &LOAD5, &LOAD15, &LOAD_DRAGON, &UPTIME, &TIME],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("load", Tier::Fast, FAMILIES, open);
+
+fn open(context: &Context) -> OpenResult {
+    let averages = LoadAverages {
+        loads: [&LOAD1, &LOAD5, &LOAD15, &LOAD_DRAGON].map(UnlabelledSeries::new),
+        time: UnlabelledSeries::new(&TIME),
+        clock: context.clock.clone(),
+    };
+    let uptime = Uptime(UnlabelledSeries::new(&UPTIME));
+    let mode = ReadMode::SingleRead;
+    open_files([
+        parsed_file(context, "proc/loadavg", mode, averages),
+        // Hidden in some containers.
+        parsed_file(context, "proc/uptime", mode, uptime),
+    ])
+}
 
 #[derive(Debug)]
-struct LoadCollector {
-    loadavg: ProcFile,
-    /// `None` in containers that hide it.
-    uptime: Option<ProcFile>,
+struct LoadAverages {
+    /// Over 1, 5 and 15 minutes, and the first with Dragon's name.
+    loads: [UnlabelledSeries; 4],
+    time: UnlabelledSeries,
     clock: Arc<dyn Clock>,
-    loads: [UnlabelledSeries; 3],
-    load_dragon: UnlabelledSeries,
-    uptime_seconds: UnlabelledSeries,
-    time_seconds: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("loadavg");
-    let Some(loadavg) = ProcFile::open(path.clone(), ReadMode::SingleRead)? else {
-        return Ok(OpenOutcome::Absent { looked_for: path });
-    };
-    Ok(OpenOutcome::Active(Box::new(LoadCollector {
-        loadavg,
-        uptime: ProcFile::open(context.host.proc.join("uptime"), ReadMode::SingleRead)?,
-        clock: context.clock.clone(),
-        loads: [&LOAD1, &LOAD5, &LOAD15].map(UnlabelledSeries::new),
-        load_dragon: UnlabelledSeries::new(&LOAD_DRAGON),
-        uptime_seconds: UnlabelledSeries::new(&UPTIME),
-        time_seconds: UnlabelledSeries::new(&TIME),
-    })))
+impl FileParser for LoadAverages {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let [one, five, fifteen] = first_decimals(text)?;
+        for (single, load) in self.loads.iter_mut().zip([one, five, fifteen, one]) {
+            single.set(out, load)?;
+        }
+        Ok(self.time.set(out, self.clock.utc() as f64 / 1000.0)?)
+    }
 }
 
-impl Collector for LoadCollector {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        let loads = first_decimals(self.loadavg.read()?);
-        let loads: [f64; 3] = loads.map_err(|fault| fault.at_path(self.loadavg.path()))?;
-        let set = |single: &mut UnlabelledSeries, out: &mut SampleGroup, value| {
-            single
-                .set(out, value)
-                .map_err(|error| ProcParseError::from(error).at_path(self.loadavg.path()))
-        };
-        for (single, load) in self.loads.iter_mut().zip(loads) {
-            set(single, out, load)?;
-        }
-        set(&mut self.load_dragon, out, loads[0])?;
-        if let Some(file) = &mut self.uptime {
-            let uptime = first_decimals(file.read()?);
-            let [uptime] = uptime.map_err(|fault| fault.at_path(file.path()))?;
-            set(&mut self.uptime_seconds, out, uptime)?;
-        }
-        set(
-            &mut self.time_seconds,
-            out,
-            self.clock.utc() as f64 / 1000.0,
-        )
+#[derive(Debug)]
+struct Uptime(UnlabelledSeries);
+
+impl FileParser for Uptime {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        let [uptime] = first_decimals(text)?;
+        Ok(self.0.set(out, uptime)?)
     }
 }
 
 /// Parses the first numbers of a file with one line.
 fn first_decimals<const N: usize>(text: &[u8]) -> Result<[f64; N], ProcParseError> {
     let mut values = [0.0; N];
-    let line = non_empty_lines(text)?
-        .next()
-        .map_or(&[][..], |(_, line)| line);
-    let mut words = Words(line);
+    let mut words = Words(first_line(text)?);
     for value in &mut values {
-        let malformed = ProcParseError::Malformed {
-            line: 1,
-            what: "too few numbers",
-        };
+        let malformed = ProcParseError::at_line(1, "too few numbers");
         *value = words.next().and_then(parse_decimal).ok_or(malformed)?;
     }
     Ok(values)

@@ -31,10 +31,7 @@ pub(super) fn parse<'a>(
 ) -> Result<(), ProcParseError> {
     let mut current: Option<MdArray<'a>> = None;
     for (number, line) in non_empty_lines(text)? {
-        let malformed = ProcParseError::Malformed {
-            line: number,
-            what: "expected the state of an array",
-        };
+        let malformed = ProcParseError::at_line(number, "expected the state of an array");
         let mut words = Words(line);
         let is_continued = matches!(line.first(), Some(b' ' | b'\t'));
         if let (Some(array), true) = (current.as_mut(), is_continued) {

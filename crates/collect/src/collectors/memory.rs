@@ -3,61 +3,31 @@
 //! Runs on the sampler's thread at every tick. Series are declared when a key first appears, so that keys of newer
 //! kernels are published without a change here.
 
-use std::sync::Arc;
-
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_machine::MeminfoField;
+use pegel_metric::{SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
+use crate::families::{families, keyed_family};
+use crate::file_collector::{FileParser, open_file};
+use crate::proc_parse::{ProcParseError, non_empty_lines};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::{CollectorEntry, Tier};
 
-static BYTES: Family = Family::new(
-    "node_memory_<key>_bytes",
-    MetricKind::Gauge,
-    "bytes",
-    2,
-    "Field of /proc/meminfo, in bytes; a part in parentheses is appended with an underscore.",
-);
-static COUNT: Family = Family::new(
-    "node_memory_<key>",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Field of /proc/meminfo without a unit.",
-);
-static USED: Family = Family::new(
-    "used_RAM",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Share of memory that is not available to new programs, in percent.",
-);
+families! {
+    BYTES Gauge 2 "node_memory_<key>_bytes" "bytes" "Field of /proc/meminfo, in bytes; a part in parentheses is appended with an underscore.";
+    COUNT Gauge 2 "node_memory_<key>" "" "Field of /proc/meminfo without a unit.";
+    USED Gauge 2 "used_RAM" "" "Share of memory that is not available to new programs, in percent.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "memory",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&BYTES, &COUNT, &USED],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("memory", Tier::Fast, FAMILIES, |context| {
+        open_file(context, "proc/meminfo", MemoryReadings::new())
+    });
 
 #[derive(Debug)]
 struct MemoryReadings {
     keys: CursorMap<Slot>,
     used: UnlabelledSeries,
-}
-
-#[derive(Debug, PartialEq)]
-struct MeminfoLine<'a> {
-    /// The key of its series: includes the unit, because a size and a plain number of the same name are two series.
-    id: &'a [u8],
-    key: &'a [u8],
-    value: f64,
-    is_bytes: bool,
 }
 
 /// The sizes from which the share of used memory is computed.
@@ -68,11 +38,6 @@ struct MemorySizes {
     free: f64,
     buffers: f64,
     cached: f64,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("meminfo");
-    open_files([(path, ReadMode::SingleRead, MemoryReadings::new())])
 }
 
 impl MemoryReadings {
@@ -89,14 +54,13 @@ impl FileParser for MemoryReadings {
         let mut sizes = MemorySizes::default();
         self.keys.begin_pass();
         for (number, line) in non_empty_lines(text)? {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected a key and a size",
-            };
-            let line = parse(line).ok_or(malformed)?;
-            let slot = self.keys.entry(line.id, || declare(&line, out))?;
-            out.set(*slot, line.value);
-            sizes.record(&line);
+            let malformed = ProcParseError::at_line(number, "expected a key and a size");
+            let field = MeminfoField::parse(line).ok_or(malformed)?;
+            // With or without the colon: a size and a plain number of the same name are two series.
+            let length = field.key.len() + usize::from(!field.is_kib);
+            let slot = self.keys.entry(&line[..length], || declare(&field, out))?;
+            out.set(*slot, field.value());
+            sizes.record(&field);
         }
         self.keys.sweep(|slot| out.retire(slot));
         if let Some(percent) = sizes.used_percent() {
@@ -107,13 +71,13 @@ impl FileParser for MemoryReadings {
 }
 
 impl MemorySizes {
-    fn record(&mut self, line: &MeminfoLine<'_>) {
-        match line.key {
-            b"MemTotal" => self.total = line.value,
-            b"MemAvailable" => self.available = Some(line.value),
-            b"MemFree" => self.free = line.value,
-            b"Buffers" => self.buffers = line.value,
-            b"Cached" => self.cached = line.value,
+    fn record(&mut self, field: &MeminfoField<'_>) {
+        match field.key {
+            b"MemTotal" => self.total = field.value(),
+            b"MemAvailable" => self.available = Some(field.value()),
+            b"MemFree" => self.free = field.value(),
+            b"Buffers" => self.buffers = field.value(),
+            b"Cached" => self.cached = field.value(),
             _ => {}
         }
     }
@@ -127,51 +91,15 @@ impl MemorySizes {
     }
 }
 
-fn declare(line: &MeminfoLine<'_>, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
-    // The parser accepts only ASCII keys.
-    let key = String::from_utf8_lossy(line.key);
-    let base = if line.is_bytes { &BYTES } else { &COUNT };
-    let name = base
-        .name
-        .replace("<key>", &key.replace('(', "_").replace(')', ""));
-    let help = if line.is_bytes {
-        format!("Field {key} of /proc/meminfo, in bytes.")
+fn declare(field: &MeminfoField<'_>, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
+    let (base, unit) = if field.is_kib {
+        (&BYTES, ", in bytes")
     } else {
-        format!("Field {key} of /proc/meminfo.")
+        (&COUNT, "")
     };
-    let family = Family {
-        name: name.into(),
-        help: help.into(),
-        ..base.clone()
-    };
-    Ok(out.declare(&Arc::new(family), &[])?)
-}
-
-/// Parses `Key:  123 kB`, or the same without a unit.
-fn parse(line: &[u8]) -> Option<MeminfoLine<'_>> {
-    let colon = line.iter().position(|&byte| byte == b':')?;
-    let (key, rest) = line.split_at(colon);
-    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'(' | b')');
-    if key.is_empty() || !key.iter().all(is_key) {
-        return None;
-    }
-    let mut words = Words(&rest[1..]);
-    let number = parse_u64(words.next()?)?;
-    match words.next() {
-        None => Some(MeminfoLine {
-            id: &line[..=colon],
-            key,
-            value: number as f64,
-            is_bytes: false,
-        }),
-        Some(b"kB") => Some(MeminfoLine {
-            id: key,
-            key,
-            value: number as f64 * 1024.0,
-            is_bytes: true,
-        }),
-        Some(_) => None,
-    }
+    let key = String::from_utf8_lossy(field.key);
+    let help = format!("Field {key} of /proc/meminfo{unit}.");
+    Ok(out.declare(&keyed_family(base, &field.metric_key(), help), &[])?)
 }
 
 #[cfg(test)]

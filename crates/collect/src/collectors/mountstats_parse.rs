@@ -33,10 +33,7 @@ pub(super) fn parse<'a>(
             }
             current = nfs_export(line).map(NfsMountStats::new);
         } else if let Some(mount) = &mut current {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected the statistics of a mount",
-            };
+            let malformed = ProcParseError::at_line(number, "expected the statistics of a mount");
             mount.parse_line(line, &lines).ok_or(malformed)?;
         }
     }
@@ -108,10 +105,10 @@ impl<'a> NfsMountStats<'a> {
         let lines = lines.take_while(|(_, line)| !line.starts_with(b"device "));
         let lines = lines.filter(|(_, line)| Words(line).next().is_some());
         lines.map(|(number, line)| {
-            operation(line).ok_or(ProcParseError::Malformed {
-                line: number,
-                what: "expected the statistics of an operation",
-            })
+            operation(line).ok_or(ProcParseError::at_line(
+                number,
+                "expected the statistics of an operation",
+            ))
         })
     }
 }

@@ -2,57 +2,30 @@
 //!
 //! Counters that node_exporter publishes by default have level 2, all others level 4. Runs on the sampler's thread.
 
-use std::sync::Arc;
-
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
-use crate::file_collector::{FileParser, open_files};
+use crate::families::{families, keyed_family};
+use crate::file_collector::{FileParser, open_files, parsed_file};
 use crate::proc_file::ReadMode;
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_signed};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-static DEFAULT_FAMILY: Family = Family::new(
-    "node_netstat_<key>",
-    MetricKind::Unknown,
-    "",
-    2,
-    "Protocol counter of /proc/net that dashboards use: segments, datagrams, octets, errors, \
-     retransmissions, full listen queues.",
-);
-static DETAIL: Family = Family::new(
-    "node_netstat_<key>",
-    MetricKind::Unknown,
-    "",
-    4,
-    "Any other protocol counter of /proc/net.",
-);
+families! {
+    DEFAULT_FAMILY Unknown 2 "node_netstat_<key>" "" "Protocol counter of /proc/net that dashboards use: segments, datagrams, octets, errors, retransmissions, full listen queues.";
+    DETAIL Unknown 4 "node_netstat_<key>" "" "Any other protocol counter of /proc/net.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "netstat",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&DEFAULT_FAMILY, &DETAIL],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("netstat", Tier::FiveSeconds, FAMILIES, open);
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let net = context.host.proc.join("net");
-    let tables = |name: &str| {
-        (
-            net.join(name),
-            ReadMode::SingleRead,
-            NetstatReadings::table(),
-        )
-    };
-    let mut files = vec![tables("snmp"), tables("netstat")];
-    files.push((
-        net.join("snmp6"),
-        ReadMode::SingleRead,
-        NetstatReadings::list(),
-    ));
-    open_files(files)
+fn open(context: &Context) -> OpenResult {
+    let file = |path, readings| parsed_file(context, path, ReadMode::SingleRead, readings);
+    open_files([
+        file("proc/net/snmp", NetstatReadings::table()),
+        file("proc/net/netstat", NetstatReadings::table()),
+        file("proc/net/snmp6", NetstatReadings::list()),
+    ])
 }
 
 /// The two formats in which the kernel prints such counters.
@@ -97,10 +70,7 @@ fn update_table(
     protocols.begin_pass();
     let mut lines = non_empty_lines(text)?;
     while let Some((number, heading)) = lines.next() {
-        let malformed = |line| ProcParseError::Malformed {
-            line,
-            what: "expected a header and its numbers",
-        };
+        let malformed = |line| ProcParseError::at_line(line, "expected a header and its numbers");
         let name = Words(heading).next().ok_or(malformed(number))?;
         let (number, values) = lines.next().ok_or(malformed(number))?;
         let mut values = Words(values);
@@ -149,10 +119,7 @@ fn update_list(
 ) -> Result<(), ProcParseError> {
     slots.begin_pass();
     for (number, line) in non_empty_lines(text)? {
-        let malformed = ProcParseError::Malformed {
-            line: number,
-            what: "expected a name and a number",
-        };
+        let malformed = ProcParseError::at_line(number, "expected a name and a number");
         let mut words = Words(line);
         let name = words.next().ok_or(malformed.clone())?;
         let value = words
@@ -176,12 +143,8 @@ fn declare(key: &str, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     } else {
         &DETAIL
     };
-    let family = Family {
-        name: base.name.replace("<key>", key).into(),
-        help: format!("Counter {} of /proc/net.", key.replace('_', " ")).into(),
-        ..base.clone()
-    };
-    Ok(out.declare(&Arc::new(family), &[])?)
+    let help = format!("Counter {} of /proc/net.", key.replace('_', " "));
+    Ok(out.declare(&keyed_family(base, key, help), &[])?)
 }
 
 /// Returns whether node_exporter publishes the counter by default or the dashboard Node Exporter Full uses it.

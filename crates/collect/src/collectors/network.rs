@@ -2,124 +2,69 @@
 //!
 //! Runs on the sampler's thread at every tick and allocates nothing per sample.
 
-use std::sync::Arc;
+use pegel_metric::SampleGroup;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
-
-use crate::cursor_map::CursorMap;
-use crate::device_slots::shared_families;
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines, parse_u64s};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
+use crate::proc_parse::{ProcParseError, Words, check_heading, non_empty_lines, parse_u64s};
+use crate::series_table::SeriesTable;
+use crate::{CollectorEntry, Tier};
 
 const COLUMNS: usize = 16;
 
-macro_rules! columns {
-    ($($static:ident $name:literal $unit:literal $help:literal;)*) => {
-        $(static $static: Family =
-            Family::new(concat!("node_network_", $name, "_total"), MetricKind::Counter, $unit, 2, $help);)*
-        static FAMILIES: [&Family; COLUMNS] = [$(&$static),*];
-    };
-}
-
 // In the order of the columns.
-columns! {
-    RECEIVE_BYTES "receive_bytes" "bytes" "Total number of bytes received.";
-    RECEIVE_PACKETS "receive_packets" "" "Total number of packets received.";
-    RECEIVE_ERRS "receive_errs" "" "Total number of packets received with an error.";
-    RECEIVE_DROP "receive_drop" "" "Total number of received packets that were dropped.";
-    RECEIVE_FIFO "receive_fifo" "" "Total number of receive buffer overruns.";
-    RECEIVE_FRAME "receive_frame" "" "Total number of frame alignment errors.";
-    RECEIVE_COMPRESSED "receive_compressed" "" "Total number of compressed packets received.";
-    RECEIVE_MULTICAST "receive_multicast" "" "Total number of multicast packets received.";
-    TRANSMIT_BYTES "transmit_bytes" "bytes" "Total number of bytes sent.";
-    TRANSMIT_PACKETS "transmit_packets" "" "Total number of packets sent.";
-    TRANSMIT_ERRS "transmit_errs" "" "Total number of packets that could not be sent because of an error.";
-    TRANSMIT_DROP "transmit_drop" "" "Total number of outgoing packets that were dropped.";
-    TRANSMIT_FIFO "transmit_fifo" "" "Total number of transmit buffer underruns.";
-    TRANSMIT_COLLS "transmit_colls" "" "Total number of collisions while sending.";
-    TRANSMIT_CARRIER "transmit_carrier" "" "Total number of carrier losses while sending.";
-    TRANSMIT_COMPRESSED "transmit_compressed" "" "Total number of compressed packets sent.";
+families! {
+    RECEIVE_BYTES Counter 2 "node_network_receive_bytes_total" "bytes" "Total number of bytes received.";
+    RECEIVE_PACKETS Counter 2 "node_network_receive_packets_total" "" "Total number of packets received.";
+    RECEIVE_ERRS Counter 2 "node_network_receive_errs_total" "" "Total number of packets received with an error.";
+    RECEIVE_DROP Counter 2 "node_network_receive_drop_total" "" "Total number of received packets that were dropped.";
+    RECEIVE_FIFO Counter 2 "node_network_receive_fifo_total" "" "Total number of receive buffer overruns.";
+    RECEIVE_FRAME Counter 2 "node_network_receive_frame_total" "" "Total number of frame alignment errors.";
+    RECEIVE_COMPRESSED Counter 2 "node_network_receive_compressed_total" "" "Total number of compressed packets received.";
+    RECEIVE_MULTICAST Counter 2 "node_network_receive_multicast_total" "" "Total number of multicast packets received.";
+    TRANSMIT_BYTES Counter 2 "node_network_transmit_bytes_total" "bytes" "Total number of bytes sent.";
+    TRANSMIT_PACKETS Counter 2 "node_network_transmit_packets_total" "" "Total number of packets sent.";
+    TRANSMIT_ERRS Counter 2 "node_network_transmit_errs_total" "" "Total number of packets that could not be sent because of an error.";
+    TRANSMIT_DROP Counter 2 "node_network_transmit_drop_total" "" "Total number of outgoing packets that were dropped.";
+    TRANSMIT_FIFO Counter 2 "node_network_transmit_fifo_total" "" "Total number of transmit buffer underruns.";
+    TRANSMIT_COLLS Counter 2 "node_network_transmit_colls_total" "" "Total number of collisions while sending.";
+    TRANSMIT_CARRIER Counter 2 "node_network_transmit_carrier_total" "" "Total number of carrier losses while sending.";
+    TRANSMIT_COMPRESSED Counter 2 "node_network_transmit_compressed_total" "" "Total number of compressed packets sent.";
 }
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "network",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &FAMILIES,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("network", Tier::Fast, FAMILIES, |context| {
+        open_list(context, "proc/net/dev", NetworkReadings::new())
+    });
 
 #[derive(Debug)]
-struct NetworkReadings {
-    families: Vec<Arc<Family>>,
-    interfaces: CursorMap<[Slot; COLUMNS]>,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("net/dev");
-    open_files([(path, ReadMode::UntilEof, NetworkReadings::new())])
-}
+struct NetworkReadings(SeriesTable);
 
 impl NetworkReadings {
     fn new() -> NetworkReadings {
-        NetworkReadings {
-            families: shared_families(&FAMILIES),
-            interfaces: CursorMap::new(),
-        }
+        NetworkReadings(SeriesTable::new(FAMILIES))
     }
 }
 
 impl FileParser for NetworkReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut lines = non_empty_lines(text)?;
-        check_heading(lines.next())?;
+        check_heading(
+            &mut lines,
+            b"Inter-|   Receive",
+            "expected the header of interface counters",
+        )?;
         lines.next();
-        self.interfaces.begin_pass();
+        self.0.begin_pass();
         for (number, line) in lines {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected an interface and its counters",
-            };
+            let malformed =
+                ProcParseError::at_line(number, "expected an interface and its counters");
             let (name, counters) = parse(line).ok_or(malformed)?;
-            let families = &self.families;
-            let slots = self
-                .interfaces
-                .entry(name, || declare(families, name, out))?;
-            for (slot, counter) in slots.iter().zip(counters) {
-                out.set(*slot, counter as f64);
-            }
+            let values = counters.map(|counter| Some(counter as f64));
+            self.0.set_device(out, "device", name, values)?;
         }
-        self.interfaces
-            .sweep(|slots| slots.into_iter().for_each(|slot| out.retire(slot)));
+        self.0.end_pass(out);
         Ok(())
-    }
-}
-
-fn declare(
-    families: &[Arc<Family>],
-    name: &[u8],
-    out: &mut SampleGroup,
-) -> Result<[Slot; COLUMNS], ProcParseError> {
-    let device = label_value(name);
-    let first = out.declare(&families[0], &[("device", &device)])?;
-    let mut slots = [first; COLUMNS];
-    for (slot, family) in slots.iter_mut().zip(families).skip(1) {
-        *slot = out.declare(family, &[("device", &device)])?;
-    }
-    Ok(slots)
-}
-
-/// Checks the header: the columns are identified by their order, so an unknown header is rejected.
-fn check_heading(line: Option<(usize, &[u8])>) -> Result<(), ProcParseError> {
-    match line {
-        Some((_, line)) if line.starts_with(b"Inter-|   Receive") => Ok(()),
-        _ => Err(ProcParseError::Malformed {
-            line: 1,
-            what: "expected the header of interface counters",
-        }),
     }
 }
 

@@ -1,40 +1,20 @@
 //! Requests of this node's NFS client, from `/proc/net/rpc/nfs`.
 
-use pegel_metric::{Family, MetricKind};
+use pegel_metric::Family;
 
 use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
-use crate::file_collector::open_files;
-use crate::proc_file::ReadMode;
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::families::families;
+use crate::file_collector::open_file;
+use crate::{CollectorEntry, Tier};
 
-const fn counter(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, "", 3, help)
+families! {
+    PACKETS Counter 3 "node_nfs_packets_total" "" "Total number of packets exchanged with NFS servers, by transport.";
+    CONNECTIONS Counter 3 "node_nfs_connections_total" "" "Total number of TCP connections to NFS servers.";
+    RPCS Counter 3 "node_nfs_rpcs_total" "" "Total number of RPCs to NFS servers.";
+    RETRANSMISSIONS Counter 3 "node_nfs_rpc_retransmissions_total" "" "Total number of RPC retransmissions.";
+    REFRESHES Counter 3 "node_nfs_rpc_authentication_refreshes_total" "" "Total number of refreshes of RPC credentials.";
+    REQUESTS Counter 3 "node_nfs_requests_total" "" "Total number of requests, by NFS version and procedure.";
 }
-
-static PACKETS: Family = counter(
-    "node_nfs_packets_total",
-    "Total number of packets exchanged with NFS servers, by transport.",
-);
-static CONNECTIONS: Family = counter(
-    "node_nfs_connections_total",
-    "Total number of TCP connections to NFS servers.",
-);
-static RPCS: Family = counter(
-    "node_nfs_rpcs_total",
-    "Total number of RPCs to NFS servers.",
-);
-static RETRANSMISSIONS: Family = counter(
-    "node_nfs_rpc_retransmissions_total",
-    "Total number of RPC retransmissions.",
-);
-static REFRESHES: Family = counter(
-    "node_nfs_rpc_authentication_refreshes_total",
-    "Total number of refreshes of RPC credentials.",
-);
-static REQUESTS: Family = counter(
-    "node_nfs_requests_total",
-    "Total number of requests, by NFS version and procedure.",
-);
 
 const fn column(
     family: &'static Family,
@@ -89,23 +69,7 @@ const NFS4: &[&str] = &[
     "Getxattr", "Setxattr", "Listxattrs", "Removexattr", "ReadPlus",
 ];
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "nfs",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 3,
-    families: &[
-        &PACKETS,
-        &CONNECTIONS,
-        &RPCS,
-        &RETRANSMISSIONS,
-        &REFRESHES,
-        &REQUESTS,
-    ],
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("net/rpc/nfs");
-    open_files([(path, ReadMode::SingleRead, RpcReadings::new(LAYOUT))])
-}
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("nfs", Tier::FiveSeconds, FAMILIES, |context| {
+        open_file(context, "proc/net/rpc/nfs", RpcReadings::new(LAYOUT))
+    });

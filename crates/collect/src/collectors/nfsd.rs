@@ -1,90 +1,28 @@
 //! Requests to this node's NFS server, from `/proc/net/rpc/nfsd`.
 
-use pegel_metric::{Family, MetricKind};
+use pegel_metric::Family;
 
 use super::rpc::{NFS2, NFS3, RpcColumn, RpcColumns, RpcLayout, RpcReadings};
-use crate::file_collector::open_files;
-use crate::proc_file::ReadMode;
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::families::families;
+use crate::file_collector::open_file;
+use crate::{CollectorEntry, Tier};
 
-const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, unit, 3, help)
+families! {
+    HITS Counter 3 "node_nfsd_reply_cache_hits_total" "" "Total number of retransmitted requests answered from the reply cache.";
+    MISSES Counter 3 "node_nfsd_reply_cache_misses_total" "" "Total number of requests whose replies were added to the reply cache.";
+    NOCACHE Counter 3 "node_nfsd_reply_cache_nocache_total" "" "Total number of requests that need no reply cache.";
+    STALE Counter 3 "node_nfsd_file_handles_stale_total" "" "Total number of requests with a stale file handle.";
+    READ Counter 3 "node_nfsd_disk_bytes_read_total" "" "Total number of bytes read for clients.";
+    WRITTEN Counter 3 "node_nfsd_disk_bytes_written_total" "" "Total number of bytes written for clients.";
+    THREADS Gauge 3 "node_nfsd_server_threads" "" "Number of kernel threads that serve NFS.";
+    AHEAD Gauge 3 "node_nfsd_read_ahead_cache_size_blocks" "" "Size of the read-ahead cache in blocks; only kernels before 5.4.";
+    AHEAD_MISSES Counter 3 "node_nfsd_read_ahead_cache_not_found_total" "" "Total number of blocks not found in the read-ahead cache; only kernels before 5.4.";
+    PACKETS Counter 3 "node_nfsd_packets_total" "" "Total number of packets exchanged with NFS clients, by transport.";
+    CONNECTIONS Counter 3 "node_nfsd_connections_total" "" "Total number of TCP connections from NFS clients.";
+    RPCS Counter 3 "node_nfsd_server_rpcs_total" "" "Total number of RPCs from NFS clients.";
+    ERRORS Counter 3 "node_nfsd_rpc_errors_total" "" "Total number of rejected RPCs, by error: malformed, bad credentials, bad client.";
+    REQUESTS Counter 3 "node_nfsd_requests_total" "" "Total number of requests, by NFS version and procedure or operation.";
 }
-
-static HITS: Family = counter(
-    "node_nfsd_reply_cache_hits_total",
-    "",
-    "Total number of retransmitted requests answered from the reply cache.",
-);
-static MISSES: Family = counter(
-    "node_nfsd_reply_cache_misses_total",
-    "",
-    "Total number of requests whose replies were added to the reply cache.",
-);
-static NOCACHE: Family = counter(
-    "node_nfsd_reply_cache_nocache_total",
-    "",
-    "Total number of requests that need no reply cache.",
-);
-static STALE: Family = counter(
-    "node_nfsd_file_handles_stale_total",
-    "",
-    "Total number of requests with a stale file handle.",
-);
-static READ: Family = counter(
-    "node_nfsd_disk_bytes_read_total",
-    "",
-    "Total number of bytes read for clients.",
-);
-static WRITTEN: Family = counter(
-    "node_nfsd_disk_bytes_written_total",
-    "",
-    "Total number of bytes written for clients.",
-);
-static THREADS: Family = Family::new(
-    "node_nfsd_server_threads",
-    MetricKind::Gauge,
-    "",
-    3,
-    "Number of kernel threads that serve NFS.",
-);
-static AHEAD: Family = Family::new(
-    "node_nfsd_read_ahead_cache_size_blocks",
-    MetricKind::Gauge,
-    "",
-    3,
-    "Size of the read-ahead cache in blocks; only kernels before 5.4.",
-);
-static AHEAD_MISSES: Family = counter(
-    "node_nfsd_read_ahead_cache_not_found_total",
-    "",
-    "Total number of blocks not found in the read-ahead cache; only kernels before 5.4.",
-);
-static PACKETS: Family = counter(
-    "node_nfsd_packets_total",
-    "",
-    "Total number of packets exchanged with NFS clients, by transport.",
-);
-static CONNECTIONS: Family = counter(
-    "node_nfsd_connections_total",
-    "",
-    "Total number of TCP connections from NFS clients.",
-);
-static RPCS: Family = counter(
-    "node_nfsd_server_rpcs_total",
-    "",
-    "Total number of RPCs from NFS clients.",
-);
-static ERRORS: Family = counter(
-    "node_nfsd_rpc_errors_total",
-    "",
-    "Total number of rejected RPCs, by error: malformed, bad credentials, bad client.",
-);
-static REQUESTS: Family = counter(
-    "node_nfsd_requests_total",
-    "",
-    "Total number of requests, by NFS version and procedure or operation.",
-);
 
 const fn column(
     family: &'static Family,
@@ -137,31 +75,7 @@ const NFS4: &[&str] = &[
     "SetClientID", "SetClientIDConfirm", "Verify", "Write", "RelLockOwner",
 ];
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "nfsd",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 3,
-    families: &[
-        &HITS,
-        &MISSES,
-        &NOCACHE,
-        &STALE,
-        &READ,
-        &WRITTEN,
-        &THREADS,
-        &AHEAD,
-        &AHEAD_MISSES,
-        &PACKETS,
-        &CONNECTIONS,
-        &RPCS,
-        &ERRORS,
-        &REQUESTS,
-    ],
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("net/rpc/nfsd");
-    open_files([(path, ReadMode::SingleRead, RpcReadings::new(LAYOUT))])
-}
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("nfsd", Tier::FiveSeconds, FAMILIES, |context| {
+        open_file(context, "proc/net/rpc/nfsd", RpcReadings::new(LAYOUT))
+    });

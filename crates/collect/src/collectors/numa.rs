@@ -1,90 +1,57 @@
 //! Memory statistics of each NUMA node, from `/sys/devices/system/node`.
 
-use std::path::PathBuf;
+use pegel_machine::MeminfoField;
 
-use pegel_metric::Family;
-
-use crate::dynamic_series::{counter, gauge};
-use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use super::cgroup_families::key_value_lines;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
+use crate::proc_parse::{ProcParseError, Words};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static MEMORY: Family = gauge(
-    "node_memory_numa_<key>",
-    "",
-    "Field <key> of the NUMA node's meminfo; sizes are in bytes.",
-);
-static EVENTS: Family = counter(
-    "node_memory_numa_<key>_total",
-    "",
-    "Total number of page allocations on the NUMA node (<key>).",
-);
+families! {
+    MEMORY Gauge 3 "node_memory_numa_<key>" "" "Field <key> of the NUMA node's meminfo; sizes are in bytes.";
+    EVENTS Counter 3 "node_memory_numa_<key>_total" "" "Total number of page allocations on the NUMA node (<key>).";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "numa",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[&MEMORY, &EVENTS],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("numa", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/devices/system/node", NumaNodes)
+    });
 
 #[derive(Debug)]
-struct NumaNodes {
-    system: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let system = context.host.sys.join("devices/system/node");
-    open_walk(context, system.clone(), NumaNodes { system })
-}
+struct NumaNodes;
 
 impl SysfsWalk for NumaNodes {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(system) = SysfsDir::open(&self.system) else {
-            return Ok(());
-        };
+    fn walk(
+        &mut self,
+        system: &SysfsDir,
+        put: &mut SeriesWriter<'_>,
+    ) -> Result<(), ProcParseError> {
         for (node, folder) in system.numbered_subdirs("node") {
             put.set_current_path(folder.path());
             let labels = [("node", &*node)];
-            for line in lines(&folder.bytes("meminfo").unwrap_or_default()) {
+            let memory = folder.bytes("meminfo").unwrap_or_default();
+            for line in memory.split(|&byte| byte == b'\n') {
                 if let Some((key, value)) = parse_memory_line(line) {
                     put.set_keyed(&MEMORY, &key, &labels, value)?;
                 }
             }
-            for line in lines(&folder.bytes("numastat").unwrap_or_default()) {
-                if let Some((key, value)) = parse_event_line(line) {
-                    put.set_keyed(&EVENTS, key, &labels, value)?;
-                }
+            for (key, value) in key_value_lines(&folder.bytes("numastat").unwrap_or_default()) {
+                put.set_keyed(&EVENTS, key, &labels, value as f64)?;
             }
         }
         Ok(())
     }
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&byte| byte == b'\n')
-}
-
 /// Parses `Node 0 Active(anon):  12 kB`; returns `None` for any other format.
 fn parse_memory_line(line: &[u8]) -> Option<(String, f64)> {
-    let mut words = Words(line).skip(2);
-    let key = std::str::from_utf8(words.next()?.strip_suffix(b":")?).ok()?;
-    let value = parse_u64(words.next()?)? as f64;
-    let scale = match words.next() {
-        None => 1.0,
-        Some(b"kB") => 1024.0,
-        Some(_) => return None,
-    };
-    Some((key.replace('(', "_").replace(')', ""), value * scale))
-}
-
-/// Parses `numa_hit 12`.
-fn parse_event_line(line: &[u8]) -> Option<(&str, f64)> {
     let mut words = Words(line);
-    let key = std::str::from_utf8(words.next()?).ok()?;
-    Some((key, parse_u64(words.next()?)? as f64))
+    words.nth(1)?;
+    let field = MeminfoField::parse(words.0.trim_ascii())?;
+    Some((field.metric_key(), field.value()))
 }
 
 #[cfg(test)]
@@ -111,7 +78,5 @@ mod tests {
         ] {
             assert_eq!(key(bad), None, "{bad}");
         }
-        assert_eq!(parse_event_line(b"numa_hit 12"), Some(("numa_hit", 12.0)));
-        assert_eq!(parse_event_line(b"numa_hit"), None);
     }
 }

@@ -25,32 +25,25 @@ mod xids;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Clock, SampleGroup};
-
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
-    Execution, OpenOutcome, Tier,
-};
-
 use abi::{DRIVER_NOT_LOADED, GPU_NOT_FOUND};
 use dynamic_library::DynamicLibrary;
 use functions::Functions;
 use gpu::{NvidiaDriverInfo, NvidiaGpu};
 use gpu_readings::GpuError;
+use pegel_metric::{Clock, SampleGroup};
 use query_interval::PassBudget;
 use xids::XidEvents;
+
+use crate::{
+    CollectError, Collector, CollectorEntry, Context, CurrentOperation, OpenOutcome, OpenResult,
+    Tier,
+};
 
 /// More GPUs than any node has.
 const GPUS_MAX: u32 = 64;
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "nvidia",
-    tier: Tier::Fast,
-    execution: Execution::Threaded,
-    level: 3,
-    families: families::ALL,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("nvidia", Tier::Fast, families::FAMILIES, open);
 
 #[derive(Debug)]
 struct NvidiaCollector {
@@ -71,12 +64,8 @@ struct NvmlSession {
     functions: Functions,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let absent = |path: &Path| {
-        Ok(OpenOutcome::Absent {
-            looked_for: path.to_owned(),
-        })
-    };
+fn open(context: &Context) -> OpenResult {
+    let absent = |path: &Path| OpenOutcome::absent(path.to_owned());
     for path in &context.host.nvml {
         context.operation.set(&path.display().to_string());
         let library = DynamicLibrary::open(path).map_err(CollectError::Device)?;
@@ -89,7 +78,7 @@ fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
         if count == 0 {
             return absent(path);
         }
-        return Ok(OpenOutcome::Active(Box::new(NvidiaCollector {
+        return OpenOutcome::active(NvidiaCollector {
             clock: context.clock.clone(),
             operation: context.operation.clone(),
             driver_info: NvidiaDriverInfo::query(&nvml.functions),
@@ -97,7 +86,7 @@ fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
             gpus: (0..count.min(GPUS_MAX)).map(NvidiaGpu::new).collect(),
             failure: None,
             nvml,
-        })));
+        });
     }
     absent(
         context

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 
-pub(super) const LOG_BYTES: usize = 512;
+const LOG_BYTES: usize = 512;
 
 /// `struct nvme_passthru_cmd` of the kernel's `linux/nvme_ioctl.h`.
 #[repr(C)]
@@ -86,17 +86,12 @@ pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
 pub(super) struct SmartLog<'a>(pub(super) &'a [u8; LOG_BYTES]);
 
 impl SmartLog<'_> {
-    pub(super) fn critical_warning(&self) -> u8 {
-        self.0[0]
-    }
-
     pub(super) fn kelvin(&self) -> f64 {
         f64::from(u16::from_le_bytes([self.0[1], self.0[2]]))
     }
 
-    /// Returns the percentage in one byte as a ratio.
-    pub(super) fn ratio_at(&self, offset: usize) -> f64 {
-        f64::from(self.0[offset]) / 100.0
+    pub(super) fn byte_at(&self, offset: usize) -> f64 {
+        f64::from(self.0[offset])
     }
 
     /// Returns a number of 16 bytes.
@@ -129,9 +124,11 @@ mod tests {
         log[32..40].copy_from_slice(&7_u64.to_le_bytes());
         log[47] = 1;
         let log = SmartLog(&log);
-        assert_eq!(log.critical_warning(), 4);
         assert_eq!(log.kelvin(), 310.0);
-        assert_eq!((log.ratio_at(3), log.ratio_at(5)), (1.0, 0.03));
+        assert_eq!(
+            [0, 3, 5].map(|offset| log.byte_at(offset)),
+            [4.0, 100.0, 3.0]
+        );
         assert_eq!(log.u128_at(32), 2_f64.powi(120) + 7.0);
     }
 

@@ -1,130 +1,55 @@
 //! Linux distribution of the node, from `/etc/os-release` or `/usr/lib/os-release`.
 
-use std::path::PathBuf;
+use pegel_machine::os_release_value;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
-
-use crate::attribute::attribute_text;
-use crate::info_series::InfoSeries;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::{ProcParseError, parse_decimal};
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SysfsWalk, open_walk_if_exists};
+use crate::{CollectorEntry, Context, OpenOutcome, OpenResult, Tier};
 
-static INFO: Family = Family::new(
-    "node_os_info",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Distribution and its version; always 1.",
-);
-static VERSION: Family = Family::new(
-    "node_os_version",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Major and minor version of the distribution, as a number.",
-);
+families! {
+    INFO Gauge 2 "node_os_info" "" "Distribution and its version; always 1.";
+    VERSION Gauge 2 "node_os_version" "" "Major and minor version of the distribution, as a number.";
+}
 
+#[rustfmt::skip]
 const LABELS: [&str; 12] = [
-    "build_id",
-    "id",
-    "id_like",
-    "image_id",
-    "image_version",
-    "name",
-    "pretty_name",
-    "variant",
-    "variant_id",
-    "version",
-    "version_codename",
-    "version_id",
+    "build_id", "id", "id_like", "image_id", "image_version", "name", "pretty_name", "variant", "variant_id",
+    "version", "version_codename", "version_id",
 ];
+const VERSION_LABELS: [&str; 3] = ["id", "id_like", "name"];
 const PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "os",
-    tier: Tier::Minute,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&INFO, &VERSION],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("os", Tier::Minute, FAMILIES, open);
 
+/// The path of the file, relative to the root directory.
 #[derive(Debug)]
-struct Os {
-    path: PathBuf,
-    info: InfoSeries,
-    version: InfoSeries,
-}
+struct OsRelease(&'static str);
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let paths = PATHS.map(|path| context.host.root.join(path));
-    let Some(path) = paths.iter().find(|path| path.exists()) else {
-        let [looked_for, _] = paths;
-        return Ok(OpenOutcome::Absent { looked_for });
-    };
-    Ok(OpenOutcome::Active(Box::new(Os {
-        path: path.clone(),
-        info: InfoSeries::new(&INFO),
-        version: InfoSeries::new(&VERSION),
-    })))
-}
-
-impl Collector for Os {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        let values = parse(&attribute_text(&self.path).unwrap_or_default());
-        let set = self.set(&values, out);
-        set.map_err(|fault| fault.at_path(&self.path))
+fn open(context: &Context) -> OpenResult {
+    let root = &context.host.root;
+    match PATHS.into_iter().find(|path| root.join(path).exists()) {
+        Some(path) => open_walk_if_exists(context, "", path, OsRelease(path)),
+        None => OpenOutcome::absent(root.join(PATHS[0])),
     }
 }
 
-impl Os {
-    fn set(
-        &mut self,
-        values: &[String; LABELS.len()],
-        out: &mut SampleGroup,
-    ) -> Result<(), ProcParseError> {
-        let labels = |wanted: &[&str]| {
-            let all = LABELS.into_iter().zip(values.iter().cloned());
-            all.filter(|(key, _)| wanted.contains(key)).collect()
-        };
-        self.info.set(out, labels(&LABELS), 1.0)?;
-        if let Some(version) = version(&values[LABELS.len() - 1]) {
-            let labels = labels(&["id", "id_like", "name"]);
-            self.version.set(out, labels, version)?;
+impl SysfsWalk for OsRelease {
+    fn walk(&mut self, root: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        let text = root.text(self.0).unwrap_or_default();
+        let value = |label: &str| os_release_value(&text, &label.to_ascii_uppercase());
+        let labels = LABELS.map(|label| (label, value(label).unwrap_or_default()));
+        put.set_info(&INFO, &[], &labels)?;
+        if let Some(version) = version(&labels[LABELS.len() - 1].1) {
+            let of_version = |(label, _): &&(&str, String)| VERSION_LABELS.contains(label);
+            let labels = labels.iter().filter(of_version);
+            let labels: Vec<(&str, &str)> = labels.map(|(label, text)| (*label, &**text)).collect();
+            put.set(&VERSION, &labels, version)?;
         }
         Ok(())
     }
-}
-
-/// Returns the value of each label's variable, from lines `KEY=value` with or without quotes.
-fn parse(text: &str) -> [String; LABELS.len()] {
-    LABELS.map(|label| {
-        let lines = text.lines().filter_map(|line| line.split_once('='));
-        let mut of_label = lines.filter(|(key, _)| key.trim().eq_ignore_ascii_case(label));
-        of_label
-            .next_back()
-            .map_or_else(String::new, |(_, value)| unquote(value.trim()))
-    })
-}
-
-fn unquote(value: &str) -> String {
-    let inside = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    if let Some(literal) = inside('\'') {
-        return literal.to_owned();
-    }
-    let value = inside('"').unwrap_or(value);
-    let mut characters = value.chars();
-    let mut text = String::with_capacity(value.len());
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => text.extend(characters.next()),
-            other => text.push(other),
-        }
-    }
-    text
 }
 
 /// Returns the version as a number: `22.04.1` is 22.04. `None` if it does not start with a number.
@@ -142,17 +67,6 @@ fn version(id: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quotes_and_escapes_are_removed() {
-        let values = parse(
-            "# a comment\nID=rocky\nNAME=\"Rocky \\\"Linux\\\"\"\nVERSION_ID='9.4'\nVERSION_IDX=7\nbroken\n",
-        );
-        assert_eq!(values[1], "rocky");
-        assert_eq!(values[5], "Rocky \"Linux\"");
-        assert_eq!(values[11], "9.4");
-        assert_eq!(values[0], "");
-    }
 
     #[test]
     fn versions_that_start_with_a_number_are_numbers() {

@@ -1,142 +1,65 @@
 //! Mains adapters and batteries, from `/sys/class/power_supply`.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
+use crate::proc_parse::ProcParseError;
+use crate::sysfs_dir::SysfsDir;
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
-
-use crate::attribute::{attribute_number, attribute_text, directory_names};
-use crate::cursor_map::CursorMap;
-use crate::device_slots::{DeviceSlots, shared_families};
-use crate::info_series::InfoSeries;
-use crate::proc_parse::{ProcParseError, label_value};
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
-    Execution, OpenOutcome, Tier,
-};
-
-macro_rules! attributes {
-    ($($static:ident $name:literal $unit:literal $file:literal $divisor:literal $help:literal;)*) => {
-        $(static $static: Family =
-            Family::new(concat!("node_power_supply_", $name), MetricKind::Gauge, $unit, 3, $help);)*
-        const FILES: &[(&str, f64)] = &[$(($file, $divisor)),*];
-        static FAMILIES: &[&Family] = &[$(&$static),*];
-        static ALL_FAMILIES: &[&Family] = &[$(&$static,)* &INFO];
-    };
+// With the file of each value, and the number of the file's units per base unit.
+families! {
+    sources: (&str, f64);
+    ONLINE Gauge 3 "node_power_supply_online" "" "1 if the supply provides power, otherwise 0." <- ("online", 1.0);
+    PRESENT Gauge 3 "node_power_supply_present" "" "1 if the battery is present, otherwise 0." <- ("present", 1.0);
+    CAPACITY Gauge 3 "node_power_supply_capacity" "" "Charge level of the battery, in percent." <- ("capacity", 1.0);
+    CYCLES Gauge 3 "node_power_supply_cyclecount" "" "Number of charge cycles of the battery." <- ("cycle_count", 1.0);
+    VOLTAGE Gauge 3 "node_power_supply_voltage_volt" "volt" "Voltage of the supply, in volts." <- ("voltage_now", 1e6);
+    VOLTAGE_MIN Gauge 3 "node_power_supply_voltage_min_design" "" "Minimum design voltage of the battery, in volts." <- ("voltage_min_design", 1e6);
+    VOLTAGE_MAX Gauge 3 "node_power_supply_voltage_max_design" "" "Maximum design voltage of the battery, in volts." <- ("voltage_max_design", 1e6);
+    CURRENT Gauge 3 "node_power_supply_current_ampere" "ampere" "Current of the supply, in amperes." <- ("current_now", 1e6);
+    POWER Gauge 3 "node_power_supply_power_watt" "watt" "Power that the supply provides or draws, in watts." <- ("power_now", 1e6);
+    ENERGY Gauge 3 "node_power_supply_energy_watthour" "watthour" "Energy in the battery, in watt hours." <- ("energy_now", 1e6);
+    ENERGY_FULL Gauge 3 "node_power_supply_energy_full" "" "Energy of the battery when it was last full, in watt hours." <- ("energy_full", 1e6);
+    ENERGY_DESIGN Gauge 3 "node_power_supply_energy_full_design" "" "Design energy of the full battery, in watt hours." <- ("energy_full_design", 1e6);
+    CHARGE Gauge 3 "node_power_supply_charge_ampere" "ampere" "Charge in the battery, in ampere hours." <- ("charge_now", 1e6);
+    CHARGE_FULL Gauge 3 "node_power_supply_charge_full" "" "Charge of the battery when it was last full, in ampere hours." <- ("charge_full", 1e6);
+    CHARGE_DESIGN Gauge 3 "node_power_supply_charge_full_design" "" "Design charge of the full battery, in ampere hours." <- ("charge_full_design", 1e6);
+    TEMPERATURE Gauge 3 "node_power_supply_temp_celsius" "celsius" "Temperature of the supply, in degrees Celsius." <- ("temp", 10.0);
+    INFO Gauge 3 "node_power_supply_info" "" "Type, model and status of the supply; always 1.";
 }
-
-// Name, unit, file, and the number of the file's units per base unit.
-attributes! {
-    ONLINE "online" "" "online" 1.0 "1 if the supply provides power, otherwise 0.";
-    PRESENT "present" "" "present" 1.0 "1 if the battery is present, otherwise 0.";
-    CAPACITY "capacity" "" "capacity" 1.0 "Charge level of the battery, in percent.";
-    CYCLES "cyclecount" "" "cycle_count" 1.0 "Number of charge cycles of the battery.";
-    VOLTAGE "voltage_volt" "volt" "voltage_now" 1e6 "Voltage of the supply, in volts.";
-    VOLTAGE_MIN "voltage_min_design" "" "voltage_min_design" 1e6 "Minimum design voltage of the battery, in volts.";
-    VOLTAGE_MAX "voltage_max_design" "" "voltage_max_design" 1e6 "Maximum design voltage of the battery, in volts.";
-    CURRENT "current_ampere" "ampere" "current_now" 1e6 "Current of the supply, in amperes.";
-    POWER "power_watt" "watt" "power_now" 1e6 "Power that the supply provides or draws, in watts.";
-    ENERGY "energy_watthour" "watthour" "energy_now" 1e6 "Energy in the battery, in watt hours.";
-    ENERGY_FULL "energy_full" "" "energy_full" 1e6 "Energy of the battery when it was last full, in watt hours.";
-    ENERGY_DESIGN "energy_full_design" "" "energy_full_design" 1e6 "Design energy of the full battery, in watt hours.";
-    CHARGE "charge_ampere" "ampere" "charge_now" 1e6 "Charge in the battery, in ampere hours.";
-    CHARGE_FULL "charge_full" "" "charge_full" 1e6 "Charge of the battery when it was last full, in ampere hours.";
-    CHARGE_DESIGN "charge_full_design" "" "charge_full_design" 1e6 "Design charge of the full battery, in ampere hours.";
-    TEMPERATURE "temp_celsius" "celsius" "temp" 10.0 "Temperature of the supply, in degrees Celsius.";
-}
-static INFO: Family = Family::new(
-    "node_power_supply_info",
-    MetricKind::Gauge,
-    "",
-    3,
-    "Type, model and status of the supply; always 1.",
-);
 
 /// The attributes published as labels; the serial number is not among them.
-const INFO_KEYS: [&str; 10] = [
-    "capacity_level",
-    "charge_type",
-    "health",
-    "manufacturer",
-    "model_name",
-    "scope",
-    "status",
-    "technology",
-    "type",
-    "usb_type",
+#[rustfmt::skip]
+const INFO_FILES: [&str; 10] = [
+    "capacity_level", "charge_type", "health", "manufacturer", "model_name", "scope", "status", "technology",
+    "type", "usb_type",
 ];
 
 /// Runs on a thread of its own, because the firmware answers the reads.
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "power_supply",
-    tier: Tier::Minute,
-    execution: Execution::Threaded,
-    level: 3,
-    families: ALL_FAMILIES,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("power_supply", Tier::Minute, FAMILIES, |context| {
+        open_walk(context, "sys/class/power_supply", PowerSupplies)
+    });
 
 #[derive(Debug)]
-struct PowerSupplies {
-    folder: PathBuf,
-    operation: CurrentOperation,
-    families: Vec<Arc<Family>>,
-    supplies: CursorMap<(DeviceSlots, InfoSeries)>,
-}
+struct PowerSupplies;
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let folder = context.host.sys.join("class/power_supply");
-    if directory_names(&folder).is_empty() {
-        return Ok(OpenOutcome::Absent { looked_for: folder });
-    }
-    Ok(OpenOutcome::Active(Box::new(PowerSupplies {
-        folder,
-        operation: context.operation.clone(),
-        families: shared_families(FAMILIES),
-        supplies: CursorMap::new(),
-    })))
-}
-
-impl Collector for PowerSupplies {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        self.supplies.begin_pass();
-        for name in directory_names(&self.folder) {
-            let path = self.folder.join(&name);
-            self.operation.set(&path.to_string_lossy());
-            let set = self.set(&path, name.as_bytes(), out);
-            set.map_err(|fault| fault.at_path(&path))?;
-        }
-        self.supplies.sweep(|(places, mut info)| {
-            places.retire(out);
-            info.retire(out);
-        });
-        Ok(())
-    }
-}
-
-impl PowerSupplies {
-    fn set(
-        &mut self,
-        path: &Path,
-        name: &[u8],
-        out: &mut SampleGroup,
-    ) -> Result<(), ProcParseError> {
-        let families = &self.families;
-        let make = || Ok((DeviceSlots::new(families), InfoSeries::new(&INFO)));
-        let (places, info) = self.supplies.entry(name, make)?;
-        let supply = label_value(name);
-        for (index, (file, divisor)) in FILES.iter().enumerate() {
-            if let Some(value) = attribute_number(&path.join(file)) {
-                let labels = [("power_supply", &*supply)];
-                places.set(out, families, index, &labels, value / divisor)?;
+impl SysfsWalk for PowerSupplies {
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+        for supply in class.names() {
+            let Some(folder) = class.subdir(&supply) else {
+                continue;
+            };
+            put.set_current_path(folder.path());
+            let labels = [("power_supply", &*supply)];
+            for (family, (file, divisor)) in SOURCES {
+                let value = folder.number(file).map(|value| value / divisor);
+                put.set_if_some(family, &labels, value)?;
             }
+            let info = folder.labels(&INFO_FILES.map(|file| (file, file)));
+            put.set_info(&INFO, &labels, &info)?;
         }
-        let mut labels = vec![("power_supply", supply.clone().into_owned())];
-        let texts = INFO_KEYS
-            .iter()
-            .map(|key| (*key, attribute_text(&path.join(key))));
-        labels.extend(texts.filter_map(|(key, text)| Some((key, text?))));
-        Ok(info.set(out, labels, 1.0)?)
+        Ok(())
     }
 }

@@ -2,60 +2,24 @@
 
 use std::io;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_metric::{Family, SampleGroup};
 
+use crate::families::families;
 use crate::proc_file::{ProcFile, ReadMode};
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::{CollectError, Collector, CollectorEntry, Context, OpenOutcome, OpenResult, Tier};
 
-const fn family(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, "seconds", 2, help)
+families! {
+    CPU_WAITING Counter 2 "node_pressure_cpu_waiting_seconds_total" "seconds" "Total time in which some task waited for a CPU, in seconds.";
+    IO_WAITING Counter 2 "node_pressure_io_waiting_seconds_total" "seconds" "Total time in which some task waited for I/O, in seconds.";
+    IO_STALLED Counter 2 "node_pressure_io_stalled_seconds_total" "seconds" "Total time in which all runnable tasks waited for I/O, in seconds.";
+    MEMORY_WAITING Counter 2 "node_pressure_memory_waiting_seconds_total" "seconds" "Total time in which some task waited for memory, in seconds.";
+    MEMORY_STALLED Counter 2 "node_pressure_memory_stalled_seconds_total" "seconds" "Total time in which all runnable tasks waited for memory, in seconds.";
+    IRQ_STALLED Counter 2 "node_pressure_irq_stalled_seconds_total" "seconds" "Total time in which interrupts kept all tasks from running, in seconds.";
 }
 
-static CPU_WAITING: Family = family(
-    "node_pressure_cpu_waiting_seconds_total",
-    "Total time in which some task waited for a CPU, in seconds.",
-);
-static IO_WAITING: Family = family(
-    "node_pressure_io_waiting_seconds_total",
-    "Total time in which some task waited for I/O, in seconds.",
-);
-static IO_STALLED: Family = family(
-    "node_pressure_io_stalled_seconds_total",
-    "Total time in which all runnable tasks waited for I/O, in seconds.",
-);
-static MEMORY_WAITING: Family = family(
-    "node_pressure_memory_waiting_seconds_total",
-    "Total time in which some task waited for memory, in seconds.",
-);
-static MEMORY_STALLED: Family = family(
-    "node_pressure_memory_stalled_seconds_total",
-    "Total time in which all runnable tasks waited for memory, in seconds.",
-);
-static IRQ_STALLED: Family = family(
-    "node_pressure_irq_stalled_seconds_total",
-    "Total time in which interrupts kept all tasks from running, in seconds.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "pressure",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[
-        &CPU_WAITING,
-        &IO_WAITING,
-        &IO_STALLED,
-        &MEMORY_WAITING,
-        &MEMORY_STALLED,
-        &IRQ_STALLED,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("pressure", Tier::Fast, FAMILIES, open);
 
 /// A file and the families of its lines `some` and `full`. `cpu` has no family for `full`: on a whole node the CPUs cannot
 /// all be stalled for lack of a CPU, and the kernel writes zero there.
@@ -90,7 +54,7 @@ struct PressureTotals {
     full: Option<u64>,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     let folder = context.host.proc.join("pressure");
     let mut sources = Vec::new();
     for (name, some, full) in &RESOURCES {
@@ -107,11 +71,9 @@ fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
         });
     }
     if sources.is_empty() {
-        return Ok(OpenOutcome::Absent { looked_for: folder });
+        return OpenOutcome::absent(folder);
     }
-    Ok(OpenOutcome::Active(Box::new(PressureCollector {
-        files: sources,
-    })))
+    OpenOutcome::active(PressureCollector { files: sources })
 }
 
 /// Returns whether the kernel was booted with `psi=0`: then the files exist, but reading them is not supported.
@@ -145,19 +107,13 @@ fn parse(text: &[u8]) -> Result<PressureTotals, ProcParseError> {
             Some(b"some") => &mut totals.some,
             Some(b"full") => &mut totals.full,
             _ => {
-                return Err(ProcParseError::Malformed {
-                    line: number,
-                    what: "expected `some` or `full`",
-                });
+                return Err(ProcParseError::at_line(number, "expected `some` or `full`"));
             }
         };
         let total = words
             .find_map(|word| word.strip_prefix(b"total="))
             .and_then(parse_u64);
-        let malformed = ProcParseError::Malformed {
-            line: number,
-            what: "missing total=",
-        };
+        let malformed = ProcParseError::at_line(number, "missing total=");
         *place = Some(total.ok_or(malformed)?);
     }
     Ok(totals)

@@ -5,40 +5,25 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 use pegel_plain_file::open_plain;
 
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::unlabelled_series::UnlabelledSeries;
 use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, CurrentOperation,
-    Execution, OpenOutcome, Tier,
+    CollectError, Collector, CollectorEntry, Context, CurrentOperation, OpenOutcome, OpenResult,
+    Tier,
 };
 
-static PIDS: Family = Family::new(
-    "node_processes_pids",
-    MetricKind::Gauge,
-    "",
-    4,
-    "Number of processes.",
-);
-static STATE: Family = Family::new(
-    "node_processes_state",
-    MetricKind::Gauge,
-    "",
-    4,
-    "Number of processes by state, with the kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.",
-);
+families! {
+    PIDS Gauge 4 "node_processes_pids" "" "Number of processes.";
+    STATE Gauge 4 "node_processes_state" "" "Number of processes by state, with the kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.";
+}
 
 /// Runs on a thread of its own, because a node may have very many processes.
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "process_states",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 4,
-    families: &[&PIDS, &STATE],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("process_states", Tier::FiveSeconds, FAMILIES, open);
 
 /// States are single ASCII letters, used as an index.
 const LETTERS: usize = 128;
@@ -53,18 +38,18 @@ struct ProcessStates {
     slots: [Option<Slot>; LETTERS],
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     let proc = context.host.proc.clone();
     if !proc.is_dir() {
-        return Ok(OpenOutcome::Absent { looked_for: proc });
+        return OpenOutcome::absent(proc);
     }
-    Ok(OpenOutcome::Active(Box::new(ProcessStates {
+    OpenOutcome::active(ProcessStates {
         proc,
         operation: context.operation.clone(),
         pids: UnlabelledSeries::new(&PIDS),
         family: Arc::new(STATE.clone()),
         slots: [None; LETTERS],
-    })))
+    })
 }
 
 impl Collector for ProcessStates {

@@ -5,34 +5,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 
-use pegel_metric::Family;
-
-use crate::dynamic_series::counter;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::{ProcParseError, parse_u64};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static JOULES: Family = counter(
-    "node_rapl_<key>_joules_total",
-    "joules",
-    "Total energy used by a domain (<key>) of the processor, in joules.",
-);
+families! {
+    JOULES Counter 3 "node_rapl_<key>_joules_total" "joules" "Total energy used by a domain (<key>) of the processor, in joules.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "rapl",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[&JOULES],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("rapl", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/class/powercap", RaplZones::default())
+    });
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RaplZones {
-    class: PathBuf,
     counters: BTreeMap<String, WrappingCounter>,
     failure: Option<String>,
 }
@@ -55,22 +46,9 @@ impl WrappingCounter {
     }
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/powercap");
-    let walk = RaplZones {
-        class: class.clone(),
-        counters: BTreeMap::new(),
-        failure: None,
-    };
-    open_walk(context, class, walk)
-}
-
 impl SysfsWalk for RaplZones {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         self.failure = None;
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
         let mut seen = BTreeMap::new();
         for zone in class.names() {
             let Some(folder) = class.subdir(&zone) else {
@@ -159,11 +137,7 @@ mod tests {
 
     #[test]
     fn a_denied_file_is_reported_with_a_remedy() {
-        let mut zones = RaplZones {
-            class: PathBuf::new(),
-            counters: BTreeMap::new(),
-            failure: None,
-        };
+        let mut zones = RaplZones::default();
         let folder = SysfsDir::open(std::path::Path::new("/")).expect("a root");
         zones.record_denied(&folder, &io::ErrorKind::NotFound.into());
         assert_eq!(

@@ -50,10 +50,7 @@ impl RpcReadings {
 impl FileParser for RpcReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         for (number, line) in non_empty_lines(text)? {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected a word and numbers",
-            };
+            let malformed = ProcParseError::at_line(number, "expected a word and numbers");
             let mut words = Words(line);
             let word = words.next().ok_or(malformed.clone())?;
             let Some(known) = self.layout.iter().position(|(name, _)| *name == word) else {
@@ -107,32 +104,15 @@ impl RpcColumns {
 }
 
 /// The procedures of NFS 2 and 3, the same for client and server.
+#[rustfmt::skip]
 pub(super) const NFS2: &[&str] = &[
-    "Null", "GetAttr", "SetAttr", "Root", "Lookup", "ReadLink", "Read", "WrCache", "Write",
-    "Create", "Remove", "Rename", "Link", "SymLink", "MkDir", "RmDir", "ReadDir", "FsStat",
+    "Null", "GetAttr", "SetAttr", "Root", "Lookup", "ReadLink", "Read", "WrCache", "Write", "Create", "Remove",
+    "Rename", "Link", "SymLink", "MkDir", "RmDir", "ReadDir", "FsStat",
 ];
+#[rustfmt::skip]
 pub(super) const NFS3: &[&str] = &[
-    "Null",
-    "GetAttr",
-    "SetAttr",
-    "Lookup",
-    "Access",
-    "ReadLink",
-    "Read",
-    "Write",
-    "Create",
-    "MkDir",
-    "SymLink",
-    "MkNod",
-    "Remove",
-    "RmDir",
-    "Rename",
-    "Link",
-    "ReadDir",
-    "ReadDirPlus",
-    "FsStat",
-    "FsInfo",
-    "PathConf",
+    "Null", "GetAttr", "SetAttr", "Lookup", "Access", "ReadLink", "Read", "Write", "Create", "MkDir", "SymLink",
+    "MkNod", "Remove", "RmDir", "Rename", "Link", "ReadDir", "ReadDirPlus", "FsStat", "FsInfo", "PathConf",
     "Commit",
 ];
 

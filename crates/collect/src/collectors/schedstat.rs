@@ -1,85 +1,45 @@
 //! Scheduler statistics of each CPU, from `/proc/schedstat`.
 
-use std::sync::Arc;
+use pegel_metric::SampleGroup;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
+use crate::proc_parse::{ProcParseError, Words, check_heading, non_empty_lines, parse_u64s};
+use crate::series_table::SeriesTable;
+use crate::{CollectorEntry, Tier};
 
-use crate::cursor_map::CursorMap;
-use crate::device_slots::shared_families;
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, label_value, non_empty_lines, parse_u64s};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
-
-static RUNNING: Family = Family::new(
-    "node_schedstat_running_seconds_total",
-    MetricKind::Counter,
-    "seconds",
-    2,
-    "Total time that the CPU spent running tasks, in seconds.",
-);
-static WAITING: Family = Family::new(
-    "node_schedstat_waiting_seconds_total",
-    MetricKind::Counter,
-    "seconds",
-    2,
-    "Total time that tasks waited for the CPU, summed over the tasks, in seconds.",
-);
-static TIMESLICES: Family = Family::new(
-    "node_schedstat_timeslices_total",
-    MetricKind::Counter,
-    "",
-    2,
-    "Total number of time slices run on the CPU.",
-);
-static FAMILIES: [&Family; 3] = [&RUNNING, &WAITING, &TIMESLICES];
+families! {
+    RUNNING Counter 2 "node_schedstat_running_seconds_total" "seconds" "Total time that the CPU spent running tasks, in seconds.";
+    WAITING Counter 2 "node_schedstat_waiting_seconds_total" "seconds" "Total time that tasks waited for the CPU, summed over the tasks, in seconds.";
+    TIMESLICES Counter 2 "node_schedstat_timeslices_total" "" "Total number of time slices run on the CPU.";
+}
 
 /// The number of values on the line of a CPU; the last three are published. Versions 14 to 17 of the file agree.
 const COLUMNS: usize = 9;
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "schedstat",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &FAMILIES,
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("schedstat");
-    open_files([(path, ReadMode::UntilEof, SchedstatReadings::new())])
-}
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("schedstat", Tier::FiveSeconds, FAMILIES, |context| {
+        open_list(context, "proc/schedstat", SchedstatReadings::new())
+    });
 
 #[derive(Debug)]
-struct SchedstatReadings {
-    families: Vec<Arc<Family>>,
-    cpus: CursorMap<[Slot; 3]>,
-}
+struct SchedstatReadings(SeriesTable);
 
 impl SchedstatReadings {
     fn new() -> SchedstatReadings {
-        SchedstatReadings {
-            families: shared_families(&FAMILIES),
-            cpus: CursorMap::new(),
-        }
+        SchedstatReadings(SeriesTable::new(FAMILIES))
     }
 }
 
 impl FileParser for SchedstatReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut lines = non_empty_lines(text)?;
-        if lines
-            .next()
-            .is_none_or(|(_, line)| !line.starts_with(b"version "))
-        {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "expected the version of scheduler statistics",
-            });
-        }
-        let families = &self.families;
-        self.cpus.begin_pass();
+        check_heading(
+            &mut lines,
+            b"version ",
+            "expected the version of scheduler statistics",
+        )?;
+        self.0.begin_pass();
         for (number, line) in lines {
             let Some(rest) = line.strip_prefix(b"cpu") else {
                 continue;
@@ -88,23 +48,14 @@ impl FileParser for SchedstatReadings {
             let cpu = words.next().unwrap_or_default();
             let mut columns = [0; COLUMNS];
             if cpu.is_empty() || parse_u64s(words, &mut columns) != Some(COLUMNS) {
-                return Err(ProcParseError::Malformed {
-                    line: number,
-                    what: "expected the scheduler statistics of a CPU",
-                });
+                let what = "expected the scheduler statistics of a CPU";
+                return Err(ProcParseError::at_line(number, what));
             }
-            let [.., running, waiting, timeslices] = columns;
-            let slots = self.cpus.entry(cpu, || {
-                let cpu = label_value(cpu);
-                let mut slot = |index: usize| out.declare(&families[index], &[("cpu", &cpu)]);
-                Ok([slot(0)?, slot(1)?, slot(2)?])
-            })?;
-            out.set(slots[0], running as f64 / 1e9);
-            out.set(slots[1], waiting as f64 / 1e9);
-            out.set(slots[2], timeslices as f64);
+            let [.., running, waiting, timeslices] = columns.map(|column| column as f64);
+            let values = [running / 1e9, waiting / 1e9, timeslices].map(Some);
+            self.0.set_device(out, "cpu", cpu, values)?;
         }
-        self.cpus
-            .sweep(|slots| slots.into_iter().for_each(|slot| out.retire(slot)));
+        self.0.end_pass(out);
         Ok(())
     }
 }

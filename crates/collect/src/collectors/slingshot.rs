@@ -1,53 +1,28 @@
 //! Counters of HPE Slingshot adapters, from `/sys/class/cxi/cxi*/device/telemetry`.
 
-use std::path::PathBuf;
-
-use pegel_metric::{Family, MetricKind};
-
-use crate::dynamic_series::counter;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::{ProcParseError, parse_u64};
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static LINK: Family = counter(
-    "node_cxi_<key>_total",
-    "",
-    "Counter <key> of the adapter, about its link or packets.",
-);
-static DETAIL: Family = Family::new(
-    "node_cxi_<key>_total",
-    MetricKind::Counter,
-    "",
-    4,
-    "Counter <key> of the adapter.",
-);
+families! {
+    LINK Counter 3 "node_cxi_<key>_total" "" "Counter <key> of the adapter, about its link or packets.";
+    DETAIL Counter 4 "node_cxi_<key>_total" "" "Counter <key> of the adapter.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "slingshot",
-    // An adapter has well over a thousand counters.
-    tier: Tier::Minute,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[&LINK, &DETAIL],
-    open,
-};
+// An adapter has well over a thousand counters.
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("slingshot", Tier::Minute, FAMILIES, |context| {
+        open_walk(context, "sys/class/cxi", SlingshotAdapters)
+    });
 
 #[derive(Debug)]
-struct SlingshotAdapters {
-    class: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/cxi");
-    open_walk(context, class.clone(), SlingshotAdapters { class })
-}
+struct SlingshotAdapters;
 
 impl SysfsWalk for SlingshotAdapters {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         for (number, folder) in class.numbered_subdirs("cxi") {
             let Some(telemetry) = folder.subdir("device/telemetry") else {
                 continue;

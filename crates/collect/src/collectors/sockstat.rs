@@ -1,48 +1,29 @@
 //! Sockets in use by protocol, from `/proc/net/sockstat` and `/proc/net/sockstat6`.
 
-use std::sync::Arc;
-
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{Family, SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
-use crate::file_collector::{FileParser, open_files};
+use crate::families::{families, keyed_family};
+use crate::file_collector::{FileParser, open_files, parsed_file};
 use crate::proc_file::ReadMode;
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-static COUNT: Family = Family::new(
-    "node_sockstat_<key>",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of sockets of a protocol in a state, or their memory in pages.",
-);
-static BYTES: Family = Family::new(
-    "node_sockstat_<key>_bytes",
-    MetricKind::Gauge,
-    "bytes",
-    2,
-    "Memory of the socket buffers of a protocol, in bytes.",
-);
+families! {
+    COUNT Gauge 2 "node_sockstat_<key>" "" "Number of sockets of a protocol in a state, or their memory in pages.";
+    BYTES Gauge 2 "node_sockstat_<key>_bytes" "bytes" "Memory of the socket buffers of a protocol, in bytes.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "sockstat",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&COUNT, &BYTES],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("sockstat", Tier::FiveSeconds, FAMILIES, open);
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let net = context.host.proc.join("net");
-    let page_bytes = context.host.page_bytes;
-    open_files(["sockstat", "sockstat6"].map(|name| {
+fn open(context: &Context) -> OpenResult {
+    open_files(["proc/net/sockstat", "proc/net/sockstat6"].map(|path| {
         let readings = SockstatReadings {
-            page_bytes: page_bytes as f64,
+            page_bytes: context.host.page_bytes as f64,
             protocols: CursorMap::new(),
         };
-        (net.join(name), ReadMode::SingleRead, readings)
+        parsed_file(context, path, ReadMode::SingleRead, readings)
     }))
 }
 
@@ -63,10 +44,7 @@ impl FileParser for SockstatReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         self.protocols.begin_pass();
         for (number, line) in non_empty_lines(text)? {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected the sockets of a protocol",
-            };
+            let malformed = ProcParseError::at_line(number, "expected the sockets of a protocol");
             let mut words = Words(line);
             let name = words.next().and_then(|name| name.strip_suffix(b":"));
             let name = name.ok_or(malformed.clone())?;
@@ -101,14 +79,8 @@ impl SockstatField {
             String::from_utf8_lossy(key),
         );
         let name = format!("{protocol}_{key}");
-        let mut declare = |base: &Family, help: String| {
-            let family = Family {
-                name: base.name.replace("<key>", &name).into(),
-                help: help.into(),
-                ..base.clone()
-            };
-            out.declare(&Arc::new(family), &[])
-        };
+        let mut declare =
+            |base: &Family, help: String| out.declare(&keyed_family(base, &name, help), &[]);
         let count = declare(
             &COUNT,
             format!("Field {key} of {protocol} in /proc/net/sockstat."),

@@ -1,14 +1,14 @@
 //! Network packets processed by each CPU, from `/proc/net/softnet_stat`.
 
-use std::sync::Arc;
+use std::io::Write;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_metric::SampleGroup;
 
-use crate::device_slots::{DeviceSlots, shared_families};
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::series_table::SeriesTable;
+use crate::{CollectorEntry, Tier};
 
 /// The number of columns that are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
 const COLUMNS: usize = 13;
@@ -16,143 +16,59 @@ const COLUMNS_MIN: usize = 9;
 /// The column with the number of the CPU. It differs from the line number when a CPU is offline.
 const CPU: usize = 12;
 
-const fn counter(name: &'static str, level: u8, help: &'static str) -> Family {
-    Family::new(name, MetricKind::Counter, "", level, help)
+// With the column of each value.
+families! {
+    sources: usize;
+    PROCESSED Counter 2 "node_softnet_processed_total" "" "Total number of packets processed by the CPU." <- 0;
+    DROPPED Counter 2 "node_softnet_dropped_total" "" "Total number of packets dropped because the backlog of the CPU was full." <- 1;
+    SQUEEZED Counter 2 "node_softnet_times_squeezed_total" "" "Total number of times that packet processing ran out of time or budget." <- 2;
+    COLLISIONS Counter 4 "node_softnet_cpu_collision_total" "" "Total number of times that the device was locked by another CPU while sending." <- 8;
+    STEERED Counter 2 "node_softnet_received_rps_total" "" "Total number of wake-ups by another CPU that steered packets to this one." <- 9;
+    LIMITED Counter 2 "node_softnet_flow_limit_count_total" "" "Total number of packets dropped because a flow exceeded its share of the backlog." <- 10;
+    BACKLOG Gauge 4 "node_softnet_backlog_len" "" "Number of packets in the backlog of the CPU." <- 11;
 }
 
-static PROCESSED: Family = counter(
-    "node_softnet_processed_total",
-    2,
-    "Total number of packets processed by the CPU.",
-);
-static DROPPED: Family = counter(
-    "node_softnet_dropped_total",
-    2,
-    "Total number of packets dropped because the backlog of the CPU was full.",
-);
-static SQUEEZED: Family = counter(
-    "node_softnet_times_squeezed_total",
-    2,
-    "Total number of times that packet processing ran out of time or budget.",
-);
-static COLLISIONS: Family = counter(
-    "node_softnet_cpu_collision_total",
-    4,
-    "Total number of times that the device was locked by another CPU while sending.",
-);
-static STEERED: Family = counter(
-    "node_softnet_received_rps_total",
-    2,
-    "Total number of wake-ups by another CPU that steered packets to this one.",
-);
-static LIMITED: Family = counter(
-    "node_softnet_flow_limit_count_total",
-    2,
-    "Total number of packets dropped because a flow exceeded its share of the backlog.",
-);
-static BACKLOG: Family = Family::new(
-    "node_softnet_backlog_len",
-    MetricKind::Gauge,
-    "",
-    4,
-    "Number of packets in the backlog of the CPU.",
-);
-
-static FAMILIES: [&Family; 7] = [
-    &PROCESSED,
-    &DROPPED,
-    &SQUEEZED,
-    &COLLISIONS,
-    &STEERED,
-    &LIMITED,
-    &BACKLOG,
-];
-/// The column of each family.
-const FAMILY_COLUMNS: [usize; 7] = [0, 1, 2, 8, 9, 10, 11];
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "softnet",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &FAMILIES,
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("net/softnet_stat");
-    open_files([(path, ReadMode::UntilEof, SoftnetReadings::new())])
-}
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("softnet", Tier::FiveSeconds, FAMILIES, |context| {
+        open_list(context, "proc/net/softnet_stat", SoftnetReadings::new())
+    });
 
 #[derive(Debug)]
-struct SoftnetReadings {
-    families: Vec<Arc<Family>>,
-    cpus: Vec<SoftnetCpu>,
-}
-
-#[derive(Debug)]
-struct SoftnetCpu {
-    cpu: u64,
-    /// The number of the CPU as text.
-    label: String,
-    slots: DeviceSlots,
-}
+struct SoftnetReadings(SeriesTable);
 
 impl SoftnetReadings {
     fn new() -> SoftnetReadings {
-        SoftnetReadings {
-            families: shared_families(&FAMILIES),
-            cpus: Vec::new(),
-        }
+        SoftnetReadings(SeriesTable::new(FAMILIES))
     }
 }
 
 impl FileParser for SoftnetReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
-        let mut count = 0;
-        for (number, line) in non_empty_lines(text)? {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected the packet counters of a CPU",
-            };
+        self.0.begin_pass();
+        for (index, (number, line)) in (0..).zip(non_empty_lines(text)?) {
+            let malformed =
+                ProcParseError::at_line(number, "expected the packet counters of a CPU");
             let (columns, width) = parse(line).ok_or(malformed)?;
-            let cpu = if width > CPU {
-                columns[CPU]
-            } else {
-                count as u64
-            };
-            if self.cpus.get(count).is_some_and(|line| line.cpu != cpu) {
-                // A CPU went offline or online: the lines from here on belong to other CPUs.
-                self.retire_from(count, out);
-            }
-            if self.cpus.len() == count {
-                self.cpus.push(SoftnetCpu {
-                    cpu,
-                    label: cpu.to_string(),
-                    slots: DeviceSlots::new(&self.families),
-                });
-            }
-            let line = &mut self.cpus[count];
-            let labels = [("cpu", &*line.label)];
-            for (index, &source) in FAMILY_COLUMNS.iter().enumerate() {
-                if source < width {
-                    let value = columns[source] as f64;
-                    line.slots.set(out, &self.families, index, &labels, value)?;
-                }
-            }
-            count += 1;
+            let cpu: u64 = if width > CPU { columns[CPU] } else { index };
+            let values = SOURCES.iter().map(|(_, column)| {
+                let is_present = *column < width;
+                is_present.then(|| columns[*column] as f64)
+            });
+            let mut name = [0; 20];
+            let length = decimal(cpu, &mut name);
+            self.0.set_device(out, "cpu", &name[..length], values)?;
         }
-        self.retire_from(count, out);
+        self.0.end_pass(out);
         Ok(())
     }
 }
 
-impl SoftnetReadings {
-    fn retire_from(&mut self, first: usize, out: &mut SampleGroup) {
-        for line in self.cpus.drain(first..) {
-            line.slots.retire(out);
-        }
-    }
+/// Writes a number without an allocation and returns its length.
+fn decimal(number: u64, text: &mut [u8; 20]) -> usize {
+    let mut rest = &mut text[..];
+    // Cannot fail: a u64 has at most 20 digits.
+    let _ = write!(rest, "{number}");
+    20 - rest.len()
 }
 
 fn parse(line: &[u8]) -> Option<([u64; COLUMNS], usize)> {

@@ -2,82 +2,25 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_metric::SampleGroup;
 
+use crate::families::families;
 use crate::proc_file::SharedFile;
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::{CollectError, Collector, CollectorEntry, Context, OpenOutcome, OpenResult, Tier};
 
-static INTERRUPTS: Family = Family::new(
-    "node_intr_total",
-    MetricKind::Counter,
-    "",
-    2,
-    "Total number of interrupts serviced.",
-);
-static SWITCHES: Family = Family::new(
-    "node_context_switches_total",
-    MetricKind::Counter,
-    "",
-    2,
-    "Total number of context switches.",
-);
-static FORKS: Family = Family::new(
-    "node_forks_total",
-    MetricKind::Counter,
-    "",
-    2,
-    "Total number of processes and threads created.",
-);
-static BOOT_TIME: Family = Family::new(
-    "node_boot_time_seconds",
-    MetricKind::Gauge,
-    "seconds",
-    2,
-    "Boot time of the node, in seconds since the Unix epoch.",
-);
-static RUNNING: Family = Family::new(
-    "node_procs_running",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of runnable tasks.",
-);
-static BLOCKED: Family = Family::new(
-    "node_procs_blocked",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of tasks blocked on I/O.",
-);
-static RUNNING_DRAGON: Family = Family::new(
-    "num_running_processes",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of runnable tasks; Dragon's name.",
-);
+families! {
+    INTERRUPTS Counter 2 "node_intr_total" "" "Total number of interrupts serviced.";
+    SWITCHES Counter 2 "node_context_switches_total" "" "Total number of context switches.";
+    FORKS Counter 2 "node_forks_total" "" "Total number of processes and threads created.";
+    BOOT_TIME Gauge 2 "node_boot_time_seconds" "seconds" "Boot time of the node, in seconds since the Unix epoch.";
+    RUNNING Gauge 2 "node_procs_running" "" "Number of runnable tasks.";
+    BLOCKED Gauge 2 "node_procs_blocked" "" "Number of tasks blocked on I/O.";
+    RUNNING_DRAGON Gauge 2 "num_running_processes" "" "Number of runnable tasks; Dragon's name.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "stat",
-    tier: Tier::Fast,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[
-        &INTERRUPTS,
-        &SWITCHES,
-        &FORKS,
-        &BOOT_TIME,
-        &RUNNING,
-        &BLOCKED,
-        &RUNNING_DRAGON,
-    ],
-    open,
-};
+pub static ENTRY: CollectorEntry = CollectorEntry::inline("stat", Tier::Fast, FAMILIES, open);
 
 #[derive(Debug)]
 struct StatCollector {
@@ -96,16 +39,14 @@ struct StatReadings {
     running_dragon: UnlabelledSeries,
 }
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     if !context.proc_stat.open()? {
-        return Ok(OpenOutcome::Absent {
-            looked_for: context.proc_stat.path().to_owned(),
-        });
+        return OpenOutcome::absent(context.proc_stat.path().to_owned());
     }
-    Ok(OpenOutcome::Active(Box::new(StatCollector {
+    OpenOutcome::active(StatCollector {
         file: context.proc_stat.clone(),
         readings: StatReadings::new(),
-    })))
+    })
 }
 
 impl Collector for StatCollector {
@@ -143,10 +84,7 @@ impl StatReadings {
                 Some(b"procs_blocked") => &mut self.blocked,
                 _ => continue,
             };
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected a number after the name",
-            };
+            let malformed = ProcParseError::at_line(number, "expected a number after the name");
             let value = words.next().and_then(parse_u64).ok_or(malformed)? as f64;
             single.set(out, value)?;
             if line.starts_with(b"procs_r") {
@@ -155,24 +93,10 @@ impl StatReadings {
             is_found = true;
         }
         if !is_found {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "missing kernel statistics",
-            });
+            return Err(ProcParseError::at_line(1, "missing kernel statistics"));
         }
         Ok(())
     }
-}
-
-/// Returns the boot time of the node, in seconds since the Unix epoch.
-pub(crate) fn boot_time(text: &[u8]) -> Option<u64> {
-    let lines = non_empty_lines(text).ok()?;
-    let words = lines.map(|(_, line)| Words(line));
-    words.into_iter().find_map(|mut words| {
-        (words.next() == Some(b"btime"))
-            .then(|| words.next().and_then(parse_u64))
-            .flatten()
-    })
 }
 
 #[cfg(test)]
@@ -212,12 +136,5 @@ mod tests {
                 ("\u{fffd}\0\n\n", 1, "missing kernel statistics"),
             ],
         );
-    }
-
-    #[test]
-    fn the_boot_time_is_found() {
-        assert_eq!(boot_time(b"cpu 1\nbtime 123\n"), Some(123));
-        assert_eq!(boot_time(b"btime x\n"), None);
-        assert_eq!(boot_time(b""), None);
     }
 }

@@ -1,108 +1,52 @@
 //! Size, usage and priority of each swap area, from `/proc/swaps`.
 
-use std::sync::Arc;
+use pegel_metric::SampleGroup;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
-
-use crate::cursor_map::CursorMap;
-use crate::device_slots::shared_families;
-use crate::file_collector::{FileParser, open_files};
-use crate::proc_file::ReadMode;
+use crate::families::families;
+use crate::file_collector::{FileParser, open_list};
 use crate::proc_parse::{
-    ProcParseError, Words, label_value, non_empty_lines, parse_signed, parse_u64,
+    ProcParseError, Words, check_heading, non_empty_lines, parse_signed, parse_u64,
 };
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::series_table::SeriesTable;
+use crate::{CollectorEntry, Tier};
 
-static SIZE: Family = Family::new(
-    "node_swap_size_bytes",
-    MetricKind::Gauge,
-    "bytes",
-    2,
-    "Size of the swap area, in bytes.",
-);
-static USED: Family = Family::new(
-    "node_swap_used_bytes",
-    MetricKind::Gauge,
-    "bytes",
-    2,
-    "Used space of the swap area, in bytes.",
-);
-static PRIORITY: Family = Family::new(
-    "node_swap_priority",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Priority of the swap area; the kernel fills the area with the highest priority first.",
-);
-const COLUMNS: usize = 3;
-static FAMILIES: [&Family; COLUMNS] = [&SIZE, &USED, &PRIORITY];
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "swap",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &FAMILIES,
-    open,
-};
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("swaps");
-    open_files([(path, ReadMode::UntilEof, SwapReadings::new())])
+families! {
+    SIZE Gauge 2 "node_swap_size_bytes" "bytes" "Size of the swap area, in bytes.";
+    USED Gauge 2 "node_swap_used_bytes" "bytes" "Used space of the swap area, in bytes.";
+    PRIORITY Gauge 2 "node_swap_priority" "" "Priority of the swap area; the kernel fills the area with the highest priority first.";
 }
+
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("swap", Tier::FiveSeconds, FAMILIES, |context| {
+        open_list(context, "proc/swaps", SwapReadings::new())
+    });
 
 #[derive(Debug)]
-struct SwapReadings {
-    families: Vec<Arc<Family>>,
-    areas: CursorMap<[Slot; COLUMNS]>,
-}
+struct SwapReadings(SeriesTable);
 
 impl SwapReadings {
     fn new() -> SwapReadings {
-        SwapReadings {
-            families: shared_families(&FAMILIES),
-            areas: CursorMap::new(),
-        }
+        SwapReadings(SeriesTable::new(FAMILIES))
     }
 }
 
 impl FileParser for SwapReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let mut lines = non_empty_lines(text)?;
-        if lines
-            .next()
-            .is_none_or(|(_, line)| !line.starts_with(b"Filename"))
-        {
-            return Err(ProcParseError::Malformed {
-                line: 1,
-                what: "expected the header of swap areas",
-            });
-        }
-        let families = &self.families;
-        self.areas.begin_pass();
+        check_heading(&mut lines, b"Filename", "expected the header of swap areas")?;
+        self.0.begin_pass();
         for (number, line) in lines {
-            let malformed = ProcParseError::Malformed {
-                line: number,
-                what: "expected a swap area",
-            };
+            let malformed = ProcParseError::at_line(number, "expected a swap area");
             let (name, values) = parse(line).ok_or(malformed)?;
-            let slots = self.areas.entry(name, || {
-                let device = label_value(name);
-                let mut slot = |index: usize| out.declare(&families[index], &[("device", &device)]);
-                Ok([slot(0)?, slot(1)?, slot(2)?])
-            })?;
-            for (slot, value) in slots.iter().zip(values) {
-                out.set(*slot, value);
-            }
+            self.0.set_device(out, "device", name, values.map(Some))?;
         }
-        self.areas
-            .sweep(|slots| slots.into_iter().for_each(|slot| out.retire(slot)));
+        self.0.end_pass(out);
         Ok(())
     }
 }
 
 /// Parses `/dev/sda2  partition  8388604  2048  -2`; spaces in the name are written as `\040`.
-fn parse(line: &[u8]) -> Option<(&[u8], [f64; COLUMNS])> {
+fn parse(line: &[u8]) -> Option<(&[u8], [f64; 3])> {
     let mut words = Words(line);
     let (name, _kind) = (words.next()?, words.next()?);
     let size = parse_u64(words.next()?)? as f64 * 1024.0;

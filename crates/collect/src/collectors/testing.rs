@@ -1,11 +1,16 @@
 //! Shared helpers for the unit tests of the collectors.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use pegel_metric::{Clock, Input, Millis, SampleGroup, Tick, format_value};
+use pegel_metric::{Clock, Input, Ledger, Millis, SampleGroup, Tick, format_value};
+use pegel_supervisor::Supervisor;
 
+use crate::proc_file::SharedFile;
 use crate::proc_parse::ProcParseError;
+use crate::{Context, CurrentOperation, Host, SamplerStats};
 
 /// A clock that returns the time set by the test.
 #[derive(Debug)]
@@ -18,6 +23,20 @@ impl Clock for SettableClock {
 
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed).unsigned_abs())
+    }
+}
+
+/// Returns the context of a node without files and with a single collector, `x`.
+pub(crate) fn context_without_files(clock: Arc<SettableClock>) -> Context {
+    Context {
+        host: Host::at(Path::new("/nonexistent")),
+        clock,
+        ledger: Arc::new(Ledger::default()),
+        self_metrics: Vec::new(),
+        stats: Arc::new(SamplerStats::new(["x"].into_iter())),
+        supervisor: Supervisor::default(),
+        operation: CurrentOperation::default(),
+        proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
     }
 }
 

@@ -1,55 +1,28 @@
 //! Temperatures of thermal zones and states of cooling devices, from `/sys/class/thermal`.
 
-use std::path::PathBuf;
-
-use pegel_metric::Family;
-
-use crate::dynamic_series::gauge;
+use crate::dynamic_series::SeriesWriter;
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
-use crate::sysfs_walk::{SeriesWriter, SysfsWalk, open_walk};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::sysfs_walk::{SysfsWalk, open_walk};
+use crate::{CollectorEntry, Tier};
 
-static TEMPERATURE: Family = gauge(
-    "node_thermal_zone_temp",
-    "",
-    "Temperature of the thermal zone, in degrees Celsius.",
-);
-static STATE: Family = gauge(
-    "node_cooling_device_cur_state",
-    "",
-    "Current throttle state of the cooling device; 0 is off.",
-);
-static STATE_MAX: Family = gauge(
-    "node_cooling_device_max_state",
-    "",
-    "Maximum throttle state of the cooling device.",
-);
+families! {
+    TEMPERATURE Gauge 3 "node_thermal_zone_temp" "" "Temperature of the thermal zone, in degrees Celsius.";
+    STATE Gauge 3 "node_cooling_device_cur_state" "" "Current throttle state of the cooling device; 0 is off.";
+    STATE_MAX Gauge 3 "node_cooling_device_max_state" "" "Maximum throttle state of the cooling device.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "thermal_zone",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Threaded,
-    level: 3,
-    families: &[&TEMPERATURE, &STATE, &STATE_MAX],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::threaded("thermal_zone", Tier::FiveSeconds, FAMILIES, |context| {
+        open_walk(context, "sys/class/thermal", ThermalZones)
+    });
 
 #[derive(Debug)]
-struct ThermalZones {
-    class: PathBuf,
-}
-
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let class = context.host.sys.join("class/thermal");
-    open_walk(context, class.clone(), ThermalZones { class })
-}
+struct ThermalZones;
 
 impl SysfsWalk for ThermalZones {
-    fn walk(&mut self, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        let Some(class) = SysfsDir::open(&self.class) else {
-            return Ok(());
-        };
+    fn walk(&mut self, class: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
         for (zone, folder) in class.numbered_subdirs("thermal_zone") {
             put.set_current_path(folder.path());
             let kind = folder.text("type").unwrap_or_default();

@@ -2,69 +2,56 @@
 
 use std::path::PathBuf;
 
-use pegel_metric::{Family, MetricKind, SampleGroup};
+use pegel_metric::SampleGroup;
 
+use crate::families::families;
 use crate::proc_parse::ProcParseError;
 use crate::unlabelled_series::UnlabelledSeries;
 use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, Host,
-    OpenOutcome, Tier,
+    CollectError, Collector, CollectorEntry, Context, Host, OpenOutcome, OpenResult, Tier,
 };
-
-macro_rules! readings {
-    ($($static:ident $kind:ident $name:literal $unit:literal $help:literal;)*) => {
-        $(static $static: Family =
-            Family::new(concat!("node_timex_", $name), MetricKind::$kind, $unit, 2, $help);)*
-        static FAMILIES: [&Family; COUNT] = [$(&$static),*];
-    };
-}
 
 const COUNT: usize = 17;
-readings! {
-    OFFSET Gauge "offset_seconds" "seconds" "Offset between the system clock and its reference, in seconds.";
-    FREQUENCY Gauge "frequency_adjustment_ratio" "ratio" "Adjustment of the clock frequency; 1 means none.";
-    MAX_ERROR Gauge "maxerror_seconds" "seconds" "Maximum error of the clock, in seconds.";
-    ESTIMATED Gauge "estimated_error_seconds" "seconds" "Estimated error of the clock, in seconds.";
-    STATUS Gauge "status" "" "Status of the clock as a bit mask.";
-    CONSTANT Gauge "loop_time_constant" "" "Time constant of the phase-locked loop.";
-    TICK Gauge "tick_seconds" "seconds" "Time between two clock ticks, in seconds.";
-    PPS_FREQUENCY Gauge "pps_frequency_hertz" "hertz" "Frequency of the pulse-per-second signal, in hertz.";
-    PPS_JITTER Gauge "pps_jitter_seconds" "seconds" "Jitter of the pulse-per-second signal, in seconds.";
-    PPS_SHIFT Gauge "pps_shift_seconds" "seconds" "Averaging interval of the pulse-per-second signal, as a power of two in seconds.";
-    PPS_STABILITY Gauge "pps_stability_hertz" "hertz" "Average change of the frequency of the pulse-per-second signal, in hertz.";
-    PPS_JITTERS Counter "pps_jitter_total" "" "Total number of pulses that exceeded the jitter limit.";
-    PPS_CALIBRATIONS Counter "pps_calibration_total" "" "Total number of calibration intervals of the pulse-per-second signal.";
-    PPS_ERRORS Counter "pps_error_total" "" "Total number of failed calibrations of the pulse-per-second signal.";
-    PPS_EXCEEDED Counter "pps_stability_exceeded_total" "" "Total number of calibrations that exceeded the stability limit.";
-    TAI Gauge "tai_offset_seconds" "seconds" "Offset between International Atomic Time (TAI) and the system clock, in seconds; 0 until leap seconds are known.";
-    SYNC Gauge "sync_status" "" "1 if the clock is synchronized to a reference, otherwise 0.";
+families! {
+    OFFSET Gauge 2 "node_timex_offset_seconds" "seconds" "Offset between the system clock and its reference, in seconds.";
+    FREQUENCY Gauge 2 "node_timex_frequency_adjustment_ratio" "ratio" "Adjustment of the clock frequency; 1 means none.";
+    MAX_ERROR Gauge 2 "node_timex_maxerror_seconds" "seconds" "Maximum error of the clock, in seconds.";
+    ESTIMATED Gauge 2 "node_timex_estimated_error_seconds" "seconds" "Estimated error of the clock, in seconds.";
+    STATUS Gauge 2 "node_timex_status" "" "Status of the clock as a bit mask.";
+    CONSTANT Gauge 2 "node_timex_loop_time_constant" "" "Time constant of the phase-locked loop.";
+    TICK Gauge 2 "node_timex_tick_seconds" "seconds" "Time between two clock ticks, in seconds.";
+    PPS_FREQUENCY Gauge 2 "node_timex_pps_frequency_hertz" "hertz" "Frequency of the pulse-per-second signal, in hertz.";
+    PPS_JITTER Gauge 2 "node_timex_pps_jitter_seconds" "seconds" "Jitter of the pulse-per-second signal, in seconds.";
+    PPS_SHIFT Gauge 2 "node_timex_pps_shift_seconds" "seconds" "Averaging interval of the pulse-per-second signal, as a power of two in seconds.";
+    PPS_STABILITY Gauge 2 "node_timex_pps_stability_hertz" "hertz" "Average change of the frequency of the pulse-per-second signal, in hertz.";
+    PPS_JITTERS Counter 2 "node_timex_pps_jitter_total" "" "Total number of pulses that exceeded the jitter limit.";
+    PPS_CALIBRATIONS Counter 2 "node_timex_pps_calibration_total" "" "Total number of calibration intervals of the pulse-per-second signal.";
+    PPS_ERRORS Counter 2 "node_timex_pps_error_total" "" "Total number of failed calibrations of the pulse-per-second signal.";
+    PPS_EXCEEDED Counter 2 "node_timex_pps_stability_exceeded_total" "" "Total number of calibrations that exceeded the stability limit.";
+    TAI Gauge 2 "node_timex_tai_offset_seconds" "seconds" "Offset between International Atomic Time (TAI) and the system clock, in seconds; 0 until leap seconds are known.";
+    SYNC Gauge 2 "node_timex_sync_status" "" "1 if the clock is synchronized to a reference, otherwise 0.";
 }
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "timex",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &FAMILIES,
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("timex", Tier::FiveSeconds, FAMILIES, open);
 
 #[derive(Debug)]
 struct Timex {
-    singles: [UnlabelledSeries; COUNT],
+    singles: Vec<UnlabelledSeries>,
 }
 
 /// Opens the collector; it is absent with another root, because a fixture tree has no clock.
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
+fn open(context: &Context) -> OpenResult {
     let local = Host::local().root;
     if context.host.root != local {
-        return Ok(OpenOutcome::Absent {
-            looked_for: PathBuf::from("adjtimex(2)"),
-        });
+        return OpenOutcome::absent(PathBuf::from("adjtimex(2)"));
     }
-    Ok(OpenOutcome::Active(Box::new(Timex {
-        singles: FAMILIES.map(UnlabelledSeries::new),
-    })))
+    OpenOutcome::active(Timex {
+        singles: FAMILIES
+            .iter()
+            .map(|family| UnlabelledSeries::new(family))
+            .collect(),
+    })
 }
 
 impl Collector for Timex {

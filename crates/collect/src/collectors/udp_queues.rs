@@ -1,63 +1,46 @@
 //! Bytes waiting in the queues of UDP sockets, from `/proc/net/udp` and `/proc/net/udp6`.
 
-use std::sync::Arc;
+use pegel_metric::SampleGroup;
 
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
-
-use crate::file_collector::{FileParser, open_files};
+use crate::dynamic_series::DynamicSeries;
+use crate::families::families;
+use crate::file_collector::{FileParser, open_files, parsed_file};
 use crate::proc_file::ReadMode;
-use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
-use crate::{CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome, Tier};
+use crate::proc_parse::{ProcParseError, Words, check_heading, non_empty_lines, parse_hex};
+use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-static QUEUES: Family = Family::new(
-    "node_udp_queues",
-    MetricKind::Gauge,
-    "",
-    2,
-    "Number of bytes in the send (tx) or receive (rx) queues of all UDP sockets.",
-);
+families! {
+    QUEUES Gauge 2 "node_udp_queues" "" "Number of bytes in the send (tx) or receive (rx) queues of all UDP sockets.";
+}
 
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "udp_queues",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&QUEUES],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("udp_queues", Tier::FiveSeconds, FAMILIES, open);
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let net = context.host.proc.join("net");
-    let file = |name, ip| {
-        (
-            net.join(name),
-            ReadMode::UntilEof,
-            UdpQueueReadings { ip, slots: None },
-        )
-    };
-    open_files([file("udp", "v4"), file("udp6", "v6")])
+fn open(context: &Context) -> OpenResult {
+    open_files(
+        [("proc/net/udp", "v4"), ("proc/net/udp6", "v6")].map(|(path, ip)| {
+            let readings = UdpQueueReadings {
+                ip,
+                series: DynamicSeries::default(),
+            };
+            parsed_file(context, path, ReadMode::UntilEof, readings)
+        }),
+    )
 }
 
 #[derive(Debug)]
 struct UdpQueueReadings {
     ip: &'static str,
-    /// The slots of the send and the receive queues.
-    slots: Option<[Slot; 2]>,
+    series: DynamicSeries,
 }
 
 impl FileParser for UdpQueueReadings {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let (sent, received) = sum_queues(text)?;
-        let [send, receive] = match self.slots {
-            Some(slots) => slots,
-            None => {
-                let family = Arc::new(QUEUES.clone());
-                let mut slot = |queue| out.declare(&family, &[("ip", self.ip), ("queue", queue)]);
-                *self.slots.insert([slot("tx")?, slot("rx")?])
-            }
-        };
-        out.set(send, sent as f64);
-        out.set(receive, received as f64);
+        let mut put = self.series.begin_pass(out);
+        for (queue, bytes) in [("tx", sent), ("rx", received)] {
+            put.set(&QUEUES, &[("ip", self.ip), ("queue", queue)], bytes as f64)?;
+        }
         Ok(())
     }
 }
@@ -65,19 +48,10 @@ impl FileParser for UdpQueueReadings {
 /// Sums the queues of lines such as `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`, whose fifth word has both.
 fn sum_queues(text: &[u8]) -> Result<(u64, u64), ProcParseError> {
     let mut lines = non_empty_lines(text)?;
-    let heading = lines.next().map(|(_, line)| Words(line).next());
-    if heading != Some(Some(b"sl")) {
-        return Err(ProcParseError::Malformed {
-            line: 1,
-            what: "expected the header of sockets",
-        });
-    }
+    check_heading(&mut lines, b"sl ", "expected the header of sockets")?;
     let (mut sent, mut received) = (0_u64, 0_u64);
     for (number, line) in lines {
-        let malformed = ProcParseError::Malformed {
-            line: number,
-            what: "expected a socket and its queues",
-        };
+        let malformed = ProcParseError::at_line(number, "expected a socket and its queues");
         let queues = Words(line).nth(4).and_then(|word| {
             let colon = word.iter().position(|&byte| byte == b':')?;
             Some((parse_hex(&word[..colon])?, parse_hex(&word[colon + 1..])?))

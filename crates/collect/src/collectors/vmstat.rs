@@ -1,95 +1,48 @@
 //! Paging, swapping and out-of-memory kills, and at level 4 all other lines, from `/proc/vmstat`.
 
-use std::sync::Arc;
-
-use pegel_metric::{Family, MetricKind, SampleGroup, Slot};
+use pegel_metric::{SampleGroup, Slot};
 
 use crate::cursor_map::CursorMap;
-use crate::proc_file::{ProcFile, ReadMode};
+use crate::families::{families, keyed_family};
+use crate::file_collector::{FileParser, open_list};
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_u64};
-use crate::{
-    CollectError, Collector, CollectorEntry, CollectorOpenError, Context, Execution, OpenOutcome,
-    Tier,
-};
+use crate::{CollectorEntry, Tier};
 
-static DEFAULT_FAMILY: Family = Family::new(
-    "node_vmstat_<key>",
-    MetricKind::Unknown,
-    "",
-    2,
-    "Field of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.",
-);
+families! {
+    DEFAULT_FAMILY Unknown 2 "node_vmstat_<key>" "" "Field of /proc/vmstat about paging, swapping, page faults or out-of-memory kills.";
+    DETAIL Unknown 4 "node_vmstat_<key>" "" "Any other field of /proc/vmstat.";
+}
 
-static DETAIL: Family = Family::new(
-    "node_vmstat_<key>",
-    MetricKind::Unknown,
-    "",
-    4,
-    "Any other field of /proc/vmstat.",
-);
-
-pub static ENTRY: CollectorEntry = CollectorEntry {
-    name: "vmstat",
-    tier: Tier::FiveSeconds,
-    execution: Execution::Inline,
-    level: 2,
-    families: &[&DEFAULT_FAMILY, &DETAIL],
-    open,
-};
+pub static ENTRY: CollectorEntry =
+    CollectorEntry::inline("vmstat", Tier::FiveSeconds, FAMILIES, |context| {
+        open_list(context, "proc/vmstat", VmstatReadings(CursorMap::new()))
+    });
 
 #[derive(Debug)]
-struct Vmstat {
-    file: ProcFile,
-    keys: CursorMap<Slot>,
-}
+struct VmstatReadings(CursorMap<Slot>);
 
-fn open(context: &Context) -> Result<OpenOutcome, CollectorOpenError> {
-    let path = context.host.proc.join("vmstat");
-    match ProcFile::open(path.clone(), ReadMode::UntilEof)? {
-        Some(file) => Ok(OpenOutcome::Active(Box::new(Vmstat {
-            file,
-            keys: CursorMap::new(),
-        }))),
-        None => Ok(OpenOutcome::Absent { looked_for: path }),
-    }
-}
-
-impl Collector for Vmstat {
-    fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
-        let text = self.file.read()?;
-        update(&mut self.keys, text, out).map_err(|fault| fault.at_path(self.file.path()))
-    }
-}
-
-fn update(
-    keys: &mut CursorMap<Slot>,
-    text: &[u8],
-    out: &mut SampleGroup,
-) -> Result<(), ProcParseError> {
-    keys.begin_pass();
-    let mut is_found = false;
-    let has_detail = out.keeps_level(DETAIL.level);
-    for (number, line) in non_empty_lines(text)? {
-        if !has_detail && !is_default_key(line) {
-            continue;
+impl FileParser for VmstatReadings {
+    fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
+        self.0.begin_pass();
+        let mut is_found = false;
+        let has_detail = out.keeps_level(DETAIL.level);
+        for (number, line) in non_empty_lines(text)? {
+            if !has_detail && !is_default_key(line) {
+                continue;
+            }
+            let malformed = ProcParseError::at_line(number, "expected a key and a number");
+            let (key, value) = parse(line).ok_or(malformed)?;
+            let slot = self.0.entry(key, || declare(key, out))?;
+            out.set(*slot, value as f64);
+            is_found = true;
         }
-        let malformed = ProcParseError::Malformed {
-            line: number,
-            what: "expected a key and a number",
-        };
-        let (key, value) = parse(line).ok_or(malformed)?;
-        let slot = keys.entry(key, || declare(key, out))?;
-        out.set(*slot, value as f64);
-        is_found = true;
+        if !is_found {
+            let what = "missing lines about paging and page faults";
+            return Err(ProcParseError::at_line(1, what));
+        }
+        self.0.sweep(|slot| out.retire(slot));
+        Ok(())
     }
-    if !is_found {
-        return Err(ProcParseError::Malformed {
-            line: 1,
-            what: "missing lines about paging and page faults",
-        });
-    }
-    keys.sweep(|slot| out.retire(slot));
-    Ok(())
 }
 
 /// Returns whether node_exporter publishes the line by default: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
@@ -119,12 +72,8 @@ fn declare(key: &[u8], out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     };
     // The parser accepts only ASCII keys.
     let key = String::from_utf8_lossy(key);
-    let family = Family {
-        name: base.name.replace("<key>", &key).into(),
-        help: format!("Field {key} of /proc/vmstat.").into(),
-        ..base.clone()
-    };
-    Ok(out.declare(&Arc::new(family), &[])?)
+    let help = format!("Field {key} of /proc/vmstat.");
+    Ok(out.declare(&keyed_family(base, &key, help), &[])?)
 }
 
 #[cfg(test)]
@@ -132,12 +81,16 @@ mod tests {
     use super::*;
     use crate::collectors::testing::{present_series, update_fails};
 
+    fn update(text: &[u8], group: &mut SampleGroup) -> Result<(), ProcParseError> {
+        VmstatReadings(CursorMap::new()).update(text, group)
+    }
+
     #[test]
     fn only_default_lines_are_published() {
         let text = "nr_free_pages x\npgpgin 1\npswpout 2\npgfault 3\npgmajfault 18446744073709551615\n\
                     pgalloc_dma 5\npgsteal 6\noom_kill 7\npgfree 8\nfault 9\n";
         let mut group = SampleGroup::new("vmstat", 3, 1000);
-        update(&mut CursorMap::new(), text.as_bytes(), &mut group).expect("valid");
+        update(text.as_bytes(), &mut group).expect("valid");
         assert_eq!(
             present_series(&mut group),
             [
@@ -154,7 +107,7 @@ mod tests {
     fn level_four_has_all_lines() {
         let mut group = SampleGroup::new("vmstat", 4, 1000);
         let text = b"nr_free_pages 5\npgpgin 1\nthp_split_page 0\n";
-        update(&mut CursorMap::new(), text, &mut group).expect("valid");
+        update(text, &mut group).expect("valid");
         let expected = [
             "node_vmstat_nr_free_pages 5",
             "node_vmstat_pgpgin 1",
@@ -168,7 +121,7 @@ mod tests {
         let group = || SampleGroup::new("vmstat", 3, 1000);
         let what = "expected a key and a number";
         update_fails(
-            |text| update(&mut CursorMap::new(), text, &mut group()),
+            |text| update(text, &mut group()),
             &[
                 ("", 0, "the file is empty"),
                 ("pgpgin 1\npgpgo", 2, "the last line is cut off"),

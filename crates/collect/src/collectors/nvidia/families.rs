@@ -1,14 +1,6 @@
 //! The families of the collector `nvidia`. Every series has the label `gpu`, the index that nvidia-smi shows.
 
-use pegel_metric::{Family, MetricKind};
-
-macro_rules! families {
-    ($($static:ident $kind:ident $level:literal $name:literal $unit:literal $help:literal;)*) => {
-        $(pub(super) static $static: Family =
-            Family::new($name, MetricKind::$kind, $unit, $level, $help);)*
-        pub(super) static ALL: &[&Family] = &[$(&$static),*];
-    };
-}
+use crate::families::families;
 
 families! {
     UP Gauge 3 "node_nvidia_up" "" "1 if the GPU responds, 0 if it fell off the bus.";

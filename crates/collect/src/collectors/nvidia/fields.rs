@@ -6,7 +6,7 @@
 use super::abi::{FieldValue, NvmlError, check};
 use super::families::*;
 use super::queries::{GpuSeriesSpec, VALUES_MAX, labelled, unlabelled};
-use super::query_interval::QueryInterval;
+use super::query_interval::QueryInterval::{self, EveryPass, Minute, TenSeconds};
 
 #[derive(Debug)]
 pub(super) struct NvmlField {
@@ -38,98 +38,21 @@ const fn field(
 const GPU: u32 = 0;
 const MEMORY: u32 = 2;
 
+#[rustfmt::skip]
 pub(super) static FIELDS: &[NvmlField] = &[
-    field(
-        82,
-        0,
-        QueryInterval::EveryPass,
-        unlabelled(&MEMORY_TEMPERATURE),
-        1.0,
-    ),
-    field(
-        186,
-        GPU,
-        QueryInterval::EveryPass,
-        unlabelled(&POWER_INSTANT),
-        1e3,
-    ),
-    field(
-        185,
-        MEMORY,
-        QueryInterval::EveryPass,
-        unlabelled(&MEMORY_POWER),
-        1e3,
-    ),
-    field(
-        142,
-        0,
-        QueryInterval::EveryPass,
-        labelled(&REMAPPED_ROWS, &[("error", "corrected")]),
-        1.0,
-    ),
-    field(
-        143,
-        0,
-        QueryInterval::EveryPass,
-        labelled(&REMAPPED_ROWS, &[("error", "uncorrected")]),
-        1.0,
-    ),
-    field(
-        144,
-        0,
-        QueryInterval::EveryPass,
-        unlabelled(&REMAP_PENDING),
-        1.0,
-    ),
-    field(
-        145,
-        0,
-        QueryInterval::EveryPass,
-        unlabelled(&REMAP_FAILED),
-        1.0,
-    ),
-    field(
-        29,
-        0,
-        QueryInterval::TenSeconds,
-        labelled(&RETIRED_PAGES, &[("error", "single_bit")]),
-        1.0,
-    ),
-    field(
-        30,
-        0,
-        QueryInterval::TenSeconds,
-        labelled(&RETIRED_PAGES, &[("error", "double_bit")]),
-        1.0,
-    ),
-    field(
-        31,
-        0,
-        QueryInterval::TenSeconds,
-        unlabelled(&RETIREMENT_PENDING),
-        1.0,
-    ),
-    field(
-        74,
-        0,
-        QueryInterval::TenSeconds,
-        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_power_cap")]),
-        1e9,
-    ),
-    field(
-        75,
-        0,
-        QueryInterval::Minute,
-        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]),
-        1e9,
-    ),
-    field(
-        76,
-        0,
-        QueryInterval::TenSeconds,
-        labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sync_boost")]),
-        1e9,
-    ),
+    field(82, 0, EveryPass, unlabelled(&MEMORY_TEMPERATURE), 1.0),
+    field(186, GPU, EveryPass, unlabelled(&POWER_INSTANT), 1e3),
+    field(185, MEMORY, EveryPass, unlabelled(&MEMORY_POWER), 1e3),
+    field(142, 0, EveryPass, labelled(&REMAPPED_ROWS, &[("error", "corrected")]), 1.0),
+    field(143, 0, EveryPass, labelled(&REMAPPED_ROWS, &[("error", "uncorrected")]), 1.0),
+    field(144, 0, EveryPass, unlabelled(&REMAP_PENDING), 1.0),
+    field(145, 0, EveryPass, unlabelled(&REMAP_FAILED), 1.0),
+    field(29, 0, TenSeconds, labelled(&RETIRED_PAGES, &[("error", "single_bit")]), 1.0),
+    field(30, 0, TenSeconds, labelled(&RETIRED_PAGES, &[("error", "double_bit")]), 1.0),
+    field(31, 0, TenSeconds, unlabelled(&RETIREMENT_PENDING), 1.0),
+    field(74, 0, TenSeconds, labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_power_cap")]), 1e9),
+    field(75, 0, Minute, labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sw_thermal_slowdown")]), 1e9),
+    field(76, 0, TenSeconds, labelled(&CLOCKS_EVENT_SECONDS, &[("reason", "sync_boost")]), 1e9),
 ];
 
 impl NvmlField {

@@ -7,7 +7,7 @@ use pegel_metric::{SampleGroup, SeriesError, Slot};
 use super::abi::{NvmlDevice, NvmlError, string_from_field};
 use super::families::{INFO, UP};
 use super::functions::Functions;
-use super::gpu_readings::{GpuError, GpuReadings, declare_gpu_series};
+use super::gpu_readings::{GpuError, GpuReadings, GpuSeries, declare_gpu_series};
 use super::links::NvLinks;
 use super::mig::MigDevices;
 use super::processes::GpuProcesses;
@@ -22,7 +22,7 @@ pub(super) struct NvidiaGpu {
     /// The name in messages: index and UUID.
     name: String,
     state: NvidiaGpuState,
-    up: Option<Slot>,
+    up: GpuSeries,
     info: Option<Slot>,
     readings: GpuReadings,
     links: NvLinks,
@@ -50,7 +50,7 @@ impl NvidiaGpu {
             name: format!("GPU {label}"),
             label,
             state: NvidiaGpuState::Lost(DueTime::default(), NvmlError::MissingFunction),
-            up: None,
+            up: GpuSeries::default(),
             info: None,
             readings: GpuReadings::new(),
             links: NvLinks::default(),
@@ -160,17 +160,10 @@ impl NvidiaGpu {
     }
 
     fn publish(&mut self, out: &mut SampleGroup) -> Result<(), SeriesError> {
-        let up = match self.up {
-            Some(up) => up,
-            None => *self
-                .up
-                .insert(declare_gpu_series(out, &UP, &self.label, &[])?),
-        };
         let NvidiaGpuState::Online { reports_xids, .. } = self.state else {
-            out.set(up, 0.0);
-            return Ok(());
+            return self.up.set(out, &UP, &self.label, &[], 0.0);
         };
-        out.set(up, 1.0);
+        self.up.set(out, &UP, &self.label, &[], 1.0)?;
         if let Some(info) = self.info {
             out.set(info, 1.0);
         }

@@ -51,6 +51,34 @@ pub(super) fn declare_gpu_series(
     out.declare(&Arc::new(family.clone()), &all)
 }
 
+/// A series of a GPU, declared with its first value.
+#[derive(Debug, Default)]
+pub(super) struct GpuSeries(Option<Slot>);
+
+impl GpuSeries {
+    pub(super) fn set(
+        &mut self,
+        out: &mut SampleGroup,
+        family: &Family,
+        gpu: &str,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) -> Result<(), SeriesError> {
+        let slot = match self.0 {
+            Some(slot) => slot,
+            None => *self.0.insert(declare_gpu_series(out, family, gpu, labels)?),
+        };
+        out.set(slot, value);
+        Ok(())
+    }
+
+    pub(super) fn retire(&mut self, out: &mut SampleGroup) {
+        if let Some(slot) = self.0.take() {
+            out.retire(slot);
+        }
+    }
+}
+
 /// The last result of one query.
 #[derive(Debug, Default)]
 struct CachedReading {

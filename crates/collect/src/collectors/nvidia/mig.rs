@@ -8,7 +8,7 @@ use crate::proc_parse::ProcParseError;
 use super::abi::{Memory2, NOT_FOUND, NvmlDevice};
 use super::families::{MIG_ENABLED, MIG_FREE, MIG_INFO, MIG_MULTIPROCESSORS, MIG_TOTAL, MIG_USED};
 use super::functions::Functions;
-use super::gpu_readings::{GpuError, declare_gpu_series};
+use super::gpu_readings::{GpuError, GpuSeries, declare_gpu_series};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// More MIG devices than any GPU supports.
@@ -17,7 +17,7 @@ const DEVICES_MAX: u32 = 16;
 #[derive(Debug)]
 pub(super) struct MigDevices {
     due: DueTime,
-    enabled_slot: Option<Slot>,
+    enabled_series: GpuSeries,
     /// By index and UUID of the device.
     slots: CursorMap<MigSlots>,
     /// As of the last query.
@@ -43,7 +43,7 @@ impl MigDevices {
     pub(super) fn new() -> MigDevices {
         MigDevices {
             due: DueTime::default(),
-            enabled_slot: None,
+            enabled_series: GpuSeries::default(),
             slots: CursorMap::new(),
             is_enabled: None,
             current: Vec::new(),
@@ -53,9 +53,7 @@ impl MigDevices {
     pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
         self.slots.begin_pass();
         self.slots.sweep(|slots| slots.retire(out));
-        if let Some(slot) = self.enabled_slot {
-            out.retire(slot);
-        }
+        self.enabled_series.retire(out);
         *self = MigDevices::new();
     }
 
@@ -74,13 +72,9 @@ impl MigDevices {
         let Some(is_enabled) = self.is_enabled else {
             return Ok(());
         };
-        let slot = match self.enabled_slot {
-            Some(slot) => slot,
-            None => *self
-                .enabled_slot
-                .insert(declare_gpu_series(out, &MIG_ENABLED, gpu, &[])?),
-        };
-        out.set(slot, f64::from(is_enabled));
+        let value = f64::from(is_enabled);
+        self.enabled_series
+            .set(out, &MIG_ENABLED, gpu, &[], value)?;
         for &(slot, value) in &self.current {
             out.set(slot, value);
         }

@@ -10,7 +10,7 @@ use crate::proc_parse::ProcParseError;
 use super::abi::{NvmlDevice, Process};
 use super::families::{PROCESS_MEMORY, PROCESSES};
 use super::functions::Functions;
-use super::gpu_readings::{GpuError, declare_gpu_series};
+use super::gpu_readings::{GpuError, GpuSeries, declare_gpu_series};
 use super::query_interval::{DueTime, PassBudget, QueryInterval};
 
 /// Above this number, processes are counted but not listed.
@@ -25,7 +25,7 @@ pub(super) struct GpuProcesses {
     due: DueTime,
     buffer: Vec<Process>,
     processes: Vec<GpuProcess>,
-    count_slot: Option<Slot>,
+    count_series: GpuSeries,
     slots: CursorMap<Slot>,
     /// As of the last query.
     count: Option<f64>,
@@ -45,7 +45,7 @@ impl GpuProcesses {
             due: DueTime::default(),
             buffer: vec![Process::default(); SERIES_MAX],
             processes: Vec::new(),
-            count_slot: None,
+            count_series: GpuSeries::default(),
             slots: CursorMap::new(),
             count: None,
             current: Vec::new(),
@@ -55,9 +55,7 @@ impl GpuProcesses {
     pub(super) fn retire_all(&mut self, out: &mut SampleGroup) {
         self.slots.begin_pass();
         self.slots.sweep(|slot| out.retire(slot));
-        if let Some(slot) = self.count_slot {
-            out.retire(slot);
-        }
+        self.count_series.retire(out);
         *self = GpuProcesses::new();
     }
 
@@ -78,13 +76,7 @@ impl GpuProcesses {
         let Some(count) = self.count else {
             return Ok(());
         };
-        let slot = match self.count_slot {
-            Some(slot) => slot,
-            None => *self
-                .count_slot
-                .insert(declare_gpu_series(out, &PROCESSES, gpu, &[])?),
-        };
-        out.set(slot, count);
+        self.count_series.set(out, &PROCESSES, gpu, &[], count)?;
         for &(slot, memory) in &self.current {
             out.set(slot, memory);
         }

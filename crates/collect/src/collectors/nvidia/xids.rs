@@ -1,12 +1,12 @@
 //! Errors that the driver reports by number (Xid). The driver keeps no history: only errors after the registration for
 //! events are seen.
 
-use pegel_metric::{SampleGroup, SeriesError, Slot};
+use pegel_metric::{SampleGroup, SeriesError};
 
 use super::abi::{NvmlDevice, NvmlError, NvmlEventSet};
 use super::families::{XID_ERRORS, XID_LAST};
 use super::functions::Functions;
-use super::gpu_readings::declare_gpu_series;
+use super::gpu_readings::GpuSeries;
 
 /// The event type of an Xid error; the event's data is the Xid.
 const XID: u64 = 8;
@@ -58,15 +58,17 @@ impl XidEvents {
 #[derive(Debug, Default)]
 pub(super) struct XidCounts {
     last: u64,
-    last_slot: Option<Slot>,
+    last_series: GpuSeries,
     counts: Vec<XidCount>,
 }
 
 #[derive(Debug)]
 struct XidCount {
     number: u64,
+    /// The number as a label.
+    label: String,
     count: f64,
-    slot: Option<Slot>,
+    series: GpuSeries,
 }
 
 impl XidCounts {
@@ -76,31 +78,20 @@ impl XidCounts {
             Some(known) => self.counts[known].count += 1.0,
             None if self.counts.len() < NUMBERS_MAX => self.counts.push(XidCount {
                 number,
+                label: number.to_string(),
                 count: 1.0,
-                slot: None,
+                series: GpuSeries::default(),
             }),
             None => {}
         }
     }
 
     pub(super) fn set(&mut self, gpu: &str, out: &mut SampleGroup) -> Result<(), SeriesError> {
-        let slot = match self.last_slot {
-            Some(slot) => slot,
-            None => *self
-                .last_slot
-                .insert(declare_gpu_series(out, &XID_LAST, gpu, &[])?),
-        };
-        out.set(slot, self.last as f64);
-        for count in &mut self.counts {
-            let slot = match count.slot {
-                Some(slot) => slot,
-                None => {
-                    let number = count.number.to_string();
-                    let slot = declare_gpu_series(out, &XID_ERRORS, gpu, &[("xid", &number)])?;
-                    *count.slot.insert(slot)
-                }
-            };
-            out.set(slot, count.count);
+        let last = self.last as f64;
+        self.last_series.set(out, &XID_LAST, gpu, &[], last)?;
+        for xid in &mut self.counts {
+            let labels = [("xid", &*xid.label)];
+            xid.series.set(out, &XID_ERRORS, gpu, &labels, xid.count)?;
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
-//! Collectors whose reads may be slow or hang: each runs on its own thread.
+//! The thread of a collector whose reads may be slow or hang.
 //!
-//! The sampler never waits for them. It publishes the last completed pass and requests the next one,
-//! which runs shortly before it is due. A pass that does not complete within [`PASS_TIMEOUT`] marks the
-//! collector as failed, with the operation that hangs; when the read returns, the collector recovers by
-//! itself. There is exactly one thread per such collector, however long it hangs, and it is never
-//! joined: stopping the agent does not wait for a dead disk.
+//! The sampler never waits for it. It publishes the last completed pass and requests the next one, which runs shortly
+//! before it is due. A pass that does not complete within [`PASS_TIMEOUT`] marks the collector as failed, with the
+//! operation that hangs; when the read returns, the collector recovers by itself. There is exactly one thread per such
+//! collector, however long it hangs, and it is never joined: stopping the agent does not wait for a dead disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,23 +35,20 @@ impl CurrentOperation {
         text.push_str(what);
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.0.lock().clone()
     }
 }
 
-/// The sampler's side of a collector that runs on its own thread.
+/// The thread of a collector, from the sampler's side.
 #[derive(Debug)]
-pub(crate) struct ThreadedCollector {
+pub(crate) struct CollectorThread {
     entry: &'static CollectorEntry,
     level: Level,
     rate: Duration,
-    handoff: Arc<ReadingHandoff>,
+    exchange: Arc<PassExchange>,
     /// `None` if it could not be started.
     thread: Option<RestartedThread>,
-    /// The published state.
-    state: CollectorState,
-    reason: Option<String>,
     is_hung: bool,
     /// The number of the last published pass.
     last_pass_number: u64,
@@ -60,14 +56,14 @@ pub(crate) struct ThreadedCollector {
 
 /// Shared between the sampler thread and the worker. The lock is never held while a collector reads.
 #[derive(Debug, Default)]
-struct ReadingHandoff {
-    state: Mutex<HandoffState>,
+struct PassExchange {
+    state: Mutex<ExchangeState>,
     changed: Condvar,
     operation: CurrentOperation,
 }
 
 #[derive(Debug, Default)]
-struct HandoffState {
+struct ExchangeState {
     /// When the next pass is to start.
     next_at: Option<Instant>,
     /// The monotonic time at which the running pass started.
@@ -95,8 +91,8 @@ struct CompletedPass {
     detail: Option<String>,
 }
 
-impl ReadingHandoff {
-    fn lock(&self) -> MutexGuard<'_, HandoffState> {
+impl PassExchange {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         // Every field is valid independently of the others, also after a panic.
         self.state.lock()
     }
@@ -149,51 +145,48 @@ impl ReadingHandoff {
     }
 }
 
-impl ThreadedCollector {
+impl CollectorThread {
     /// Starts the thread, which opens the collector and runs a first pass.
-    pub(crate) fn new(
+    pub(crate) fn start(
         entry: &'static CollectorEntry,
         level: Level,
         rate: Duration,
         context: &Context,
         stats: &CollectorStats,
-    ) -> ThreadedCollector {
-        let mut collector = ThreadedCollector {
+    ) -> CollectorThread {
+        let mut collector = CollectorThread {
             entry,
             level,
             rate,
-            handoff: Arc::default(),
+            exchange: Arc::default(),
             thread: None,
-            state: CollectorState::Active,
-            reason: None,
             is_hung: false,
             last_pass_number: 0,
         };
-        stats.set_state(CollectorState::Active, context.clock.utc(), None);
-        collector.handoff.lock().next_at = Some(Instant::now());
-        collector.start(context, stats);
+        stats.set_state(CollectorState::Active, None, &*context.clock);
+        collector.exchange.lock().next_at = Some(Instant::now());
+        collector.spawn(context, stats);
         collector
     }
 
-    fn start(&mut self, context: &Context, stats: &CollectorStats) {
-        let context = Context {
-            operation: self.handoff.operation.clone(),
+    fn spawn(&mut self, context: &Context, stats: &CollectorStats) {
+        let for_thread = Context {
+            operation: self.exchange.operation.clone(),
             ..context.clone()
         };
-        let clock = context.clock.clone();
         let (entry, level, rate) = (self.entry, self.level, self.rate);
-        let handoff = self.handoff.clone();
+        let exchange = self.exchange.clone();
         let thread = context.supervisor.thread(entry.name);
         let spawned = thread.stack_size(STACK_BYTES).restarted(move || {
-            handoff.retry_interrupted();
+            exchange.retry_interrupted();
             let collector = ManagedCollector::new(entry, level, rate);
-            run_worker(&handoff, entry.name, collector, &context);
+            run_worker(&exchange, entry.name, collector, &for_thread);
         });
         self.thread = match spawned {
             Ok(thread) => Some(thread),
             Err(error) => {
                 let reason = format!("cannot start a thread: {error}");
-                self.set_state(CollectorState::Failed, Some(&reason), &*clock, stats);
+                stats.set_state(CollectorState::Failed, Some(&reason), &*context.clock);
                 None
             }
         };
@@ -201,7 +194,7 @@ impl ThreadedCollector {
 
     /// Publishes the last completed pass and requests the next one. Returns how many series have a value,
     /// and the cost of the pass if it was not published before.
-    pub(crate) fn pass(
+    pub(crate) fn publish(
         &mut self,
         context: &Context,
         stats: &CollectorStats,
@@ -209,61 +202,43 @@ impl ThreadedCollector {
     ) -> (u64, Option<Duration>) {
         let now = context.clock.monotonic();
         if self.thread.is_none() || self.is_reopen_due(now) {
-            self.start(context, stats);
+            self.spawn(context, stats);
         }
-        let handoff = self.handoff.clone();
-        let mut locked = handoff.lock();
+        let mut locked = self.exchange.lock();
         let is_hung = locked
             .started
             .is_some_and(|started| now.saturating_sub(started) >= PASS_TIMEOUT);
-        let HandoffState {
-            completed,
-            next_at,
-            started,
-            is_ended,
-            ..
-        } = &mut *locked;
         let mut took = Duration::ZERO;
         let (mut series, mut new) = (0, None);
-        if let Some(reading) = completed {
-            let is_fresh = now.saturating_sub(reading.at) <= 2 * self.rate + PASS_TIMEOUT;
-            for row in reading.tick.rows() {
+        if let Some(pass) = &locked.completed {
+            let is_fresh = now.saturating_sub(pass.at) <= 2 * self.rate + PASS_TIMEOUT;
+            for row in pass.tick.rows() {
                 series = tick.append_row(row, !is_hung && is_fresh);
             }
-            took = reading.took;
-            if self.last_pass_number != reading.number {
-                self.last_pass_number = reading.number;
-                new = Some(reading.cost);
+            took = pass.took;
+            if self.last_pass_number != pass.number {
+                self.last_pass_number = pass.number;
+                new = Some(pass.cost);
             }
             if !is_hung {
-                self.set_state(
-                    reading.state,
-                    reading.detail.as_deref(),
-                    &*context.clock,
-                    stats,
-                );
+                stats.set_state(pass.state, pass.detail.as_deref(), &*context.clock);
             }
         }
-        if started.is_none() && next_at.is_none() && !*is_ended {
+        if locked.started.is_none() && locked.next_at.is_none() && !locked.is_ended {
             // Late enough to be current when it is published, early enough to be complete.
             let lead = (LEAD_TIME + 2 * took).min(self.rate / 2);
-            *next_at = Some(Instant::now() + (self.rate - lead));
-            handoff.changed.notify_all();
+            locked.next_at = Some(Instant::now() + (self.rate - lead));
+            self.exchange.changed.notify_all();
         }
         drop(locked);
-        if is_hung {
-            self.report_hang(&*context.clock, stats);
-        } else if self.is_hung {
-            tracing::info!(collector = self.entry.name, "hung collector recovered");
-        }
-        self.is_hung = is_hung;
+        self.report_hang(is_hung, &*context.clock, stats);
         (series, new)
     }
 
     /// Returns whether an absent source is due for a retry, and requests the pass if so. The worker of an
     /// absent source ends; a new one is started every minute.
     fn is_reopen_due(&self, now: Duration) -> bool {
-        let mut locked = self.handoff.lock();
+        let mut locked = self.exchange.lock();
         let last = locked.completed.as_ref().map_or(now, |reading| reading.at);
         let is_time = locked.is_ended && now.saturating_sub(last) >= ABSENT_RETRY;
         if is_time {
@@ -276,8 +251,8 @@ impl ThreadedCollector {
     /// Waits until a pass that was not published yet is complete, requesting one if none is running; at
     /// most until `deadline`.
     pub(crate) fn wait_for_pass(&self, deadline: Instant) {
-        let mut locked = self.handoff.lock();
-        let is_new = |locked: &HandoffState| {
+        let mut locked = self.exchange.lock();
+        let is_new = |locked: &ExchangeState| {
             let number = locked
                 .completed
                 .as_ref()
@@ -289,79 +264,67 @@ impl ThreadedCollector {
         }
         if !is_new(&locked) && locked.started.is_none() {
             locked.next_at = Some(Instant::now());
-            self.handoff.changed.notify_all();
+            self.exchange.changed.notify_all();
         }
         while !is_new(&locked) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            self.handoff.changed.wait_for(&mut locked, left);
+            self.exchange.changed.wait_for(&mut locked, left);
         }
     }
 
-    fn report_hang(&mut self, clock: &dyn Clock, stats: &CollectorStats) {
-        let reason = match self.handoff.operation.text() {
+    fn report_hang(&mut self, is_hung: bool, clock: &dyn Clock, stats: &CollectorStats) {
+        let was_hung = std::mem::replace(&mut self.is_hung, is_hung);
+        let collector = self.entry.name;
+        if was_hung && !is_hung {
+            tracing::info!(collector, "hung collector recovered");
+        }
+        if !is_hung {
+            return;
+        }
+        let reason = match self.exchange.operation.text() {
             operation if operation.is_empty() => {
                 format!("a pass has taken longer than {PASS_TIMEOUT:?}")
             }
             operation => format!("{operation} has not answered for {PASS_TIMEOUT:?}"),
         };
-        if !self.is_hung {
+        if !was_hung {
             tracing::warn!(
-                collector = self.entry.name,
+                collector,
                 reason,
                 "collector hung; the other collectors continue"
             );
         }
-        self.set_state(CollectorState::Failed, Some(&reason), clock, stats);
-    }
-
-    fn set_state(
-        &mut self,
-        state: CollectorState,
-        reason: Option<&str>,
-        clock: &dyn Clock,
-        stats: &CollectorStats,
-    ) {
-        if self.state != state || self.reason.as_deref() != reason {
-            self.state = state;
-            self.reason = reason.map(str::to_owned);
-            stats.set_state(state, clock.utc(), self.reason.clone());
-        }
+        stats.set_state(CollectorState::Failed, Some(&reason), clock);
     }
 }
 
-impl Drop for ThreadedCollector {
+impl Drop for CollectorThread {
     /// Signals the worker, which ends when its current read returns, at the latest with the process.
     fn drop(&mut self) {
-        self.handoff.lock().is_closed = true;
-        self.handoff.changed.notify_all();
+        self.exchange.lock().is_closed = true;
+        self.exchange.changed.notify_all();
     }
 }
 
 /// The loop of the worker thread. [`ManagedCollector`] opens and reopens the collector and catches
 /// panics, as on the sampler thread.
 fn run_worker(
-    handoff: &ReadingHandoff,
+    exchange: &PassExchange,
     name: &'static str,
     mut collector: ManagedCollector,
     context: &Context,
 ) {
     let stats = CollectorStats::new(name);
     let mut tick = Tick::new(Input::Collect);
-    let mut is_opened = false;
-    while handoff.wait_for_request(&*context.clock) {
+    while exchange.wait_for_request(&*context.clock) {
         let before = thread_cpu_time();
-        if !is_opened {
-            collector.open(context, &stats);
-            is_opened = true;
-        }
-        collector.pass(context, &stats);
         tick.reset(0);
-        collector.append_to(&mut tick);
+        collector.pass(context, &stats, &mut tick);
         let cost = thread_cpu_time().saturating_sub(before);
-        handoff.deliver(&mut tick, &stats, context.clock.monotonic(), cost);
+        exchange.deliver(&mut tick, &stats, context.clock.monotonic(), cost);
         if stats.state() == CollectorState::Absent {
             return;
         }

@@ -1,19 +1,14 @@
 //! Threaded collectors that hang, panic and recover.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use pegel_metric::{Family, Ledger, MetricKind, SampleGroup};
-use pegel_supervisor::Supervisor;
+use pegel_metric::{Family, MetricKind, SampleGroup};
 
 use super::*;
-use crate::collectors::testing::SettableClock;
-use crate::proc_file::SharedFile;
+use crate::collectors::testing::{SettableClock, context_without_files};
 use crate::unlabelled_series::UnlabelledSeries;
-use crate::{
-    CollectError, Collector, CollectorOpenError, Execution, Host, OpenOutcome, SamplerStats, Tier,
-};
+use crate::{CollectError, Collector, OpenOutcome, OpenResult, Tier};
 
 static FAMILY: Family = Family::new("x", MetricKind::Gauge, "", 0, "X.");
 const RATE: Duration = Duration::from_secs(1);
@@ -52,7 +47,7 @@ type PendingSteps = Mutex<Option<Receiver<PassStep>>>;
 struct ThreadedFixture {
     context: Context,
     clock: Arc<SettableClock>,
-    collector: ThreadedCollector,
+    collector: CollectorThread,
     steps: SyncSender<PassStep>,
     tick: Tick,
 }
@@ -62,18 +57,9 @@ impl ThreadedFixture {
         let (steps, receiver) = sync_channel(8);
         *waiting.lock() = Some(receiver);
         let clock = Arc::new(SettableClock(AtomicI64::new(1_000)));
-        let context = Context {
-            host: Host::at(Path::new("/nonexistent")),
-            clock: clock.clone(),
-            ledger: Arc::new(Ledger::default()),
-            self_metrics: Vec::new(),
-            stats: Arc::new(SamplerStats::new([entry.name].into_iter())),
-            supervisor: Supervisor::default(),
-            operation: CurrentOperation::default(),
-            proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
-        };
+        let context = context_without_files(clock.clone());
         let collector =
-            ThreadedCollector::new(entry, 4, RATE, &context, &context.stats.collectors()[0]);
+            CollectorThread::start(entry, 4, RATE, &context, &context.stats.collectors()[0]);
         ThreadedFixture {
             context,
             clock,
@@ -96,7 +82,7 @@ impl ThreadedFixture {
         self.clock.0.fetch_add(after.as_millis() as i64, Relaxed);
         self.tick.reset(0);
         let stats = &self.context.stats.collectors()[0];
-        let (series, _) = self.collector.pass(&self.context, stats, &mut self.tick);
+        let (series, _) = self.collector.publish(&self.context, stats, &mut self.tick);
         let row = self.tick.rows().last();
         let value = row.and_then(|row| row.is_present(0).then(|| row.values[0]));
         assert_eq!(series, u64::from(value.is_some()));
@@ -104,15 +90,8 @@ impl ThreadedFixture {
     }
 }
 
-const fn entry(open: fn(&Context) -> Result<OpenOutcome, CollectorOpenError>) -> CollectorEntry {
-    CollectorEntry {
-        name: "x",
-        tier: Tier::Fast,
-        execution: Execution::Threaded,
-        level: 0,
-        families: &[],
-        open,
-    }
+const fn entry(open: fn(&Context) -> OpenResult) -> CollectorEntry {
+    CollectorEntry::threaded("x", Tier::Fast, &[], open)
 }
 
 macro_rules! stepped {
@@ -121,11 +100,11 @@ macro_rules! stepped {
         static ENTRY: CollectorEntry = entry(|context| {
             let steps = WAITING.lock().take().expect("one fixture");
             let operation = context.operation.clone();
-            Ok(OpenOutcome::Active(Box::new(SteppedCollector {
+            OpenOutcome::active(SteppedCollector {
                 steps,
                 operation,
                 reading: UnlabelledSeries::new(&FAMILY),
-            })))
+            })
         });
         ThreadedFixture::new(&ENTRY, &WAITING)
     }};
@@ -152,7 +131,7 @@ fn a_reading_that_hangs_fails_by_name_and_recovers_by_itself() {
     fixture
         .collector
         .wait_for_pass(Instant::now() + Duration::from_millis(20));
-    while fixture.collector.handoff.lock().started.is_none() {
+    while fixture.collector.exchange.lock().started.is_none() {
         std::thread::yield_now();
     }
     let four = Duration::from_secs(4);
@@ -197,12 +176,12 @@ fn a_hung_thread_is_not_waited_for() {
     let ThreadedFixture {
         collector, steps, ..
     } = fixture;
-    let handoff = Arc::downgrade(&collector.handoff);
+    let exchange = Arc::downgrade(&collector.exchange);
     drop(collector);
-    assert!(handoff.upgrade().is_some(), "the thread still hangs");
+    assert!(exchange.upgrade().is_some(), "the thread still hangs");
     drop(steps);
     let deadline = Instant::now() + LONG;
-    while handoff.upgrade().is_some() {
+    while exchange.upgrade().is_some() {
         assert!(Instant::now() < deadline, "the thread ends when it can");
         std::thread::yield_now();
     }
@@ -213,9 +192,7 @@ fn what_is_absent_is_quiet_and_needs_no_thread() {
     static OPENED: AtomicI64 = AtomicI64::new(0);
     static ENTRY: CollectorEntry = entry(|_| {
         OPENED.fetch_add(1, Relaxed);
-        Ok(OpenOutcome::Absent {
-            looked_for: "/far".into(),
-        })
+        OpenOutcome::absent("/far")
     });
     let mut fixture = ThreadedFixture::new(&ENTRY, &Mutex::new(None));
     fixture.wait_for_pass();
@@ -227,7 +204,7 @@ fn what_is_absent_is_quiet_and_needs_no_thread() {
         (CollectorState::Absent, Some("/far"))
     );
     let deadline = Instant::now() + LONG;
-    while Arc::strong_count(&fixture.collector.handoff) > 1 {
+    while Arc::strong_count(&fixture.collector.exchange) > 1 {
         assert!(Instant::now() < deadline, "the thread is still there");
         std::thread::yield_now();
     }
@@ -245,7 +222,12 @@ fn the_next_reading_is_taken_shortly_before_it_is_due() {
     fixture.wait_for_pass();
     let before = Instant::now();
     fixture.pass(RATE);
-    let next_at = fixture.collector.handoff.lock().next_at.expect("requested");
+    let next_at = fixture
+        .collector
+        .exchange
+        .lock()
+        .next_at
+        .expect("requested");
     assert!(next_at >= before + RATE / 2, "not at once");
     assert!(next_at <= Instant::now() + RATE - LEAD_TIME, "but in time");
 }
