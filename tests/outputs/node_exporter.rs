@@ -18,6 +18,7 @@ const PROGRAM: &str = "prometheus-node-exporter";
 const COLLECTORS: &[&str] = &[
     "arp",
     "bonding",
+    "buddyinfo",
     "conntrack",
     "cpu",
     "diskstats",

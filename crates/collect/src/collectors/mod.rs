@@ -12,6 +12,7 @@ mod agent_process;
 mod agent_self_metrics;
 pub mod arp;
 pub mod bonding;
+pub mod buddyinfo;
 pub mod cgroup;
 mod cgroup_families;
 mod cgroup_jobs;
@@ -80,6 +81,7 @@ pub static REGISTRY: &[&CollectorEntry] = &[
     &cpu::ENTRY,
     &stat::ENTRY,
     &memory::ENTRY,
+    &buddyinfo::ENTRY,
     &load::ENTRY,
     &pressure::ENTRY,
     &disk::ENTRY,
