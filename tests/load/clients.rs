@@ -36,9 +36,6 @@ const LIMITS_MEMORY: u64 = 256 * MIB;
 /// The longest permitted time without a sample: ten or more consecutive misses.
 const GAP_MS_MAX: i64 = 1_000;
 
-/// Serialises these tests: they would compete with each other for two cores.
-static ALONE: Mutex<()> = Mutex::new(());
-
 struct LoadSetup {
     agent: AgentProcess,
     base_bytes: u64,
@@ -53,7 +50,7 @@ impl LoadSetup {
     }
 
     fn with(builder: AgentBuilder, rate_ms: u64) -> LoadSetup {
-        let alone = ALONE.lock();
+        let alone = crate::alone();
         let agent = builder.config(&format!("rate: {rate_ms}ms\n")).start();
         let base_bytes = memory(agent.pid(), "VmRSS");
         LoadSetup {

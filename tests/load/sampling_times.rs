@@ -71,6 +71,7 @@ fn assert_nothing_twice(agent: &AgentProcess) {
 
 #[test]
 fn a_suspended_agent_counts_every_missed_sample() {
+    let _alone = crate::alone();
     let rate = 100;
     let agent = start(rate);
     eventually("it samples", || {
@@ -107,6 +108,7 @@ fn a_suspended_agent_counts_every_missed_sample() {
 
 #[test]
 fn at_every_rate_each_nominal_time_is_stored_once_or_counted_as_missed() {
+    let _alone = crate::alone();
     for rate in [1_000, 100, 10, 1] {
         let agent = start(rate);
         let what = format!("every {rate} ms");

@@ -4,7 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use pegel_testkit::{ChildProcess, FinishedProcess, OtherUser, TempDir, copy_program, set_mode};
+use pegel_testkit::{
+    ChildProcess, FinishedProcess, OtherUser, TempDir, copy_program, now_millis, set_mode,
+};
 
 use crate::PEGEL;
 use crate::run_mode::{BOUND, RunMode, compile, isolate};
@@ -101,19 +103,20 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
 /// not be found.
 fn copy_without_installed_library(pair: &InheritancePair) -> String {
     const PREFIX: &[u8] = b"libpegel_mpi-";
-    const HASH_BYTES: usize = 16;
+    let new_hash = format!("{:016x}", now_millis());
     let mut bytes = std::fs::read(PEGEL.path()).expect("the binary");
     let mut renamed = 0;
-    for start in PREFIX.len()..bytes.len() - HASH_BYTES {
+    for start in PREFIX.len()..bytes.len() - new_hash.len() {
         let (before, hash) = bytes.split_at_mut(start);
-        let hash = &mut hash[..HASH_BYTES];
+        let hash = &mut hash[..new_hash.len()];
         if before.ends_with(PREFIX) && hash.iter().all(u8::is_ascii_hexdigit) {
-            hash.fill(b'f');
+            hash.copy_from_slice(new_hash.as_bytes());
             renamed += 1;
         }
     }
     assert!(renamed > 0, "the binary contains the name of its library");
-    let (patched, binary) = (pair.home.join("patched"), pair.home.join("pegel"));
+    // Not `pegel`, which is the directory of the library.
+    let (patched, binary) = (pair.home.join("patched"), pair.home.join("wrapper"));
     std::fs::write(&patched, bytes).expect("written");
     copy_program(&patched, &binary);
     set_mode(&binary, 0o755);
