@@ -221,8 +221,9 @@ impl RealCgroup {
         } else {
             (PathBuf::from("/sys/fs/cgroup"), "memory.max")
         };
-        let cgroup = RealCgroup(parent.join(name));
-        fs::create_dir(&cgroup.0).ok()?;
+        let path = parent.join(name);
+        fs::create_dir(&path).ok()?;
+        let cgroup = RealCgroup(path);
         let limit = (mebibytes << 20).to_string();
         fs::write(cgroup.0.join(file), limit).ok()?;
         Some(cgroup)
