@@ -10,7 +10,6 @@
 //! | point | a single sample with its own time |
 //! | ledger | sample counters: received = kept + dropped by reason, for every input |
 
-pub mod civil;
 mod clock;
 mod error_chain;
 mod family;

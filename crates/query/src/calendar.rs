@@ -1,10 +1,13 @@
 //! Calendar buckets, which start at midnight, on Sunday or on the first of a month.
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
 use pegel_metric::Millis;
 
 use crate::time_syntax::TimeUnit;
-use crate::time_zone::TimeZone;
-use pegel_metric::civil::{DAY_SECONDS, date_of, days_of, weekday_of};
+
+const DAY: Millis = 86_400_000;
 
 /// Returns the starts of the buckets: the first at or before `start`, the last after `end`, so that each bucket
 /// between them has an end. `None` if there are more than `count_max`.
@@ -18,42 +21,49 @@ pub(crate) fn bucket_edges(
     zone: &TimeZone,
     count_max: usize,
 ) -> Option<Vec<Millis>> {
-    let start_second = start.div_euclid(1_000);
-    let today = (start_second + zone.offset(start_second)).div_euclid(DAY_SECONDS);
-    let year = date_of(today).0;
-    let midnight = |day: i64| zone.local_to_utc(day * DAY_SECONDS) * 1_000;
-    let new_year = days_of(year, 1, 1);
-    let days = move |first: i64, step: i64| move |at: i64| midnight_of(zone, first, step, at);
-    match unit {
+    let first_time = Timestamp::from_millisecond(start).unwrap_or(Timestamp::MAX);
+    let today = zone.to_datetime(first_time).date();
+    let new_year = today.first_of_year();
+    let step = Span::new();
+    let (first, step) = match unit {
         TimeUnit::Millisecond | TimeUnit::Second | TimeUnit::Minute | TimeUnit::Hour => {
             let step = count * unit.millis();
-            if step <= 86_400_000 {
-                edges_within_days(start, end, step, today, &midnight, count_max)
-            } else {
-                // Longer than a day: the count cannot restart at each midnight.
-                collect_edges(start, end, count_max, &|at| midnight(new_year) + at * step)
+            if step <= DAY {
+                return edges_within_days(start, end, step, (today, zone), count_max);
             }
+            // Longer than a day: the count cannot restart at each midnight.
+            let first = midnight(zone, Some(new_year));
+            return collect_edges(start, end, count_max, &|at| first + at * step);
         }
-        TimeUnit::Day if count == 1 => collect_edges(start, end, count_max, &days(today, 1)),
-        TimeUnit::Day => collect_edges(start, end, count_max, &days(new_year, count)),
-        TimeUnit::Week if count == 1 => {
-            collect_edges(start, end, count_max, &days(today - weekday_of(today), 7))
-        }
-        TimeUnit::Week => {
-            let first = new_year - weekday_of(new_year);
-            collect_edges(start, end, count_max, &days(first, 7 * count))
-        }
-        TimeUnit::Month => collect_edges(start, end, count_max, &|at| {
-            midnight(days_of(year, 1 + at * count, 1))
-        }),
-        TimeUnit::Year => collect_edges(start, end, count_max, &|at| {
-            midnight(days_of(year + at * count, 1, 1))
-        }),
-    }
+        TimeUnit::Day if count == 1 => (today, step.try_days(1)),
+        TimeUnit::Day => (new_year, step.try_days(count)),
+        TimeUnit::Week if count == 1 => (sunday_before(today), step.try_weeks(1)),
+        TimeUnit::Week => (sunday_before(new_year), step.try_weeks(count)),
+        TimeUnit::Month => (new_year, step.try_months(count)),
+        TimeUnit::Year => (new_year, step.try_years(count)),
+    };
+    collect_edges(start, end, count_max, &|at| {
+        let day = match (&step, at) {
+            (_, 0) => Some(first),
+            (Ok(step), at) => {
+                let since_first = step.checked_mul(at);
+                since_first.and_then(|span| first.checked_add(span)).ok()
+            }
+            (Err(_), _) => None,
+        };
+        midnight(zone, day)
+    })
 }
 
-fn midnight_of(zone: &TimeZone, first: i64, step: i64, at: i64) -> Millis {
-    zone.local_to_utc((first + at * step) * DAY_SECONDS) * 1_000
+/// Returns the start of a day. Days after the year 9999 (`None`) begin after every sample.
+fn midnight(zone: &TimeZone, day: Option<Date>) -> Millis {
+    let start = day.and_then(|day| zone.to_timestamp(day.into()).ok());
+    start.map_or(Millis::MAX, Timestamp::as_millisecond)
+}
+
+fn sunday_before(day: Date) -> Date {
+    let days = i64::from(day.weekday().to_sunday_zero_offset());
+    day.saturating_sub(Span::new().days(days))
 }
 
 /// Collects edges by calling `nth` with increasing numbers from 0; `nth(0)` must lie at or before the start.
@@ -84,13 +94,13 @@ fn edges_within_days(
     start: Millis,
     end: Millis,
     step: Millis,
-    first_day: i64,
-    midnight: &dyn Fn(i64) -> Millis,
+    (mut day, zone): (Date, &TimeZone),
     count_max: usize,
 ) -> Option<Vec<Millis>> {
     let mut edges = Vec::new();
-    for day in first_day.. {
-        let (from, to) = (midnight(day), midnight(day + 1));
+    loop {
+        let tomorrow = day.tomorrow().ok();
+        let (from, to) = (midnight(zone, Some(day)), midnight(zone, tomorrow));
         // Skip directly to the first bucket in the range.
         let skipped = (start - from).max(0) / step;
         let mut edge = from + skipped * step;
@@ -104,26 +114,25 @@ fn edges_within_days(
             }
             edge += step;
         }
+        // Without a tomorrow the loop above goes on to the end of the range.
+        day = tomorrow?;
     }
-    Some(edges)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time_zone::find_time_zone;
+    use jiff::civil::date;
 
-    fn at(year: i64, month: i64, day: i64, hour: i64) -> Millis {
-        (days_of(year, month, day) * DAY_SECONDS + hour * 3_600) * 1_000
-    }
-
-    fn berlin() -> Option<TimeZone> {
-        TimeZone::from_name("Europe/Berlin").ok()
+    fn at(year: i16, month: i8, day: i8, hour: i64) -> Millis {
+        midnight(&TimeZone::UTC, Some(date(year, month, day))) + hour * 3_600_000
     }
 
     #[test]
     fn days_weeks_months_and_years_in_utc() {
         let (start, end) = (at(2023, 11, 14, 5), at(2023, 11, 16, 7));
-        let edges = |span| bucket_edges(start, end, span, &TimeZone::utc(), 1_000).expect("few");
+        let edges = |span| bucket_edges(start, end, span, &TimeZone::UTC, 1_000).expect("few");
         assert_eq!(
             edges((1, TimeUnit::Day)),
             [14, 15, 16, 17].map(|day| at(2023, 11, day, 0))
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn days_follow_the_clocks_of_the_zone() {
-        let Some(zone) = berlin() else { return };
+        let zone = find_time_zone("Europe/Berlin").expect("a zone");
         // Daylight saving starts on 31 March 2024: that day has 23 hours.
         let (start, end) = (at(2024, 3, 30, 12), at(2024, 3, 31, 23));
         let days = bucket_edges(start, end, (1, TimeUnit::Day), &zone, 100).expect("few");
@@ -190,13 +199,13 @@ mod tests {
                 start,
                 end,
                 (1, TimeUnit::Millisecond),
-                &TimeZone::utc(),
+                &TimeZone::UTC,
                 1_000
             ),
             None
         );
         assert_eq!(
-            bucket_edges(start, end, (1, TimeUnit::Day), &TimeZone::utc(), 1_000),
+            bucket_edges(start, end, (1, TimeUnit::Day), &TimeZone::UTC, 1_000),
             None
         );
     }
@@ -211,9 +220,9 @@ mod tests {
             TimeUnit::Month,
             TimeUnit::Year,
         ] {
-            for count in [1, 2, 5, 40] {
+            for count in [1, 2, 5, 40, 1_000_000] {
                 let found =
-                    bucket_edges(start, end, (count, unit), &TimeZone::utc(), 10_000).expect("few");
+                    bucket_edges(start, end, (count, unit), &TimeZone::UTC, 10_000).expect("few");
                 assert!(found[0] <= start && start < found[1], "{count} {unit:?}");
                 assert!(found[found.len() - 1] > end && found[found.len() - 2] <= end);
                 assert!(found.is_sorted_by(|a, b| a < b));

@@ -1,12 +1,12 @@
 //! Downsampling: one value per bucket of time for each series, before rates and aggregation.
 
+use jiff::tz::TimeZone;
 use pegel_metric::Millis;
 
 use crate::aggregator::Aggregator;
 use crate::calendar::bucket_edges;
 use crate::error::OpentsdbError;
 use crate::time_syntax::{TimeUnit, parse_duration};
-use crate::time_zone::TimeZone;
 
 /// A parsed downsampling specifier, such as `10s-avg-nan`.
 #[derive(Debug, Clone, PartialEq)]
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn only_buckets_whose_stamp_is_asked_for_exist() {
         let buckets =
-            |span, start, end| Buckets::for_range(span, start, end, &TimeZone::utc()).expect("few");
+            |span, start, end| Buckets::for_range(span, start, end, &TimeZone::UTC).expect("few");
         let even = buckets(DownsampleInterval::Fixed(10), 25, 50).expect("some");
         assert_eq!(
             even,

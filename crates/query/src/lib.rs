@@ -47,4 +47,3 @@ pub use lookup::{LookupQuery, LookupResponse};
 pub use request::{GapFormat, QUERIES_MAX, QueryParams, QueryRequest, ResponseOptions, SubQuery};
 pub use server_info::{describe_filters, describe_serializers};
 pub use suggest::SuggestQuery;
-pub use time_zone::TimeZone;

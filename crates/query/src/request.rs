@@ -6,6 +6,7 @@ mod lenient;
 mod metric_syntax;
 mod uri;
 
+use jiff::tz::TimeZone;
 use pegel_metric::Millis;
 use serde::Serialize;
 
@@ -14,10 +15,9 @@ use crate::downsample::{Downsample, DownsampleInterval};
 use crate::error::OpentsdbError;
 use crate::filter::TagFilter;
 use crate::rate::RateOptions;
-use crate::time_zone::TimeZone;
 
 pub(crate) use json::{FilterBody, parse_json};
-pub(crate) use lenient::{LenientBool, LenientInt, LenientString};
+pub(crate) use lenient::{LenientBool, LenientInt, LenientString, text_of};
 pub(crate) use metric_syntax::split_tags;
 pub use uri::QueryParams;
 
@@ -184,6 +184,22 @@ fn too_many_queries(count: usize) -> OpentsdbError {
 }
 
 impl SubQuery {
+    /// Returns a query without options.
+    fn new(aggregator: &str, target: QueryTarget) -> Result<SubQuery, OpentsdbError> {
+        Ok(SubQuery {
+            aggregator: Aggregator::parse(aggregator)?,
+            target,
+            rate: None,
+            downsample: None,
+            filters: Vec::new(),
+            explicit_tags: false,
+            echo: SubQueryEcho {
+                aggregator: aggregator.to_owned(),
+                ..SubQueryEcho::default()
+            },
+        })
+    }
+
     /// Validates the sub-query and adds OpenTSDB's defaults.
     fn complete(&mut self, index: usize, ms_resolution: bool) -> Result<(), OpentsdbError> {
         if self.filters.len() > FILTERS_MAX {

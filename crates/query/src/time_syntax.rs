@@ -1,10 +1,11 @@
 //! Parses times and durations in OpenTSDB's syntax.
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use pegel_metric::Millis;
 
 use crate::error::OpentsdbError;
-use crate::time_zone::TimeZone;
-use pegel_metric::civil::{DAY_SECONDS, date_of, days_of};
+use crate::time_zone::find_time_zone;
 
 const ACCEPTED_TIMES: &str = "seconds (1700000000, 1700000000.250), milliseconds (1700000000250), 1h-ago, now, or 2023/11/14-22:13:20";
 /// Numbers up to this many digits are seconds.
@@ -95,6 +96,21 @@ pub(crate) fn parse_time(
     })
 }
 
+/// Parses the time zone and the two ends of a range; without an end it extends to now.
+pub(crate) fn parse_time_range(
+    zone: Option<&str>,
+    (start, end): (Option<&str>, Option<&str>),
+    now: Millis,
+) -> Result<(TimeZone, Option<Millis>, Millis), OpentsdbError> {
+    let zone = find_time_zone(zone.unwrap_or_default())?;
+    let parse = |text: Option<&str>| {
+        let text = text.filter(|text| !text.is_empty());
+        text.map(|text| parse_time(text, now, &zone)).transpose()
+    };
+    let (start, end) = (parse(start)?, parse(end)?);
+    Ok((zone, start, end.unwrap_or(now)))
+}
+
 fn parse_number(text: &str) -> Option<Millis> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((seconds, fraction)) = text.split_once('.') {
@@ -117,37 +133,19 @@ fn parse_number(text: &str) -> Option<Millis> {
 
 /// Parses `yyyy/MM/dd[-HH:mm[:ss]]`, with a dash or a space in the middle.
 fn parse_date(text: &str, zone: &TimeZone) -> Option<Millis> {
-    let (date, time) = match text.split_once(['-', ' ']) {
-        Some((date, time)) => (date, Some(time)),
-        None => (text, None),
+    let text = text.replacen('-', " ", 1);
+    let format = match text.len() {
+        10 => "%Y/%m/%d",
+        16 => "%Y/%m/%d %H:%M",
+        19 => "%Y/%m/%d %H:%M:%S",
+        _ => return None,
     };
-    let number = |part: &str, digits: usize| {
-        let is_plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        is_plain.then(|| part.parse::<i64>().ok()).flatten()
-    };
-    let mut parts = date.split('/');
-    let year = number(parts.next()?, 4)?;
-    let month = number(parts.next()?, 2)?;
-    let day = number(parts.next()?, 2)?;
-    if parts.next().is_some() || !(1..=12).contains(&month) {
+    let local = DateTime::strptime(format, &text).ok()?;
+    // The parser also accepts signs, missing zeros and leap seconds.
+    if local.strftime(format).to_string() != text {
         return None;
     }
-    let days = days_of(year, month, day);
-    if date_of(days) != (year, month, day) {
-        return None;
-    }
-    let mut seconds = 0;
-    if let Some(time) = time {
-        let parts: Vec<&str> = time.split(':').collect();
-        if !(2..=3).contains(&parts.len()) {
-            return None;
-        }
-        for (part, (unit, max)) in parts.iter().zip([(3_600, 23), (60, 59), (1, 59)]) {
-            let number = number(part, 2)?;
-            seconds += (number <= max).then_some(number * unit)?;
-        }
-    }
-    Some(zone.local_to_utc(days * DAY_SECONDS + seconds) * 1_000)
+    Some(zone.to_timestamp(local).ok()?.as_millisecond())
 }
 
 #[cfg(test)]
@@ -182,7 +180,7 @@ mod tests {
             ("2013/01/23 12:50:42", 15_728 * 86_400_000 + 46_242_000),
             ("2013/01/23-12:50:42", 15_728 * 86_400_000 + 46_242_000),
         ] {
-            let found = parse_time(text, NOW, &TimeZone::utc()).expect(text);
+            let found = parse_time(text, NOW, &TimeZone::UTC).expect(text);
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -211,9 +209,12 @@ mod tests {
             "2013/01/23-12",
             "2013/01/23-12:50:42:1",
             "12:50",
+            "2013/01/23-12:50:60",
+            "+013/01/23",
+            "2013/1/23  12:50",
             "99999999999999y-ago",
         ] {
-            let problem = parse_time(text, NOW, &TimeZone::utc()).expect_err(text);
+            let problem = parse_time(text, NOW, &TimeZone::UTC).expect_err(text);
             assert_eq!(problem.status(), 400, "{text}");
         }
     }

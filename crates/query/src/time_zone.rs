@@ -1,191 +1,89 @@
-//! Time zones, read from the zone files of the system (TZif, RFC 9636). A bundled database would become outdated with
-//! every change of the rules.
+//! Finds time zones by name: in the zone files of the system (`$TZDIR`, `/usr/share/zoneinfo`), which follow changes of
+//! the rules, and on nodes without them in the copy in the binary.
 
-mod posix_rule;
-mod tzif;
-
-use std::path::Path;
+use jiff::tz::TimeZone;
 
 use crate::error::OpentsdbError;
-use pegel_metric::civil::DAY_SECONDS;
-use posix_rule::PosixTzRule;
 
-const ZONEINFO_DIR: &str = "/usr/share/zoneinfo";
-/// The largest file today has 3.5 kB.
-const FILE_BYTES_MAX: u64 = 256 << 10;
-
-/// The offset of local time from UTC, at any time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeZone {
-    /// The UTC second of each change, and the offset from then on, in seconds ahead of UTC.
-    transitions: Vec<(i64, i64)>,
-    /// Applies before the first change.
-    initial_offset: i64,
-    /// Applies after the last change.
-    rule: Option<PosixTzRule>,
-}
-
-impl TimeZone {
-    pub fn utc() -> TimeZone {
-        TimeZone {
-            transitions: Vec::new(),
-            initial_offset: 0,
-            rule: None,
-        }
+/// Loads a zone by its name, such as `Europe/Berlin`. The empty name is UTC.
+pub(crate) fn find_time_zone(name: &str) -> Result<TimeZone, OpentsdbError> {
+    if matches!(name, "" | "UTC" | "GMT" | "Z" | "Etc/UTC") {
+        return Ok(TimeZone::UTC);
     }
-
-    /// Loads a zone by its name, such as `Europe/Berlin`.
-    pub fn from_name(name: &str) -> Result<TimeZone, OpentsdbError> {
-        let root = std::env::var("TZDIR");
-        TimeZone::from_dir(Path::new(root.as_deref().unwrap_or(ZONEINFO_DIR)), name)
-    }
-
-    fn from_dir(root: &Path, name: &str) -> Result<TimeZone, OpentsdbError> {
-        if matches!(name, "" | "UTC" | "GMT" | "Z" | "Etc/UTC") {
-            return Ok(TimeZone::utc());
-        }
-        let unknown = || OpentsdbError::bad_request(format!("Invalid timezone name: {name}"));
-        let is_plain = |part: &str| {
-            !part.is_empty()
-                && part
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte))
-        };
-        // Prevents path traversal: a name resolves only below `root`.
-        if name.len() > 64 || !name.split('/').all(is_plain) {
-            return Err(unknown());
-        }
-        let path = root.join(name);
-        let is_small = std::fs::metadata(&path)
-            .is_ok_and(|found| found.is_file() && found.len() <= FILE_BYTES_MAX);
-        let bytes = is_small.then(|| std::fs::read(&path).ok()).flatten();
-        let zone = bytes.and_then(|bytes| tzif::parse(&bytes));
-        zone.ok_or_else(|| {
-            unknown().with_details(format!(
-                "this node has no such zone below {}",
-                root.display()
-            ))
-        })
-    }
-
-    /// Parses a zone file; `None` if it is malformed.
-    pub fn from_bytes(bytes: &[u8]) -> Option<TimeZone> {
-        tzif::parse(bytes)
-    }
-
-    /// Returns how many seconds local time is ahead of UTC at this UTC second.
-    pub fn offset(&self, utc: i64) -> i64 {
-        let after = self.transitions.partition_point(|(from, _)| *from <= utc);
-        match (&self.rule, after.checked_sub(1)) {
-            (Some(rule), _) if after == self.transitions.len() => rule.offset(utc),
-            (_, Some(last)) => self.transitions[last].1,
-            (_, None) => self.initial_offset,
-        }
-    }
-
-    /// Returns the first UTC second with this local time. If clocks skip it, returns the moment of the skip.
-    pub fn local_to_utc(&self, local: i64) -> i64 {
-        let before = self.offset(local.saturating_sub(DAY_SECONDS));
-        let after = self.offset(local.saturating_add(DAY_SECONDS));
-        let [first, second] = [local - before.max(after), local - before.min(after)];
-        let fits = |utc: &i64| utc + self.offset(*utc) == local;
-        [first, second]
-            .into_iter()
-            .find(fits)
-            .unwrap_or(local - before)
-    }
+    // The name is looked up in a list of known names: it cannot reach files outside the directory.
+    TimeZone::get(name).map_err(|_| {
+        OpentsdbError::bad_request(format!("Invalid timezone name: {name}"))
+            .with_details("this node has no such zone in /usr/share/zoneinfo or $TZDIR")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pegel_metric::civil::days_of;
+    use jiff::Timestamp;
+    use jiff::civil::datetime;
 
-    fn utc(year: i64, month: i64, day: i64, hour: i64, minute: i64) -> i64 {
-        days_of(year, month, day) * DAY_SECONDS + hour * 3_600 + minute * 60
-    }
-
-    fn berlin() -> TimeZone {
-        TimeZone {
-            transitions: Vec::new(),
-            initial_offset: 3_600,
-            rule: PosixTzRule::parse("CET-1CEST,M3.5.0,M10.5.0/3"),
+    #[test]
+    fn offsets_follow_daylight_saving() {
+        let new_york = find_time_zone("America/New_York").expect("a zone");
+        for (utc, hours) in [
+            ("2023-03-12T06:59Z", -5),
+            ("2023-03-12T07:00Z", -4),
+            ("2023-11-05T05:59Z", -4),
+            ("2023-11-05T06:00Z", -5),
+            ("2060-07-01T00:00Z", -4),
+        ] {
+            let utc: Timestamp = utc.parse().expect("a time");
+            assert_eq!(new_york.to_offset(utc).seconds(), hours * 3_600, "{utc}");
         }
+        let kabul = find_time_zone("Asia/Kabul").expect("a zone");
+        assert_eq!(kabul.to_offset(Timestamp::UNIX_EPOCH).seconds(), 16_200);
     }
 
     #[test]
     fn local_time_is_found_on_both_sides_of_a_change() {
-        let zone = berlin();
-        // 2024: summer time from 31 March 01:00 UTC to 27 October 01:00 UTC.
-        for (at, expected) in [
-            (utc(2024, 3, 31, 0, 59), 3_600),
-            (utc(2024, 3, 31, 1, 0), 7_200),
-            (utc(2024, 10, 27, 0, 59), 7_200),
-            (utc(2024, 10, 27, 1, 0), 3_600),
+        let berlin = find_time_zone("Europe/Berlin").expect("a zone");
+        for (local, utc, why) in [
+            (
+                datetime(2024, 7, 1, 0, 0, 0, 0),
+                "2024-06-30T22:00:00Z",
+                "summer",
+            ),
+            (
+                datetime(2024, 3, 31, 2, 30, 0, 0),
+                "2024-03-31T01:30:00Z",
+                "a skipped local time counts on from before the skip",
+            ),
+            (
+                datetime(2024, 10, 27, 2, 30, 0, 0),
+                "2024-10-27T00:30:00Z",
+                "of two, the first",
+            ),
         ] {
-            assert_eq!(zone.offset(at), expected);
+            let found = berlin.to_timestamp(local).expect("in range");
+            assert_eq!(found.to_string(), utc, "{why}");
         }
-        assert_eq!(
-            zone.local_to_utc(utc(2024, 7, 1, 0, 0)),
-            utc(2024, 6, 30, 22, 0),
-            "summer"
-        );
-        assert_eq!(
-            zone.local_to_utc(utc(2024, 3, 31, 2, 30)),
-            utc(2024, 3, 31, 1, 30),
-            "a local time that is skipped counts on from before the skip"
-        );
-        assert_eq!(
-            zone.local_to_utc(utc(2024, 10, 27, 2, 30)),
-            utc(2024, 10, 27, 0, 30),
-            "of two the first"
-        );
     }
 
     #[test]
-    fn only_names_below_the_directory_are_looked_up() {
-        let dir = pegel_testkit::TempDir::new();
-        std::fs::write(dir.join("Secret"), b"not a zone").expect("written");
-        std::fs::create_dir(dir.join("Area")).expect("made");
+    fn only_known_names_are_found() {
         for name in [
-            "../Secret",
+            "../zoneinfo/Europe/Berlin",
             "/etc/passwd",
-            "Area",
-            "Area/../Secret",
+            "Europe",
+            "Europe/../Asia/Kabul",
             "No/Such",
-            "Secret",
+            "tzdata.zi",
             "a b",
             "x\0y",
         ] {
-            let problem = TimeZone::from_dir(dir.path(), name).expect_err(name);
+            let problem = find_time_zone(name).expect_err(name);
             assert_eq!(problem.status(), 400);
             assert_eq!(
                 problem.to_string(),
                 format!("Invalid timezone name: {name}")
             );
         }
-        assert_eq!(
-            TimeZone::from_dir(dir.path(), "UTC").expect("known"),
-            TimeZone::utc()
-        );
-    }
-
-    #[test]
-    fn the_systems_files_say_what_is_known() {
-        if !Path::new(ZONEINFO_DIR).join("America/New_York").exists() {
-            return;
-        }
-        let york = TimeZone::from_dir(Path::new(ZONEINFO_DIR), "America/New_York").expect("a zone");
-        for (at, hours) in [
-            (utc(2023, 3, 12, 6, 59), -5),
-            (utc(2023, 3, 12, 7, 0), -4),
-            (utc(2023, 11, 5, 5, 59), -4),
-            (utc(2023, 11, 5, 6, 0), -5),
-            (utc(2060, 7, 1, 0, 0), -4),
-        ] {
-            assert_eq!(york.offset(at), hours * 3_600);
-        }
-        let kabul = TimeZone::from_dir(Path::new(ZONEINFO_DIR), "Asia/Kabul").expect("a zone");
-        assert_eq!(kabul.offset(utc(2024, 1, 1, 0, 0)), 16_200);
+        assert_eq!(find_time_zone("UTC").expect("known"), TimeZone::UTC);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pegel_metric::civil;
 use serde::{Serialize, Serializer};
 
 /// Milliseconds since the UNIX epoch.
@@ -17,16 +16,16 @@ impl Timestamp {
 
     /// Formats as `2026-03-04T05:06:07.089Z`.
     pub fn rfc3339(self) -> String {
-        let (y, mo, d, ms) = self.date_and_millis();
-        let (h, mi, s, ms) = time_of_day(ms);
-        format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
+        format!("{:.3}", self.instant())
     }
 
     /// Formats as `20260304T050607.089Z`, for file names.
     pub fn compact_rfc3339(self) -> String {
-        let (y, mo, d, ms) = self.date_and_millis();
-        let (h, mi, s, ms) = time_of_day(ms);
-        format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}.{ms:03}Z")
+        self.instant().strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
+    }
+
+    fn instant(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::MAX)
     }
 
     /// Converts a Windows file time: ticks of 100 ns since 1601.
@@ -36,23 +35,6 @@ impl Timestamp {
         // Times after the year 9999 are malformed.
         (millis < 253_402_300_800_000).then_some(Timestamp(i64::try_from(millis).ok()?))
     }
-
-    /// Returns year, month, day and millisecond of the day.
-    fn date_and_millis(self) -> (i64, i64, i64, i64) {
-        const DAY: i64 = civil::DAY_SECONDS * 1000;
-        let (year, month, day) = civil::date_of(self.0.div_euclid(DAY));
-        (year, month, day, self.0.rem_euclid(DAY))
-    }
-}
-
-fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
-    let seconds = millis / 1000;
-    (
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60,
-        millis % 1000,
-    )
 }
 
 impl Serialize for Timestamp {

@@ -43,7 +43,6 @@ pub static TARGETS: &[Target] = &[
     run::TYPES,
     opentsdb::JSON,
     opentsdb::URI,
-    opentsdb::ZONE,
     points::PUT,
     points::PUT_LINE,
     points::DRAGON,

@@ -1,4 +1,4 @@
-//! Requests of OpenTSDB clients (bodies and URIs) and their responses; and time zone files.
+//! Requests of OpenTSDB clients (bodies and URIs) and their responses.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use pegel_metric::{Family, Input, MetricKind, Point, Series};
 use pegel_query::{
     AnnotationBulkDelete, AnnotationUpdate, Annotations, ExpressionRequest, GexpRequest, LastQuery,
     LookupQuery, OpentsdbError, QUERIES_MAX, QueryEngine, QueryLimits, QueryParams, QueryRequest,
-    SuggestQuery, TimeZone,
+    SuggestQuery,
 };
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::TempDir;
@@ -115,50 +115,6 @@ pub(super) const URI: Target = Target {
         ]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
-    },
-};
-
-pub(super) const ZONE: Target = Target {
-    name: "zone",
-    run: zone,
-    dictionary: &[
-        b"TZif2",
-        b"CET-1CEST,M3.5.0,M10.5.0/3",
-        b"<+0530>-5:30",
-        b"J60",
-        b"\n",
-    ],
-    seeds: || {
-        let part = |version: u8, width: usize| {
-            let mut bytes = b"TZif".to_vec();
-            bytes.push(version);
-            bytes.extend([0; 15]);
-            [0u32, 0, 0, 1, 2, 8]
-                .iter()
-                .for_each(|count| bytes.extend(count.to_be_bytes()));
-            bytes.extend(&1_000_000i64.to_be_bytes()[8 - width..]);
-            bytes.push(1);
-            for offset in [-3_600i32, 7_200] {
-                bytes.extend(offset.to_be_bytes());
-                bytes.extend([0, 0]);
-            }
-            bytes.extend(b"ONE\0TWO\0");
-            bytes
-        };
-        let long = |rule: &str| {
-            [
-                part(b'2', 4),
-                part(b'2', 8),
-                format!("\n{rule}\n").into_bytes(),
-            ]
-            .concat()
-        };
-        vec![
-            part(0, 4),
-            long(""),
-            long("CET-1CEST,M3.5.0,M10.5.0/3"),
-            long("AAA1BBB,J60,300/1:30"),
-        ]
     },
 };
 
@@ -281,25 +237,5 @@ fn uri(input: &[u8]) {
     }
     if let Ok(lookup) = LookupQuery::from_uri(&pairs) {
         check(|engine, out| write(out, &engine.lookup(&lookup)?));
-    }
-}
-
-/// Any file yields offsets of at most about a day, and local times that convert back to UTC.
-fn zone(input: &[u8]) {
-    let Some(zone) = TimeZone::from_bytes(input) else {
-        return;
-    };
-    for second in [
-        i64::from(i32::MIN),
-        0,
-        999_999,
-        1_000_000,
-        NOW / 1_000,
-        4_102_444_800,
-    ] {
-        let offset = zone.offset(second);
-        assert!(offset.abs() <= 26 * 3_600, "{offset}");
-        let again = zone.local_to_utc(second + offset);
-        assert!((again - second).abs() <= 2 * 26 * 3_600, "{second} {again}");
     }
 }

@@ -1,7 +1,8 @@
 //! Formats numbers and times.
 
+use jiff::Timestamp;
+use pegel_metric::format_value;
 use pegel_metric::quantity::group_thousands;
-use pegel_metric::{civil, format_value};
 
 /// Formats a JSON number that is recognisable as a float: `9.0`; null if it is not finite.
 pub fn json_float(value: f64) -> String {
@@ -66,38 +67,21 @@ pub fn ago(ts: f64, now: f64) -> String {
 
 /// Formats `2022-11-03 14:45:17Z`, or the number itself if it is out of range.
 pub fn utc(ts: f64) -> String {
-    let Some((year, month, day, of_day)) = date(ts) else {
-        return exact(ts);
-    };
-    let (h, m, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02}Z")
+    format_time(ts, "%Y-%m-%d %H:%M:%SZ")
 }
 
 /// Formats `14:45:17.483`.
 pub fn time_of_day(ts: f64) -> String {
-    // Round: not every millisecond is exact in a float, 41.36 is 41.3599….
-    let ts = (ts * 1000.0).round() / 1000.0;
-    let Some((_, _, _, of_day)) = date(ts) else {
-        return exact(ts);
-    };
-    let millis = (ts.rem_euclid(1.0) * 1000.0).round() as u64;
-    format!(
-        "{:02}:{:02}:{:02}.{millis:03}",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    format_time(ts, "%H:%M:%S%.3f")
 }
 
-/// Returns year, month, day and second of the day.
-fn date(ts: f64) -> Option<(i64, i64, i64, i64)> {
-    // Years 1970 to 9999.
-    if !(0.0..253_402_300_800.0).contains(&ts) {
-        return None;
+fn format_time(ts: f64, format: &str) -> String {
+    // Round: not every millisecond is exact in a float, 41.36 is 41.3599….
+    let time = Timestamp::from_millisecond((ts * 1000.0).round() as i64).ok();
+    match time.filter(|_| ts >= 0.0) {
+        Some(time) => time.strftime(format).to_string(),
+        None => exact(ts),
     }
-    let seconds = ts as i64;
-    let (year, month, day) = civil::date_of(seconds / civil::DAY_SECONDS);
-    Some((year, month, day, seconds % civil::DAY_SECONDS))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::tz::TimeZone;
 use pegel_metric::Millis;
 use serde::Deserialize;
 
@@ -10,7 +11,6 @@ use super::annotation::{Annotation, to_millis};
 use crate::error::OpentsdbError;
 use crate::request::{LenientBool, LenientInt, LenientString, QueryParams, parse_json};
 use crate::time_syntax::parse_time;
-use crate::time_zone::TimeZone;
 
 /// The maximum size of one annotation.
 const ANNOTATION_BYTES_MAX: usize = 16 << 10;
@@ -167,7 +167,7 @@ impl BulkDeleteBody {
     fn check(self, now: Millis) -> Result<AnnotationBulkDelete, OpentsdbError> {
         let moment = |text: Option<LenientString>| {
             let text = text.filter(|text| !text.0.is_empty());
-            text.map(|text| parse_time(&text.0, now, &TimeZone::utc()))
+            text.map(|text| parse_time(&text.0, now, &TimeZone::UTC))
                 .transpose()
         };
         let ids = self.tsuids.unwrap_or_default();

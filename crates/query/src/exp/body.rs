@@ -15,10 +15,9 @@ use crate::filter::TagFilter;
 use crate::rate::RateOptions;
 use crate::request::{
     FilterBody, GapFormat, LenientBool, LenientString, QueryRequest, QueryTarget, ResponseOptions,
-    SubQuery, SubQueryEcho, parse_json,
+    SubQuery, SubQueryEcho, parse_json, text_of,
 };
-use crate::time_syntax::parse_time;
-use crate::time_zone::TimeZone;
+use crate::time_syntax::parse_time_range;
 
 const EXPRESSIONS_MAX: usize = 64;
 
@@ -231,18 +230,15 @@ fn request(
     queries: Vec<SubQuery>,
     now: Millis,
 ) -> Result<QueryRequest, OpentsdbError> {
-    let zone = TimeZone::from_name(time.timezone.as_ref().map_or("", |name| &name.0))?;
-    let moment = |text: &Option<LenientString>| {
-        let given = text.as_ref().filter(|text| !text.0.is_empty());
-        given
-            .map(|text| parse_time(&text.0, now, &zone))
-            .transpose()
-    };
-    let start =
-        moment(&time.start)?.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
+    let (zone, start, end) = parse_time_range(
+        text_of(&time.timezone),
+        (text_of(&time.start), text_of(&time.end)),
+        now,
+    )?;
+    let start = start.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
     let request = QueryRequest {
         start,
-        end: moment(&time.end)?.unwrap_or(now),
+        end,
         queries,
         options: ResponseOptions {
             ms_resolution: true,

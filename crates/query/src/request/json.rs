@@ -8,15 +8,14 @@ use serde::de::DeserializeOwned;
 
 use super::{
     GapFormat, LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, QueryRequest,
-    QueryTarget, RateEcho, ResponseOptions, SubQuery, SubQueryEcho, too_many_queries,
+    QueryTarget, RateEcho, ResponseOptions, SubQuery, SubQueryEcho, text_of, too_many_queries,
 };
 use crate::aggregator::Aggregator;
 use crate::downsample::Downsample;
 use crate::error::OpentsdbError;
 use crate::filter::TagFilter;
 use crate::rate::RateOptions;
-use crate::time_syntax::parse_time;
-use crate::time_zone::TimeZone;
+use crate::time_syntax::parse_time_range;
 
 /// Unknown fields are ignored, as in OpenTSDB: newer clients send more.
 #[derive(Debug, Deserialize)]
@@ -94,16 +93,12 @@ pub(super) fn parse_request(
     if is_set(&body.delete) {
         return Err(delete_not_enabled());
     }
-    let zone = TimeZone::from_name(body.timezone.as_ref().map_or("", |name| &name.0))?;
-    let moment = |text: &Option<LenientString>| {
-        let given = text.as_ref().filter(|text| !text.0.is_empty());
-        given
-            .map(|text| parse_time(&text.0, now, &zone))
-            .transpose()
-    };
-    let start =
-        moment(&body.start)?.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
-    let end = moment(&body.end)?.unwrap_or(now);
+    let (zone, start, end) = parse_time_range(
+        text_of(&body.timezone),
+        (text_of(&body.start), text_of(&body.end)),
+        now,
+    )?;
+    let start = start.ok_or_else(|| OpentsdbError::bad_request("Missing start time"))?;
     let queries = body.queries.unwrap_or_default();
     if queries.len() > QUERIES_MAX {
         return Err(too_many_queries(queries.len()));

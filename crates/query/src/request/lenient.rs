@@ -12,6 +12,11 @@ pub(crate) struct LenientBool(pub bool);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LenientString(pub String);
 
+/// Returns the text of an optional field.
+pub(crate) fn text_of(field: &Option<LenientString>) -> Option<&str> {
+    field.as_ref().map(|text| text.0.as_str())
+}
+
 /// A whole number, possibly in quotes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LenientInt(pub i64);

@@ -1,7 +1,6 @@
 //! Parses the syntax of `m=`: `sum:rate{counter,,1000}:10s-avg:explicit_tags:metric{host=*}{dc=regexp(a.*)}`.
 
-use super::{QueryTarget, RateEcho, SubQuery, SubQueryEcho};
-use crate::aggregator::Aggregator;
+use super::{QueryTarget, RateEcho, SubQuery};
 use crate::downsample::Downsample;
 use crate::error::OpentsdbError;
 use crate::filter::TagFilter;
@@ -14,18 +13,7 @@ pub(crate) fn parse_sub_query(text: &str, uses_calendar: bool) -> Result<SubQuer
         )
     };
     let (name, mut rest) = text.split_once(':').ok_or_else(|| wrong("no aggregator"))?;
-    let mut query = SubQuery {
-        aggregator: Aggregator::parse(name)?,
-        target: QueryTarget::Metric(String::new()),
-        rate: None,
-        downsample: None,
-        filters: Vec::new(),
-        explicit_tags: false,
-        echo: SubQueryEcho {
-            aggregator: name.to_owned(),
-            ..SubQueryEcho::default()
-        },
-    };
+    let mut query = SubQuery::new(name, QueryTarget::Metric(String::new()))?;
     // A name may contain colons: it starts at the first part that is not a known option.
     while let Some((option, after)) = split_option(rest) {
         if !apply_option(&mut query, option, uses_calendar)? {
@@ -53,15 +41,14 @@ pub(crate) fn parse_sub_query(text: &str, uses_calendar: bool) -> Result<SubQuer
 /// Splits the text at the first colon outside of braces.
 fn split_option(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0usize;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            b':' if depth == 0 => return Some((&text[..at], &text[at + 1..])),
+    text.split_once(|c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-    }
-    None
+        c == ':' && depth == 0
+    })
 }
 
 /// Applies an option; returns false if it is not one.
@@ -144,29 +131,21 @@ fn split_braces(text: &str) -> Option<(&str, Vec<&str>)> {
 
 /// Splits `key=value,key=value`; commas in parentheses belong to the value.
 pub(crate) fn split_tags(text: &str) -> Result<Vec<(&str, &str)>, OpentsdbError> {
-    let mut parts = Vec::new();
-    let (mut depth, mut start) = (0usize, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'(' => depth += 1,
-            b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
+    let mut depth = 0usize;
+    let is_separator = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-    }
-    parts.push(&text[start..]);
-    let parts = parts
-        .into_iter()
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let pair = |part: &'_ str| part.find('=').filter(|at| *at > 0);
+        c == ',' && depth == 0
+    };
+    let parts = text.split(is_separator).map(str::trim);
     parts
-        .map(|part| match pair(part) {
-            Some(at) => Ok((part[..at].trim(), part[at + 1..].trim())),
-            None => Err(OpentsdbError::bad_request(format!("Invalid tag: {part}"))
+        .filter(|part| !part.is_empty())
+        .map(|part| match part.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.trim(), value.trim())),
+            _ => Err(OpentsdbError::bad_request(format!("Invalid tag: {part}"))
                 .with_details("a tag is written key=value")),
         })
         .collect()
@@ -175,6 +154,7 @@ pub(crate) fn split_tags(text: &str) -> Result<Vec<(&str, &str)>, OpentsdbError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregator::Aggregator;
     use crate::downsample::{DownsampleInterval, FillPolicy};
 
     fn parse(text: &str) -> SubQuery {

@@ -5,13 +5,10 @@ use pegel_metric::Millis;
 use super::json::{delete_not_enabled, sorted_tsuids};
 use super::metric_syntax::parse_sub_query;
 use super::{
-    GapFormat, QUERIES_MAX, QueryRequest, QueryTarget, ResponseOptions, SubQuery, SubQueryEcho,
-    too_many_queries,
+    GapFormat, QUERIES_MAX, QueryRequest, QueryTarget, ResponseOptions, SubQuery, too_many_queries,
 };
-use crate::aggregator::Aggregator;
 use crate::error::OpentsdbError;
-use crate::time_syntax::parse_time;
-use crate::time_zone::TimeZone;
+use crate::time_syntax::parse_time_range;
 
 /// The decoded parameters of a URI, in their order.
 #[derive(Debug, Clone, Default)]
@@ -87,14 +84,9 @@ fn parse_params(
         return Err(delete_not_enabled());
     }
     let zone_name = pairs.get("tz").or(pairs.get("timezone"));
-    let zone = TimeZone::from_name(zone_name.unwrap_or_default())?;
-    let moment = |key| {
-        let text = pairs.get(key);
-        text.map(|text| parse_time(text, now, &zone)).transpose()
-    };
-    let start =
-        moment("start")?.ok_or_else(|| OpentsdbError::bad_request("Missing parameter start"))?;
-    let end = moment("end")?.unwrap_or(now);
+    let range = (pairs.get("start"), pairs.get("end"));
+    let (zone, start, end) = parse_time_range(zone_name, range, now)?;
+    let start = start.ok_or_else(|| OpentsdbError::bad_request("Missing parameter start"))?;
     let calendar = pairs.flag("use_calendar");
     let count = metrics.len() + ids.len();
     if count > QUERIES_MAX {
@@ -138,25 +130,14 @@ fn tsuid_query(text: &str) -> Result<SubQuery, OpentsdbError> {
     if ids.is_empty() {
         return Err(wrong());
     }
-    Ok(SubQuery {
-        aggregator: Aggregator::parse(name)?,
-        target: QueryTarget::Tsuids(sorted_tsuids(&ids)),
-        rate: None,
-        downsample: None,
-        filters: Vec::new(),
-        explicit_tags: false,
-        echo: SubQueryEcho {
-            aggregator: name.to_owned(),
-            tsuids: Some(ids),
-            ..SubQueryEcho::default()
-        },
-    })
+    let mut query = SubQuery::new(name, QueryTarget::Tsuids(sorted_tsuids(&ids)))?;
+    query.echo.tsuids = Some(ids);
+    Ok(query)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pegel_metric::civil::days_of;
 
     const NOW: Millis = 1_700_000_300_000;
 
@@ -175,7 +156,7 @@ mod tests {
             ("arrays", "false"),
         ]);
         let request = QueryRequest::from_uri(&pairs, NOW).expect("valid");
-        assert_eq!(request.start, days_of(2023, 11, 14) * 86_400_000);
+        assert_eq!(request.start, 1_699_920_000_000);
         assert_eq!(request.end, NOW - 1_000);
         assert_eq!(request.queries.len(), 3);
         assert_eq!(
