@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pegel_metric::{Family, Input, MetricKind, Series};
-use pegel_wire::{Exposition, MetricType, openmetrics, prometheus};
+
+use crate::exposition::{Exposition, MetricType};
 
 /// The output of an exporter in a form that can be compared.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +19,7 @@ pub struct ExporterReadings {
 impl ExporterReadings {
     #[track_caller]
     pub fn parse_prometheus(text: &str) -> ExporterReadings {
-        let parsed = prometheus::parse(text.as_bytes());
+        let parsed = Exposition::parse_prometheus(text);
         ExporterReadings::of(
             &parsed.unwrap_or_else(|e| panic!("not the Prometheus text format: {e}\n{text}")),
         )
@@ -26,16 +27,16 @@ impl ExporterReadings {
 
     #[track_caller]
     pub fn parse_openmetrics(text: &str) -> ExporterReadings {
-        let parsed = openmetrics::parse(text.as_bytes());
+        let parsed = Exposition::parse_openmetrics(text);
         ExporterReadings::of(&parsed.unwrap_or_else(|e| panic!("not OpenMetrics: {e}\n{text}")))
     }
 
     #[track_caller]
     fn of(exposition: &Exposition) -> ExporterReadings {
         let mut readings = ExporterReadings::default();
-        for family in &exposition.families {
+        for (name, family) in &exposition.families {
             if let Some(kind) = family.kind {
-                readings.types.insert(family.name.clone(), kind);
+                readings.types.insert(name.clone(), kind);
             }
         }
         for sample in &exposition.samples {

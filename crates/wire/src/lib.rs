@@ -2,14 +2,11 @@
 //! bytes give an error, never a panic, and memory is bounded by the size of the input.
 //!
 //! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write the
-//! current values of an agent and read the output of other exporters. [`statsd`], [`opentsdb`] and [`dragon`] read the
-//! input of programs. The traits of `input_handler` connect the server with the inputs.
+//! current values of an agent. [`statsd`], [`opentsdb`] and [`dragon`] read the input of programs. The traits of
+//! `input_handler` connect the server with the inputs.
 
-mod cursor;
 pub mod dragon;
 mod encode;
-mod exposition;
-mod exposition_parser;
 mod input_handler;
 mod json;
 mod naming;
@@ -20,9 +17,6 @@ pub mod prometheus;
 pub mod statsd;
 
 pub use encode::EncodeResult;
-pub use exposition::{
-    Exposition, ExpositionParseError, ExpositionSample, FamilyMetadata, LINE_BYTES_MAX, MetricType,
-};
 pub use input_handler::{
     InputError, InputRequest, LineClient, LineHandler, LineInput, LineReply, RequestHandler,
 };

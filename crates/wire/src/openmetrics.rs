@@ -11,8 +11,6 @@ use pegel_metric::{MetricKind, Series};
 use crate::encode::{
     EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
 };
-use crate::exposition::{Exposition, ExpositionParseError};
-use crate::exposition_parser::{ExpositionDialect, parse_lines};
 
 /// The content type of this format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -73,17 +71,11 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind:
     }
 }
 
-/// Parses a whole exposition, which must end with `# EOF`. Times are seconds; exemplars are skipped.
-pub fn parse(bytes: &[u8]) -> Result<Exposition, ExpositionParseError> {
-    parse_lines(bytes, ExpositionDialect::OpenMetrics)
-}
-
 #[cfg(test)]
 mod tests {
     use pegel_metric::Family;
 
     use super::*;
-    use crate::MetricType;
     use crate::encode::reading;
 
     fn encoded(readings: &[(Arc<Series>, f64)]) -> String {
@@ -139,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn labels_help_and_values_are_escaped() {
         let text = encoded(&[
             reading(
                 MetricKind::Counter,
@@ -149,30 +141,8 @@ mod tests {
             ),
             reading(MetricKind::Unknown, "u", "", f64::NEG_INFINITY),
         ]);
-        let parsed = parse(text.as_bytes()).expect("valid");
-        assert_eq!(parsed.samples[0].name, "c_total");
-        assert_eq!(
-            parsed.samples[0].labels,
-            [("k".to_owned(), "\\ \" \n".to_owned())]
-        );
-        assert_eq!(
-            (parsed.samples[0].value, parsed.samples[1].value),
-            (1e300, f64::NEG_INFINITY)
-        );
-        let family = parsed.family("c").expect("declared");
-        assert_eq!(family.kind, Some(MetricType::Counter));
-        assert_eq!(family.help.as_deref(), Some("a \\ \"b\"\nc"));
-    }
-
-    #[test]
-    fn times_are_seconds_and_exemplars_are_skipped() {
-        let text = "# UNIT a_seconds seconds\na_total 1 1700000000.25 # {id=\"x\"} 1 1.5\nb 2 # {} 1\n# EOF";
-        let parsed = parse(text.as_bytes()).expect("valid");
-        assert_eq!(parsed.samples[0].time, Some(1_700_000_000_250));
-        assert_eq!(parsed.samples[1].time, None);
-        assert_eq!(
-            parsed.family("a_seconds").and_then(|f| f.unit.as_deref()),
-            Some("seconds")
-        );
+        let expected = "# TYPE c counter\n# HELP c a \\\\ \\\"b\\\"\\nc\n\
+                        c_total{k=\"\\\\ \\\" \\n\"} 1e300\n# TYPE u unknown\nu -Inf\n# EOF\n";
+        assert_eq!(text, expected);
     }
 }

@@ -30,8 +30,6 @@ pub struct Target {
 }
 
 pub static TARGETS: &[Target] = &[
-    exposition::PROMETHEUS,
-    exposition::OPENMETRICS,
     exposition::ENCODE,
     statsd::STATSD,
     metric::SERIES,
