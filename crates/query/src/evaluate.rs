@@ -1,11 +1,10 @@
 //! Evaluates one sub-query: reads samples from the store series by series, transforms each series (downsampling,
 //! rate), and merges the series of each group into one result series.
 //!
-//! Called by the response writer and by the expression endpoints. Memory is bounded by [`EvaluationBudget`], time
+//! Called by the response writer and by the expression endpoints. Memory is bounded by [`MemoryBudget`], time
 //! by the deadline of the request. With the aggregator `none` each result is passed on at once; otherwise only the
 //! groups are held in memory.
 
-mod budget;
 mod group;
 mod merge;
 mod result_series;
@@ -13,20 +12,25 @@ mod selection;
 mod transform;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::Instant;
 
-use pegel_metric::Millis;
+use pegel_metric::{Millis, Series};
 use pegel_store::{QueryStep, RangeQuery};
 
 use crate::aggregator::Aggregator;
 use crate::downsample::{Buckets, Downsample, DownsampleInterval};
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
-use crate::request::{QueryRequest, SubQuery};
+use crate::memory_budget::MemoryBudget;
+use crate::request::{QueryRequest, QueryTarget, SubQuery};
+use crate::tags::owned_tags;
+use crate::tsuid::tsuid;
 
-use budget::EvaluationBudget;
 use group::SeriesGroup;
-pub(crate) use result_series::{ResultSeries, ResultVisitor};
+use result_series::ResultVisitor;
+pub(crate) use result_series::{ResultSeries, common_tags};
 use selection::SeriesSelection;
 use transform::SeriesTransform;
 
@@ -41,23 +45,60 @@ struct SubQueryPlan<'a> {
     deadline: Instant,
 }
 
-/// Calls `visit` for each result series and returns the number of points read from the store.
+/// Calls `visit` for each result series and returns the number of points read from the store. Without any result, a
+/// metric that does not exist is an error.
 pub(crate) fn evaluate(
     engine: &QueryEngine,
     request: &QueryRequest,
     query: &SubQuery,
-    wants_tsuids: bool,
+    deadline: Instant,
+    visit: &mut ResultVisitor<'_>,
+) -> Result<u64, OpentsdbError> {
+    let mut has_results = false;
+    let visit = &mut |line: ResultSeries| {
+        has_results = true;
+        visit(line)
+    };
+    let count = evaluate_known(engine, request, query, deadline, visit)?;
+    if let (false, QueryTarget::Metric(name), false) =
+        (has_results, &query.target, engine.dragon_compat)
+    {
+        engine.check_metric_exists(name, deadline)?;
+    }
+    Ok(count)
+}
+
+/// Evaluates one sub-query and returns all its result series, for the endpoints that compute on results.
+pub(crate) fn collect_results(
+    engine: &QueryEngine,
+    request: &QueryRequest,
+    query: &SubQuery,
+    deadline: Instant,
+    budget: &mut MemoryBudget,
+) -> Result<Vec<ResultSeries>, OpentsdbError> {
+    let mut lines = Vec::new();
+    evaluate(engine, request, query, deadline, &mut |line| {
+        budget.reserve_points(line.points.len())?;
+        lines.push(line);
+        Ok(())
+    })?;
+    Ok(lines)
+}
+
+fn evaluate_known(
+    engine: &QueryEngine,
+    request: &QueryRequest,
+    query: &SubQuery,
     deadline: Instant,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
     let Some(selection) = SeriesSelection::new(engine, request, query, deadline)? else {
         return Ok(0);
     };
-    let Some(mut plan) = plan_sub_query(engine, request, query, deadline)? else {
+    let Some(plan) = plan_sub_query(engine, request, query, deadline)? else {
         return Ok(0);
     };
-    plan.wants_tsuids = wants_tsuids;
-    let mut budget = EvaluationBudget::new(engine.limits.bytes_max);
+    let mut budget = MemoryBudget::new(engine.limits.bytes_max);
     let mut transform = SeriesTransform::new(&plan, &mut budget)?;
     match query.aggregator {
         Aggregator::None => evaluate_each(engine, &plan, &selection, &mut transform, visit),
@@ -110,7 +151,7 @@ fn plan_sub_query<'a>(
         start,
         end,
         downsample,
-        wants_tsuids: false,
+        wants_tsuids: engine.wants_tsuids(request),
         deadline,
     }))
 }
@@ -146,6 +187,29 @@ impl SubQueryPlan<'_> {
     }
 }
 
+type SampleVisitor<'a> = dyn FnMut(&Series, &[(Millis, f64)]) -> Result<(), OpentsdbError> + 'a;
+
+/// Reads the selected series one by one and returns the number of points. The store does not support cancellation: after
+/// the first failure of `each` the rest is skipped.
+fn read_selected(
+    engine: &QueryEngine,
+    plan: &SubQueryPlan<'_>,
+    selection: &SeriesSelection,
+    each: &mut SampleVisitor<'_>,
+) -> Result<u64, OpentsdbError> {
+    let range_query = plan.store_query(selection, engine.limits.bytes_max);
+    let mut count = 0;
+    let mut result = Ok(());
+    let visit = &mut |series: &Arc<Series>, samples: &[(Millis, f64)]| {
+        if result.is_ok() {
+            count += samples.len() as u64;
+            result = each(series, samples);
+        }
+    };
+    engine.store.query_range(&range_query, visit)?;
+    result.map(|()| count)
+}
+
 /// Makes each series a result of its own, passed on as soon as it is complete.
 fn evaluate_each(
     engine: &QueryEngine,
@@ -154,21 +218,16 @@ fn evaluate_each(
     transform: &mut SeriesTransform<'_>,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
-    let range_query = plan.store_query(selection, engine.limits.bytes_max);
-    let mut count = 0;
-    let mut result = Ok(());
-    engine
-        .store
-        .query_range(&range_query, &mut |series, samples| {
-            // The store does not support cancellation; after the first failure the rest is skipped.
-            if result.is_ok() {
-                count += samples.len() as u64;
-                let mut group = SeriesGroup::single(series, plan, &engine.node);
-                let points = transform.apply(samples);
-                result = visit(&group.take_result(series.name(), plan.query, points));
-            }
-        })?;
-    result.map(|()| count)
+    read_selected(engine, plan, selection, &mut |series, samples| {
+        let tsuid = plan.wants_tsuids.then(|| tsuid(series, &engine.node));
+        visit(ResultSeries {
+            metric: series.name().to_owned(),
+            tags: owned_tags(series, &engine.node),
+            aggregate_tags: Vec::new(),
+            tsuids: tsuid.into_iter().collect(),
+            points: transform.apply(samples).to_vec(),
+        })
+    })
 }
 
 fn evaluate_grouped(
@@ -176,45 +235,30 @@ fn evaluate_grouped(
     plan: &SubQueryPlan<'_>,
     selection: &SeriesSelection,
     transform: &mut SeriesTransform<'_>,
-    budget: &mut EvaluationBudget,
+    budget: &mut MemoryBudget,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
-    let range_query = plan.store_query(selection, engine.limits.bytes_max);
     let mut groups: BTreeMap<Vec<Option<String>>, SeriesGroup> = BTreeMap::new();
-    let mut count = 0;
-    let mut result = Ok(());
-    engine
-        .store
-        .query_range(&range_query, &mut |series, samples| {
-            if result.is_ok() {
-                count += samples.len() as u64;
-                let key = selection.group_key(series, &engine.node);
-                result = add_to_group(&mut groups, key, plan, budget, |group, budget| {
-                    group.add_series(series, plan, &engine.node, budget)?;
-                    group.add_points(plan, transform.apply(samples), budget)
-                });
-            }
-        })?;
-    result?;
+    let count = read_selected(engine, plan, selection, &mut |series, samples| {
+        let key = selection.group_key(series, &engine.node);
+        let group = find_group(&mut groups, key, plan, budget)?;
+        group.add_series(series, plan, &engine.node, budget)?;
+        group.add_points(plan, transform.apply(samples), budget)
+    })?;
     while let Some((_, group)) = groups.pop_first() {
-        let points = group.finish(plan, budget)?;
-        visit(&points.as_result(&selection.metric, plan.query))?;
+        visit(group.finish(&selection.metric, plan, budget)?)?;
     }
     Ok(count)
 }
 
-fn add_to_group(
-    groups: &mut BTreeMap<Vec<Option<String>>, SeriesGroup>,
+fn find_group<'a>(
+    groups: &'a mut BTreeMap<Vec<Option<String>>, SeriesGroup>,
     key: Vec<Option<String>>,
     plan: &SubQueryPlan<'_>,
-    budget: &mut EvaluationBudget,
-    into: impl FnOnce(&mut SeriesGroup, &mut EvaluationBudget) -> Result<(), OpentsdbError>,
-) -> Result<(), OpentsdbError> {
-    if let Some(group) = groups.get_mut(&key) {
-        return into(group, budget);
-    }
-    let mut group = SeriesGroup::new(plan, budget)?;
-    into(&mut group, budget)?;
-    groups.insert(key, group);
-    Ok(())
+    budget: &mut MemoryBudget,
+) -> Result<&'a mut SeriesGroup, OpentsdbError> {
+    Ok(match groups.entry(key) {
+        Entry::Occupied(group) => group.into_mut(),
+        Entry::Vacant(place) => place.insert(SeriesGroup::new(plan, budget)?),
+    })
 }

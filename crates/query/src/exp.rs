@@ -13,7 +13,8 @@ use pegel_metric::Millis;
 
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
-use crate::owned_results::{ResultBudget, collect_results};
+use crate::evaluate::collect_results;
+use crate::memory_budget::MemoryBudget;
 use crate::request::QueryRequest;
 use arithmetic::Term;
 use operand::{Join, Operand};
@@ -65,7 +66,7 @@ impl QueryEngine {
         out: &mut dyn Write,
     ) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut budget = ResultBudget::new(self);
+        let mut budget = MemoryBudget::new(self.limits.bytes_max);
         let mut sets: BTreeMap<&str, Operand> = BTreeMap::new();
         for (metric, query) in exp_request.metrics.iter().zip(&exp_request.request.queries) {
             let lines = collect_results(self, &exp_request.request, query, deadline, &mut budget)?;

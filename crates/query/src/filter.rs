@@ -2,6 +2,8 @@
 
 mod wildcard;
 
+use std::borrow::Cow;
+
 use pegel_metric::Series;
 use regex_lite::{Regex, RegexBuilder};
 
@@ -21,18 +23,16 @@ pub struct TagFilter {
     pub text: String,
     /// Whether the result has one series per value of the tag.
     pub group_by: bool,
+    /// Values are compared in lower case; those in `test` are.
+    ignores_case: bool,
     test: TagTest,
 }
 
 #[derive(Debug, Clone)]
 enum TagTest {
     Any(Vec<String>),
-    /// Case-insensitive; the values are lower case.
-    AnyFolded(Vec<String>),
     NotAny(Vec<String>),
-    NotAnyFolded(Vec<String>),
     Pattern(String),
-    PatternFolded(String),
     Expression(Regex),
     Absent,
 }
@@ -111,13 +111,16 @@ impl TagFilter {
         } else if text.is_empty() {
             return Err(wrong("it must have a value".into()));
         }
-        let values = || text.split('|').map(str::to_owned).collect();
-        let folded = || text.split('|').map(str::to_lowercase).collect();
+        let ignores_case = matches!(kind, "iliteral_or" | "not_iliteral_or" | "iwildcard");
+        let wanted = if ignores_case {
+            text.to_lowercase()
+        } else {
+            text.to_owned()
+        };
+        let values = || wanted.split('|').map(str::to_owned).collect();
         let test = match kind {
-            "literal_or" => TagTest::Any(values()),
-            "iliteral_or" => TagTest::AnyFolded(folded()),
-            "not_literal_or" => TagTest::NotAny(values()),
-            "not_iliteral_or" => TagTest::NotAnyFolded(folded()),
+            "literal_or" | "iliteral_or" => TagTest::Any(values()),
+            "not_literal_or" | "not_iliteral_or" => TagTest::NotAny(values()),
             "not_key" => TagTest::Absent,
             "regexp" => TagTest::Expression(
                 RegexBuilder::new(text)
@@ -126,14 +129,14 @@ impl TagFilter {
                     .map_err(|error| wrong(error.to_string()))?,
             ),
             _ if !text.contains('*') => return Err(wrong("it must have at least one *".into())),
-            "wildcard" => TagTest::Pattern(text.to_owned()),
-            _ => TagTest::PatternFolded(text.to_lowercase()),
+            _ => TagTest::Pattern(wanted),
         };
         Ok(TagFilter {
             tagk: tagk.to_owned(),
             kind,
             text: text.to_owned(),
             group_by,
+            ignores_case,
             test,
         })
     }
@@ -178,19 +181,17 @@ impl TagFilter {
 
     pub(crate) fn matches(&self, series: &Series, node: &str) -> bool {
         let Some(value) = tag_value(series, &self.tagk, node) else {
-            return matches!(
-                self.test,
-                TagTest::NotAny(_) | TagTest::NotAnyFolded(_) | TagTest::Absent
-            );
+            return matches!(self.test, TagTest::NotAny(_) | TagTest::Absent);
         };
-        let folded = || value.to_lowercase();
+        let value = if self.ignores_case {
+            Cow::Owned(value.to_lowercase())
+        } else {
+            value
+        };
         match &self.test {
             TagTest::Any(values) => values.iter().any(|known| *known == value),
             TagTest::NotAny(values) => values.iter().all(|known| *known != value),
-            TagTest::AnyFolded(values) => values.contains(&folded()),
-            TagTest::NotAnyFolded(values) => !values.contains(&folded()),
             TagTest::Pattern(pattern) => matches_wildcard(pattern, &value),
-            TagTest::PatternFolded(pattern) => matches_wildcard(pattern, &folded()),
             TagTest::Expression(expression) => expression.is_match(&value),
             TagTest::Absent => false,
         }

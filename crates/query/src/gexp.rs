@@ -10,7 +10,8 @@ use pegel_metric::Millis;
 
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
-use crate::owned_results::{OwnedResultSeries, ResultBudget, collect_results};
+use crate::evaluate::{ResultSeries, collect_results};
+use crate::memory_budget::MemoryBudget;
 use crate::request::{QueryParams, QueryRequest};
 use crate::response::ResponseWriter;
 use function::GexpFunction;
@@ -59,14 +60,14 @@ impl QueryEngine {
     /// Answers a request in the format of `/api/query`.
     pub fn gexp(&self, gexp: &GexpRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut budget = ResultBudget::new(self);
+        let mut budget = MemoryBudget::new(self.limits.bytes_max);
         let mut answer = ResponseWriter::new(self, &gexp.request, out);
         answer.begin()?;
         for expression in &gexp.expressions {
             let lines = self.evaluate_gexp(gexp, expression, deadline, &mut budget)?;
             let query = &gexp.request.queries[expression.first_query()];
             for line in &lines {
-                answer.write_series(self, &line.as_result(query))?;
+                answer.write_series(self, query, line)?;
             }
         }
         answer.end()
@@ -77,8 +78,8 @@ impl QueryEngine {
         gexp: &GexpRequest,
         expression: &GexpExpression,
         deadline: Instant,
-        budget: &mut ResultBudget,
-    ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
+        budget: &mut MemoryBudget,
+    ) -> Result<Vec<ResultSeries>, OpentsdbError> {
         match expression {
             GexpExpression::Query(number) => {
                 let request = &gexp.request;

@@ -15,7 +15,7 @@ use crate::lookup::split_metric;
 use crate::request::{
     LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, parse_json,
 };
-use crate::tags::tags;
+use crate::tags::owned_tags;
 use crate::tsuid::tsuid;
 
 /// The maximum number of series that are no longer live: each requires its own search.
@@ -221,13 +221,11 @@ impl QueryEngine {
     ) -> LastPoint {
         let mut text = String::new();
         format_value(&mut text, value);
-        let owned =
-            |(key, value): (&str, std::borrow::Cow<'_, str>)| (key.to_owned(), value.into_owned());
         LastPoint {
             metric: resolve.then(|| series.name().to_owned()),
             timestamp: time,
             value: text,
-            tags: resolve.then(|| tags(series, &self.node).into_iter().map(owned).collect()),
+            tags: resolve.then(|| owned_tags(series, &self.node)),
             tsuid: tsuid(series, &self.node),
         }
     }

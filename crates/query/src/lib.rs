@@ -23,7 +23,7 @@ mod filter;
 mod gexp;
 mod last;
 mod lookup;
-mod owned_results;
+mod memory_budget;
 mod rate;
 mod request;
 mod response;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
 use crate::request::{LenientInt, LenientString, QueryParams, parse_json, split_tags};
-use crate::tags::tags;
+use crate::tags::{owned_tags, tags};
 use crate::tsuid::tsuid;
 
 const COUNT_DEFAULT: usize = 25;
@@ -198,12 +198,10 @@ impl QueryEngine {
     }
 
     fn lookup_match(&self, series: &Series) -> LookupMatch {
-        let owned =
-            |(key, value): (&str, std::borrow::Cow<'_, str>)| (key.to_owned(), value.into_owned());
         LookupMatch {
             tsuid: tsuid(series, &self.node),
             metric: series.name().to_owned(),
-            tags: tags(series, &self.node).into_iter().map(owned).collect(),
+            tags: owned_tags(series, &self.node),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::downsample::FillPolicy;
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, evaluate};
-use crate::request::{GapFormat, QueryRequest, QueryTarget};
+use crate::request::{GapFormat, QueryRequest, SubQuery};
 
 /// Writes one response.
 pub(crate) struct ResponseWriter<'a> {
@@ -36,18 +36,8 @@ impl QueryEngine {
         let mut samples = 0;
         answer.begin()?;
         for query in &request.queries {
-            let mut lines = 0;
-            let visit = &mut |line: &ResultSeries<'_>| {
-                lines += 1;
-                answer.write_series(self, line)
-            };
-            let wants_tsuids = self.wants_tsuids(request);
-            samples += evaluate(self, request, query, wants_tsuids, deadline, visit)?;
-            if let (0, QueryTarget::Metric(name), false) =
-                (lines, &query.target, self.dragon_compat)
-            {
-                self.check_metric_exists(name, deadline)?;
-            }
+            let visit = &mut |line: ResultSeries| answer.write_series(self, query, &line);
+            samples += evaluate(self, request, query, deadline, visit)?;
         }
         if request.options.summary || request.options.stats {
             answer.write_summary(samples, started.elapsed())?;
@@ -109,7 +99,8 @@ impl<'a> ResponseWriter<'a> {
     pub fn write_series(
         &mut self,
         engine: &QueryEngine,
-        line: &ResultSeries<'_>,
+        query: &SubQuery,
+        line: &ResultSeries,
     ) -> Result<(), OpentsdbError> {
         let started = Instant::now();
         let request = self.request;
@@ -122,7 +113,7 @@ impl<'a> ResponseWriter<'a> {
         self.write_field(",\"tags\":", &line.tags)?;
         self.write_field(",\"aggregateTags\":", &line.aggregate_tags)?;
         if request.options.query {
-            self.write_field(",\"query\":", &line.query.echo)?;
+            self.write_field(",\"query\":", &query.echo)?;
         }
         if request.options.tsuids {
             self.write_field(",\"tsuids\":", &line.tsuids)?;
@@ -141,16 +132,16 @@ impl<'a> ResponseWriter<'a> {
                 self.global_annotations = annotations;
             }
         }
-        self.write_points(line)?;
+        self.write_points(query, line)?;
         self.write_text("}")?;
         self.write_time += started.elapsed();
         Ok(())
     }
 
-    fn write_points(&mut self, line: &ResultSeries<'_>) -> Result<(), OpentsdbError> {
+    fn write_points(&mut self, query: &SubQuery, line: &ResultSeries) -> Result<(), OpentsdbError> {
         let is_array = self.request.options.arrays;
         self.write_text(if is_array { ",\"dps\":[" } else { ",\"dps\":{" })?;
-        let fill = line.query.downsample.as_ref().map(|given| given.fill);
+        let fill = query.downsample.as_ref().map(|given| given.fill);
         let nan = match (self.request.gap_format, fill) {
             (GapFormat::Omitted, _) => None,
             (GapFormat::Null, _) | (_, Some(FillPolicy::Null)) => Some("null"),

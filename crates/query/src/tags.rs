@@ -26,6 +26,13 @@ pub(crate) fn tags<'a>(series: &'a Series, node: &'a str) -> BTreeMap<&'a str, C
     tags
 }
 
+/// Returns all tags as owned texts, for responses.
+pub(crate) fn owned_tags(series: &Series, node: &str) -> BTreeMap<String, String> {
+    let tags = tags(series, node).into_iter();
+    tags.map(|(key, value)| (key.to_owned(), value.into_owned()))
+        .collect()
+}
+
 /// The common tags of the series of a group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CommonTags {

@@ -7,12 +7,11 @@
 use pegel_metric::{Millis, Series};
 
 use super::SubQueryPlan;
-use super::budget::EvaluationBudget;
 use super::merge::{BucketGrid, merge};
 use super::result_series::ResultSeries;
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
-use crate::request::SubQuery;
+use crate::memory_budget::MemoryBudget;
 use crate::tags::CommonTags;
 use crate::tsuid::tsuid;
 
@@ -35,18 +34,10 @@ enum GroupData {
     PerSeries(Vec<Vec<(Millis, f64)>>),
 }
 
-/// An evaluated group.
-#[derive(Debug)]
-pub(super) struct GroupResult {
-    tags: CommonTags,
-    tsuids: Vec<String>,
-    points: Vec<(Millis, f64)>,
-}
-
 impl SeriesGroup {
     pub fn new(
         plan: &SubQueryPlan<'_>,
-        budget: &mut EvaluationBudget,
+        budget: &mut MemoryBudget,
     ) -> Result<SeriesGroup, OpentsdbError> {
         budget.reserve(size_of::<SeriesGroup>() + 256)?;
         let is_running = plan.query.aggregator.is_running();
@@ -68,27 +59,13 @@ impl SeriesGroup {
         })
     }
 
-    /// Creates a group of one series.
-    pub fn single(series: &Series, plan: &SubQueryPlan<'_>, node: &str) -> SeriesGroup {
-        let mut group = SeriesGroup {
-            tags: CommonTags::default(),
-            tsuids: Vec::new(),
-            data: GroupData::PerSeries(Vec::new()),
-        };
-        group.tags.add(series, node);
-        if plan.wants_tsuids {
-            group.tsuids.push(tsuid(series, node));
-        }
-        group
-    }
-
     /// Adds the tags and the TSUID of a series.
     pub fn add_series(
         &mut self,
         series: &Series,
         plan: &SubQueryPlan<'_>,
         node: &str,
-        budget: &mut EvaluationBudget,
+        budget: &mut MemoryBudget,
     ) -> Result<(), OpentsdbError> {
         self.tags.add(series, node);
         if plan.wants_tsuids {
@@ -103,7 +80,7 @@ impl SeriesGroup {
         &mut self,
         plan: &SubQueryPlan<'_>,
         points: &[(Millis, f64)],
-        budget: &mut EvaluationBudget,
+        budget: &mut MemoryBudget,
     ) -> Result<(), OpentsdbError> {
         match &mut self.data {
             GroupData::Grid(grid) => grid.add(plan.query.aggregator, points),
@@ -116,10 +93,11 @@ impl SeriesGroup {
     }
 
     pub fn finish(
-        self,
+        mut self,
+        metric: &str,
         plan: &SubQueryPlan<'_>,
-        budget: &mut EvaluationBudget,
-    ) -> Result<GroupResult, OpentsdbError> {
+        budget: &mut MemoryBudget,
+    ) -> Result<ResultSeries, OpentsdbError> {
         let aggregator = plan.query.aggregator;
         let points = match self.data {
             GroupData::Grid(grid) => {
@@ -136,56 +114,14 @@ impl SeriesGroup {
                 points
             }
         };
-        Ok(GroupResult {
-            tags: self.tags,
+        let (tags, aggregate_tags) = self.tags.split();
+        self.tsuids.sort_unstable();
+        Ok(ResultSeries {
+            metric: metric.to_owned(),
+            tags,
+            aggregate_tags,
             tsuids: self.tsuids,
             points,
         })
-    }
-
-    pub fn take_result<'a>(
-        &mut self,
-        metric: &'a str,
-        query: &'a SubQuery,
-        points: &'a [(Millis, f64)],
-    ) -> ResultSeries<'a> {
-        result_series(
-            std::mem::take(&mut self.tags),
-            std::mem::take(&mut self.tsuids),
-            metric,
-            query,
-            points,
-        )
-    }
-}
-
-impl GroupResult {
-    pub fn as_result<'a>(&'a self, metric: &'a str, query: &'a SubQuery) -> ResultSeries<'a> {
-        result_series(
-            self.tags.clone(),
-            self.tsuids.clone(),
-            metric,
-            query,
-            &self.points,
-        )
-    }
-}
-
-fn result_series<'a>(
-    tags: CommonTags,
-    mut tsuids: Vec<String>,
-    metric: &'a str,
-    query: &'a SubQuery,
-    points: &'a [(Millis, f64)],
-) -> ResultSeries<'a> {
-    let (tags, aggregate_tags) = tags.split();
-    tsuids.sort_unstable();
-    ResultSeries {
-        query,
-        metric,
-        tags,
-        aggregate_tags,
-        tsuids,
-        points,
     }
 }

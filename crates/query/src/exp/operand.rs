@@ -6,7 +6,8 @@ use pegel_metric::Millis;
 
 use super::{ExpressionMetric, NamedExpression};
 use crate::error::OpentsdbError;
-use crate::owned_results::{OwnedResultSeries, ResultBudget, common_tags};
+use crate::evaluate::{ResultSeries, common_tags};
+use crate::memory_budget::MemoryBudget;
 
 /// How the series of several operands are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +43,12 @@ pub(super) struct Operand {
 pub(super) struct OperandSeries {
     /// The names of the metrics that it is computed from.
     pub metrics: BTreeSet<String>,
-    pub result: OwnedResultSeries,
+    pub result: ResultSeries,
 }
 
 impl Operand {
-    pub fn of_metric(lines: Vec<OwnedResultSeries>, metric: &ExpressionMetric) -> Operand {
-        let member = |line: OwnedResultSeries| OperandSeries {
+    pub fn of_metric(lines: Vec<ResultSeries>, metric: &ExpressionMetric) -> Operand {
+        let member = |line: ResultSeries| OperandSeries {
             metrics: BTreeSet::from([line.metric.clone()]),
             result: line,
         };
@@ -100,7 +101,7 @@ impl OperandSeries {
 pub(super) fn evaluate_expression(
     expression: &NamedExpression,
     sets: &BTreeMap<&str, Operand>,
-    budget: &mut ResultBudget,
+    budget: &mut MemoryBudget,
 ) -> Result<Operand, OpentsdbError> {
     let names = expression.term.variables();
     let used: Vec<&Operand> = names.iter().filter_map(|name| sets.get(name)).collect();
@@ -145,7 +146,7 @@ fn combine(
     names: &[&str],
     sets: &[&Operand],
     members: &[Option<&OperandSeries>],
-    budget: &mut ResultBudget,
+    budget: &mut MemoryBudget,
 ) -> Result<OperandSeries, OpentsdbError> {
     let there: Vec<&OperandSeries> = members.iter().flatten().copied().collect();
     let times: BTreeSet<Millis> = there
@@ -163,14 +164,14 @@ fn combine(
         };
         (time, expression.term.value(&of))
     };
-    let lines: Vec<&OwnedResultSeries> = there.iter().map(|member| &member.result).collect();
+    let lines: Vec<&ResultSeries> = there.iter().map(|member| &member.result).collect();
     let (tags, aggregate_tags) = common_tags(&lines);
     Ok(OperandSeries {
         metrics: there
             .iter()
             .flat_map(|member| member.metrics.clone())
             .collect(),
-        result: OwnedResultSeries {
+        result: ResultSeries {
             metric: expression.id.clone(),
             tags,
             aggregate_tags,

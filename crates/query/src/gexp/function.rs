@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use pegel_metric::Millis;
 
 use crate::error::OpentsdbError;
-use crate::owned_results::{OwnedResultSeries, ResultBudget, common_tags};
+use crate::evaluate::{ResultSeries, common_tags};
+use crate::memory_budget::MemoryBudget;
 use crate::time_syntax::parse_duration;
 
 /// A function over result series.
@@ -88,13 +89,13 @@ impl GexpFunction {
     /// Applies the function; `sets` holds the result series of each argument.
     pub fn apply(
         self,
-        sets: Vec<Vec<OwnedResultSeries>>,
-        budget: &mut ResultBudget,
-    ) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
+        sets: Vec<Vec<ResultSeries>>,
+        budget: &mut MemoryBudget,
+    ) -> Result<Vec<ResultSeries>, OpentsdbError> {
         if let GexpFunction::Combine(operation) = self {
             return combine_by_tags(operation, sets, budget);
         }
-        let mut lines: Vec<OwnedResultSeries> = sets.into_iter().flatten().collect();
+        let mut lines: Vec<ResultSeries> = sets.into_iter().flatten().collect();
         match self {
             GexpFunction::Absolute => map_values(&mut lines, f64::abs),
             GexpFunction::Scale(factor) => map_values(&mut lines, |value| value * factor),
@@ -132,13 +133,13 @@ fn parse_window(text: Option<&&str>) -> Option<AverageWindow> {
     Some(AverageWindow::Time(count * unit.millis()))
 }
 
-fn map_values(lines: &mut [OwnedResultSeries], change: impl Fn(f64) -> f64) {
+fn map_values(lines: &mut [ResultSeries], change: impl Fn(f64) -> f64) {
     let points = lines.iter_mut().flat_map(|line| &mut line.points);
     points.for_each(|point| point.1 = change(point.1));
 }
 
 /// Replaces each point by the mean of the points in the window that ends with it.
-fn moving_average(line: &mut OwnedResultSeries, window: AverageWindow) {
+fn moving_average(line: &mut ResultSeries, window: AverageWindow) {
     let mut inside: VecDeque<(Millis, f64)> = VecDeque::new();
     let (mut sum, mut count) = (0.0, 0u32);
     for point in &mut line.points {
@@ -167,12 +168,8 @@ fn moving_average(line: &mut OwnedResultSeries, window: AverageWindow) {
     }
 }
 
-fn keep_highest(
-    lines: &mut Vec<OwnedResultSeries>,
-    count: usize,
-    of: impl Fn(&OwnedResultSeries) -> f64,
-) {
-    let rank = |line: &OwnedResultSeries| {
+fn keep_highest(lines: &mut Vec<ResultSeries>, count: usize, of: impl Fn(&ResultSeries) -> f64) {
+    let rank = |line: &ResultSeries| {
         Some(of(line))
             .filter(|value| !value.is_nan())
             .unwrap_or(f64::NEG_INFINITY)
@@ -184,18 +181,18 @@ fn keep_highest(
 /// Combines result series with the same tags. If each argument has one series, these are combined regardless of tags.
 fn combine_by_tags(
     operation: SeriesOperation,
-    sets: Vec<Vec<OwnedResultSeries>>,
-    budget: &mut ResultBudget,
-) -> Result<Vec<OwnedResultSeries>, OpentsdbError> {
+    sets: Vec<Vec<ResultSeries>>,
+    budget: &mut MemoryBudget,
+) -> Result<Vec<ResultSeries>, OpentsdbError> {
     if sets.iter().all(|set| set.len() == 1) {
-        let lines: Vec<&OwnedResultSeries> = sets.iter().flatten().collect();
+        let lines: Vec<&ResultSeries> = sets.iter().flatten().collect();
         return Ok(vec![combine(operation, &lines, budget)?]);
     }
     let Some((first, rest)) = sets.split_first() else {
         return Ok(Vec::new());
     };
-    let by_tags = |set: &Vec<OwnedResultSeries>| {
-        let entry = |(index, line): (usize, &OwnedResultSeries)| (line.tags.clone(), index);
+    let by_tags = |set: &Vec<ResultSeries>| {
+        let entry = |(index, line): (usize, &ResultSeries)| (line.tags.clone(), index);
         set.iter()
             .enumerate()
             .map(entry)
@@ -218,9 +215,9 @@ fn combine_by_tags(
 /// At times that one of them lacks, sums and differences take it as zero; products and quotients have no value.
 fn combine(
     operation: SeriesOperation,
-    lines: &[&OwnedResultSeries],
-    budget: &mut ResultBudget,
-) -> Result<OwnedResultSeries, OpentsdbError> {
+    lines: &[&ResultSeries],
+    budget: &mut MemoryBudget,
+) -> Result<ResultSeries, OpentsdbError> {
     let mut at: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
     let missing = match operation {
         SeriesOperation::Sum | SeriesOperation::Difference => 0.0,
@@ -250,7 +247,7 @@ fn combine(
         })
     };
     let (tags, aggregate_tags) = common_tags(lines);
-    Ok(OwnedResultSeries {
+    Ok(ResultSeries {
         metric: String::new(),
         tags,
         aggregate_tags,

@@ -1,0 +1,37 @@
+//! The memory limit of a request or sub-query.
+
+use pegel_metric::Millis;
+use pegel_store::QueryError;
+
+use crate::error::OpentsdbError;
+
+/// The memory that may still be used. Reserving more than is left fails the request.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    left: usize,
+    max: usize,
+}
+
+impl MemoryBudget {
+    pub fn new(max: usize) -> MemoryBudget {
+        MemoryBudget { left: max, max }
+    }
+
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), OpentsdbError> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None => return Err(QueryError::TooLarge(self.max).into()),
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for a result series with this many points.
+    pub fn reserve_points(&mut self, count: usize) -> Result<(), OpentsdbError> {
+        let bytes = count.saturating_mul(size_of::<(Millis, f64)>());
+        self.reserve(bytes.saturating_add(512))
+    }
+
+    pub fn release(&mut self, bytes: usize) {
+        self.left += bytes;
+    }
+}
