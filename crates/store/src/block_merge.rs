@@ -54,66 +54,48 @@ impl MergeWindow {
 /// A source and one of its runs.
 type RunLocation = (usize, u32);
 
-/// The properties of a run that are known without reading it.
-struct SampleRunSummary {
-    /// `None` for points of an ungrouped series.
-    group: Option<Arc<str>>,
-    min: Millis,
-    max: Millis,
+/// The group or series whose samples a run holds.
+enum RunTarget {
+    Group(Arc<str>),
+    Series(Arc<Series>),
 }
 
 impl MergeSource {
-    fn sample_run_summaries(&self) -> Vec<SampleRunSummary> {
+    /// Returns the runs that have samples in the window, and their targets, without reading them.
+    fn runs_in(&self, window: MergeWindow) -> Vec<(u32, RunTarget)> {
         match self {
-            MergeSource::Memory(runs) => runs
-                .iter()
-                .map(|run| {
-                    let group = match &run.owner {
-                        RunOwner::Group(members) => Some(members.group.clone()),
-                        RunOwner::Series(_) => None,
+            MergeSource::Memory(runs) => (0u32..)
+                .zip(runs)
+                .filter(|(_, run)| window.overlaps(run.min, run.max))
+                .filter(|(_, run)| {
+                    run.owner
+                        .series()
+                        .iter()
+                        .any(|series| window.accepts(series))
+                })
+                .map(|(number, run)| match &run.owner {
+                    RunOwner::Group(members) => (number, RunTarget::Group(members.group.clone())),
+                    RunOwner::Series(series) => (number, RunTarget::Series(series.clone())),
+                })
+                .collect(),
+            // All series of a block are of its class.
+            MergeSource::Block(reader) => (0u32..)
+                .zip(&reader.index.runs)
+                .filter(|(_, run)| window.overlaps(run.min, run.max))
+                .filter_map(|(number, run)| {
+                    let target = match run.group {
+                        Some(group) => {
+                            RunTarget::Group(reader.index.groups[group as usize].clone())
+                        }
+                        None => {
+                            let column = reader.index.columns.get(run.columns.start as usize)?;
+                            let series = &reader.index.series[column.series as usize];
+                            RunTarget::Series(series.clone())
+                        }
                     };
-                    SampleRunSummary {
-                        group,
-                        min: run.min,
-                        max: run.max,
-                    }
+                    Some((number, target))
                 })
                 .collect(),
-            MergeSource::Block(reader) => (reader.index.runs.iter())
-                .map(|run| {
-                    let group = run
-                        .group
-                        .map(|group| reader.index.groups[group as usize].clone());
-                    SampleRunSummary {
-                        group,
-                        min: run.min,
-                        max: run.max,
-                    }
-                })
-                .collect(),
-        }
-    }
-
-    /// Returns whether a run has series that the window accepts. All series of a block are of its class.
-    fn has_accepted_series(&self, number: u32, window: MergeWindow) -> bool {
-        match self {
-            MergeSource::Memory(runs) => {
-                let series = runs[number as usize].owner.series();
-                series.iter().any(|series| window.accepts(series))
-            }
-            MergeSource::Block(_) => true,
-        }
-    }
-
-    /// Returns the series of an ungrouped run.
-    fn ungrouped_series(&self, number: u32) -> Option<Arc<Series>> {
-        match self {
-            MergeSource::Memory(runs) => runs[number as usize].owner.series().first().cloned(),
-            MergeSource::Block(reader) => {
-                let column = reader.index.runs[number as usize].columns.start;
-                let column = reader.index.columns.get(column as usize)?;
-                Some(reader.index.series[column.series as usize].clone())
-            }
         }
     }
 
@@ -150,18 +132,12 @@ pub(crate) fn merge_into_block(
     let mut groups: BTreeMap<Arc<str>, Vec<RunLocation>> = BTreeMap::new();
     let mut ungrouped: BTreeMap<Arc<Series>, Vec<RunLocation>> = BTreeMap::new();
     for (at, source) in sources.iter().enumerate() {
-        for (number, run) in (0u32..).zip(source.sample_run_summaries()) {
-            if !window.overlaps(run.min, run.max) || !source.has_accepted_series(number, window) {
-                continue;
-            }
-            match run.group {
-                Some(group) => groups.entry(group).or_default().push((at, number)),
-                None => {
-                    if let Some(series) = source.ungrouped_series(number) {
-                        ungrouped.entry(series).or_default().push((at, number));
-                    }
-                }
-            }
+        for (number, target) in source.runs_in(window) {
+            let locations = match target {
+                RunTarget::Group(group) => groups.entry(group).or_default(),
+                RunTarget::Series(series) => ungrouped.entry(series).or_default(),
+            };
+            locations.push((at, number));
         }
     }
     for (group, locations) in groups {
@@ -337,7 +313,6 @@ fn merge_ungrouped(
     writer: &mut BlockWriter,
 ) -> Result<(), BlockReadError> {
     let mut points: Vec<(Millis, f64)> = Vec::new();
-    let mut samples = DecodedColumn::default();
     for &(source, number) in locations {
         let Some(run) = sources[source].load(number)? else {
             continue;
@@ -347,27 +322,15 @@ fn merge_ungrouped(
         let Some(column) = run.columns.iter().rfind(is_its) else {
             continue;
         };
-        let decoded = run.decode_times().and_then(|times| {
-            decode_column(run.column_bytes(column), run.rows, &mut samples).map(|()| times)
-        });
-        match decoded {
-            Ok(times) => points.extend(
-                samples
-                    .rows(run.rows)
-                    .map(|row| times[row])
-                    .zip(samples.values.iter().copied()),
-            ),
+        match run.decode_points(column) {
+            Ok(decoded) => points.extend(decoded),
             Err(_) => sources[source].mark_damaged(),
         }
     }
     points.retain(|(time, _)| window.start <= *time && *time < window.end);
     sort_keep_last(&mut points);
     for chunk in points.chunks(ROWS_MAX) {
-        let times: Vec<Millis> = chunk.iter().map(|(time, _)| *time).collect();
-        let values: Vec<f64> = chunk.iter().map(|(_, value)| *value).collect();
-        let mut run = SampleRun::new(RunOwner::Series(series.clone()), &times);
-        run.add_column(0, &values, None, effort);
-        writer.add(&run)?;
+        writer.add(&SampleRun::from_points(series, chunk, effort))?;
     }
     Ok(())
 }

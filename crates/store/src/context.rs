@@ -177,6 +177,16 @@ impl StoreContext {
         self.read().last_block_id + 1
     }
 
+    /// Returns the blocks with samples in a range, in order of precedence, lowest first.
+    pub fn overlapping_blocks(&self, start: Millis, end: Millis) -> Vec<Arc<Block>> {
+        let state = self.read();
+        let blocks = state
+            .blocks
+            .iter()
+            .filter(|block| block.overlaps(start, end));
+        blocks.cloned().collect()
+    }
+
     /// Returns the start of retention: earlier samples are rejected, not shown, and removed.
     pub fn retention_start(&self) -> Millis {
         let keep = i64::try_from(self.options.keep.disk.duration().as_millis()).unwrap_or(i64::MAX);

@@ -8,7 +8,7 @@ use pegel_metric::{GroupRow, Input, Millis, Point, Tick};
 
 use crate::block::{Block, BlockReadError, BlockReader, IndexCache, ReadAhead, open_block};
 use crate::codec::{self, ROWS_MAX};
-use crate::log::{FRAME_MARK, FrameEncoder, LogVisitor, MAGIC, replay};
+use crate::log::{FRAME_MARK, FrameEncoder, LogVisitor, replay, segment_header};
 use crate::sample_run::DecodedColumn;
 use crate::{FORMAT_VERSION, Files, StoreOpenError};
 
@@ -130,7 +130,7 @@ impl Default for SegmentWriter {
     fn default() -> SegmentWriter {
         SegmentWriter {
             encoder: FrameEncoder::default(),
-            bytes: segment_header(),
+            bytes: segment_header(1).to_vec(),
         }
     }
 }
@@ -168,15 +168,6 @@ impl SegmentWriter {
         self.bytes.extend_from_slice(&frames);
         self.encoder.recycle(frames);
     }
-}
-
-fn segment_header() -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes.extend_from_slice(&1_u64.to_le_bytes());
-    let crc = crc32fast::hash(&bytes);
-    bytes.extend_from_slice(&crc.to_le_bytes());
-    bytes
 }
 
 /// Builds a block with any data and any index, and valid checksums of the index and the footer.

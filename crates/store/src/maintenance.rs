@@ -128,74 +128,48 @@ fn write_class(
     made: &mut Vec<Block>,
 ) -> Result<(), BlockReadError> {
     let boundary = sealed_until(shared, class);
-    let late = MergeWindow {
-        class,
-        start: Millis::MIN,
-        end: boundary,
-    };
-    let fresh = MergeWindow {
-        class,
-        start: boundary,
-        end: Millis::MAX,
-    };
+    let window = |start, end| MergeWindow { class, start, end };
+    if frozen.head.span.is_some_and(|(min, _)| min < boundary) {
+        let late = window(Millis::MIN, boundary);
+        let ending = FooterFields::default();
+        write_block(shared, BlockKind::Late, sources, late, ending, made)?;
+    }
+    let fresh = window(boundary, Millis::MAX);
     let ending = FooterFields {
         log_through,
         ..FooterFields::default()
     };
-    let next_id = |made: &[Block]| shared.next_block_id() + made.len() as u64;
-    if frozen.head.span.is_some_and(|(min, _)| min < boundary) {
-        let id = next_id(made);
-        made.extend(write_block(
-            shared,
-            id,
-            BlockKind::Late,
-            sources,
-            late,
-            FooterFields::default(),
-        )?);
-    }
-    let id = next_id(made);
-    made.extend(write_block(
-        shared,
-        id,
-        BlockKind::Fresh,
-        sources,
-        fresh,
-        ending,
-    )?);
-    Ok(())
+    write_block(shared, BlockKind::Fresh, sources, fresh, ending, made)
 }
 
-/// Writes the samples of a window into a block; `None` if there are none and the footer would carry no information.
+/// Writes the samples of a window into a block and adds it to `made`, unless there are none and the footer would carry
+/// no information.
 fn write_block(
     shared: &StoreContext,
-    id: u64,
     kind: BlockKind,
     sources: &[MergeSource],
     window: MergeWindow,
     ending: FooterFields,
-) -> Result<Option<Block>, BlockReadError> {
+    made: &mut Vec<Block>,
+) -> Result<(), BlockReadError> {
     let effort = if kind == BlockKind::Sealed {
         EncodingEffort::Small
     } else {
         EncodingEffort::Quick
     };
-    let mut writer = BlockWriter::create(
-        &shared.options.files,
-        &shared.block_dir(),
-        id,
-        kind,
-        window.class,
-    )?;
+    let (files, dir) = (&shared.options.files, shared.block_dir());
+    let id = shared.next_block_id() + made.len() as u64;
+    let mut writer = BlockWriter::create(files, &dir, id, kind, window.class)?;
     if let Err(error) = merge_into_block(sources, window, effort, &mut writer) {
         writer.discard();
         return Err(error);
     }
     if writer.is_empty() && ending.log_through == 0 && ending.replaces.is_empty() {
         writer.discard();
-        return Ok(None);
+    } else {
+        made.push(writer.finish(ending)?);
     }
-    Ok(Some(writer.finish(ending)?))
+    Ok(())
 }
 
 /// Removes the segments whose samples are all in blocks; damaged ones are set aside.

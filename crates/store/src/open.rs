@@ -90,16 +90,20 @@ fn write_format(path: &Path) -> Result<(), StoreOpenError> {
     Ok(())
 }
 
+fn list_names(shared: &StoreContext, dir: &Path) -> Result<Vec<String>, StoreOpenError> {
+    let names = shared.options.files.list(dir);
+    names.map_err(|source| StoreOpenError::Io {
+        path: dir.to_owned(),
+        source,
+    })
+}
+
 /// Fails if a file has another version, before anything is changed.
 pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError> {
     let files = &shared.options.files;
     let supported = FORMAT_VERSION;
     for dir in [shared.log_dir(), shared.block_dir()] {
-        let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
-            path: dir.clone(),
-            source,
-        })?;
-        for name in names {
+        for name in list_names(shared, &dir)? {
             let path = dir.join(&name);
             // Unreadable files are set aside later.
             let Ok(file) = files.open(&path) else {
@@ -131,12 +135,8 @@ pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError
 pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, StoreOpenError> {
     let dir = shared.block_dir();
     let files = &shared.options.files;
-    let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
-        path: dir.clone(),
-        source,
-    })?;
     let mut blocks = Vec::new();
-    for name in names {
+    for name in list_names(shared, &dir)? {
         let path = dir.join(&name);
         if name.ends_with(".tmp") {
             let _ = files.remove(&path);
@@ -179,10 +179,7 @@ pub(crate) fn replay_log(
 ) -> Result<(Head, u64, u64), StoreOpenError> {
     let dir = shared.log_dir();
     let files = &shared.options.files;
-    let names = files.list(&dir).map_err(|source| StoreOpenError::Io {
-        path: dir.clone(),
-        source,
-    })?;
+    let names = list_names(shared, &dir)?;
     let mut numbers: Vec<u64> = names
         .iter()
         .filter_map(|name| segment_number(name))

@@ -12,7 +12,6 @@ use pegel_metric::{Millis, Series};
 use crate::block::{Block, BlockReadError, BlockReader};
 use crate::context::StoreContext;
 use crate::head::{Head, UNGROUPED_LIVE_MS};
-use crate::sample_run::{DecodedColumn, decode_column};
 
 /// Restores from blocks the missing current values of a replayed head.
 pub(crate) fn restore_current(shared: &StoreContext, blocks: &[Arc<Block>], head: &mut Head) {
@@ -73,14 +72,9 @@ fn visit_runs(
 }
 
 fn read_points(reader: &BlockReader, number: u32) -> Result<Vec<(Millis, f64)>, BlockReadError> {
-    let (mut points, mut samples) = (Vec::new(), DecodedColumn::default());
-    if let Some(run) = reader.run(number)? {
-        let times = run.decode_times()?;
-        for column in &run.columns {
-            decode_column(run.column_bytes(column), run.rows, &mut samples)?;
-            let rows = samples.rows(run.rows).map(|row| times[row]);
-            points.extend(rows.zip(samples.values.iter().copied()));
-        }
-    }
-    Ok(points)
+    let run = reader.run(number)?;
+    let column = run
+        .as_ref()
+        .and_then(|run| Some((run, run.columns.first()?)));
+    Ok(column.map_or(Ok(Vec::new()), |(run, column)| run.decode_points(column))?)
 }

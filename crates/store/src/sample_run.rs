@@ -67,6 +67,19 @@ impl SampleRun {
         }
     }
 
+    /// Encodes points of one series, sorted by time and not empty.
+    pub fn from_points(
+        series: &Arc<Series>,
+        points: &[(Millis, f64)],
+        effort: EncodingEffort,
+    ) -> SampleRun {
+        let times: Vec<Millis> = points.iter().map(|(time, _)| *time).collect();
+        let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
+        let mut run = SampleRun::new(RunOwner::Series(series.clone()), &times);
+        run.add_column(0, &values, None, effort);
+        run
+    }
+
     /// Adds the samples of a member: the values of its present rows; `present` is `None` for all.
     pub fn add_column(
         &mut self,
@@ -98,6 +111,18 @@ impl SampleRun {
 
     pub fn column_bytes(&self, column: &RunColumn) -> &[u8] {
         &self.data[column.start as usize..column.end as usize]
+    }
+
+    /// Decodes the samples of one column.
+    pub fn decode_points(&self, column: &RunColumn) -> Result<Vec<(Millis, f64)>, DecodeError> {
+        let times = self.decode_times()?;
+        let mut samples = DecodedColumn::default();
+        decode_column(self.column_bytes(column), self.rows, &mut samples)?;
+        if samples.present.is_none() {
+            return Ok(times.into_iter().zip(samples.values).collect());
+        }
+        let rows = samples.rows(self.rows).map(|row| times[row]);
+        Ok(rows.zip(samples.values.iter().copied()).collect())
     }
 
     pub fn decode_times(&self) -> Result<Vec<Millis>, DecodeError> {
@@ -146,11 +171,7 @@ fn encode_column(
     match present {
         Some(bits) if values.len() < rows => {
             out.push(SOME_PRESENT);
-            let bytes = bits
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .take(rows.div_ceil(8));
-            out.extend(bytes);
+            put_bitmap(bits, rows, out);
         }
         _ => out.push(ALL_PRESENT),
     }
@@ -177,10 +198,7 @@ pub(crate) fn decode_column(
                 return Err(DecodeError("truncated presence bitmap"));
             }
             let (bitmap, values) = body.split_at(bitmap_len);
-            let mut bits = vec![0u64; rows.div_ceil(64)];
-            for (index, byte) in bitmap.iter().enumerate() {
-                bits[index / 8] |= u64::from(*byte) << (index % 8 * 8);
-            }
+            let bits = decode_bitmap(bitmap);
             if !rows.is_multiple_of(64) && bits[rows / 64] >> (rows % 64) != 0 {
                 return Err(DecodeError("presence bit beyond the last row"));
             }
@@ -199,4 +217,19 @@ pub(crate) fn bit(bits: &[u64], index: usize) -> bool {
 
 pub(crate) fn set_bit(bits: &mut [u64], index: usize) {
     bits[index / 64] |= 1 << (index % 64);
+}
+
+/// Appends `count` bits, the first one in the lowest bit of the first byte.
+pub(crate) fn put_bitmap(bits: &[u64], count: usize, out: &mut Vec<u8>) {
+    let bytes = bits.iter().flat_map(|word| word.to_le_bytes());
+    out.extend(bytes.take(count.div_ceil(8)));
+}
+
+/// Reads the bytes that [`put_bitmap`] wrote.
+pub(crate) fn decode_bitmap(bytes: &[u8]) -> Vec<u64> {
+    let mut bits = vec![0; bytes.len().div_ceil(8)];
+    for (index, byte) in bytes.iter().enumerate() {
+        bits[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+    }
+    bits
 }

@@ -200,38 +200,18 @@ fn decode_framed(
     mut reader: ByteReader<'_>,
     slots: &mut [f64],
 ) -> Result<(), DecodeError> {
-    match form {
-        ENTROPY => {
-            entropy::decode(
-                reader.rest(),
-                frame.width,
-                frame.offsets(slots),
-                f64::from_bits,
-            )?;
-            resolve(&frame, scale, slots);
-        }
-        PACKED_CHANGES => {
-            let (bitmap, kept) = read_bitmap(&mut reader, slots.len())?;
-            let changed = &mut slots[..kept];
-            unpack(
-                reader.rest(),
-                frame.width,
-                frame.offsets(changed),
-                f64::from_bits,
-            )?;
-            resolve(&frame, scale, changed);
-            expand(slots, bitmap, kept);
-        }
-        _ => {
-            unpack(
-                reader.rest(),
-                frame.width,
-                frame.offsets(slots),
-                f64::from_bits,
-            )?;
-            resolve(&frame, scale, slots);
-        }
+    if form == PACKED_CHANGES {
+        let (bitmap, kept) = read_bitmap(&mut reader, slots.len())?;
+        decode_framed(PACKED, scale, frame, reader, &mut slots[..kept])?;
+        expand(slots, bitmap, kept);
+        return Ok(());
     }
+    let (bytes, offsets) = (reader.rest(), frame.offsets(slots));
+    match form {
+        ENTROPY => entropy::decode(bytes, frame.width, offsets, f64::from_bits)?,
+        _ => unpack(bytes, frame.width, offsets, f64::from_bits)?,
+    }
+    resolve(&frame, scale, slots);
     Ok(())
 }
 

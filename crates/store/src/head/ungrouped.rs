@@ -15,7 +15,7 @@ use std::sync::Arc;
 use pegel_metric::{Millis, Series};
 
 use crate::codec::ROWS_MAX;
-use crate::sample_run::{DecodedColumn, EncodingEffort, RunOwner, SampleRun, decode_column};
+use crate::sample_run::{EncodingEffort, SampleRun};
 
 /// Points in a full tail, and in a run.
 const RUN_ROWS: usize = 256;
@@ -258,23 +258,15 @@ fn merge_sorted_points(
     into.extend(weaker);
 }
 
-/// Decodes a run that this process encoded. This cannot fail; if it does, the points decoded so far are kept.
+/// Decodes a run that this process encoded. This cannot fail; if it does, its points are left out.
 fn decode(run: &SampleRun) -> Vec<(Millis, f64)> {
-    let mut samples = DecodedColumn::default();
-    let column = run.columns.first().map(|column| run.column_bytes(column));
-    let values = column.map(|bytes| decode_column(bytes, run.rows, &mut samples));
-    match (values, run.decode_times()) {
-        (Some(Ok(())), Ok(times)) => times.into_iter().zip(samples.values).collect(),
-        _ => Vec::new(),
-    }
+    let column = run.columns.first();
+    let points = column.and_then(|column| run.decode_points(column).ok());
+    points.unwrap_or_default()
 }
 
 fn to_run(series: &Arc<Series>, points: &[(Millis, f64)]) -> Arc<SampleRun> {
-    let times: Vec<Millis> = points.iter().map(|(time, _)| *time).collect();
-    let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
-    let mut run = SampleRun::new(RunOwner::Series(series.clone()), &times);
-    run.add_column(0, &values, None, EncodingEffort::Quick);
-    run.finish()
+    SampleRun::from_points(series, points, EncodingEffort::Quick).finish()
 }
 
 /// Sorts by time; of points with equal times the last one is kept.

@@ -9,6 +9,7 @@ use pegel_metric::{GroupMembers, GroupRow, Input, Point, Series, Tick};
 use crate::codec;
 use crate::codec::byte_reader::{put_varint, put_zigzag};
 use crate::lz4_block::pack;
+use crate::sample_run::put_bitmap;
 use crate::series_codec::SeriesEncoder;
 
 use super::{
@@ -144,12 +145,7 @@ impl FrameEncoder {
         self.row
             .push(u8::from(is_partial) * ROW_PARTLY_PRESENT + u8::from(is_key) * ROW_KEY);
         if is_partial {
-            let bytes = row
-                .present
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .take(width.div_ceil(8));
-            self.row.extend(bytes);
+            put_bitmap(&row.present, width, &mut self.row);
         }
         codec::encode_row(&state.previous, &self.bits, &mut state.hints, &mut self.row);
         state.previous.copy_from_slice(&self.bits);
@@ -276,8 +272,7 @@ mod tests {
     use pegel_metric::{Family, MetricKind, Millis};
 
     use super::*;
-    use crate::log::segment::segment_header;
-    use crate::log::{FRAME_LEN_MAX, LogVisitor, replay};
+    use crate::log::{FRAME_LEN_MAX, LogVisitor, replay, segment_header};
 
     #[derive(Default)]
     struct ReplayedPoints(Vec<(Arc<Series>, Millis, u64)>);

@@ -30,7 +30,7 @@ mod segment;
 pub(crate) use frame_encoder::FrameEncoder;
 pub(crate) use log_io::LogIo;
 pub(crate) use replay::{LogVisitor, replay, unsupported_version};
-pub(crate) use segment::LogSegment;
+pub(crate) use segment::{LogSegment, segment_header};
 
 use std::path::{Path, PathBuf};
 

@@ -10,6 +10,7 @@ use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::ByteReader;
 use crate::codec::{self, DecodeError};
 use crate::lz4_block::unpack;
+use crate::sample_run::decode_bitmap;
 use crate::series_codec::SeriesDecoder;
 
 use super::frame_encoder::frame_crc;
@@ -284,10 +285,7 @@ impl SampleDecoder<'_> {
         let width = group.previous.len();
         let mut present = vec![u64::MAX; width.div_ceil(64)];
         if flags & ROW_PARTLY_PRESENT != 0 {
-            present.fill(0);
-            for (index, byte) in reader.take(width.div_ceil(8))?.iter().enumerate() {
-                present[index / 8] |= u64::from(*byte) << (index % 8 * 8);
-            }
+            present = decode_bitmap(reader.take(width.div_ceil(8))?);
         }
         if !width.is_multiple_of(64)
             && let Some(last) = present.last_mut()

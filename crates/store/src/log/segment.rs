@@ -44,7 +44,7 @@ impl LogSegment {
     }
 }
 
-pub(super) fn segment_header(number: u64) -> [u8; HEADER_LEN] {
+pub(crate) fn segment_header(number: u64) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());

@@ -31,48 +31,25 @@ pub(super) fn seal_hour(shared: &StoreContext, class: InputClass) -> Result<bool
         .unwrap_or(0);
     let replaces: Vec<u64> = inputs.iter().map(|block| block.id).collect();
 
+    let window = |start, end| MergeWindow { class, start, end };
     let mut made = Vec::new();
     if inputs.iter().any(|block| block.max >= end) {
         // Samples beyond the hour go to a new fresh block. Until the sealed block exists, which names the blocks it
         // replaces, these samples merely exist twice.
-        let window = MergeWindow {
-            class,
-            start: end,
-            end: Millis::MAX,
-        };
+        let rest = window(end, Millis::MAX);
         let ending = FooterFields {
             log_through,
             ..FooterFields::default()
         };
-        let id = shared.next_block_id();
-        made.extend(write_block(
-            shared,
-            id,
-            BlockKind::Fresh,
-            &sources,
-            window,
-            ending,
-        )?);
+        write_block(shared, BlockKind::Fresh, &sources, rest, ending, &mut made)?;
     }
-    let window = MergeWindow {
-        class,
-        start: Millis::MIN,
-        end,
-    };
     let ending = FooterFields {
         log_through,
         sealed_until: end,
         replaces: replaces.clone(),
     };
-    let id = shared.next_block_id() + made.len() as u64;
-    made.extend(write_block(
-        shared,
-        id,
-        BlockKind::Sealed,
-        &sources,
-        window,
-        ending,
-    )?);
+    let hour = window(Millis::MIN, end);
+    write_block(shared, BlockKind::Sealed, &sources, hour, ending, &mut made)?;
 
     let mut state = shared.write();
     state.blocks.retain(|block| !replaces.contains(&block.id));

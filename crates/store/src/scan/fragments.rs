@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pegel_metric::{Millis, Series};
 
-use crate::block::{Block, BlockReadError, BlockReader, ColumnEntry, ReadAhead, RunEntry};
+use crate::block::{BlockReadError, BlockReader, ColumnEntry, ReadAhead, RunEntry};
 use crate::codec::DecodeError;
 use crate::context::StoreContext;
 use crate::head::sort_keep_last;
@@ -94,11 +94,7 @@ pub(crate) fn gather_fragments(
     let in_memory = gather_memory(shared, query, limit, &mut budget)?;
     // Blocks are searched after memory, so that samples that moved to a block meanwhile are found twice rather than not
     // at all.
-    let blocks: Vec<_> = {
-        let state = shared.read();
-        let overlapping = |block: &&Arc<Block>| block.overlaps(query.start, query.end);
-        state.blocks.iter().filter(overlapping).cloned().collect()
-    };
+    let blocks = shared.overlapping_blocks(query.start, query.end);
     let mut fragments = SeriesFragments {
         series: HashMap::new(),
         reader: FragmentReader {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pegel_metric::Series;
 
-use crate::block::{Block, BlockReadError, BlockReader};
+use crate::block::{BlockReadError, BlockReader};
 use crate::context::StoreContext;
 use crate::range_query::{QueryError, RangeQuery, TimeLimit};
 
@@ -33,12 +33,7 @@ pub(crate) fn list_series(
         found.add(series)
     })?;
     // Blocks are searched after memory, so that samples that moved to a block meanwhile are found there.
-    let blocks: Vec<_> = {
-        let state = shared.read();
-        let overlapping = |block: &&Arc<Block>| block.overlaps(query.start, query.end);
-        state.blocks.iter().filter(overlapping).cloned().collect()
-    };
-    for block in blocks {
+    for block in shared.overlapping_blocks(query.start, query.end) {
         limit.check_now()?;
         match BlockReader::open(&block, &shared.indexes) {
             Ok(reader) => found.add_block(&reader, &mut limit)?,
