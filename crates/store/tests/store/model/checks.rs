@@ -3,6 +3,7 @@
 use pegel_metric::{Clock, Input, Millis, Selector};
 use pegel_store::{QueryStep, RangeQuery, StepAggregation};
 
+use super::expected_current_values::NewestSamples;
 use super::model_run::{AHEAD_MAX, HOUR, MINUTE, ModelMode, ModelRun, START};
 use super::naive_store::{NaiveAnswer, fold};
 
@@ -20,13 +21,20 @@ impl ModelRun {
     pub fn check_currents(&mut self) {
         self.log_operation("latest".into());
         self.sync();
-        self.currents.changed(self.clock.utc());
+        let now = self.clock.utc();
+        self.currents.changed(now);
+        // Retention by bytes may have dropped the newest samples: after the clock was set back, their blocks are not
+        // those with the latest times.
+        let is_bounded_by_bytes = matches!(self.mode, ModelMode::Ordered | ModelMode::Tight);
+        let retained = is_bounded_by_bytes
+            .then(|| newest_of(&self.answer(&Selector::all(), Millis::MIN, now, None)));
         let mut visits = Vec::new();
         self.store
             .latest(&Selector::all(), 0, &mut |series, latest| {
                 visits.push((series.clone(), latest));
             });
-        self.currents.check(visits, self.clock.utc(), &self.naive);
+        self.currents
+            .check(visits, now, &self.naive, retained.as_ref());
     }
 
     pub fn check_everything(&mut self) {
@@ -170,6 +178,13 @@ impl ModelRun {
             .expect("an answer");
         answer
     }
+}
+
+fn newest_of(answer: &NaiveAnswer) -> NewestSamples {
+    let newest = answer
+        .iter()
+        .filter_map(|(series, points)| Some((series.clone(), *points.last()?)));
+    newest.collect()
 }
 
 fn from(answer: &NaiveAnswer, oldest: Millis) -> NaiveAnswer {

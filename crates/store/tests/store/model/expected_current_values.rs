@@ -14,6 +14,9 @@ use super::naive_store::NaiveStore;
 /// The time for which an ungrouped series stays current.
 const UNGROUPED_LIVE_MS: Millis = 5 * 60 * 1000;
 
+/// The newest sample of each series: its time and the bits of its value.
+pub type NewestSamples = HashMap<Arc<Series>, (Millis, u64)>;
+
 #[derive(Debug, Default)]
 pub struct ExpectedCurrentValues {
     groups: Vec<ExpectedGroup>,
@@ -188,8 +191,15 @@ impl ExpectedCurrentValues {
             .for_each(|loose| loose.is_sure = false);
     }
 
-    /// Compares with the current values of the store.
-    pub fn check(&self, visits: Vec<(Arc<Series>, LatestValue)>, now: Millis, naive: &NaiveStore) {
+    /// Compares with the current values of the store. `retained` holds the newest sample of each series that retention
+    /// by bytes has left; `None` if no sample can be missing.
+    pub fn check(
+        &self,
+        visits: Vec<(Arc<Series>, LatestValue)>,
+        now: Millis,
+        naive: &NaiveStore,
+        retained: Option<&NewestSamples>,
+    ) {
         let mut visited: BTreeMap<Arc<Series>, LatestValue> = BTreeMap::new();
         for (series, latest) in visits {
             let again = visited.insert(series.clone(), latest);
@@ -227,13 +237,15 @@ impl ExpectedCurrentValues {
                 1 => now.accepts(latest),
                 _ => Some(latest.last_sampled) == newest && now.changed <= latest.last_changed,
             });
-            let may_be_ahead = self.was_set_back || self.is_ahead_again.contains(series);
-            if !self.grouped.contains(series) && !may_be_ahead {
+            if !self.grouped.contains(series) && !self.was_set_back {
+                let shown = (latest.last_sampled, latest.value.to_bits());
                 let newest = naive.newest(series, now);
-                assert_eq!(
-                    newest,
-                    Some((latest.last_sampled, latest.value.to_bits())),
-                    "{series}"
+                let left = retained.map(|retained| retained.get(series));
+                let is_newest_left =
+                    left.is_some_and(|left| left.is_none_or(|left| left.0 <= shown.0));
+                assert!(
+                    newest == Some(shown) || is_newest_left,
+                    "{series} is {shown:?}, not {newest:?}; retained: {left:?}"
                 );
             }
             let is_stored = naive.get(series, latest.last_sampled) == Some(latest.value.to_bits());
