@@ -152,9 +152,9 @@ mod tests {
             lost: AtomicU64::new(0),
         });
         let encoder = crate::logging::journal::encode;
-        let records = LogRecordLayer::new(logging.clone(), encoder, LevelFilter::WARN);
+        let records = LogRecordLayer::new(logging.clone(), encoder, LevelFilter::INFO);
         tracing::subscriber::with_default(Registry::default().with(records), || {
-            tracing::info!("below the level");
+            tracing::debug!("below the level");
             tracing::error!(count = 3, path = %"/a b", "no room");
             let mut buffer = [0; 1024];
             let length = daemon.recv(&mut buffer).expect("received");
@@ -170,6 +170,9 @@ mod tests {
             ] {
                 assert!(text.lines().any(|found| found == line), "{line}: {text}");
             }
+            tracing::info!("started");
+            let length = daemon.recv(&mut buffer).expect("received");
+            assert!(buffer[..length].starts_with(b"PRIORITY=6\n"));
             drop(daemon);
             tracing::error!("lost");
             assert_eq!(logging.lost.load(std::sync::atomic::Ordering::Relaxed), 1);
