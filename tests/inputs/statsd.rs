@@ -333,6 +333,17 @@ fn bad_lines_are_refused_by_reason_and_the_rest_of_the_datagram_is_kept() {
 }
 
 #[test]
+fn a_silent_connection_is_closed_after_the_configured_time() {
+    let agent = agent()
+        .config("statsd: {connection_timeout: 200ms}")
+        .start();
+    let mut silent = TcpStream::connect(place(&agent, "tcp")).expect("it listens");
+    let timeout = Duration::from_secs(20);
+    silent.set_read_timeout(Some(timeout)).expect("set");
+    assert_eq!(silent.read(&mut [0]).expect("closed in time"), 0);
+}
+
+#[test]
 fn silent_and_endless_connections_block_no_other() {
     let agent = agent().start();
     let silent: Vec<TcpStream> = (0..100)

@@ -30,8 +30,6 @@ use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
-/// A connection without data for this long is closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// When there are too many connections, the one that was idle longest is closed if it was idle for this long.
 const EVICTION_IDLE_TIME: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 256;
@@ -191,7 +189,7 @@ impl StatsdListener {
             readers: plan.threads.max(1),
             limits: StreamLimits {
                 connections: plan.connections,
-                idle_timeout: IDLE_TIMEOUT,
+                idle_timeout: plan.keys.connection_timeout.duration(),
                 eviction_idle_time: EVICTION_IDLE_TIME,
             },
         })

@@ -24,6 +24,8 @@ settings! {
         /// Receive buffer of each socket in the kernel. Without the privilege to exceed it, net.core.rmem_max
         /// is the limit.
         receive_buffer: ByteSize = ByteSize::mebibytes(16),
+        /// Close a TCP or UNIX stream connection that sent nothing for this long.
+        connection_timeout: TimeSpan = TimeSpan::seconds(600),
         /// Length of the intervals for minima, maxima, percentiles and members of sets.
         flush: TimeSpan = TimeSpan::seconds(10),
         /// Percentiles of timers, histograms and distributions to publish.
