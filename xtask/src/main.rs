@@ -4,9 +4,7 @@
 mod bench;
 mod deps;
 mod fuzz;
-mod golden_labels;
 mod install;
-mod metrics_page;
 mod packages;
 mod peers;
 mod skips;

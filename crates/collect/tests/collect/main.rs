@@ -2,8 +2,10 @@
 
 mod allocations;
 mod golden;
+mod golden_labels;
 mod kernel_files;
 mod large_machine;
+mod metrics_page;
 mod names;
 mod nvidia;
 mod sampler;

@@ -1,20 +1,21 @@
 //! Generates docs/metrics.md, the list of all metrics of the node, from the registry of collectors, the first
-//! paragraph of each collector's file, the golden files (for label keys) and the measured costs.
+//! paragraph of each collector's file, the golden files (for label keys) and the measured costs. `cargo xtask tidy --fix`
+//! rewrites the page; it is a test, so that xtask itself can be built without the collectors.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
 use pegel_collect::{CollectorEntry, DIVERGENT_METRICS, OMITTED_METRICS, REGISTRY, Tier};
 use pegel_metric::Family;
 use serde_json::Value;
 
 use crate::golden_labels::GoldenLabels;
+use crate::support::repository;
 
 const GOLDEN: &str = "tests/golden/collect";
 const COLLECTORS: &str = "crates/collect/src/collectors";
 const COSTS: &str = "docs/metrics-cost.json";
+const PAGE: &str = "docs/metrics.md";
 
 const INTRODUCTION: &str = "\
 # Metrics
@@ -33,14 +34,26 @@ because the virtual machine lacks the device. A collector whose device is absent
 reports nothing.
 ";
 
-pub fn page() -> Result<String> {
-    let labels = GoldenLabels::read(Path::new(GOLDEN))?;
-    let costs = fs::read_to_string(COSTS).with_context(|| format!("cannot read {COSTS}"))?;
-    let costs: Value =
-        serde_json::from_str(&costs).with_context(|| format!("{COSTS} is not JSON"))?;
+#[test]
+fn the_page_of_metrics_is_up_to_date() {
+    let (path, fresh) = (repository().join(PAGE), page());
+    if std::env::var_os("PEGEL_BLESS").is_some() {
+        fs::write(&path, &fresh).expect("written");
+    }
+    let is_same = read(PAGE) == fresh;
+    assert!(is_same, "{PAGE} is out of date; run cargo xtask tidy --fix");
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn page() -> String {
+    let labels = GoldenLabels::read(&repository().join(GOLDEN));
+    let costs: Value = serde_json::from_str(&read(COSTS)).expect("JSON");
     let mut page = INTRODUCTION.to_owned();
     for entry in REGISTRY {
-        section(&mut page, entry, &labels, &costs)?;
+        section(&mut page, entry, &labels, &costs);
     }
     table(
         &mut page,
@@ -54,27 +67,22 @@ pub fn page() -> Result<String> {
         "series prefix",
         DIVERGENT_METRICS,
     );
-    Ok(page)
+    page
 }
 
-fn section(
-    page: &mut String,
-    entry: &CollectorEntry,
-    labels: &GoldenLabels,
-    costs: &Value,
-) -> Result<()> {
-    let description = collector_description(entry.name)?;
+fn section(page: &mut String, entry: &CollectorEntry, labels: &GoldenLabels, costs: &Value) {
+    let description = collector_description(entry.name);
     let interval = match entry.tier {
         Tier::Fast => "",
         Tier::FiveSeconds => " Every 5 s.",
         Tier::Minute => " Every 60 s.",
     };
     let cost = cost(&costs[entry.name]);
-    writeln!(
+    let _ = writeln!(
         page,
         "\n## {}\n\n{description}{interval}{cost}\n",
         entry.name
-    )?;
+    );
     page.push_str("| name | type | unit | labels | level | |\n|---|---|---|---|---|---|\n");
     for family in entry.families {
         let Family {
@@ -87,13 +95,12 @@ fn section(
         } = family;
         let labels = labels.of_family(name).join(", ");
         let kind = kind.as_str();
-        writeln!(
+        let _ = writeln!(
             page,
             "| `{name}` | {kind} | {unit} | {labels} | {level} | {} |",
             help.replace('|', "\\|")
-        )?;
+        );
     }
-    Ok(())
 }
 
 fn table(page: &mut String, title: &str, heading: &str, rows: &[(&str, &str)]) {
@@ -123,16 +130,16 @@ fn cost(measured: &Value) -> String {
 }
 
 /// Returns the first paragraph of the collector's module documentation, which must name its source in backticks.
-fn collector_description(collector: &str) -> Result<String> {
+fn collector_description(collector: &str) -> String {
     let path = format!("{COLLECTORS}/{collector}.rs");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let description = first_paragraph(&text)
-        .ok_or_else(|| anyhow!("{path}: module documentation (`//!`) is missing"))?;
-    ensure!(
+    let description = first_paragraph(&read(&path));
+    let description =
+        description.unwrap_or_else(|| panic!("{path}: module documentation (`//!`) is missing"));
+    assert!(
         description.contains('`'),
         "{path}: the first paragraph of the documentation must name the source in backticks"
     );
-    Ok(description)
+    description
 }
 
 fn first_paragraph(text: &str) -> Option<String> {
@@ -142,24 +149,19 @@ fn first_paragraph(text: &str) -> Option<String> {
     (!paragraph.is_empty()).then_some(paragraph)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn the_first_paragraph_ends_at_an_empty_line() {
+    let text = "//! One,\n//! two.\n//!\n//! Three.\n\nuse x;\n";
+    assert_eq!(first_paragraph(text).as_deref(), Some("One, two."));
+    assert_eq!(first_paragraph("use x;\n"), None);
+}
 
-    #[test]
-    fn the_first_paragraph_ends_at_an_empty_line() {
-        let text = "//! One,\n//! two.\n//!\n//! Three.\n\nuse x;\n";
-        assert_eq!(first_paragraph(text).as_deref(), Some("One, two."));
-        assert_eq!(first_paragraph("use x;\n"), None);
-    }
-
-    #[test]
-    fn costs_have_two_digits() {
-        let measured = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
-        let text = r#"{"machine": "recorded", "microseconds": 153.94, "series": 13}"#;
-        assert_eq!(cost(&measured(text)), " Cost: 154 µs* for 13 series.");
-        let text = r#"{"machine": "this", "microseconds": 1.26, "series": 2}"#;
-        assert_eq!(cost(&measured(text)), " Cost: 1.3 µs for 2 series.");
-        assert_eq!(cost(&Value::Null), "", "not measured yet");
-    }
+#[test]
+fn costs_have_two_digits() {
+    let measured = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let text = r#"{"machine": "recorded", "microseconds": 153.94, "series": 13}"#;
+    assert_eq!(cost(&measured(text)), " Cost: 154 µs* for 13 series.");
+    let text = r#"{"machine": "this", "microseconds": 1.26, "series": 2}"#;
+    assert_eq!(cost(&measured(text)), " Cost: 1.3 µs for 2 series.");
+    assert_eq!(cost(&Value::Null), "", "not measured yet");
 }
