@@ -89,7 +89,12 @@ pub(crate) fn bind(
         paths: Vec::new(),
     };
     for address in plan.keys.udp.iter().map(ListenAddress::socket) {
-        let first = bind_udp(address, plan.port_search, peer_policy)?;
+        // Without `SO_REUSEPORT`: a port that another agent reads must not be shared with it.
+        let first = try_ports(plan, address, TransportProtocol::Udp, peer_policy, |at| {
+            let socket = UdpSocket::bind(at)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        })?;
         let local = first
             .local_addr()
             .map_err(io_error(TransportProtocol::Udp, address))?;
@@ -102,7 +107,11 @@ pub(crate) fn bind(
         }
     }
     for address in plan.keys.tcp.iter().map(ListenAddress::socket) {
-        let listener = bind_tcp(address, plan.port_search, peer_policy)?;
+        let listener = try_ports(plan, address, TransportProtocol::Tcp, peer_policy, |at| {
+            let listener = TcpListener::bind(at)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })?;
         let local = listener
             .local_addr()
             .map_err(io_error(TransportProtocol::Tcp, address))?;
@@ -136,51 +145,15 @@ fn io_error(
     }
 }
 
-/// Binds without `SO_REUSEPORT`: a port that another agent reads must not be shared with it.
-fn bind_udp(
-    wanted: SocketAddr,
-    search: bool,
-    peer_policy: &dyn StatsdPeerPolicy,
-) -> Result<UdpSocket, StatsdBindError> {
-    let socket = try_ports(
-        wanted,
-        search,
-        TransportProtocol::Udp,
-        peer_policy,
-        UdpSocket::bind,
-    )?;
-    socket
-        .set_nonblocking(true)
-        .map_err(io_error(TransportProtocol::Udp, wanted))?;
-    Ok(socket)
-}
-
-fn bind_tcp(
-    wanted: SocketAddr,
-    search: bool,
-    peer_policy: &dyn StatsdPeerPolicy,
-) -> Result<TcpListener, StatsdBindError> {
-    let listener = try_ports(
-        wanted,
-        search,
-        TransportProtocol::Tcp,
-        peer_policy,
-        TcpListener::bind,
-    )?;
-    listener
-        .set_nonblocking(true)
-        .map_err(io_error(TransportProtocol::Tcp, wanted))?;
-    Ok(listener)
-}
-
+/// Binds the address or, with `--port-search`, the next port that is free.
 fn try_ports<T>(
+    plan: &StatsdListenOptions,
     wanted: SocketAddr,
-    search: bool,
     protocol: TransportProtocol,
     peer_policy: &dyn StatsdPeerPolicy,
     bind: impl Fn(SocketAddr) -> io::Result<T>,
 ) -> Result<T, StatsdBindError> {
-    let last = if search && wanted.port() != 0 {
+    let last = if plan.port_search && wanted.port() != 0 {
         wanted.port().saturating_add(PORTS_TRIED)
     } else {
         wanted.port()
