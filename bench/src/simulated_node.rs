@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pegel_metric::{Family, Input, MetricKind, Millis, SampleGroup, Slot, Tick};
 use pegel_testkit::Rng;
 
-pub const CPUS: usize = 24;
+pub(crate) const CPUS: usize = 24;
 const MODES: [&str; 8] = [
     "idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user",
 ];

@@ -11,11 +11,11 @@ use pegel_testkit::{AgentProcess, REPOSITORY, TempDir, need};
 
 use crate::PEGEL;
 
-pub const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 /// Ways to run a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunMode {
+pub(crate) enum RunMode {
     Plain,
     /// Wrapped without counting.
     Wrapped,
@@ -25,7 +25,7 @@ pub enum RunMode {
 
 impl RunMode {
     /// Returns all methods of counting that this machine permits.
-    pub fn counting() -> Vec<RunMode> {
+    pub(crate) fn counting() -> Vec<RunMode> {
         let mut ways = vec![RunMode::Ptrace];
         if rustix::process::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists() {
             ways.push(RunMode::Ebpf);
@@ -33,14 +33,14 @@ impl RunMode {
         ways
     }
 
-    pub fn wrapped() -> Vec<RunMode> {
+    pub(crate) fn wrapped() -> Vec<RunMode> {
         let mut ways = vec![RunMode::Wrapped];
         ways.extend(RunMode::counting());
         ways
     }
 
     /// Returns the words before the command, for a binary at the given path.
-    pub fn prefix_with(self, pegel: &Path) -> Vec<String> {
+    pub(crate) fn prefix_with(self, pegel: &Path) -> Vec<String> {
         let words: &[&str] = match self {
             RunMode::Plain => return Vec::new(),
             RunMode::Wrapped => &["run", "--"],
@@ -52,12 +52,12 @@ impl RunMode {
         std::iter::once(pegel).chain(words).collect()
     }
 
-    pub fn prefix(self) -> Vec<String> {
+    pub(crate) fn prefix(self) -> Vec<String> {
         self.prefix_with(Path::new(PEGEL.path()))
     }
 
     /// Returns the command run this way, with `home` as its home directory.
-    pub fn command(self, home: &TempDir, argv: &[&str]) -> Command {
+    pub(crate) fn command(self, home: &TempDir, argv: &[&str]) -> Command {
         let words = self.prefix();
         let all: Vec<&str> = words
             .iter()
@@ -86,7 +86,7 @@ fn find(program: &str) -> PathBuf {
 }
 
 /// Isolates a command as [`pegel_testkit::isolate`] does, with default dispositions of signals.
-pub fn isolate(command: &mut Command, home: &TempDir) {
+pub(crate) fn isolate(command: &mut Command, home: &TempDir) {
     pegel_testkit::isolate(command, home);
     use_default_signals(command);
 }
@@ -105,7 +105,7 @@ fn use_default_signals(command: &mut Command) {
 }
 
 /// Returns `pegel run` with these arguments.
-pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
+pub(crate) fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
     let mut command = PEGEL.command(home);
     command.arg("run").args(args);
     use_default_signals(&mut command);
@@ -114,7 +114,7 @@ pub fn pegel<S: AsRef<OsStr>>(home: &TempDir, args: &[S]) -> Command {
 
 /// Compiles one of the test programs.
 #[track_caller]
-pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
+pub(crate) fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
     let cc = need("cc")?;
     let source = Path::new(REPOSITORY).join(format!("tests/run/programs/{name}.c"));
     let program = home.join(name);
@@ -131,7 +131,7 @@ pub fn compile(home: &TempDir, name: &str, more: &[&str]) -> Option<PathBuf> {
 }
 
 /// Parses hits, bytes and errors of each call from a report.
-pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
+pub(crate) fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
     let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let report: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
     let number = |call: &serde_json::Value, key: &str| call[key].as_u64().expect("a number");
@@ -147,7 +147,7 @@ pub fn read_report(path: &Path) -> BTreeMap<String, [u64; 3]> {
 }
 
 /// Returns the current value of a series at an agent.
-pub fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
+pub(crate) fn value(agent: &AgentProcess, series: &str) -> Option<f64> {
     let text = agent.get("/metrics").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
     line.trim().parse().ok()

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{packages, peers, step};
 
-pub enum BenchMode {
+pub(crate) enum BenchMode {
     /// All repetitions; a missed gate is a failure.
     Gated,
     /// One repetition without gates, to check that the benchmarks build and run.
@@ -12,7 +12,7 @@ pub enum BenchMode {
 }
 
 /// Runs all benchmarks.
-pub fn run(mode: BenchMode) -> Result<()> {
+pub(crate) fn run(mode: BenchMode) -> Result<()> {
     packages::install_missing();
     peers::install_missing();
     let mut command = step::cargo_command();
@@ -33,7 +33,7 @@ pub fn run(mode: BenchMode) -> Result<()> {
 }
 
 /// Runs the agent under nominal and hostile load; fails if memory, descriptors or disk grow.
-pub fn soak(minutes: &str) -> Result<()> {
+pub(crate) fn soak(minutes: &str) -> Result<()> {
     step::cargo(&[
         "run",
         "--release",

@@ -39,7 +39,7 @@ const BANS: [(&str, &str); 11] = [
     ("ring", "one crypto provider: aws-lc-rs"),
 ];
 
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let metadata = step::cargo_output(&[
         "metadata",
         "--locked",

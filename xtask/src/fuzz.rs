@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::step;
 
 /// Replays the corpora, then mutates their inputs at random. `args` are passed to `fuzz/src/bin/fuzz.rs`.
-pub fn run(args: &[&str]) -> Result<()> {
+pub(crate) fn run(args: &[&str]) -> Result<()> {
     let mut command = step::cargo_command();
     command.args([
         "run",
@@ -37,7 +37,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 
 /// Fuzzes one target with coverage feedback for this many seconds. New inputs are collected in `target/fuzz-coverage`;
 /// those that reach code the corpus does not reach are added to the corpus.
-pub fn coverage(target: &str, seconds: &str) -> Result<()> {
+pub(crate) fn coverage(target: &str, seconds: &str) -> Result<()> {
     let seconds: u32 = seconds
         .parse()
         .context("--seconds requires a whole number")?;

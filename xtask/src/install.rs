@@ -11,7 +11,7 @@ use crate::step;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Accepts `--prefix DIR`, and `--debug` for an unoptimised build.
-pub fn run(args: &[&str]) -> Result<()> {
+pub(crate) fn run(args: &[&str]) -> Result<()> {
     let (prefix, is_debug) = match args {
         ["--prefix", prefix] => (prefix, false),
         ["--prefix", prefix, "--debug"] => (prefix, true),

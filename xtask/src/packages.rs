@@ -57,7 +57,7 @@ apt-get install -y -qq --no-install-recommends "$@"
 "#;
 
 /// Installs missing packages, best effort. Tests report programs that are still missing.
-pub fn install_missing() {
+pub(crate) fn install_missing() {
     let mut missing: Vec<&str> = Vec::new();
     for (program, package) in PROGRAMS {
         if !is_installed(program) && !missing.contains(&package) {

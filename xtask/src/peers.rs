@@ -28,7 +28,7 @@ const PEERS: [PeerPackage; 2] = [
 ];
 
 /// Installs missing packages, best effort. Tests report what is still missing.
-pub fn install_missing() {
+pub(crate) fn install_missing() {
     for peer in &PEERS {
         let folder = step::root().join("target/peers").join(peer.folder);
         if folder.join(peer.marker_file).exists() {

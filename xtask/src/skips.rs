@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// The expected skips, one line for each test and reason: `BINARY::TEST: REASON`. Lines with `#` are comments.
-pub const EXPECTED_SKIPS: &str = "tests/expected-skips.txt";
+pub(crate) const EXPECTED_SKIPS: &str = "tests/expected-skips.txt";
 
 /// A skipped test with one of its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SkippedTest {
+pub(crate) struct SkippedTest {
     test: String,
     reason: String,
 }
@@ -21,7 +21,7 @@ impl fmt::Display for SkippedTest {
 
 impl SkippedTest {
     /// Parses a line of the file that tests append to: test, tab, reason. See the `need` module of crates/testkit.
-    pub fn from_record(line: &str) -> Option<SkippedTest> {
+    pub(crate) fn from_record(line: &str) -> Option<SkippedTest> {
         let (test, reason) = line.split_once('\t')?;
         Some(SkippedTest {
             test: test.to_owned(),
@@ -31,7 +31,7 @@ impl SkippedTest {
 
     /// Parses `test NAME ... ignored, REASON`. Functions that another test runs as a child process are marked as "not a
     /// test" and are not skips.
-    pub fn from_ignored(line: &str) -> Option<SkippedTest> {
+    pub(crate) fn from_ignored(line: &str) -> Option<SkippedTest> {
         let (test, state) = line.strip_prefix("test ")?.split_once(" ... ")?;
         let reason = state.strip_prefix("ignored")?;
         let reason = reason.strip_prefix(", ").unwrap_or("marked #[ignore]");
@@ -43,13 +43,13 @@ impl SkippedTest {
 }
 
 /// Returns the number of tests, each of which may have several reasons.
-pub fn count_tests(skips: &BTreeSet<SkippedTest>) -> usize {
+pub(crate) fn count_tests(skips: &BTreeSet<SkippedTest>) -> usize {
     let tests: BTreeSet<&str> = skips.iter().map(|skip| skip.test.as_str()).collect();
     tests.len()
 }
 
 /// Compares the skips of a run with the text of the list; returns a message for each difference.
-pub fn differences(expected: &str, skips: &BTreeSet<SkippedTest>) -> Vec<String> {
+pub(crate) fn differences(expected: &str, skips: &BTreeSet<SkippedTest>) -> Vec<String> {
     let expected: BTreeSet<&str> = expected
         .lines()
         .map(str::trim_end)

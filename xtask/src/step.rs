@@ -8,14 +8,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 /// Returns the root of the repository.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask is in the repository")
 }
 
 /// Runs one step under a heading and prints its result and duration.
-pub fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("== {name}");
     let started = Instant::now();
     let result = work();
@@ -28,11 +28,11 @@ pub fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 /// Returns the cargo that runs this process, which preserves a toolchain selected on the command line.
-pub fn cargo_command() -> Command {
+pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
-pub fn cargo(args: &[&str]) -> Result<()> {
+pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     let status = cargo_command()
         .args(args)
         .status()
@@ -42,7 +42,7 @@ pub fn cargo(args: &[&str]) -> Result<()> {
 }
 
 /// Runs cargo and returns its standard output.
-pub fn cargo_output(args: &[&str]) -> Result<String> {
+pub(crate) fn cargo_output(args: &[&str]) -> Result<String> {
     let output = cargo_command()
         .args(args)
         .stderr(std::process::Stdio::inherit())

@@ -17,7 +17,7 @@ struct TestCount {
     failed: u64,
 }
 
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     packages::install_missing();
     peers::install_missing();
     let target = step::root().join("target");

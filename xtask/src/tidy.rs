@@ -19,11 +19,11 @@ use anyhow::{Result, ensure};
 
 use tree::SourceTree;
 
-pub use generated::GeneratedFilesMode;
+pub(crate) use generated::GeneratedFilesMode;
 
 /// A violation of a check, with its location.
 #[derive(Debug)]
-pub struct TidyIssue {
+pub(crate) struct TidyIssue {
     pub location: String,
     pub text: String,
 }
@@ -41,7 +41,7 @@ impl TidyIssue {
     }
 }
 
-pub fn run(generated: GeneratedFilesMode) -> Result<()> {
+pub(crate) fn run(generated: GeneratedFilesMode) -> Result<()> {
     let tree = SourceTree::read(crate::step::root())?;
     let mut issues = Vec::new();
     issues.extend(vague_names::check(&tree));

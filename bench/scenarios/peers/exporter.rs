@@ -17,7 +17,7 @@ const SHARED_COLLECTORS: [&str; 8] = [
     "vmstat",
 ];
 
-pub fn measure(report: &mut BenchReport) {
+pub(crate) fn measure(report: &mut BenchReport) {
     let scrapes = report.repetitions(200);
     let mut theirs = Vec::new();
     if let Some(program) = need("prometheus-node-exporter") {

@@ -13,13 +13,13 @@ use pegel_store::RangeQuery;
 use pegel_testkit::{AgentAddress, ChildProcess, TempDir, eventually_within, get, need};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerKind {
+pub(crate) enum PeerKind {
     VictoriaMetrics,
     Prometheus,
 }
 
 impl PeerKind {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             PeerKind::VictoriaMetrics => "VictoriaMetrics",
             PeerKind::Prometheus => "Prometheus",
@@ -28,7 +28,7 @@ impl PeerKind {
 }
 
 /// A running store that contains the recorded hour.
-pub struct PeerStore {
+pub(crate) struct PeerStore {
     kind: PeerKind,
     program: PathBuf,
     dir: TempDir,
@@ -38,7 +38,7 @@ pub struct PeerStore {
 
 impl PeerStore {
     /// Starts the peer and loads the hour; `None` if it is not installed.
-    pub fn load(kind: PeerKind, hour: &RecordedHour) -> Option<PeerStore> {
+    pub(crate) fn load(kind: PeerKind, hour: &RecordedHour) -> Option<PeerStore> {
         let program = match kind {
             PeerKind::VictoriaMetrics => need("victoria-metrics")?,
             PeerKind::Prometheus => need("prometheus")?,
@@ -85,12 +85,12 @@ impl PeerStore {
         Some(peer)
     }
 
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.kind.name()
     }
 
     /// Returns the size of its data directory, index included, without write-ahead logs and caches.
-    pub fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         size_of_tree(
             &self.dir.path().join("data"),
             &["wal", "chunks_head", "flock.lock", "tmp", "cache"],
@@ -98,7 +98,7 @@ impl PeerStore {
     }
 
     /// Runs a range query over the hour, in steps of ten seconds; returns an empty text if there is no result.
-    pub fn query(&self, query: &str, start: Millis) -> String {
+    pub(crate) fn query(&self, query: &str, start: Millis) -> String {
         let encoded = query.replace('[', "%5B").replace(']', "%5D");
         let end = start + RecordedHour::MILLIS - 10_000;
         let path = format!(
@@ -117,7 +117,7 @@ impl PeerStore {
     }
 
     /// Returns the median CPU time of its process for a query, in milliseconds.
-    pub fn cpu_ms(&self, repetitions: usize, query: impl Fn()) -> f64 {
+    pub(crate) fn cpu_ms(&self, repetitions: usize, query: impl Fn()) -> f64 {
         let pid = self.process.as_ref().expect("running").pid();
         let mut figures: Vec<f64> = (0..repetitions)
             .map(|_| {
@@ -130,7 +130,7 @@ impl PeerStore {
     }
 
     /// Kills and restarts the process; returns the time from its start to its first answer, in milliseconds.
-    pub fn restart_ms(&mut self, start: Millis) -> f64 {
+    pub(crate) fn restart_ms(&mut self, start: Millis) -> f64 {
         if let Some(process) = self.process.take() {
             process.kill();
         }

@@ -18,14 +18,14 @@ const CONTROL_BYTES: usize = 32;
 /// Argument that runs this program as the receiver.
 const RECEIVE_FLAG: &str = "--receive-at";
 
-pub struct BareReceiver {
+pub(crate) struct BareReceiver {
     child: Child,
     pub path: PathBuf,
     _dir: TempDir,
 }
 
 impl BareReceiver {
-    pub fn start() -> BareReceiver {
+    pub(crate) fn start() -> BareReceiver {
         let dir = TempDir::new();
         let path = dir.path().join("bare.sock");
         let this = std::env::current_exe().expect("a path");
@@ -41,7 +41,7 @@ impl BareReceiver {
         bare
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -54,14 +54,14 @@ impl Drop for BareReceiver {
 }
 
 /// Returns the path of the socket, if this process is the receiver.
-pub fn socket_argument() -> Option<PathBuf> {
+pub(crate) fn socket_argument() -> Option<PathBuf> {
     let mut args = std::env::args_os();
     args.find(|arg| arg == OsStr::new(RECEIVE_FLAG))?;
     args.next().map(PathBuf::from)
 }
 
 /// Receives until the process is killed.
-pub fn receive(path: &Path) -> io::Error {
+pub(crate) fn receive(path: &Path) -> io::Error {
     let socket = match UnixDatagram::bind(path) {
         Ok(socket) => socket,
         Err(error) => return error,

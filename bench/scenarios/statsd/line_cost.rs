@@ -9,7 +9,7 @@ use pegel_metric::Input;
 
 use crate::load;
 
-pub fn measure(report: &mut BenchReport) {
+pub(crate) fn measure(report: &mut BenchReport) {
     let settings = AdmissionSettings {
         series_max: 100_000,
         senders: SenderLimits::of_series(100_000),

@@ -5,10 +5,10 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-pub const NAMES: usize = 1000;
+pub(crate) const NAMES: usize = 1000;
 
 /// Returns datagrams with this many lines each, to be sent repeatedly.
-pub fn datagrams(lines: usize) -> Vec<Vec<u8>> {
+pub(crate) fn datagrams(lines: usize) -> Vec<Vec<u8>> {
     let line = |number: usize| match number % 10 {
         7 => format!(
             "solver.rank{}.queue_depth:{}|g",
@@ -30,7 +30,7 @@ pub fn datagrams(lines: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub trait DatagramSender {
+pub(crate) trait DatagramSender {
     fn send(&self, datagram: &[u8]) -> io::Result<usize>;
 }
 
@@ -48,7 +48,12 @@ impl DatagramSender for UnixDatagram {
 
 /// Sends datagrams at a constant rate per second, in steps of a millisecond; 0 means unlimited. Returns the number
 /// sent.
-pub fn send(to: &dyn DatagramSender, datagrams: &[Vec<u8>], rate: u64, time: Duration) -> u64 {
+pub(crate) fn send(
+    to: &dyn DatagramSender,
+    datagrams: &[Vec<u8>],
+    rate: u64,
+    time: Duration,
+) -> u64 {
     let started = Instant::now();
     let mut sent: u64 = 0;
     while started.elapsed() < time {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pegel_testkit::TempDir;
 
-pub struct StatsdPeer {
+pub(crate) struct StatsdPeer {
     pub name: &'static str,
     pub port: u16,
     child: Child,
@@ -16,7 +16,7 @@ pub struct StatsdPeer {
 }
 
 impl StatsdPeer {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -53,7 +53,7 @@ fn start(name: &'static str, port: u16, dir: TempDir, mut command: Command) -> O
 }
 
 /// Starts Debian's collectd with its statsd plugin only.
-pub fn collectd() -> Option<StatsdPeer> {
+pub(crate) fn collectd() -> Option<StatsdPeer> {
     let (dir, port) = (TempDir::new(), free_port());
     let base = dir.path().display();
     let config = format!(
@@ -69,7 +69,7 @@ pub fn collectd() -> Option<StatsdPeer> {
 }
 
 /// Starts the original statsd, from npm, with a backend that discards everything.
-pub fn statsd() -> Option<StatsdPeer> {
+pub(crate) fn statsd() -> Option<StatsdPeer> {
     let root = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../target/peers/node/node_modules/statsd"

@@ -13,7 +13,7 @@ const POINTS: i64 = 1_000_003;
 const STRIDE: i64 = 618_034;
 const PER_PUSH: i64 = 1000;
 
-pub fn report(report: &mut BenchReport) {
+pub(crate) fn report(report: &mut BenchReport) {
     let (mut pushed, mut replayed) = (Vec::new(), Vec::new());
     for _ in 0..report.repetitions(3) {
         let figures = measure();

@@ -7,7 +7,7 @@ use pegel_lane::CreateError;
 
 /// The error in the arguments of a C program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadText {
+pub(crate) enum BadText {
     Utf8,
     /// A label without an equals sign that is neither `pid` nor `rank`.
     Label,
@@ -35,7 +35,7 @@ thread_local! {
     static LAST: UnsafeCell<[u8; BYTES]> = const { UnsafeCell::new([0; BYTES]) };
 }
 
-pub fn remember(error: Option<BadText>) {
+pub(crate) fn remember(error: Option<BadText>) {
     let text = error.map_or("", BadText::text).as_bytes();
     // Errors are ignored: a thread that is being torn down has no thread-local storage any more.
     let _ = LAST.try_with(|last| {
@@ -48,7 +48,7 @@ pub fn remember(error: Option<BadText>) {
     });
 }
 
-pub fn last() -> *const c_char {
+pub(crate) fn last() -> *const c_char {
     LAST.try_with(|last| last.get().cast_const().cast())
         .unwrap_or(c"".as_ptr())
 }

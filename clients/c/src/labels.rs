@@ -3,13 +3,13 @@
 use crate::error::BadText;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct LabelList<'a> {
+pub(crate) struct LabelList<'a> {
     pub pairs: Vec<(&'a str, String)>,
     pub with_pid: bool,
     pub with_rank: bool,
 }
 
-pub fn parse(text: &str) -> Result<LabelList<'_>, BadText> {
+pub(crate) fn parse(text: &str) -> Result<LabelList<'_>, BadText> {
     let mut labels = LabelList::default();
     let mut rest = text;
     while !rest.is_empty() {

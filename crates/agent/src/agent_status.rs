@@ -38,7 +38,7 @@ pub(crate) struct AgentStatus {
 }
 
 impl AgentStatus {
-    pub fn new(plan: &AgentSettings, inputs: HostedInputs) -> AgentStatus {
+    pub(crate) fn new(plan: &AgentSettings, inputs: HostedInputs) -> AgentStatus {
         AgentStatus {
             inputs: Some(inputs),
             rate: plan.collect.rate,
@@ -60,17 +60,17 @@ impl AgentStatus {
         }
     }
 
-    pub fn set_sampler(&self, sampler: Sampler) {
+    pub(crate) fn set_sampler(&self, sampler: Sampler) {
         *self.sampler.lock() = Some(sampler);
     }
 
-    pub fn take_sampler(&self) -> Option<Sampler> {
+    pub(crate) fn take_sampler(&self) -> Option<Sampler> {
         self.sampler.lock().take()
     }
 
     /// Starts the worker that takes snapshots of the machine. On failure the agent runs without
     /// one.
-    pub fn start_snapshot_worker(&self, plan: &AgentSettings) {
+    pub(crate) fn start_snapshot_worker(&self, plan: &AgentSettings) {
         let started = SnapshotWorker::start(
             plan.snapshot.clone(),
             plan.store.dir.clone(),
@@ -87,20 +87,20 @@ impl AgentStatus {
         worker.as_ref().map(read)
     }
 
-    pub fn retake_snapshot(&self) {
+    pub(crate) fn retake_snapshot(&self) {
         self.with_snapshot_worker(SnapshotWorker::retake);
     }
 
-    pub fn stop_snapshot_worker(&self) {
+    pub(crate) fn stop_snapshot_worker(&self) {
         let worker = self.snapshot_worker.lock().take();
         drop(worker);
     }
 
-    pub fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
+    pub(crate) fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         self.with_snapshot_worker(SnapshotWorker::events)?
     }
 
-    pub fn record_tick(&self) {
+    pub(crate) fn record_tick(&self) {
         *self.last_tick.lock() = Some(Instant::now());
     }
 
@@ -118,7 +118,7 @@ impl AgentStatus {
     }
 
     /// Notifies the service manager's watchdog, unless the agent is stalled. Never returns.
-    pub async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) -> Infallible {
+    pub(crate) async fn run_watchdog(&self, notify: Option<&ServiceNotifier>) -> Infallible {
         let Some((notify, interval)) =
             notify.and_then(|notify| Some((notify, notify.watchdog_interval()?)))
         else {

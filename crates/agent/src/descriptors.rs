@@ -38,7 +38,7 @@ pub(crate) struct DescriptorBudget {
 impl DescriptorBudget {
     /// Distributes what a limit leaves, by weight. What a component does not request goes to the
     /// others.
-    pub fn shared_within(self, limit: usize) -> DescriptorBudget {
+    pub(crate) fn shared_within(self, limit: usize) -> DescriptorBudget {
         let requests = self.to_array();
         let mut shares = [0; 7];
         let mut rest = limit.saturating_sub(reserved(limit));
@@ -59,7 +59,7 @@ impl DescriptorBudget {
     }
 
     /// The limit that satisfies every request.
-    pub fn required_limit(self) -> usize {
+    pub(crate) fn required_limit(self) -> usize {
         let requests = self.to_array();
         requests
             .iter()
@@ -94,7 +94,7 @@ impl DescriptorBudget {
 
     /// Reads the requests from the settings and lowers them to what the limit on open files
     /// permits. Returns the limit.
-    pub fn distribute(
+    pub(crate) fn distribute(
         store: &mut StoreOptions,
         serve: &mut ServeSettings,
         statsd: &mut StatsdListenOptions,

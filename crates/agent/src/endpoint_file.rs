@@ -37,14 +37,14 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file. Removed when dropped.
 #[derive(Debug)]
-pub struct EndpointFile {
+pub(crate) struct EndpointFile {
     path: PathBuf,
     text: String,
     is_written: bool,
 }
 
 impl EndpointFile {
-    pub fn new(
+    pub(crate) fn new(
         dir: &Path,
         node: &str,
         http: &[SocketAddr],
@@ -74,7 +74,7 @@ impl EndpointFile {
     }
 
     /// Writes the file atomically: it is renamed into place.
-    pub fn write(&mut self) -> io::Result<()> {
+    pub(crate) fn write(&mut self) -> io::Result<()> {
         let temporary = self.path.with_extension("json.new");
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -89,7 +89,7 @@ impl EndpointFile {
     }
 
     /// Retries until the file is written: the disk may have been full at the start. Never returns.
-    pub async fn retry_until_written(&mut self) -> Infallible {
+    pub(crate) async fn retry_until_written(&mut self) -> Infallible {
         while !self.is_written {
             tokio::time::sleep(RETRY_INTERVAL).await;
             if self.write().is_ok() {
@@ -100,7 +100,7 @@ impl EndpointFile {
     }
 
     /// Removes the file of an agent that was killed, which must not be mistaken for this one's.
-    pub fn remove_stale(dir: &Path) {
+    pub(crate) fn remove_stale(dir: &Path) {
         let _ = fs::remove_file(dir.join("endpoint.json"));
     }
 }

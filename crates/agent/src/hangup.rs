@@ -16,7 +16,7 @@ enum HangupAction {
 
 /// Receives SIGHUP, which no longer terminates the process from now on.
 #[derive(Debug)]
-pub struct HangupSignals {
+pub(crate) struct HangupSignals {
     signal: Signal,
     /// Whether the agent stops with its terminal: not without one, nor under `nohup`.
     has_terminal: bool,
@@ -24,7 +24,7 @@ pub struct HangupSignals {
 
 impl HangupSignals {
     /// Must be called inside a runtime.
-    pub fn new() -> io::Result<HangupSignals> {
+    pub(crate) fn new() -> io::Result<HangupSignals> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let has_terminal = has_controlling_terminal() && !ignores_hangup(&status);
         Ok(HangupSignals {
@@ -34,7 +34,10 @@ impl HangupSignals {
     }
 
     /// Reloads files on each hangup; returns when the terminal is closed.
-    pub async fn run_until_terminal_closes(mut self, reload: impl Fn() + Clone + Send + 'static) {
+    pub(crate) async fn run_until_terminal_closes(
+        mut self,
+        reload: impl Fn() + Clone + Send + 'static,
+    ) {
         while self.next().await == HangupAction::Reload {
             tracing::info!("SIGHUP received; reloading files");
             // Not on this task: file systems may be slow.

@@ -23,7 +23,7 @@ pub(crate) struct HostedInputs {
 
 impl HostedInputs {
     /// The routes by which clients send points, with the access that each requires.
-    pub fn routes(&self) -> Vec<InputRoute> {
+    pub(crate) fn routes(&self) -> Vec<InputRoute> {
         let ingest = || self.ingest.clone();
         vec![
             InputRoute::new("/api/put", Access::Change, PutPoints(ingest())),
@@ -32,7 +32,7 @@ impl HostedInputs {
         ]
     }
 
-    pub fn socket_lines(&self) -> SocketLines {
+    pub(crate) fn socket_lines(&self) -> SocketLines {
         let service = self.counting_service.clone();
         SocketLines {
             ingest: self.ingest.clone(),
@@ -44,7 +44,7 @@ impl HostedInputs {
         }
     }
 
-    pub fn telnet_lines(&self, version: &str) -> TelnetLines {
+    pub(crate) fn telnet_lines(&self, version: &str) -> TelnetLines {
         TelnetLines {
             ingest: self.ingest.clone(),
             version: version.into(),
@@ -53,13 +53,13 @@ impl HostedInputs {
 
     /// Stores what programs counted until now. Values that cannot be written are as old as the last tick; `/status`
     /// reports the reason.
-    pub fn refresh_programs(&self) -> Arc<dyn Fn() + Send + Sync> {
+    pub(crate) fn refresh_programs(&self) -> Arc<dyn Fn() + Send + Sync> {
         let ingest = self.ingest.clone();
         Arc::new(move || drop(ingest.refresh()))
     }
 
     /// The fields of `/status`.
-    pub fn status_fields(&self) -> [(&'static str, Value); 4] {
+    pub(crate) fn status_fields(&self) -> [(&'static str, Value); 4] {
         let unavailable = self.counting_service.unavailable_reason();
         let watching = json!({
             "ebpf": unavailable.is_none(),

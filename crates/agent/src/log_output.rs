@@ -34,7 +34,7 @@ pub(crate) struct LogMetrics {
 }
 
 impl LogMetrics {
-    pub fn new(output: &Arc<dyn LogOutput>) -> Arc<LogMetrics> {
+    pub(crate) fn new(output: &Arc<dyn LogOutput>) -> Arc<LogMetrics> {
         Arc::new(LogMetrics {
             output: output.clone(),
             lost: Arc::new(LOST_FAMILY.clone()),

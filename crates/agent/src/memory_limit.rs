@@ -29,13 +29,13 @@ pub(crate) struct MemoryLimit(pub u64);
 
 impl MemoryLimit {
     /// Reads the lowest limit of the agent's cgroup and its parents; `None` if the defaults fit.
-    pub fn read(environment: EnvironmentLookup<'_>) -> Option<MemoryLimit> {
+    pub(crate) fn read(environment: EnvironmentLookup<'_>) -> Option<MemoryLimit> {
         let limit = cgroup_memory_limit(&host(environment).root)?;
         (limit < DEFAULT_BYTES_MAX).then_some(MemoryLimit(limit))
     }
 
     /// The share of a value that is `default` with [`DEFAULT_BYTES_MAX`], but at least `least`.
-    pub fn share(self, default: u64, least: u64) -> u64 {
+    pub(crate) fn share(self, default: u64, least: u64) -> u64 {
         let room = self.0.saturating_sub(BASE_BYTES);
         let share =
             u128::from(default) * u128::from(room) / u128::from(DEFAULT_BYTES_MAX - BASE_BYTES);
@@ -45,7 +45,11 @@ impl MemoryLimit {
     }
 
     /// Lowers the limits that have no configuration key.
-    pub fn fit_connections(self, serve: &mut ServeSettings, statsd: &mut StatsdListenOptions) {
+    pub(crate) fn fit_connections(
+        self,
+        serve: &mut ServeSettings,
+        statsd: &mut StatsdListenOptions,
+    ) {
         let lower = |value: &mut usize, least: u64| {
             let share = self.share(*value as u64, least);
             *value = usize::try_from(share).unwrap_or(*value);
@@ -58,7 +62,7 @@ impl MemoryLimit {
     }
 
     /// Describes the limit and its consequences, for the user who starts the agent.
-    pub fn remark(self, config: &Config) -> String {
+    pub(crate) fn remark(self, config: &Config) -> String {
         let limits = &config.agent.limits;
         format!(
             "the cgroup limits memory to {}: limits.memory {}, {} series, {} connections, statsd.memory {}",
@@ -71,7 +75,7 @@ impl MemoryLimit {
     }
 
     /// Lowers the limits of keys that were not set, according to `is_set`.
-    pub fn fit_config(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
+    pub(crate) fn fit_config(self, config: &mut Config, is_set: impl Fn(&str) -> bool) {
         let limits = &mut config.agent.limits;
         let counts = [
             ("limits.series", &mut limits.store.series, 2_000),

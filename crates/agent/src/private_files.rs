@@ -20,7 +20,7 @@ const DIRS: [&str; 4] = ["aside", "blocks", "log", "snapshots"];
 
 /// Removes the access of group and others to the agent's files below `dir`. A failure is only
 /// logged: the agent also runs on a disk that is currently read-only.
-pub fn restrict_to_owner(dir: &Path) {
+pub(crate) fn restrict_to_owner(dir: &Path) {
     let files = FILES.iter().map(|name| restrict(&dir.join(name), 0o600));
     let dirs = DIRS.iter().map(|name| restrict_all(&dir.join(name)));
     for error in files.chain(dirs).filter_map(Result::err) {

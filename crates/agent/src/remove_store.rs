@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Removes the store's own files by name: the directory may contain other files, and files that
 /// were set aside are never deleted.
-pub fn remove_store(dir: &Path) -> io::Result<()> {
+pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
     for (name, endings) in [
         ("log", ["log", "tmp"]),
         ("blocks", ["blk", "tmp"]),

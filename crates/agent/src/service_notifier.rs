@@ -12,7 +12,7 @@ use crate::config_sources::EnvironmentLookup;
 
 /// The service manager that started this process, if it requests notifications.
 #[derive(Debug)]
-pub struct ServiceNotifier {
+pub(crate) struct ServiceNotifier {
     socket: UnixDatagram,
     manager: SocketAddr,
     /// How long the manager waits for a watchdog notification before it restarts the agent.
@@ -22,7 +22,7 @@ pub struct ServiceNotifier {
 impl ServiceNotifier {
     /// Returns `None` if no notifications are requested or the socket cannot be used; the agent
     /// runs without them.
-    pub fn new(environment: EnvironmentLookup<'_>) -> Option<ServiceNotifier> {
+    pub(crate) fn new(environment: EnvironmentLookup<'_>) -> Option<ServiceNotifier> {
         let name = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
         let made = parse_address(&name).and_then(|manager| {
             let socket = UnixDatagram::unbound()?;
@@ -40,7 +40,7 @@ impl ServiceNotifier {
         })
     }
 
-    pub fn ready(&self, status: &str) {
+    pub(crate) fn ready(&self, status: &str) {
         // Control characters would split the message into lines.
         let status = status.replace(char::is_control, " ");
         self.send(&format!(
@@ -49,17 +49,17 @@ impl ServiceNotifier {
         ));
     }
 
-    pub fn stopping(&self, status: &str) {
+    pub(crate) fn stopping(&self, status: &str) {
         let status = status.replace(char::is_control, " ");
         self.send(&format!("STOPPING=1\nSTATUS={status}\n"));
     }
 
-    pub fn notify_watchdog(&self) {
+    pub(crate) fn notify_watchdog(&self) {
         self.send("WATCHDOG=1\n");
     }
 
     /// The interval of watchdog notifications: half of the manager's timeout.
-    pub fn watchdog_interval(&self) -> Option<Duration> {
+    pub(crate) fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct CloudMetrics {
 }
 
 impl CloudMetrics {
-    pub fn new(status: &Arc<AgentStatus>) -> Arc<CloudMetrics> {
+    pub(crate) fn new(status: &Arc<AgentStatus>) -> Arc<CloudMetrics> {
         Arc::new(CloudMetrics {
             status: status.clone(),
             event: Arc::new(EVENT_FAMILY.clone()),

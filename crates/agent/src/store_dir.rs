@@ -63,13 +63,13 @@ fn kind_of(kind: u32) -> FileSystemKind {
 
 /// The default directory of the store, and why it is not the usual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DefaultStoreDir {
+pub(crate) struct DefaultStoreDir {
     pub path: PathBuf,
     pub remark: Option<String>,
 }
 
 /// Chooses the directory of the store without `--dir`.
-pub fn default_store_dir(
+pub(crate) fn default_store_dir(
     host: &str,
     environment: EnvironmentLookup<'_>,
     file_system: impl Fn(&Path) -> FileSystemKind,
@@ -111,7 +111,7 @@ pub fn default_store_dir(
 /// Creates the store's directory, private to its owner. Below /tmp any user can create directories:
 /// an existing one must be ours, and not writable for others. That also holds for root, whose agent
 /// would otherwise write where another user directs it.
-pub fn prepare_store_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn prepare_store_dir(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let is_temporary = |path: &&Path| private_directory::is_candidate(path, uid);
     if let Some(parent) = dir.parent().filter(is_temporary) {
@@ -125,7 +125,7 @@ pub fn prepare_store_dir(dir: &Path) -> io::Result<()> {
 
 /// Checks whether [`prepare_store_dir`] would succeed and the directory could be written. Creates
 /// nothing.
-pub fn check_store_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn check_store_dir(dir: &Path) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     let Some(nearest) = dir.ancestors().find(|path| path.exists()) else {
         return Err(io::ErrorKind::NotFound.into());
@@ -170,7 +170,7 @@ fn check_private(dir: &Path, found: &fs::Metadata, uid: u32) -> io::Result<()> {
 }
 
 /// The host name of this machine.
-pub fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -114,7 +114,7 @@ pub(crate) struct StoreMetrics {
 }
 
 impl StoreMetrics {
-    pub fn new(store: &Store) -> Arc<StoreMetrics> {
+    pub(crate) fn new(store: &Store) -> Arc<StoreMetrics> {
         let families = STORE_METRICS
             .iter()
             .map(|(family, _)| Arc::new(family.clone()))

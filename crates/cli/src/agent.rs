@@ -19,7 +19,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sample this node, store the samples and serve them until interrupted
 #[derive(Debug, Default, clap::Args)]
-pub struct AgentArgs {
+pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub config_flags: ConfigFlags,
     /// Exit when process PID exits
@@ -38,7 +38,7 @@ pub struct AgentArgs {
 
 /// Flags that set configuration keys. They override environment and file.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct ConfigFlags {
+pub(crate) struct ConfigFlags {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub struct ConfigFlags {
 
 impl ConfigFlags {
     /// Reads file, environment and command line. Errors exit with 2.
-    pub fn load(&self) -> anyhow::Result<LoadedConfig> {
+    pub(crate) fn load(&self) -> anyhow::Result<LoadedConfig> {
         pegel_agent::load_config(self.config.clone(), &self.arguments(), &|name| {
             std::env::var_os(name)
         })
@@ -107,7 +107,7 @@ impl ConfigFlags {
     }
 }
 
-pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &AgentArgs) -> anyhow::Result<()> {
     run_with(args, |node, is_quiet| {
         for line in node.announcement().iter().filter(|_| !is_quiet) {
             output::print_message(&format!("pegel: {line}"));
@@ -116,7 +116,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
 }
 
 /// Runs the agent. `announce` prints the startup messages; its flag is true if logging is off.
-pub fn run_with(
+pub(crate) fn run_with(
     args: &AgentArgs,
     announce: impl FnOnce(&RunningAgent, bool),
 ) -> anyhow::Result<()> {

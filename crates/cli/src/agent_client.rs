@@ -19,17 +19,17 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const RESPONSE_BYTES_MAX: u64 = 512 << 20;
 
 /// Time limit for `pegel run`, which delays the start of a program.
-pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A client of one agent, whose socket answered.
 #[derive(Debug)]
-pub struct AgentClient {
+pub(crate) struct AgentClient {
     socket: PathBuf,
     timeout: Duration,
 }
 
 /// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones and `more`.
-pub fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
     let named = given.map(Path::to_owned).or_else(|| {
         std::env::var_os("PEGEL_SOCKET")
             .filter(|value| !value.is_empty())
@@ -46,12 +46,12 @@ pub fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf>
 
 impl AgentClient {
     /// Finds the agent on the given socket, else on the first default socket that accepts a connection.
-    pub fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
+    pub(crate) fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
         AgentClient::find_within(TIMEOUT, given, more)
     }
 
     /// Like [`AgentClient::find`], with a time limit.
-    pub fn find_within(
+    pub(crate) fn find_within(
         timeout: Duration,
         given: Option<&Path>,
         more: &[PathBuf],
@@ -73,7 +73,7 @@ impl AgentClient {
     }
 
     /// Opens a new connection to the agent.
-    pub fn connect(&self) -> anyhow::Result<UnixStream> {
+    pub(crate) fn connect(&self) -> anyhow::Result<UnixStream> {
         let stream = match connect(&self.socket, self.timeout) {
             Ok(stream) => stream,
             Err(ConnectError::NotListening) => {
@@ -88,12 +88,16 @@ impl AgentClient {
     }
 
     /// Sends a request and reads the response headers.
-    pub fn request(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<HttpResponse> {
+    pub(crate) fn request(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<HttpResponse> {
         self.request_over(self.connect()?, path, query)
     }
 
     /// Like [`AgentClient::request`], over an open connection.
-    pub fn request_over(
+    pub(crate) fn request_over(
         &self,
         stream: UnixStream,
         path: &str,
@@ -111,7 +115,11 @@ impl AgentClient {
     }
 
     /// Sends a request and parses the whole response as JSON.
-    pub fn get(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<serde_json::Value> {
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<serde_json::Value> {
         let answer = self.request(path, query)?;
         let status = answer.status;
         let mut text = String::new();
@@ -134,7 +142,7 @@ impl AgentClient {
 }
 
 /// Builds an error from the agent's error response, with the agent's message.
-pub fn response_error(status: u16, text: &str) -> anyhow::Error {
+pub(crate) fn response_error(status: u16, text: &str) -> anyhow::Error {
     let json = serde_json::from_str::<serde_json::Value>(text).ok();
     let message = json.as_ref().and_then(|json| {
         let error = json.get("error")?;
@@ -148,7 +156,7 @@ pub fn response_error(status: u16, text: &str) -> anyhow::Error {
 }
 
 /// Connects to a trusted agent on behalf of a program that is about to start.
-pub fn connect_trusted(socket: &Path) -> io::Result<UnixStream> {
+pub(crate) fn connect_trusted(socket: &Path) -> io::Result<UnixStream> {
     connect(socket, STARTUP_TIMEOUT).map_err(|error| match error {
         ConnectError::NotListening => io::ErrorKind::NotFound.into(),
         ConnectError::Other(error) => io::Error::other(format!("{error:#}")),

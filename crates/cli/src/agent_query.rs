@@ -13,7 +13,7 @@ use crate::format::{DisplayContext, OutputFormat};
 use crate::output;
 
 #[derive(Debug, Clone, clap::Args)]
-pub struct AgentQueryArgs {
+pub(crate) struct AgentQueryArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
@@ -29,28 +29,28 @@ pub struct AgentQueryArgs {
 }
 
 impl AgentQueryArgs {
-    pub fn client(&self) -> anyhow::Result<AgentClient> {
+    pub(crate) fn client(&self) -> anyhow::Result<AgentClient> {
         AgentClient::find(self.socket.as_deref(), &[])
     }
 
-    pub fn format(&self) -> OutputFormat {
+    pub(crate) fn format(&self) -> OutputFormat {
         OutputFormat::choose(self.format, self.output.as_deref(), OutputFormat::Md)
     }
 
-    pub fn write(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, text: &str) -> anyhow::Result<()> {
         output::write(self.output.as_deref(), text)
     }
 
-    pub fn display_context(&self) -> DisplayContext {
+    pub(crate) fn display_context(&self) -> DisplayContext {
         display_context(self.output.as_deref())
     }
 
-    pub fn selector(&self) -> anyhow::Result<Option<Selector>> {
+    pub(crate) fn selector(&self) -> anyhow::Result<Option<Selector>> {
         self.pattern.as_deref().map(parse_selector).transpose()
     }
 }
 
-pub fn display_context(output: Option<&Path>) -> DisplayContext {
+pub(crate) fn display_context(output: Option<&Path>) -> DisplayContext {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -65,20 +65,20 @@ pub fn display_context(output: Option<&Path>) -> DisplayContext {
     }
 }
 
-pub fn parse_selector(pattern: &str) -> anyhow::Result<Selector> {
+pub(crate) fn parse_selector(pattern: &str) -> anyhow::Result<Selector> {
     Selector::parse(pattern)
         .map_err(|error| CommandError::usage(format!("--match \"{pattern}\": {error}")))
 }
 
 /// Fetches all series of the agent, sorted by name.
-pub fn fetch_series_list(client: &AgentClient) -> anyhow::Result<Vec<SeriesInfo>> {
+pub(crate) fn fetch_series_list(client: &AgentClient) -> anyhow::Result<Vec<SeriesInfo>> {
     let mut all = parse_series_list(&client.get("/api/v1/list", &[])?)?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
 /// Fetches the values that match the query, sorted by name.
-pub fn fetch_values(
+pub(crate) fn fetch_values(
     client: &AgentClient,
     query: &[(&str, &str)],
 ) -> anyhow::Result<Vec<SeriesValue>> {
@@ -88,12 +88,12 @@ pub fn fetch_values(
 }
 
 /// Returns whether a series such as `name{k="v"}` matches.
-pub fn series_matches(selector: &Selector, text: &str) -> bool {
+pub(crate) fn series_matches(selector: &Selector, text: &str) -> bool {
     Series::parse(text, name_only_family).is_ok_and(|series| selector.matches(&series))
 }
 
 /// Formats name and labels as the agent does: `name{k="v"}`.
-pub fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
+pub(crate) fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
     let series = Series::new(name_only_family(name), labels).ok()?;
     Some(series.text().to_owned())
 }
@@ -111,7 +111,7 @@ fn name_only_family(name: &str) -> Arc<Family> {
 }
 
 /// Splits arguments, each a comma-separated list, into names.
-pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
+pub(crate) fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let names: Vec<String> = arguments
         .iter()
         .flat_map(|list| split_series_list(list))
@@ -124,7 +124,7 @@ pub fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns the names that match none of the values.
-pub fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec<&'a str> {
+pub(crate) fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec<&'a str> {
     let is_matched = |name: &str| {
         let Ok(selector) = Selector::parse(name) else {
             return false;

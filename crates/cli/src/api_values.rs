@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// One entry of `/api/v1/list`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SeriesInfo {
+pub(crate) struct SeriesInfo {
     pub name: String,
     pub doc: String,
     pub kind: String,
@@ -14,13 +14,13 @@ pub struct SeriesInfo {
 
 /// One current value; `ts` is the time of its last change, in seconds since 1970.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SeriesValue {
+pub(crate) struct SeriesValue {
     pub name: String,
     pub ts: f64,
     pub value: f64,
 }
 
-pub fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
+pub(crate) fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
     let items = json
         .as_array()
         .context("malformed response: the series list is not an array")?;
@@ -41,7 +41,7 @@ pub fn parse_series_list(json: &Value) -> anyhow::Result<Vec<SeriesInfo>> {
         .collect()
 }
 
-pub fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
+pub(crate) fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
     let items = json
         .as_array()
         .context("malformed response: the values are not an array")?;

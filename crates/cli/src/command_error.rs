@@ -3,21 +3,21 @@
 use std::fmt;
 
 /// Exit codes, the same for every command.
-pub const OK: u8 = 0;
-pub const FAILED: u8 = 1;
-pub const USAGE: u8 = 2;
-pub const NO_AGENT: u8 = 3;
-pub const NOTHING_MATCHED: u8 = 4;
+pub(crate) const OK: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const NO_AGENT: u8 = 3;
+pub(crate) const NOTHING_MATCHED: u8 = 4;
 
 /// An error with an exit code of its own. Every other error exits with [`FAILED`].
 #[derive(Debug)]
-pub struct CommandError {
+pub(crate) struct CommandError {
     pub code: u8,
     pub message: String,
 }
 
 impl CommandError {
-    pub fn with_code(code: u8, message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn with_code(code: u8, message: impl Into<String>) -> anyhow::Error {
         CommandError {
             code,
             message: message.into(),
@@ -25,11 +25,11 @@ impl CommandError {
         .into()
     }
 
-    pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
         CommandError::with_code(USAGE, message)
     }
 
-    pub fn nothing_matched(message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn nothing_matched(message: impl Into<String>) -> anyhow::Error {
         CommandError::with_code(NOTHING_MATCHED, message)
     }
 }
@@ -43,7 +43,7 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// Returns the exit code of an error, and whether to print the error.
-pub fn exit_code(error: &anyhow::Error) -> (u8, bool) {
+pub(crate) fn exit_code(error: &anyhow::Error) -> (u8, bool) {
     if let Some(failure) = error.downcast_ref::<CommandError>() {
         return (failure.code, true);
     }
@@ -60,7 +60,7 @@ pub fn exit_code(error: &anyhow::Error) -> (u8, bool) {
 }
 
 /// Returns the message of a command-line error, without usage and hints.
-pub fn clap_message(error: &clap::Error) -> String {
+pub(crate) fn clap_message(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()

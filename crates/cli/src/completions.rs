@@ -8,11 +8,11 @@ use crate::output;
 ///
 /// For bash: `pegel completions bash > ~/.local/share/bash-completion/completions/pegel`
 #[derive(Debug, clap::Args)]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::command(), "pegel", &mut text);
     output::write(None, &String::from_utf8_lossy(&text))

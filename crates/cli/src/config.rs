@@ -14,7 +14,7 @@ use crate::output;
 
 /// Create, check or show the configuration
 #[derive(Debug, clap::Args)]
-pub struct ConfigArgs {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     action: ConfigAction,
 }
@@ -40,7 +40,7 @@ enum ConfigAction {
     Show(Box<ConfigFlags>),
 }
 
-pub fn run(args: &ConfigArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     match &args.action {
         ConfigAction::Init { file } => init(file.as_ref()),
         ConfigAction::Check { file, text_only } => check(file.clone(), *text_only),

@@ -8,7 +8,7 @@ use crate::{format, output};
 ///
 /// A name without labels selects all its series.
 #[derive(Debug, clap::Args)]
-pub struct GetArgs {
+pub(crate) struct GetArgs {
     /// Comma-separated names or series: node_load1,node_cpu_seconds_total{cpu="0",mode="idle"}
     #[arg(required = true)]
     names: Vec<String>,
@@ -16,7 +16,7 @@ pub struct GetArgs {
     query: AgentQueryArgs,
 }
 
-pub fn run(args: &GetArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
     let names = agent_query::parse_names(&args.names)?;
     let selector = args.query.selector()?;
     let mut readings =

@@ -6,12 +6,12 @@ use crate::format;
 
 /// List the series with type, unit and help text
 #[derive(Debug, clap::Args)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     query: AgentQueryArgs,
 }
 
-pub fn run(args: &ListArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
     let selector = args.query.selector()?;
     let mut listed = fetch_series_list(&args.query.client()?)?;
     let total = listed.len();

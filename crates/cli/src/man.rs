@@ -6,13 +6,13 @@ use anyhow::Context;
 
 /// Write the manual pages to a directory
 #[derive(Debug, clap::Args)]
-pub struct ManArgs {
+pub(crate) struct ManArgs {
     /// Output directory; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 }
 
-pub fn run(args: &ManArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ManArgs) -> anyhow::Result<()> {
     let cannot = || format!("cannot write manual pages to {}", args.dir.display());
     std::fs::create_dir_all(&args.dir).with_context(cannot)?;
     clap_mangen::generate_to(crate::command(), &args.dir).with_context(cannot)

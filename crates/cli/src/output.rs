@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 /// Opens the destination of a command's result: `path`, or standard output.
-pub fn open(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
+pub(crate) fn open(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     Ok(match path {
         Some(path) => {
             let file =
@@ -19,7 +19,7 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
 }
 
 /// Writes a complete result to `path`, or to standard output.
-pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let mut out = open(path)?;
     let destination = path.map_or("standard output".into(), |path| path.display().to_string());
     out.write_all(text.as_bytes())
@@ -28,22 +28,22 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints a message to standard error. Errors are ignored: stderr may be closed.
-pub fn print_message(text: &str) {
+pub(crate) fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints a progress line, which the next one overwrites.
-pub fn progress(text: &str) {
+pub(crate) fn progress(text: &str) {
     let mut err = io::stderr();
     let _ = write!(err, "\r{text}\u{1b}[K").and_then(|()| err.flush());
 }
 
-pub fn stderr_is_terminal() -> bool {
+pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// Returns the terminal width of standard output; `None` if it is not a terminal.
-pub fn terminal_width() -> Option<usize> {
+pub(crate) fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     if !stdout.is_terminal() {
         return None;

@@ -14,7 +14,7 @@ const PORT: u16 = 1337;
 /// The output is a section of prometheus.yml; Prometheus 2.43 or newer can also read it as a separate file listed under
 /// scrape_config_files.
 #[derive(Debug, clap::Args)]
-pub struct PrometheusConfigArgs {
+pub(crate) struct PrometheusConfigArgs {
     /// Comma-separated nodes, each NAME or NAME:PORT [default: this node, over loopback]
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     nodes: Vec<String>,
@@ -38,7 +38,7 @@ pub struct PrometheusConfigArgs {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &PrometheusConfigArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &PrometheusConfigArgs) -> anyhow::Result<()> {
     let nodes = if args.nodes.is_empty() {
         vec!["localhost".to_owned()]
     } else {

@@ -22,7 +22,7 @@ const REPLY_BYTES_MAX: u64 = 16 << 10;
     pegel push queue.depth=42 --tag q=main\n  \
     pegel push -t counter jobs.done=1 jobs.bytes=4096\n  \
     pegel push loss=0.031 --ts 1713379493250")]
-pub struct PushArgs {
+pub(crate) struct PushArgs {
     /// Name and value to send; may be repeated
     #[arg(required = true, value_name = "NAME=VALUE")]
     values: Vec<String>,
@@ -50,7 +50,7 @@ enum PushKind {
     Timer,
 }
 
-pub fn run(args: &PushArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &PushArgs) -> anyhow::Result<()> {
     // Reject malformed arguments before connecting.
     let lines = args.lines().map_err(CommandError::usage)?;
     let client = AgentClient::find(args.socket.as_deref(), &[])?;

@@ -9,7 +9,7 @@ use crate::output;
 
 /// Describe this machine on one page; requires no agent
 #[derive(Debug, clap::Args)]
-pub struct SnapshotArgs {
+pub(crate) struct SnapshotArgs {
     /// Output format [default: by the extension of FILE, else md]
     #[arg(short, long, value_enum)]
     format: Option<SnapshotFormat>,
@@ -50,7 +50,7 @@ impl SnapshotFormat {
     }
 }
 
-pub fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var_os(name);
     let loaded = pegel_agent::load_config(args.config.clone(), &[], &environment)
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;

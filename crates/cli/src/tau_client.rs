@@ -15,7 +15,7 @@ use crate::format::{self, OutputFormat};
 use crate::track::{self, TrackOptions};
 use crate::{output, tau_proxy};
 
-pub const NAME: &str = "tau_metric_client";
+pub(crate) const NAME: &str = "tau_metric_client";
 
 const USAGE: &str = "\
 usage: tau_metric_client [-h] [-o OUTPUT] [-u UNIX] [-F FREQ] [-f {md,json,yaml,txt}] [-l] [-v] [-g GET] [-t]
@@ -71,7 +71,7 @@ struct TauClientArgs {
     track_list: Option<String>,
 }
 
-pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let args =
         TauClientArgs::try_parse_from(arguments).map_err(|error| usage(&clap_message(&error)))?;
     if args.help {

@@ -15,7 +15,7 @@ use crate::agent::{self, ConfigFlags};
 use crate::command_error::{CommandError, clap_message};
 use crate::output;
 
-pub const NAME: &str = "tau_metric_proxy";
+pub(crate) const NAME: &str = "tau_metric_proxy";
 
 const HELP: &str = "\
 tau_metric_proxy [-h]
@@ -32,7 +32,7 @@ struct TauProxyArgs {
     help: bool,
 }
 
-pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let args = TauProxyArgs::try_parse_from(arguments).map_err(|error| {
         let message = clap_message(&error);
         CommandError::usage(format!("{NAME}: {message}\n\n{HELP}"))
@@ -93,7 +93,7 @@ fn announce(node: &RunningAgent, is_quiet: bool) -> Option<SocketLink> {
 }
 
 /// Returns the path at which TAU's clients expect the socket.
-pub fn default_socket() -> PathBuf {
+pub(crate) fn default_socket() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     PathBuf::from(format!("/tmp/{NAME}.{uid}.unix"))
 }

@@ -6,12 +6,12 @@ use crate::format;
 
 /// Show the current value of every series
 #[derive(Debug, clap::Args)]
-pub struct ValuesArgs {
+pub(crate) struct ValuesArgs {
     #[command(flatten)]
     query: AgentQueryArgs,
 }
 
-pub fn run(args: &ValuesArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ValuesArgs) -> anyhow::Result<()> {
     // Reject a malformed pattern before connecting.
     args.query.selector()?;
     let query: Vec<(&str, &str)> = args

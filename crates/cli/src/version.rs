@@ -4,13 +4,13 @@ use crate::{format, output};
 
 /// Print the version
 #[derive(Debug, clap::Args)]
-pub struct VersionArgs {
+pub(crate) struct VersionArgs {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(args: &VersionArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let text = if args.json {
         format::json::version(version)

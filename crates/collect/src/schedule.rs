@@ -12,7 +12,7 @@ use std::time::Duration;
 use pegel_metric::{Clock, Millis};
 
 /// The smallest clock step. A smaller difference between the clocks is slew.
-pub const STEP_MIN: Duration = Duration::from_millis(500);
+pub(crate) const STEP_MIN: Duration = Duration::from_millis(500);
 
 const OFFSET_REFRESH_NANOS: i64 = 1_000_000_000;
 const MILLI_NANOS: i64 = 1_000_000;

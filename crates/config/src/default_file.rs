@@ -69,7 +69,7 @@ mod tests {
 
     crate::settings! {
         /// Shared keys.
-        pub struct SharedSection {
+        struct SharedSection {
             /// Where.
             place: Option<String> = None => "here",
         }
@@ -77,7 +77,7 @@ mod tests {
 
     crate::settings! {
         /// Inside.
-        pub struct InnerSection {
+        struct InnerSection {
             /// How long.
             time: TimeSpan = TimeSpan::seconds(300),
             names: Vec<String> = vec!["a b".into()],
@@ -85,7 +85,7 @@ mod tests {
     }
 
     crate::settings! {
-        pub struct OuterSection {
+        struct OuterSection {
             ..shared: SharedSection;
             /// On or off.
             on: bool = true,

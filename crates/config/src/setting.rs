@@ -265,7 +265,7 @@ impl<T: Setting> Setting for Vec<T> {
 macro_rules! settings {
     (
         $(#[doc = $struct_doc:expr])*
-        pub struct $name:ident {
+        $vis:vis struct $name:ident {
             $(..$part:ident: $part_type:ty;)*
             $(
                 $(#[doc = $doc:expr])*
@@ -280,7 +280,7 @@ macro_rules! settings {
     ) => {
         $(#[doc = $struct_doc])*
         #[derive(Debug, Clone)]
-        pub struct $name {
+        $vis struct $name {
             $(pub $part: $part_type,)*
             $($(#[doc = $doc])* pub $key: $type,)*
             $($($(#[doc = $field_doc])* pub $field: $field_type,)*)?

@@ -17,7 +17,7 @@ use crate::problem::ConfigProblem;
 const DEPTH_MAX: usize = 32;
 
 /// Parses one document; an empty document is an empty map.
-pub fn parse(path: &Arc<Path>, text: &str) -> Result<ConfigTree, ConfigProblem> {
+pub(crate) fn parse(path: &Arc<Path>, text: &str) -> Result<ConfigTree, ConfigProblem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,

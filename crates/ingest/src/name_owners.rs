@@ -66,7 +66,7 @@ pub(crate) struct NameClaim {
 
 impl NameClaim {
     /// Leaves the release to [`NameOwners::release`].
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.is_kept = true;
     }
 }

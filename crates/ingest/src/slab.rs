@@ -19,7 +19,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub fn add(&mut self, thing: T) -> u32 {
+    pub(crate) fn add(&mut self, thing: T) -> u32 {
         if let Some(at) = self.free.pop() {
             self.slots[at as usize] = Some(thing);
             return at;
@@ -29,7 +29,7 @@ impl<T> Slab<T> {
         at
     }
 
-    pub fn remove(&mut self, at: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let thing = self.slots[at as usize].take();
         if thing.is_some() {
             self.free.push(at);
@@ -38,26 +38,26 @@ impl<T> Slab<T> {
     }
 
     /// One more than the highest number that was ever in use.
-    pub fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    pub fn get(&self, at: u32) -> Option<&T> {
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.slots.get(at as usize)?.as_ref()
     }
 
     /// Returns the number of the first element for which `is_wanted` holds.
-    pub fn position(&self, is_wanted: impl Fn(&T) -> bool) -> Option<u32> {
+    pub(crate) fn position(&self, is_wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let place = |place: &Option<T>| place.as_ref().is_some_and(&is_wanted);
         self.slots.iter().position(place).map(|at| at as u32)
     }
 
-    pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 
     /// Iterates over all elements and their numbers.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let numbered = (0..).zip(&mut self.slots);
         numbered.filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
     }

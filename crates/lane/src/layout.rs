@@ -1,88 +1,88 @@
 //! The layout of a lane: offsets and sizes; see the diagram in the documentation of the crate.
 
 /// The size of a cache line: processors contend for writes to the same one.
-pub const LINE_BYTES: usize = 64;
-pub const HEADER_BYTES: usize = 512;
-pub const MAGIC: [u8; 8] = *b"PEGLANE\n";
-pub const VERSION: u32 = 1;
+pub(crate) const LINE_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 512;
+pub(crate) const MAGIC: [u8; 8] = *b"PEGLANE\n";
+pub(crate) const VERSION: u32 = 1;
 
 /// The largest file that a reader accepts as a lane.
 pub const LANE_BYTES_MAX: usize = 4 << 20;
 /// The size of the first lane of a process. A thousand programs take 32 MB of shared memory.
 pub const FIRST_LANE_BYTES: usize = 32 << 10;
 /// Each further lane of a process is twice as large as the previous one, up to this.
-pub const LARGE_LANE_BYTES: usize = 1 << 20;
+pub(crate) const LARGE_LANE_BYTES: usize = 1 << 20;
 /// In a lane for points the ring follows the series.
-pub const RING_OFFSET: usize = 16 << 10;
-pub const RING_POINTS: usize = 2048;
-pub const RING_LANE_BYTES: usize = RING_OFFSET + RING_POINTS * POINT_BYTES;
-pub const POINT_BYTES: usize = 32;
+pub(crate) const RING_OFFSET: usize = 16 << 10;
+pub(crate) const RING_POINTS: usize = 2048;
+pub(crate) const RING_LANE_BYTES: usize = RING_OFFSET + RING_POINTS * POINT_BYTES;
+pub(crate) const POINT_BYTES: usize = 32;
 
 /// The most bytes of name, help and labels of one series together.
 pub const TEXT_BYTES_MAX: usize = 4096;
 pub const LABELS_MAX: usize = 32;
-pub const STRIPES_MAX: usize = 64;
+pub(crate) const STRIPES_MAX: usize = 64;
 
 /// Offsets in the header.
 pub(crate) mod header {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const HEADER_BYTES: usize = 12;
-    pub const ID: usize = 16;
-    pub const PID: usize = 32;
-    pub const UID: usize = 36;
-    pub const START_TICKS: usize = 40;
-    pub const PID_NAMESPACE: usize = 48;
-    pub const CREATED_MS: usize = 56;
-    pub const FILE_BYTES: usize = 64;
-    pub const RING_OFFSET: usize = 68;
-    pub const RING_POINTS: usize = 72;
-    pub const NUMBER: usize = 76;
-    pub const PUBLISHED: usize = 80;
-    pub const REFUSED: usize = 88;
-    pub const RING_HEAD: usize = 128;
-    pub const COMMAND: usize = 192;
-    pub const COMMAND_BYTES: usize = 32;
-    pub const RANK: usize = 224;
-    pub const RANK_BYTES: usize = 32;
-    pub const JOB: usize = 256;
-    pub const JOB_BYTES: usize = 256;
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION: usize = 8;
+    pub(crate) const HEADER_BYTES: usize = 12;
+    pub(crate) const ID: usize = 16;
+    pub(crate) const PID: usize = 32;
+    pub(crate) const UID: usize = 36;
+    pub(crate) const START_TICKS: usize = 40;
+    pub(crate) const PID_NAMESPACE: usize = 48;
+    pub(crate) const CREATED_MS: usize = 56;
+    pub(crate) const FILE_BYTES: usize = 64;
+    pub(crate) const RING_OFFSET: usize = 68;
+    pub(crate) const RING_POINTS: usize = 72;
+    pub(crate) const NUMBER: usize = 76;
+    pub(crate) const PUBLISHED: usize = 80;
+    pub(crate) const REFUSED: usize = 88;
+    pub(crate) const RING_HEAD: usize = 128;
+    pub(crate) const COMMAND: usize = 192;
+    pub(crate) const COMMAND_BYTES: usize = 32;
+    pub(crate) const RANK: usize = 224;
+    pub(crate) const RANK_BYTES: usize = 32;
+    pub(crate) const JOB: usize = 256;
+    pub(crate) const JOB_BYTES: usize = 256;
 }
 
 /// Offsets in the description of a series.
 pub(crate) mod spec_offset {
-    pub const BYTES: usize = 0;
-    pub const KIND: usize = 4;
-    pub const AGGREGATION: usize = 5;
-    pub const STRIPES: usize = 6;
-    pub const FLAGS: usize = 7;
-    pub const SLOT: usize = 8;
-    pub const NAME_BYTES: usize = 12;
-    pub const HELP_BYTES: usize = 14;
-    pub const LABEL_BYTES: usize = 16;
-    pub const LABEL_COUNT: usize = 18;
-    pub const LEVEL: usize = 19;
-    pub const OFFSET: usize = 20;
-    pub const HASH: usize = 24;
-    pub const TEXT: usize = 32;
+    pub(crate) const BYTES: usize = 0;
+    pub(crate) const KIND: usize = 4;
+    pub(crate) const AGGREGATION: usize = 5;
+    pub(crate) const STRIPES: usize = 6;
+    pub(crate) const FLAGS: usize = 7;
+    pub(crate) const SLOT: usize = 8;
+    pub(crate) const NAME_BYTES: usize = 12;
+    pub(crate) const HELP_BYTES: usize = 14;
+    pub(crate) const LABEL_BYTES: usize = 16;
+    pub(crate) const LABEL_COUNT: usize = 18;
+    pub(crate) const LEVEL: usize = 19;
+    pub(crate) const OFFSET: usize = 20;
+    pub(crate) const HASH: usize = 24;
+    pub(crate) const TEXT: usize = 32;
 
-    pub const FLAG_PID: u8 = 1;
-    pub const FLAG_RANK: u8 = 2;
+    pub(crate) const FLAG_PID: u8 = 1;
+    pub(crate) const FLAG_RANK: u8 = 2;
 }
 
 /// Words of a slot.
 pub(crate) mod word {
-    pub const VALUE: usize = 0;
-    pub const GAUGE_SET_MS: usize = 1;
-    pub const CALL_HITS: usize = 0;
-    pub const CALL_BYTES: usize = 1;
-    pub const CALL_NANOS: usize = 2;
-    pub const SUM: usize = 0;
-    pub const MIN: usize = 1;
-    pub const MAX: usize = 2;
-    pub const IGNORED: usize = 7;
-    pub const BUCKETS: usize = 8;
-    pub const LINE: usize = 8;
+    pub(crate) const VALUE: usize = 0;
+    pub(crate) const GAUGE_SET_MS: usize = 1;
+    pub(crate) const CALL_HITS: usize = 0;
+    pub(crate) const CALL_BYTES: usize = 1;
+    pub(crate) const CALL_NANOS: usize = 2;
+    pub(crate) const SUM: usize = 0;
+    pub(crate) const MIN: usize = 1;
+    pub(crate) const MAX: usize = 2;
+    pub(crate) const IGNORED: usize = 7;
+    pub(crate) const BUCKETS: usize = 8;
+    pub(crate) const LINE: usize = 8;
 }
 
 /// The kind of a series, which determines its slot.

@@ -13,7 +13,7 @@ pub(crate) enum InlineString {
 const INLINE_BYTES: usize = 30;
 
 impl InlineString {
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         match self {
             InlineString::Inline { len, bytes } => {
                 let bytes = &bytes[..usize::from(*len)];

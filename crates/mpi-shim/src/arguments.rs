@@ -55,32 +55,32 @@ pub(crate) struct Arguments<'a>(&'a [usize]);
 
 impl<'a> Arguments<'a> {
     #[inline(always)]
-    pub fn new(words: &'a [usize]) -> Arguments<'a> {
+    pub(crate) fn new(words: &'a [usize]) -> Arguments<'a> {
         Arguments(words)
     }
 
     #[inline(always)]
-    pub fn word(&self, index: usize) -> usize {
+    pub(crate) fn word(&self, index: usize) -> usize {
         self.0.get(index).copied().unwrap_or(0)
     }
 
-    pub fn last(&self) -> usize {
+    pub(crate) fn last(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
     /// Returns an `int` that may be negative, such as a rank.
     #[inline]
-    pub fn int(&self, index: usize) -> i32 {
+    pub(crate) fn int(&self, index: usize) -> i32 {
         self.word(index) as u32 as i32
     }
 
     #[inline(always)]
-    pub fn count<W: Width>(&self, index: usize) -> u64 {
+    pub(crate) fn count<W: Width>(&self, index: usize) -> u64 {
         W::count(self.word(index))
     }
 
     /// Returns one count of an array.
-    pub fn count_at<W: Width>(&self, index: usize, element: usize) -> u64 {
+    pub(crate) fn count_at<W: Width>(&self, index: usize, element: usize) -> u64 {
         match self.word(index) {
             0 => 0,
             // SAFETY: the library has read the same array, to at least this length.
@@ -88,14 +88,14 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    pub fn sum<W: Width>(&self, index: usize, length: usize) -> u64 {
+    pub(crate) fn sum<W: Width>(&self, index: usize, length: usize) -> u64 {
         (0..length).fold(0, |sum: u64, element| {
             sum.saturating_add(self.count_at::<W>(index, element))
         })
     }
 
     /// Returns one handle of an array.
-    pub fn handle_at(&self, index: usize, element: usize) -> usize {
+    pub(crate) fn handle_at(&self, index: usize, element: usize) -> usize {
         match self.word(index) {
             0 => 0,
             // SAFETY: the library has read the same array, to at least this length.

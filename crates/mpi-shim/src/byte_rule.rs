@@ -19,7 +19,7 @@ pub(crate) struct CallScratch {
 
 impl CallScratch {
     #[inline]
-    pub fn new() -> CallScratch {
+    pub(crate) fn new() -> CallScratch {
         CallScratch {
             status: MpiStatus::new(),
             request: MaybeUninit::uninit(),

@@ -31,26 +31,26 @@ pub(crate) struct ActiveCall {
 }
 
 impl Call {
-    pub const fn new(name: &'static str) -> Call {
+    pub(crate) const fn new(name: &'static str) -> Call {
         Call {
             name,
             slot: AtomicPtr::new(null_mut()),
         }
     }
 
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
     /// Returns whether the first call was made.
     #[inline(always)]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.slot.load(Ordering::Acquire).is_null()
     }
 
     /// Starts a call; None if it is not counted. [`Call::open`] must have been called.
     #[inline(always)]
-    pub fn enter(&'static self) -> Option<ActiveCall> {
+    pub(crate) fn enter(&'static self) -> Option<ActiveCall> {
         let inside = inside_flag::of_this_thread();
         let slot = self.slot.load(Ordering::Acquire);
         if inside.get() || slot == not_counted() {
@@ -62,7 +62,7 @@ impl Call {
 
     /// Creates the series; called before the first call of this name is counted.
     #[cold]
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         if self.is_open() {
             return;
         }
@@ -92,13 +92,13 @@ impl ActiveCall {
 
     /// Counts the call without bytes and time.
     #[inline]
-    pub fn hit(&self) {
+    pub(crate) fn hit(&self) {
         self.calls().hit();
     }
 
     /// Counts the call with its bytes and time. Not inlined, because there are over a thousand wrappers.
     #[inline(never)]
-    pub fn finish(self, bytes: u64, begin: u64, end: u64) {
+    pub(crate) fn finish(self, bytes: u64, begin: u64, end: u64) {
         let nanos = ticks::nanos(begin, end);
         // More than any process can have: an invalid count, which must not spoil the sum.
         let bytes = if bytes >> 62 == 0 { bytes } else { 0 };

@@ -50,7 +50,7 @@ fn is_abi(path: &CStr) -> bool {
 impl MpiFamily {
     /// Returns the size of a handle.
     #[inline]
-    pub const fn handle_bytes(self) -> usize {
+    pub(crate) const fn handle_bytes(self) -> usize {
         match self {
             MpiFamily::Mpich => 4,
             MpiFamily::OpenMpi | MpiFamily::Abi => 8,
@@ -59,7 +59,7 @@ impl MpiFamily {
 
     /// Returns the value of `MPI_STATUS_IGNORE`.
     #[inline(always)]
-    pub const fn status_ignore(self) -> usize {
+    pub(crate) const fn status_ignore(self) -> usize {
         match self {
             MpiFamily::Mpich => 1,
             MpiFamily::OpenMpi | MpiFamily::Abi => 0,
@@ -67,7 +67,7 @@ impl MpiFamily {
     }
 
     /// Returns the value of `MPI_IN_PLACE`.
-    pub const fn in_place(self) -> usize {
+    pub(crate) const fn in_place(self) -> usize {
         match self {
             MpiFamily::Mpich => usize::MAX,
             MpiFamily::OpenMpi | MpiFamily::Abi => 1,
@@ -76,7 +76,7 @@ impl MpiFamily {
 
     /// Returns the value of `MPI_PROC_NULL`: as a root, it is passed by members of the root's group that do not take part.
     #[inline]
-    pub const fn proc_null(self) -> i32 {
+    pub(crate) const fn proc_null(self) -> i32 {
         match self {
             MpiFamily::Mpich => -1,
             MpiFamily::OpenMpi | MpiFamily::Abi => -2,
@@ -84,7 +84,7 @@ impl MpiFamily {
     }
 
     /// Returns the value of `MPI_ROOT`, passed by the root itself on an intercommunicator.
-    pub const fn root(self) -> i32 {
+    pub(crate) const fn root(self) -> i32 {
         match self {
             MpiFamily::OpenMpi => -4,
             MpiFamily::Mpich | MpiFamily::Abi => -3,
@@ -92,7 +92,7 @@ impl MpiFamily {
     }
 
     /// Returns the results of MPI_Topo_test for a Cartesian, a general and a distributed graph; None if not known.
-    pub const fn topologies(self) -> Option<[i32; 3]> {
+    pub(crate) const fn topologies(self) -> Option<[i32; 3]> {
         match self {
             MpiFamily::OpenMpi => Some([1, 2, 3]),
             MpiFamily::Mpich => Some([2, 1, 3]),

@@ -11,13 +11,13 @@ pub(crate) struct InsideFlag(*mut bool);
 
 impl InsideFlag {
     #[inline(always)]
-    pub fn get(self) -> bool {
+    pub(crate) fn get(self) -> bool {
         // SAFETY: the flag lives as long as its thread, and no other thread has its address.
         unsafe { *self.0 }
     }
 
     #[inline(always)]
-    pub fn set(self, is_inside: bool) {
+    pub(crate) fn set(self, is_inside: bool) {
         // SAFETY: as above.
         unsafe { *self.0 = is_inside };
     }
@@ -36,7 +36,7 @@ mod byte {
     );
 
     #[inline(always)]
-    pub fn address() -> *mut bool {
+    pub(super) fn address() -> *mut bool {
         let at: *mut bool;
         // SAFETY: reads the thread pointer and adds the offset that the dynamic linker stored in the GOT.
         unsafe {

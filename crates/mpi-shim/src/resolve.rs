@@ -13,7 +13,7 @@ pub(crate) struct RealFunction {
 }
 
 impl RealFunction {
-    pub const fn new(name: &'static str) -> RealFunction {
+    pub(crate) const fn new(name: &'static str) -> RealFunction {
         RealFunction {
             name,
             at: AtomicPtr::new(null_mut()),
@@ -21,7 +21,7 @@ impl RealFunction {
     }
 
     #[inline(always)]
-    pub fn get(&self) -> *const () {
+    pub(crate) fn get(&self) -> *const () {
         let at = self.at.load(Ordering::Acquire);
         if at.is_null() {
             return self.look_up();
@@ -31,7 +31,7 @@ impl RealFunction {
 
     /// Returns the function, or null before the first use.
     #[inline(always)]
-    pub fn resolved(&self) -> *const () {
+    pub(crate) fn resolved(&self) -> *const () {
         self.at.load(Ordering::Acquire)
     }
 

@@ -12,12 +12,12 @@ pub(crate) struct MpiStatus(MaybeUninit<[u8; 64]>);
 
 impl MpiStatus {
     #[inline]
-    pub const fn new() -> MpiStatus {
+    pub(crate) const fn new() -> MpiStatus {
         MpiStatus(MaybeUninit::uninit())
     }
 
     #[inline]
-    pub fn address(&mut self) -> usize {
+    pub(crate) fn address(&mut self) -> usize {
         self.0.as_mut_ptr() as usize
     }
 }

@@ -127,13 +127,13 @@ mod counter {
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
     #[inline]
-    pub fn read() -> u64 {
+    pub(super) fn read() -> u64 {
         // SAFETY: every x86-64 processor has the instruction.
         unsafe { _rdtsc() }
     }
 
     /// Returns whether the counter has a constant rate and is synchronised between processors.
-    pub fn is_steady() -> bool {
+    pub(super) fn is_steady() -> bool {
         let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         match std::fs::read_to_string(path).as_deref().map(str::trim) {
             Ok("tsc") => true,

@@ -127,7 +127,7 @@ const CALENDAR_EDGES_MAX: usize = 1 << 20;
 
 impl Buckets {
     /// Returns the buckets of a range; `None` if no bucket starts in it.
-    pub fn for_range(
+    pub(crate) fn for_range(
         span: DownsampleInterval,
         start: Millis,
         end: Millis,
@@ -162,7 +162,7 @@ impl Buckets {
         })
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Buckets::One { .. } => 1,
             Buckets::Even { count, .. } => *count,
@@ -172,7 +172,7 @@ impl Buckets {
 
     /// Returns the first and the last time of all buckets. The last bucket is read to its own end, which may lie
     /// after that of the query: half a bucket would look like a drop.
-    pub fn range(&self) -> (Millis, Millis) {
+    pub(crate) fn range(&self) -> (Millis, Millis) {
         match self {
             Buckets::One { start, end } => (*start, *end),
             Buckets::Even { first, step, count } => {
@@ -183,7 +183,7 @@ impl Buckets {
         }
     }
 
-    pub fn timestamp(&self, index: usize) -> Millis {
+    pub(crate) fn timestamp(&self, index: usize) -> Millis {
         match self {
             Buckets::One { start, .. } => *start,
             Buckets::Even { first, step, .. } => first + index as Millis * step,
@@ -204,7 +204,7 @@ impl Buckets {
     }
 
     /// Puts samples into buckets and computes the value of each.
-    pub fn fold(
+    pub(crate) fn fold(
         &self,
         samples: &[(Millis, f64)],
         function: Aggregator,
@@ -228,7 +228,7 @@ impl Buckets {
     }
 
     /// Adds a point with `value` for every bucket that has none.
-    pub fn fill(&self, points: &mut Vec<(Millis, f64)>, value: f64) {
+    pub(crate) fn fill(&self, points: &mut Vec<(Millis, f64)>, value: f64) {
         let mut filled = Vec::with_capacity(self.len());
         let mut given = points.iter().copied().peekable();
         for index in 0..self.len() {

@@ -38,7 +38,7 @@ enum TagTest {
 }
 
 /// Name, examples and description, as returned by `/api/config/filters`.
-pub const FILTER_KINDS: [(&str, &str, &str); 8] = [
+pub(crate) const FILTER_KINDS: [(&str, &str, &str); 8] = [
     (
         "iliteral_or",
         "host=iliteral_or(nid1|nid2)",

@@ -13,11 +13,11 @@ pub(crate) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    pub fn new(max: usize) -> MemoryBudget {
+    pub(crate) fn new(max: usize) -> MemoryBudget {
         MemoryBudget { left: max, max }
     }
 
-    pub fn reserve(&mut self, bytes: usize) -> Result<(), OpentsdbError> {
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), OpentsdbError> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => return Err(QueryError::TooLarge(self.max).into()),
@@ -26,12 +26,12 @@ impl MemoryBudget {
     }
 
     /// Reserves memory for a result series with this many points.
-    pub fn reserve_points(&mut self, count: usize) -> Result<(), OpentsdbError> {
+    pub(crate) fn reserve_points(&mut self, count: usize) -> Result<(), OpentsdbError> {
         let bytes = count.saturating_mul(size_of::<(Millis, f64)>());
         self.reserve(bytes.saturating_add(512))
     }
 
-    pub fn release(&mut self, bytes: usize) {
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.left += bytes;
     }
 }

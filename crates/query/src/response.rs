@@ -52,7 +52,7 @@ impl QueryEngine {
 }
 
 impl<'a> ResponseWriter<'a> {
-    pub fn new(
+    pub(crate) fn new(
         engine: &QueryEngine,
         request: &'a QueryRequest,
         out: &'a mut dyn Write,
@@ -76,11 +76,11 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    pub fn begin(&mut self) -> Result<(), OpentsdbError> {
+    pub(crate) fn begin(&mut self) -> Result<(), OpentsdbError> {
         self.write_text("[")
     }
 
-    pub fn end(&mut self) -> Result<(), OpentsdbError> {
+    pub(crate) fn end(&mut self) -> Result<(), OpentsdbError> {
         self.write_text("]")
     }
 
@@ -96,7 +96,7 @@ impl<'a> ResponseWriter<'a> {
             .map_err(|error| OpentsdbError::Write(error.into()))
     }
 
-    pub fn write_series(
+    pub(crate) fn write_series(
         &mut self,
         engine: &QueryEngine,
         query: &SubQuery,

@@ -42,7 +42,7 @@ pub(crate) struct CommonTags {
 }
 
 impl CommonTags {
-    pub fn add(&mut self, series: &Series, node: &str) {
+    pub(crate) fn add(&mut self, series: &Series, node: &str) {
         let tags = tags(series, node);
         if !self.has_series {
             self.has_series = true;
@@ -63,7 +63,7 @@ impl CommonTags {
     }
 
     /// Returns the tags with one value, and the keys with several.
-    pub fn split(self) -> (BTreeMap<String, String>, Vec<String>) {
+    pub(crate) fn split(self) -> (BTreeMap<String, String>, Vec<String>) {
         let mut tags = BTreeMap::new();
         let mut aggregated = Vec::new();
         for (key, value) in self.keys {

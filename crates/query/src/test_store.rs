@@ -29,7 +29,7 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    pub fn new(now: Millis) -> TestStore {
+    pub(crate) fn new(now: Millis) -> TestStore {
         let dir = TempDir::new();
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = Arc::new(FakeClock::new(now));
@@ -42,11 +42,11 @@ impl TestStore {
         }
     }
 
-    pub fn engine(&self, node: &str) -> QueryEngine {
+    pub(crate) fn engine(&self, node: &str) -> QueryEngine {
         QueryEngine::new(self.store.clone(), self.annotations.clone(), node, false)
     }
 
-    pub fn put(&self, text: &str, samples: &[(Millis, f64)]) {
+    pub(crate) fn put(&self, text: &str, samples: &[(Millis, f64)]) {
         let series = Arc::new(series(text));
         let point = |&(time, value): &(Millis, f64)| Point {
             series: series.clone(),

@@ -15,7 +15,7 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    pub fn new(status: StatusCode, message: impl Into<String>) -> ApiError {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> ApiError {
         ApiError {
             status,
             message: message.into(),
@@ -23,33 +23,33 @@ impl ApiError {
         }
     }
 
-    pub fn hint(mut self, hint: impl Into<String>) -> ApiError {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> ApiError {
         self.hint = Some(hint.into());
         self
     }
 
-    pub fn bad_request(message: impl Into<String>) -> ApiError {
+    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub fn uri_too_long(bytes_max: usize) -> ApiError {
+    pub(crate) fn uri_too_long(bytes_max: usize) -> ApiError {
         let message = format!("the URI exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::URI_TOO_LONG, message)
             .hint("use a pattern instead of a list of names")
     }
 
-    pub fn body_too_large(bytes_max: usize) -> ApiError {
+    pub(crate) fn body_too_large(bytes_max: usize) -> ApiError {
         let message = format!("the request body exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).hint("send it in parts")
     }
 
-    pub fn response_too_large(bytes_max: usize) -> ApiError {
+    pub(crate) fn response_too_large(bytes_max: usize) -> ApiError {
         let message = format!("the response exceeds {bytes_max} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
             .hint("request fewer series, a shorter time range or a larger step")
     }
 
-    pub fn response_memory_full() -> ApiError {
+    pub(crate) fn response_memory_full() -> ApiError {
         ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the memory for responses is in use by responses that are still being sent",
@@ -57,29 +57,29 @@ impl ApiError {
         .hint("retry later, or request less data")
     }
 
-    pub fn timed_out() -> ApiError {
+    pub(crate) fn timed_out() -> ApiError {
         ApiError::new(StatusCode::GATEWAY_TIMEOUT, "the request timed out")
             .hint("request less data, or retry when the agent is less busy")
     }
 
-    pub fn too_many_connections() -> ApiError {
+    pub(crate) fn too_many_connections() -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections")
             .hint("close idle connections or retry later")
     }
 
-    pub fn tls_required() -> ApiError {
+    pub(crate) fn tls_required() -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "this address speaks TLS")
             .hint("use https:// instead of http://")
     }
 
-    pub fn internal() -> ApiError {
+    pub(crate) fn internal() -> ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal error; see the agent's log",
         )
     }
 
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
@@ -93,7 +93,7 @@ impl ApiError {
 
     /// The complete response as raw HTTP, for a connection that is refused before it reaches the
     /// router.
-    pub fn to_http(&self) -> String {
+    pub(crate) fn to_http(&self) -> String {
         let body = self.to_json().to_string();
         format!(
             "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

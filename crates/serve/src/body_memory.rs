@@ -36,7 +36,7 @@ pub(crate) enum BodyReadError {
 }
 
 impl BodyMemory {
-    pub fn new(settings: &ServeSettings) -> BodyMemory {
+    pub(crate) fn new(settings: &ServeSettings) -> BodyMemory {
         BodyMemory {
             body_bytes_max: settings.limits.body.as_usize(),
             budget: MemoryBudget::new(settings.limits.bodies.as_usize()),
@@ -44,13 +44,13 @@ impl BodyMemory {
     }
 
     /// Bytes in use by bodies at this moment, rounded up for each body.
-    pub fn bytes_in_use(&self) -> usize {
+    pub(crate) fn bytes_in_use(&self) -> usize {
         self.budget.bytes_in_use()
     }
 
     /// Reads a body to its end. Reserves memory for the bytes received, not for the announced
     /// length: a client that announces much and sends little takes no memory from others.
-    pub async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
+    pub(crate) async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
         let mut buffer = self.budget.buffer(self.body_bytes_max);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| BodyReadError::Aborted)?;
@@ -63,7 +63,7 @@ impl BodyMemory {
     }
 
     /// Returns the decompressed body. CPU-bound: must not run on an async worker.
-    pub fn decompress(
+    pub(crate) fn decompress(
         &self,
         headers: &HeaderMap,
         body: Bytes,
@@ -107,7 +107,7 @@ impl BodyReadError {
         }
     }
 
-    pub fn drop_reason(self) -> DropReason {
+    pub(crate) fn drop_reason(self) -> DropReason {
         match self {
             BodyReadError::TooLarge => DropReason::TooLarge,
             BodyReadError::MemoryFull => DropReason::Busy,
@@ -116,7 +116,7 @@ impl BodyReadError {
     }
 
     /// The reason under which the refusal is counted; `None` if no limit was exceeded.
-    pub fn refusal(self) -> Option<ClientRefusal> {
+    pub(crate) fn refusal(self) -> Option<ClientRefusal> {
         match self {
             BodyReadError::TooLarge => Some(ClientRefusal::BodySize),
             BodyReadError::MemoryFull => Some(ClientRefusal::BodyMemory),
@@ -124,7 +124,7 @@ impl BodyReadError {
         }
     }
 
-    pub fn failure(self, bodies: &BodyMemory) -> ApiError {
+    pub(crate) fn failure(self, bodies: &BodyMemory) -> ApiError {
         match self {
             BodyReadError::TooLarge => ApiError::body_too_large(bodies.body_bytes_max),
             BodyReadError::MemoryFull => ApiError::new(

@@ -26,7 +26,7 @@ pub(crate) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    pub fn new(bytes: usize) -> MemoryBudget {
+    pub(crate) fn new(bytes: usize) -> MemoryBudget {
         let permits = bytes.div_ceil(PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
         MemoryBudget {
             permits,
@@ -36,20 +36,20 @@ impl MemoryBudget {
     }
 
     /// Reserves a quarter for small buffers, which then find room even if large ones stay in use.
-    pub fn with_share_for_small(bytes: usize) -> MemoryBudget {
+    pub(crate) fn with_share_for_small(bytes: usize) -> MemoryBudget {
         let mut budget = MemoryBudget::new(bytes);
         budget.large = Arc::new(Semaphore::new(budget.permits / 4 * 3));
         budget
     }
 
     /// Bytes in use at this moment, rounded up for each buffer.
-    pub fn bytes_in_use(&self) -> usize {
+    pub(crate) fn bytes_in_use(&self) -> usize {
         let free = self.all.available_permits();
         self.permits.saturating_sub(free) * PERMIT_BYTES
     }
 
     /// An empty buffer for up to `bytes_max` bytes.
-    pub fn buffer(&self, bytes_max: usize) -> BudgetedBuffer {
+    pub(crate) fn buffer(&self, bytes_max: usize) -> BudgetedBuffer {
         BudgetedBuffer {
             bytes: Vec::new(),
             bytes_max,
@@ -85,21 +85,21 @@ impl AsRef<[u8]> for BudgetedBytes {
 }
 
 impl BudgetedBuffer {
-    pub fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub fn bytes_max(&self) -> usize {
+    pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
     /// An empty buffer with the same limits.
-    pub fn new_empty(&self) -> BudgetedBuffer {
+    pub(crate) fn new_empty(&self) -> BudgetedBuffer {
         self.budget.buffer(self.bytes_max)
     }
 
     /// Takes over bytes that were built elsewhere, unless they are too large.
-    pub fn adopt(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+    pub(crate) fn adopt(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         if bytes.len() > self.bytes_max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -108,7 +108,7 @@ impl BudgetedBuffer {
         Ok(())
     }
 
-    pub fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(BudgetedBytes {
             bytes: self.bytes,
             _permits: self.permits,

@@ -38,12 +38,12 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Marks the client as authenticated: its connection is not displaced.
-    pub fn admit(&self) {
+    pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
 
     /// Resolves when the connection must be closed.
-    pub async fn displaced(&self) {
+    pub(crate) async fn displaced(&self) {
         self.displaced.notified().await;
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionLimit {
-    pub fn new(count: usize) -> ConnectionLimit {
+    pub(crate) fn new(count: usize) -> ConnectionLimit {
         let count = count.min(Semaphore::MAX_PERMITS);
         let for_unknown = count.div_ceil(2);
         ConnectionLimit {
@@ -77,7 +77,7 @@ impl ConnectionLimit {
         }
     }
 
-    pub fn acquire(
+    pub(crate) fn acquire(
         &self,
         rights: AccessRights,
         standing: &Arc<Standing>,
@@ -122,12 +122,12 @@ impl ConnectionLimit {
         unknown.push_back(Arc::downgrade(newest));
     }
 
-    pub fn in_use(&self) -> usize {
+    pub(crate) fn in_use(&self) -> usize {
         self.count - self.all.available_permits()
     }
 
     /// Resolves when no connection is left.
-    pub async fn wait_until_idle(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         let all = u32::try_from(self.count).unwrap_or(u32::MAX);
         let _ = self.all.acquire_many(all).await;
     }

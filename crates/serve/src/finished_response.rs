@@ -29,43 +29,43 @@ pub(crate) struct FinishedResponse {
 pub(crate) struct ResponseBuffer(BudgetedBuffer);
 
 impl ResponseBuffer {
-    pub fn new(buffer: BudgetedBuffer) -> ResponseBuffer {
+    pub(crate) fn new(buffer: BudgetedBuffer) -> ResponseBuffer {
         ResponseBuffer(buffer)
     }
 
-    pub fn json(&mut self, value: &impl Serialize) -> Result<(), ApiError> {
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), ApiError> {
         serde_json::to_writer(&mut self.0, value).map_err(|error| self.write_error(&error.into()))
     }
 
-    pub fn text(&mut self, text: &str) -> Result<(), ApiError> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), ApiError> {
         let written = self.0.write_all(text.as_bytes());
         written.map_err(|error| self.write_error(&error))
     }
 
     /// Takes over a buffer that was built elsewhere, unless it is too large.
-    pub fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), ApiError> {
+    pub(crate) fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), ApiError> {
         let adopted = self.0.adopt(bytes);
         adopted.map_err(|error| self.write_error(&error))
     }
 
     /// Maps a write error of this buffer to an API error.
-    pub fn write_error(&self, error: &io::Error) -> ApiError {
+    pub(crate) fn write_error(&self, error: &io::Error) -> ApiError {
         match error.kind() {
             io::ErrorKind::OutOfMemory => ApiError::response_memory_full(),
             _ => ApiError::response_too_large(self.0.bytes_max()),
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.as_slice().is_empty()
     }
 
-    pub fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         self.0.into_bytes()
     }
 
     /// Completes the response; compresses it if the client accepts gzip and it is large enough.
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         content_type: &'static str,
         gzip: bool,

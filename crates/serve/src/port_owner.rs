@@ -125,7 +125,7 @@ fn process_with_descriptor(target: &str) -> Option<OwningProcess> {
 }
 
 /// The command name of a process; `?` if it cannot be read.
-pub fn command_of(pid: u32) -> String {
+pub(crate) fn command_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }

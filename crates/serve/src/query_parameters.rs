@@ -16,7 +16,7 @@ const PATTERNS_MAX: usize = 64;
 pub(crate) struct QueryParameters(Vec<(String, String)>);
 
 impl QueryParameters {
-    pub fn parse(uri: &Uri, accepted: &[&str]) -> Result<QueryParameters, ApiError> {
+    pub(crate) fn parse(uri: &Uri, accepted: &[&str]) -> Result<QueryParameters, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| ApiError::bad_request(format!("malformed query string: {error}")))?;
         for (key, _) in &pairs {
@@ -38,7 +38,7 @@ impl QueryParameters {
     }
 
     /// The value of a parameter that may occur once; a duplicate is an error.
-    pub fn single<'a>(&'a self, key: &'a str) -> Result<Option<&'a str>, ApiError> {
+    pub(crate) fn single<'a>(&'a self, key: &'a str) -> Result<Option<&'a str>, ApiError> {
         let mut values = self.values(key);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(ApiError::bad_request(format!(
@@ -50,7 +50,7 @@ impl QueryParameters {
 
     /// Selects the union of all `match=` patterns and all entries of `names=`; all series if there
     /// is neither.
-    pub fn selector(&self) -> Result<Selector, ApiError> {
+    pub(crate) fn selector(&self) -> Result<Selector, ApiError> {
         let mut selectors = Vec::new();
         let mut expressions = 0;
         for pattern in self.values("match") {

@@ -16,7 +16,7 @@ pub(crate) struct QueryThreads {
 }
 
 impl QueryThreads {
-    pub fn new(count: usize) -> io::Result<QueryThreads> {
+    pub(crate) fn new(count: usize) -> io::Result<QueryThreads> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(count.max(1))
             .thread_name("query")
@@ -33,7 +33,7 @@ impl QueryThreads {
     }
 
     /// The runtime whose `spawn_blocking` runs work on a query thread.
-    pub fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 }

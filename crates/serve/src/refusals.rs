@@ -60,11 +60,11 @@ pub(crate) struct RefusalCounters {
 }
 
 impl RefusalCounters {
-    pub fn count(&self, refusal: ClientRefusal) {
+    pub(crate) fn count(&self, refusal: ClientRefusal) {
         self.counts[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn all(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
         let counts = self
             .counts
             .iter()

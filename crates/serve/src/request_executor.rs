@@ -44,7 +44,7 @@ pub(crate) struct RequestExecutor {
 }
 
 impl RequestExecutor {
-    pub fn new(
+    pub(crate) fn new(
         settings: &ServeSettings,
         refusals: Arc<RefusalCounters>,
     ) -> io::Result<RequestExecutor> {
@@ -61,12 +61,12 @@ impl RequestExecutor {
     }
 
     /// An empty buffer for one response.
-    pub fn response_buffer(&self) -> ResponseBuffer {
+    pub(crate) fn response_buffer(&self) -> ResponseBuffer {
         ResponseBuffer::new(self.memory.buffer(self.response_bytes_max))
     }
 
     /// Executes a range query.
-    pub async fn query<T: Send + 'static>(
+    pub(crate) async fn query<T: Send + 'static>(
         &self,
         rights: AccessRights,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -77,7 +77,7 @@ impl RequestExecutor {
     }
 
     /// Executes a read of current values.
-    pub async fn read_latest<T: Send + 'static>(
+    pub(crate) async fn read_latest<T: Send + 'static>(
         &self,
         rights: AccessRights,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -87,7 +87,7 @@ impl RequestExecutor {
     }
 
     /// Executes a write, which may wait for the log.
-    pub async fn write<T: Send + 'static>(
+    pub(crate) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
@@ -97,7 +97,7 @@ impl RequestExecutor {
 
     /// Refreshes programs' counters, so that a read sees what they counted until now. If the store
     /// hangs, the read does not wait for long and returns the values that are there.
-    pub async fn refresh(&self, refresh_programs: &Arc<dyn Fn() + Send + Sync>) {
+    pub(crate) async fn refresh(&self, refresh_programs: &Arc<dyn Fn() + Send + Sync>) {
         let refresh_programs = refresh_programs.clone();
         let slot = self.refreshes.clone().acquire_owned();
         let threads = Handle::current();

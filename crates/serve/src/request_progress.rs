@@ -39,7 +39,7 @@ struct ProgressState {
 
 impl RequestProgress {
     /// A new connection waits for a head: a silent client gets as much time as a slow one.
-    pub fn new(since: Instant) -> RequestProgress {
+    pub(crate) fn new(since: Instant) -> RequestProgress {
         let phase = RequestPhase::Head(since);
         RequestProgress(Arc::new(Mutex::new(ProgressState {
             phase,
@@ -52,12 +52,12 @@ impl RequestProgress {
     }
 
     /// Marks a request's head as complete.
-    pub fn request_begins(&self) {
+    pub(crate) fn request_begins(&self) {
         self.update(|state| state.phase = RequestPhase::Busy);
     }
 
     /// Marks the response as handed over in full.
-    pub fn response_ends(&self) {
+    pub(crate) fn response_ends(&self) {
         self.update(|state| state.phase = RequestPhase::Idle(Instant::now()));
     }
 
@@ -82,7 +82,7 @@ impl RequestProgress {
 
     /// Returns when to check again, or why to close the connection now (`None`: it was only idle
     /// too long).
-    pub fn next_deadline(
+    pub(crate) fn next_deadline(
         &self,
         now: Instant,
         settings: &ServeSettings,
@@ -127,7 +127,7 @@ pub(crate) struct ProgressStream<S> {
 }
 
 impl<S> ProgressStream<S> {
-    pub fn new(prefix: Vec<u8>, stream: S, progress: RequestProgress) -> ProgressStream<S> {
+    pub(crate) fn new(prefix: Vec<u8>, stream: S, progress: RequestProgress) -> ProgressStream<S> {
         ProgressStream {
             prefix: prefix.into(),
             stream,

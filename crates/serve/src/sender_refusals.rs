@@ -18,7 +18,7 @@ pub(crate) struct SenderRefusals {
 }
 
 impl SenderRefusals {
-    pub fn count(&self, sender: &str, refusal: ClientRefusal) {
+    pub(crate) fn count(&self, sender: &str, refusal: ClientRefusal) {
         let mut senders = self.lock();
         let is_known = senders.contains_key(sender) || senders.len() < SENDERS_MAX;
         let sender = if is_known { sender } else { OTHERS };
@@ -27,7 +27,7 @@ impl SenderRefusals {
     }
 
     /// The counts by sender, for `/status`.
-    pub fn all(&self) -> BTreeMap<String, RefusalCounts> {
+    pub(crate) fn all(&self) -> BTreeMap<String, RefusalCounts> {
         self.lock().clone()
     }
 

@@ -57,18 +57,18 @@ pub(crate) struct ServerContext {
 
 impl ServerContext {
     /// Counts a limit that a sender exceeded.
-    pub fn count_refusal(&self, sender: &str, refusal: ClientRefusal) {
+    pub(crate) fn count_refusal(&self, sender: &str, refusal: ClientRefusal) {
         self.refusals.count(refusal);
         self.sender_refusals.count(sender, refusal);
     }
 
     /// Stores what programs counted until now, so that a read sees it.
-    pub async fn refresh_programs(&self) {
+    pub(crate) async fn refresh_programs(&self) {
         self.executor.refresh(&self.agent.refresh_programs).await;
     }
 
     /// The input that counts a request whose body is not read.
-    pub fn input_for(&self, method: &Method, path: &str) -> Option<Arc<dyn RequestHandler>> {
+    pub(crate) fn input_for(&self, method: &Method, path: &str) -> Option<Arc<dyn RequestHandler>> {
         let mut inputs = self.agent.input_routes.iter();
         let input = inputs.find(|input| method == Method::POST && input.path == path)?;
         Some(input.handler.clone())

@@ -21,7 +21,7 @@ pub(crate) struct QuerySlot {
 }
 
 impl Slots {
-    pub fn new(count: usize) -> Slots {
+    pub(crate) fn new(count: usize) -> Slots {
         Slots {
             all: Arc::new(Semaphore::new(count)),
             guests: Arc::new(Semaphore::new((count / 2).max(1))),
@@ -30,7 +30,7 @@ impl Slots {
 
     /// Waits for a slot. The agent's user and root wait only for each other; the time limit of a
     /// request bounds every wait.
-    pub async fn take(&self, rights: AccessRights) -> Result<QuerySlot, AcquireError> {
+    pub(crate) async fn take(&self, rights: AccessRights) -> Result<QuerySlot, AcquireError> {
         // Acquire the share first: a user who waits for it must not hold a slot meanwhile.
         let for_guests = match rights {
             AccessRights::None | AccessRights::User => {

@@ -38,7 +38,7 @@ pub(crate) struct SnapshotStore {
 
 impl SnapshotStore {
     /// Opens the store and reads the fingerprint of the last snapshot, which an earlier agent may have stored.
-    pub fn open(dir: &Path) -> SnapshotStore {
+    pub(crate) fn open(dir: &Path) -> SnapshotStore {
         let folder = dir.join("snapshots");
         let last = stored_names(&folder)
             .pop()
@@ -50,7 +50,10 @@ impl SnapshotStore {
     }
 
     /// Stores the snapshot if it differs from the last one. Returns whether it was stored.
-    pub fn store_if_changed(&mut self, snapshot: &Snapshot) -> Result<bool, SnapshotStoreError> {
+    pub(crate) fn store_if_changed(
+        &mut self,
+        snapshot: &Snapshot,
+    ) -> Result<bool, SnapshotStoreError> {
         let value = serde_json::to_value(snapshot).unwrap_or_default();
         let current = fingerprint(value);
         if self.last_fingerprint == Some(current) {

@@ -78,13 +78,13 @@ pub(crate) struct FrozenHead {
 }
 
 impl StoreState {
-    pub fn add_blocks(&mut self, made: impl IntoIterator<Item = Arc<Block>>) {
+    pub(crate) fn add_blocks(&mut self, made: impl IntoIterator<Item = Arc<Block>>) {
         self.blocks.extend(made);
         let last = self.blocks.last().map_or(0, |block| block.id);
         self.last_block_id = self.last_block_id.max(last);
     }
 
-    pub fn log_bytes(&self) -> u64 {
+    pub(crate) fn log_bytes(&self) -> u64 {
         self.head_log_bytes
             + self
                 .frozen
@@ -113,12 +113,12 @@ pub(crate) struct BackgroundWork {
 
 impl BackgroundWork {
     /// Describes a problem with the log's syncs: a failure is returned once, a stall as long as it lasts.
-    pub fn take_sync_failure(&mut self, stall: Duration) -> Option<String> {
+    pub(crate) fn take_sync_failure(&mut self, stall: Duration) -> Option<String> {
         self.sync_failed.take().or_else(|| self.sync_stall(stall))
     }
 
     /// Describes a sync of the log that takes too long.
-    pub fn sync_stall(&self, stall: Duration) -> Option<String> {
+    pub(crate) fn sync_stall(&self, stall: Duration) -> Option<String> {
         let is_stalled = self.sync_began?.elapsed() >= stall;
         is_stalled.then(|| format!("sync of the log: the disk has not answered for {stall:?}"))
     }
@@ -126,14 +126,14 @@ impl BackgroundWork {
 
 impl StoreContext {
     /// Locks the state for reading. This blocks the writer: nothing slow may be done while the guard is held.
-    pub fn read(&self) -> RwLockReadGuard<'_, StoreState> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, StoreState> {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
         self.readers_waiting.fetch_sub(1, Ordering::Relaxed);
         state
     }
 
-    pub fn write(&self) -> StateGuard<'_> {
+    pub(crate) fn write(&self) -> StateGuard<'_> {
         let state = self.state.write();
         StateGuard {
             state,
@@ -142,7 +142,7 @@ impl StoreContext {
     }
 
     /// Lets waiting readers lock the state between two changes in quick succession.
-    pub fn yield_to_readers(&self) {
+    pub(crate) fn yield_to_readers(&self) {
         for _ in 0..YIELDS_MAX {
             if self.readers_waiting.load(Ordering::Relaxed) == 0 {
                 return;
@@ -152,33 +152,33 @@ impl StoreContext {
     }
 
     /// Returns the statistics of the state, without waiting for its lock.
-    pub fn stats(&self) -> StateStats {
+    pub(crate) fn stats(&self) -> StateStats {
         self.stats.lock().clone()
     }
 
-    pub fn background_work(&self) -> MutexGuard<'_, BackgroundWork> {
+    pub(crate) fn background_work(&self) -> MutexGuard<'_, BackgroundWork> {
         self.background_work.lock()
     }
 
-    pub fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> Millis {
         self.options.clock.utc()
     }
 
-    pub fn log_dir(&self) -> PathBuf {
+    pub(crate) fn log_dir(&self) -> PathBuf {
         self.options.dir.join("log")
     }
 
-    pub fn block_dir(&self) -> PathBuf {
+    pub(crate) fn block_dir(&self) -> PathBuf {
         self.options.dir.join("blocks")
     }
 
     /// Returns the id for the next block. The id is taken only when the block becomes part of the state.
-    pub fn next_block_id(&self) -> u64 {
+    pub(crate) fn next_block_id(&self) -> u64 {
         self.read().last_block_id + 1
     }
 
     /// Returns the blocks with samples in a range, in order of precedence, lowest first.
-    pub fn overlapping_blocks(&self, start: Millis, end: Millis) -> Vec<Arc<Block>> {
+    pub(crate) fn overlapping_blocks(&self, start: Millis, end: Millis) -> Vec<Arc<Block>> {
         let state = self.read();
         let blocks = state
             .blocks
@@ -188,13 +188,13 @@ impl StoreContext {
     }
 
     /// Returns the start of retention: earlier samples are rejected, not shown, and removed.
-    pub fn retention_start(&self) -> Millis {
+    pub(crate) fn retention_start(&self) -> Millis {
         let keep = i64::try_from(self.options.keep.disk.duration().as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_sub(keep)
     }
 
     /// Syncs the rest of the log when the store is closed.
-    pub fn sync_log(&self) {
+    pub(crate) fn sync_log(&self) {
         let unsynced = std::mem::take(&mut self.background_work().unsynced);
         if let Err(error) = unsynced.iter().try_for_each(|file| file.sync()) {
             tracing::error!(%error, "cannot sync the log");
@@ -202,7 +202,7 @@ impl StoreContext {
     }
 
     /// Moves a file that is unreadable, wholly or in part, to `aside/`. Such files are never deleted.
-    pub fn set_aside(&self, path: &Path, why: &str) {
+    pub(crate) fn set_aside(&self, path: &Path, why: &str) {
         let aside = self.options.dir.join("aside");
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut target = aside.join(format!("{}-{name}", self.now()));
@@ -231,7 +231,7 @@ impl StoreContext {
     }
 
     /// Counts dropped samples of a tick.
-    pub fn count_dropped_tick(&self, input: Input, reason: DropReason, count: u64) {
+    pub(crate) fn count_dropped_tick(&self, input: Input, reason: DropReason, count: u64) {
         if count > 0 {
             self.ledger.add_dropped(input, reason, count);
             self.drop_tracker.record(input, reason, &self.options);
@@ -240,7 +240,7 @@ impl StoreContext {
 
     /// Makes points current that were ahead of the clock and are now due. The writer does so with each commit, but
     /// there may be none for a while. Bounded, because it holds the lock; the writer handles the rest.
-    pub fn show_due_points(&self) {
+    pub(crate) fn show_due_points(&self) {
         const COUNT_MAX: usize = 1024;
         let now = self.now();
         if self.read().head.ungrouped.has_due_point(now) {
@@ -251,13 +251,13 @@ impl StoreContext {
     }
 
     /// Records the reason why the log cannot be written, or `None` once it can be written again.
-    pub fn set_log_failure(&self, failure: Option<String>) {
+    pub(crate) fn set_log_failure(&self, failure: Option<String>) {
         let now = self.now();
         update_degradation(&mut self.write().log_failure, failure, now, "log");
     }
 
     /// Reports a hanging sync, even before the writer's next commit notices it.
-    pub fn sync_stalled(&self) -> Option<Degradation> {
+    pub(crate) fn sync_stalled(&self) -> Option<Degradation> {
         let reason = self
             .background_work()
             .sync_stall(self.options.disk_timeout)?;
@@ -266,14 +266,14 @@ impl StoreContext {
     }
 
     /// Records the reason why blocks cannot be written, or `None` once they can be written again.
-    pub fn set_block_failure(&self, failure: Option<String>) {
+    pub(crate) fn set_block_failure(&self, failure: Option<String>) {
         let now = self.now();
         update_degradation(&mut self.write().block_failure, failure, now, "blocks");
     }
 
     /// Measures the memory used by samples and series: in the active head, and in total. Walks all series: too
     /// expensive for every tick.
-    pub fn measure_memory(&self) -> (u64, u64) {
+    pub(crate) fn measure_memory(&self) -> (u64, u64) {
         let state = self.read();
         let head = state.head.bytes();
         let frozen: usize = state.frozen.iter().map(|frozen| frozen.head.bytes()).sum();

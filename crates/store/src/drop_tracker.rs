@@ -28,7 +28,7 @@ struct DropEpisode {
 impl DropTracker {
     /// Records dropped samples. Drops of program samples, which may simply be too many, and drops for a wrong time,
     /// caused by the clock, are not failures of the store.
-    pub fn record(&self, input: Input, reason: DropReason, options: &StoreOptions) {
+    pub(crate) fn record(&self, input: Input, reason: DropReason, options: &StoreOptions) {
         let Some(why) = degradation_cause(reason).filter(|_| input == Input::Collect) else {
             return;
         };
@@ -47,7 +47,7 @@ impl DropTracker {
         }
     }
 
-    pub fn degradation(&self, options: &StoreOptions) -> Option<Degradation> {
+    pub(crate) fn degradation(&self, options: &StoreOptions) -> Option<Degradation> {
         let loss = (*self.lock())?;
         loss.is_ongoing(options.clock.monotonic())
             .then(|| Degradation {

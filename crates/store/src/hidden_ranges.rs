@@ -35,7 +35,7 @@ pub(crate) struct HiddenRange {
 
 impl HiddenRanges {
     /// Loads the hidden ranges. An unreadable or malformed file hides nothing and is logged.
-    pub fn load(options: &StoreOptions) -> HiddenRanges {
+    pub(crate) fn load(options: &StoreOptions) -> HiddenRanges {
         let path = options.dir.join(FILE);
         let ranges = match read(options) {
             Ok(text) => parse(&text),
@@ -55,12 +55,17 @@ impl HiddenRanges {
         }
     }
 
-    pub fn ranges(&self) -> Arc<Vec<HiddenRange>> {
+    pub(crate) fn ranges(&self) -> Arc<Vec<HiddenRange>> {
         self.current.read().clone()
     }
 
     /// Extends the hidden range of an input; never shrinks it. The change is durable when this returns.
-    pub fn add(&self, options: &StoreOptions, input: Input, before: Millis) -> io::Result<()> {
+    pub(crate) fn add(
+        &self,
+        options: &StoreOptions,
+        input: Input,
+        before: Millis,
+    ) -> io::Result<()> {
         let _writing = self.writing.lock();
         let mut ranges = (*self.ranges()).clone();
         match ranges.iter_mut().find(|range| range.input == input) {

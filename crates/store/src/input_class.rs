@@ -19,7 +19,7 @@ pub(crate) enum InputClass {
 }
 
 impl InputClass {
-    pub const ALL: [InputClass; 5] = [
+    pub(crate) const ALL: [InputClass; 5] = [
         InputClass::Mixed,
         InputClass::Node,
         InputClass::Lanes,
@@ -27,17 +27,17 @@ impl InputClass {
         InputClass::Points,
     ];
     /// Classes that have shares.
-    pub const WITH_SHARES: [InputClass; 4] = [
+    pub(crate) const WITH_SHARES: [InputClass; 4] = [
         InputClass::Node,
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
     ];
     /// Classes other than the node's. They are the first to return bytes beyond their shares.
-    pub const PROGRAM_CLASSES: [InputClass; 3] =
+    pub(crate) const PROGRAM_CLASSES: [InputClass; 3] =
         [InputClass::Lanes, InputClass::Statsd, InputClass::Points];
 
-    pub fn of(series: &Series) -> InputClass {
+    pub(crate) fn of(series: &Series) -> InputClass {
         match series.family().input {
             Input::Collect => InputClass::Node,
             Input::Programs | Input::Lane => InputClass::Lanes,
@@ -47,7 +47,7 @@ impl InputClass {
     }
 
     /// Returns the name used in `/status`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             InputClass::Mixed => "mixed",
             InputClass::Node => "node",
@@ -58,14 +58,14 @@ impl InputClass {
     }
 
     /// Returns the class with this code in a block's header.
-    pub fn from_code(code: u32) -> Option<InputClass> {
+    pub(crate) fn from_code(code: u32) -> Option<InputClass> {
         InputClass::ALL
             .into_iter()
             .find(|class| *class as u32 == code)
     }
 
     /// Returns the class to which the bytes of this one are accounted.
-    pub fn accounted_to(self) -> InputClass {
+    pub(crate) fn accounted_to(self) -> InputClass {
         match self {
             InputClass::Mixed => InputClass::Node,
             class => class,
@@ -73,7 +73,7 @@ impl InputClass {
     }
 
     /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each of the others.
-    pub fn share(self, bytes: u64) -> u64 {
+    pub(crate) fn share(self, bytes: u64) -> u64 {
         match self.accounted_to() {
             InputClass::Node | InputClass::Mixed => bytes / 2,
             InputClass::Lanes | InputClass::Statsd | InputClass::Points => bytes / 6,

@@ -28,7 +28,7 @@ pub(crate) struct LockedDir {
 
 impl LockedDir {
     /// Fails if the lock file, or the directory with it, is no longer at its path.
-    pub fn check(&self) -> io::Result<()> {
+    pub(crate) fn check(&self) -> io::Result<()> {
         let found = std::fs::metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
             return Ok(());
@@ -42,7 +42,7 @@ impl LockedDir {
 
     /// Updates the timestamps of the lock, best effort: cleaners of temporary directories remove files that look
     /// unused.
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_NOW,
@@ -63,7 +63,7 @@ pub(crate) enum LockError {
 }
 
 impl StoreLock {
-    pub fn acquire(path: &Path) -> Result<StoreLock, LockError> {
+    pub(crate) fn acquire(path: &Path) -> Result<StoreLock, LockError> {
         let mut path = path.to_owned();
         let mut file = OpenOptions::new()
             .read(true)
@@ -102,7 +102,7 @@ impl StoreLock {
         Ok(StoreLock { file, path })
     }
 
-    pub fn locked_dir(&self) -> io::Result<LockedDir> {
+    pub(crate) fn locked_dir(&self) -> io::Result<LockedDir> {
         let found = self.file.metadata()?;
         Ok(LockedDir {
             path: self.path.clone(),

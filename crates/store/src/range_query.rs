@@ -110,9 +110,9 @@ impl TimeLimit {
     /// Bytes of text to match, or equivalent work, between two readings of the clock.
     const CHECK_EVERY: usize = 4096;
     /// The work of any other step, such as finding a run.
-    pub const STEP: usize = 64;
+    pub(crate) const STEP: usize = 64;
 
-    pub fn new(deadline: Option<Instant>) -> TimeLimit {
+    pub(crate) fn new(deadline: Option<Instant>) -> TimeLimit {
         TimeLimit {
             deadline,
             spent: TimeLimit::CHECK_EVERY,
@@ -120,7 +120,7 @@ impl TimeLimit {
     }
 
     /// Counts work that is about to be done; fails after the deadline.
-    pub fn spend(&mut self, work: usize) -> Result<(), QueryError> {
+    pub(crate) fn spend(&mut self, work: usize) -> Result<(), QueryError> {
         self.spent += work;
         if self.spent < TimeLimit::CHECK_EVERY {
             return Ok(());
@@ -129,12 +129,12 @@ impl TimeLimit {
     }
 
     /// Counts a series that is about to be matched.
-    pub fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
+    pub(crate) fn spend_on(&mut self, series: &Series) -> Result<(), QueryError> {
         self.spend(TimeLimit::STEP + series.text().len())
     }
 
     /// Reads the clock now; for use before a step that takes long by itself.
-    pub fn check_now(&mut self) -> Result<(), QueryError> {
+    pub(crate) fn check_now(&mut self) -> Result<(), QueryError> {
         self.spent = 0;
         match self.deadline {
             Some(deadline) if Instant::now() > deadline => Err(QueryError::TooLong),

@@ -15,7 +15,7 @@ pub(crate) enum RunOwner {
 }
 
 impl RunOwner {
-    pub fn series(&self) -> &[Arc<Series>] {
+    pub(crate) fn series(&self) -> &[Arc<Series>] {
         match self {
             RunOwner::Group(members) => &members.series,
             RunOwner::Series(series) => std::slice::from_ref(series),
@@ -52,7 +52,7 @@ pub(crate) struct RunColumn {
 
 impl SampleRun {
     /// Returns an empty run over `times`, which must be strictly increasing and not empty.
-    pub fn new(owner: RunOwner, times: &[Millis]) -> SampleRun {
+    pub(crate) fn new(owner: RunOwner, times: &[Millis]) -> SampleRun {
         debug_assert!(!times.is_empty() && times.len() <= ROWS_MAX);
         let mut encoded = Vec::new();
         codec::encode_times(times, &mut encoded);
@@ -68,7 +68,7 @@ impl SampleRun {
     }
 
     /// Encodes points of one series, sorted by time and not empty.
-    pub fn from_points(
+    pub(crate) fn from_points(
         series: &Arc<Series>,
         points: &[(Millis, f64)],
         effort: EncodingEffort,
@@ -81,7 +81,7 @@ impl SampleRun {
     }
 
     /// Adds the samples of a member: the values of its present rows; `present` is `None` for all.
-    pub fn add_column(
+    pub(crate) fn add_column(
         &mut self,
         member: u32,
         values: &[f64],
@@ -102,19 +102,22 @@ impl SampleRun {
     }
 
     /// Finishes the run and shrinks its buffers.
-    pub fn finish(mut self) -> Arc<SampleRun> {
+    pub(crate) fn finish(mut self) -> Arc<SampleRun> {
         self.times.shrink_to_fit();
         self.columns.shrink_to_fit();
         self.data.shrink_to_fit();
         Arc::new(self)
     }
 
-    pub fn column_bytes(&self, column: &RunColumn) -> &[u8] {
+    pub(crate) fn column_bytes(&self, column: &RunColumn) -> &[u8] {
         &self.data[column.start as usize..column.end as usize]
     }
 
     /// Decodes the samples of one column.
-    pub fn decode_points(&self, column: &RunColumn) -> Result<Vec<(Millis, f64)>, DecodeError> {
+    pub(crate) fn decode_points(
+        &self,
+        column: &RunColumn,
+    ) -> Result<Vec<(Millis, f64)>, DecodeError> {
         let times = self.decode_times()?;
         let mut samples = DecodedColumn::default();
         decode_column(self.column_bytes(column), self.rows, &mut samples)?;
@@ -125,14 +128,14 @@ impl SampleRun {
         Ok(rows.zip(samples.values.iter().copied()).collect())
     }
 
-    pub fn decode_times(&self) -> Result<Vec<Millis>, DecodeError> {
+    pub(crate) fn decode_times(&self) -> Result<Vec<Millis>, DecodeError> {
         let mut times = Vec::with_capacity(self.rows);
         codec::decode_times(&self.times, self.rows, &mut times)?;
         Ok(times)
     }
 
     /// Returns the memory used.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of::<SampleRun>()
             + self.times.len()
             + self.data.len()
@@ -150,7 +153,7 @@ pub(crate) struct DecodedColumn {
 
 impl DecodedColumn {
     /// Returns the rows that are present.
-    pub fn rows(&self, rows: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn rows(&self, rows: usize) -> impl Iterator<Item = usize> + '_ {
         (0..rows).filter(|row| match &self.present {
             None => true,
             Some(bits) => bit(bits, *row),

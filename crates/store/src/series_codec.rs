@@ -23,7 +23,7 @@ pub(crate) struct SeriesEncoder<'a> {
 }
 
 impl<'a> SeriesEncoder<'a> {
-    pub fn put(&mut self, series: &'a Series, out: &mut Vec<u8>) {
+    pub(crate) fn put(&mut self, series: &'a Series, out: &mut Vec<u8>) {
         let family = series.family();
         let is_same = |last: &Series| {
             let known = last.family();
@@ -94,7 +94,7 @@ pub(crate) struct SeriesDecoder {
 }
 
 impl SeriesDecoder {
-    pub fn take(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Series>, DecodeError> {
+    pub(crate) fn take(&mut self, reader: &mut ByteReader<'_>) -> Result<Arc<Series>, DecodeError> {
         let name = reader.str()?;
         if !name.is_empty() {
             let kind = *MetricKind::ALL

@@ -27,7 +27,7 @@ pub(crate) struct StateStats {
 
 impl StateStats {
     /// Returns the usage and the share of each class. Shares are fractions of `keep_bytes` minus the log.
-    pub fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
+    pub(crate) fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
         let budget = keep_bytes.saturating_sub(self.log_bytes);
         let class_use = |class: &InputClass| {
             let blocks = self.blocks.iter();

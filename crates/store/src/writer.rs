@@ -71,7 +71,7 @@ struct OpenLog {
 }
 
 impl StoreWriter {
-    pub fn new(
+    pub(crate) fn new(
         shared: Arc<StoreContext>,
         disk: LogIo,
         spare: Arc<Mutex<Vec<Tick>>>,
@@ -102,7 +102,7 @@ impl StoreWriter {
     }
 
     /// Processes commands in batches until the store is closed.
-    pub fn run(mut self, mut commands: CommandReceiver, heartbeat: &Heartbeat) {
+    pub(crate) fn run(mut self, mut commands: CommandReceiver, heartbeat: &Heartbeat) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         let mut received = Vec::with_capacity(BATCH_MAX);
         loop {

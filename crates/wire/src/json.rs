@@ -41,7 +41,7 @@ pub(crate) struct JsonReader<'a> {
 }
 
 impl<'a> JsonReader<'a> {
-    pub fn new(bytes: &'a [u8]) -> JsonReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> JsonReader<'a> {
         // Some writers begin with a byte order mark.
         let at = if bytes.starts_with(b"\xef\xbb\xbf") {
             3
@@ -56,7 +56,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Returns the first byte of the next token.
-    pub fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.bytes.get(self.at) {
             self.at += 1;
         }
@@ -64,13 +64,13 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Returns the position of the next token.
-    pub fn at(&mut self) -> usize {
+    pub(crate) fn at(&mut self) -> usize {
         self.peek();
         self.at
     }
 
     /// Returns the end of the last value.
-    pub fn end_of_last(&self) -> usize {
+    pub(crate) fn end_of_last(&self) -> usize {
         self.at
     }
 
@@ -87,7 +87,7 @@ impl<'a> JsonReader<'a> {
         is_there
     }
 
-    pub fn end(&mut self) -> Result<(), JsonSyntaxError> {
+    pub(crate) fn end(&mut self) -> Result<(), JsonSyntaxError> {
         match self.peek() {
             None => Ok(()),
             Some(_) => self.expected("the end"),
@@ -95,7 +95,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Walks a list; `each` reads one value.
-    pub fn list(
+    pub(crate) fn list(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<(), JsonSyntaxError>,
     ) -> Result<(), JsonSyntaxError> {
@@ -113,7 +113,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Walks an object; `each` reads the value of the key it receives.
-    pub fn map(
+    pub(crate) fn map(
         &mut self,
         mut each: impl FnMut(&mut Self, JsonText<'a>) -> Result<(), JsonSyntaxError>,
     ) -> Result<(), JsonSyntaxError> {
@@ -162,7 +162,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    pub fn value(&mut self) -> Result<JsonValue<'a>, JsonSyntaxError> {
+    pub(crate) fn value(&mut self) -> Result<JsonValue<'a>, JsonSyntaxError> {
         match self.peek() {
             Some(b'"') => Ok(JsonValue::Text(self.string()?)),
             Some(b'[') => {

@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-pub const BOUND: Duration = Duration::from_secs(60);
+pub(super) const BOUND: Duration = Duration::from_secs(60);
 /// The proxy's HTTP address.
-pub const HTTP: &str = "127.0.0.1:1337";
+pub(super) const HTTP: &str = "127.0.0.1:1337";
 
 /// A user of those programs. The symlink is unique per user and the port per machine, so that each test has its own user and
 /// network namespace.
-pub struct TauUser {
+pub(super) struct TauUser {
     pub network: NetworkNamespace,
     pub uid: u32,
     pub home: TempDir,
@@ -29,7 +29,7 @@ pub struct TauUser {
 
 impl TauUser {
     #[track_caller]
-    pub fn new() -> Option<TauUser> {
+    pub(super) fn new() -> Option<TauUser> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let is_root = rustix::process::geteuid().is_root();
         need_hardware(is_root, "root privilege to act for other users")?;
@@ -53,7 +53,7 @@ impl TauUser {
     }
 
     /// Returns a command for one of the programs, in the user's home.
-    pub fn command(&self, name: &str, args: &[&str]) -> Command {
+    pub(super) fn command(&self, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(self.home.join("bin").join(name));
         command
             .args(args)
@@ -70,17 +70,17 @@ impl TauUser {
         command
     }
 
-    pub fn start(&self, mut command: Command) -> ChildProcess {
+    pub(super) fn start(&self, mut command: Command) -> ChildProcess {
         self.network
             .run_inside(|| ChildProcess::start(&mut command))
     }
 
-    pub fn run(&self, name: &str, args: &[&str]) -> FinishedProcess {
+    pub(super) fn run(&self, name: &str, args: &[&str]) -> FinishedProcess {
         self.start(self.command(name, args)).wait(BOUND)
     }
 
     /// Starts a proxy with its own lanes, and waits for its startup messages.
-    pub fn proxy(&self, variables: &[(&str, &Path)]) -> ChildProcess {
+    pub(super) fn proxy(&self, variables: &[(&str, &Path)]) -> ChildProcess {
         let lanes = self.home.join("lanes");
         if !lanes.exists() {
             self.make_dir(&lanes);
@@ -99,17 +99,17 @@ impl TauUser {
     }
 
     /// Creates a directory owned by the user.
-    pub fn make_dir(&self, path: &Path) {
+    pub(super) fn make_dir(&self, path: &Path) {
         fs::create_dir(path).expect("made");
         chown(path, Some(self.uid), Some(self.uid)).expect("given");
     }
 
-    pub fn link(&self) -> PathBuf {
+    pub(super) fn link(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/tau_metric_proxy.{}.unix", self.uid))
     }
 
     /// Returns the startup messages as in TAU's manual, with the bound address.
-    pub fn first_lines(&self, address: &str, socket: &Path) -> String {
+    pub(super) fn first_lines(&self, address: &str, socket: &Path) -> String {
         format!(
             "INFO (tau_metric_exporter_init:483): now listening on {address}\n\
              INFO (__bind_unix_socket:212): UNIX push gateway running on {}\n",
@@ -118,7 +118,7 @@ impl TauUser {
     }
 
     /// Returns a value, queried with `tau_metric_client`.
-    pub fn value(&self, args: &[&str], series: &str) -> Option<f64> {
+    pub(super) fn value(&self, args: &[&str], series: &str) -> Option<f64> {
         let finished = self.run(
             "tau_metric_client",
             &[args, &["-f", "json", "-g", series]].concat(),

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 /// Reads a dashboard's file.
-pub fn read(path: &Path) -> Value {
+pub(super) fn read(path: &Path) -> Value {
     let text = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Returns all panels except rows, including those of collapsed rows.
-pub fn panels(dashboard: &Value) -> Vec<&Value> {
+pub(super) fn panels(dashboard: &Value) -> Vec<&Value> {
     let outer = dashboard["panels"].as_array().expect("panels");
     let inner = outer.iter().filter_map(|panel| panel["panels"].as_array());
     let all = outer.iter().chain(inner.flatten());
@@ -19,7 +19,7 @@ pub fn panels(dashboard: &Value) -> Vec<&Value> {
 }
 
 /// The values selected at the top of the dashboard.
-pub struct DashboardVariables<'a> {
+pub(super) struct DashboardVariables<'a> {
     /// In the variable's `regex` format.
     pub host: &'a str,
     pub metric: &'a str,
@@ -68,7 +68,7 @@ impl DashboardVariables<'_> {
     }
 
     /// Returns the request of the browser, up to Grafana 12: all targets at once, milliseconds, no end.
-    pub fn browser_form(&self, panel: &Value, now: u64) -> Value {
+    pub(super) fn browser_form(&self, panel: &Value, now: u64) -> Value {
         let targets = panel["targets"].as_array().expect("targets");
         json!({
             "start": (now - 900) * 1000,
@@ -78,13 +78,13 @@ impl DashboardVariables<'_> {
     }
 
     /// Returns the requests of the backend: one per target, in seconds.
-    pub fn backend_form(&self, target: &Value, now: u64) -> Value {
+    pub(super) fn backend_form(&self, target: &Value, now: u64) -> Value {
         json!({"start": now - 900, "end": now, "queries": [self.query(target)]})
     }
 }
 
 /// Checks the fields that the browser needs in each element, with its target.
-pub fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
+pub(super) fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)> {
     let elements = answer.as_array().expect("a list").iter();
     let lines = elements.map(|element| {
         let index = element["query"]["index"].as_u64().expect("an index");
@@ -95,7 +95,7 @@ pub fn browser_lines(answer: &Value) -> Vec<(usize, &Map<String, Value>, &Value)
 }
 
 /// Checks the types that the backend expects: whole seconds, numbers, string tags.
-pub fn check_backend(answer: &Value) -> usize {
+pub(super) fn check_backend(answer: &Value) -> usize {
     let mut points = 0;
     for element in answer.as_array().expect("a list") {
         assert!(element["metric"].is_string(), "{element}");

@@ -7,16 +7,16 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-pub const PREFIX: &str = "/node/nid0001/proxy/1337";
+pub(super) const PREFIX: &str = "/node/nid0001/proxy/1337";
 
-pub struct PrefixProxy {
+pub(super) struct PrefixProxy {
     pub address: SocketAddr,
     /// Requested paths outside the prefix.
     pub unprefixed_paths: Arc<Mutex<Vec<String>>>,
 }
 
 impl PrefixProxy {
-    pub fn start(agent: String) -> PrefixProxy {
+    pub(super) fn start(agent: String) -> PrefixProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let strays: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -12,17 +12,17 @@ use pegel_testkit::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MpiLibrary {
+pub(super) enum MpiLibrary {
     OpenMpi,
     Mpich,
 }
 
 impl MpiLibrary {
-    pub const BOTH: [MpiLibrary; 2] = [MpiLibrary::OpenMpi, MpiLibrary::Mpich];
+    pub(super) const BOTH: [MpiLibrary; 2] = [MpiLibrary::OpenMpi, MpiLibrary::Mpich];
 
     /// Returns a program of this library's package; None if the test is to be skipped.
     #[track_caller]
-    pub fn need(self, program: &str) -> Option<PathBuf> {
+    pub(super) fn need(self, program: &str) -> Option<PathBuf> {
         match self {
             MpiLibrary::OpenMpi => need(&format!("{program}.openmpi")),
             MpiLibrary::Mpich => need(&format!("{program}.mpich")),
@@ -32,14 +32,14 @@ impl MpiLibrary {
 
 /// Hits, bytes and nanoseconds of one call, of all ranks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MpiCount {
+pub(super) struct MpiCount {
     pub hits: u64,
     pub bytes: u64,
     pub nanos: u64,
 }
 
 /// A directory with everything that a run of one program needs.
-pub struct MpiRun {
+pub(super) struct MpiRun {
     pub library: MpiLibrary,
     pub dir: TempDir,
     pub preload: PathBuf,
@@ -47,7 +47,7 @@ pub struct MpiRun {
 
 impl MpiRun {
     #[track_caller]
-    pub fn new(library: MpiLibrary) -> Option<MpiRun> {
+    pub(super) fn new(library: MpiLibrary) -> Option<MpiRun> {
         library.need("mpirun")?;
         let dir = TempDir::new();
         let preload = pegel_preload::install_in(&dir.join("preload")).expect("a place");
@@ -61,7 +61,7 @@ impl MpiRun {
 
     /// Compiles with the library's compiler wrapper: `mpicc`, `mpicxx`, `mpif90`.
     #[track_caller]
-    pub fn compile(&self, compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    pub(super) fn compile(&self, compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
         let compiler = self.library.need(compiler)?;
         let program = self.dir.join(source.replace('.', "-"));
         let mut command = Command::new(compiler);
@@ -76,7 +76,7 @@ impl MpiRun {
     }
 
     /// Returns `mpirun` for this number of ranks, each with the preloaded library and the variables.
-    pub fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
+    pub(super) fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
         let mut command = Command::new(self.library.need("mpirun").expect("found before"));
         isolate(&mut command, &self.dir);
         if self.library == MpiLibrary::OpenMpi {
@@ -105,19 +105,24 @@ impl MpiRun {
     }
 
     /// Runs the program, which must succeed.
-    pub fn run(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> FinishedProcess {
+    pub(super) fn run(
+        &self,
+        ranks: usize,
+        env: &[(&str, &str)],
+        program: &[&Path],
+    ) -> FinishedProcess {
         let mut command = self.mpirun(ranks, env, program);
         let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(120));
         assert!(finished.status.success(), "{command:?}: {finished}");
         finished
     }
 
-    pub fn lanes(&self) -> Vec<LaneFile> {
+    pub(super) fn lanes(&self) -> Vec<LaneFile> {
         open_ready_lanes(self.dir.join("lanes"))
     }
 
     /// Returns the sums of all lanes, by name of the call.
-    pub fn counted(&self) -> BTreeMap<String, MpiCount> {
+    pub(super) fn counted(&self) -> BTreeMap<String, MpiCount> {
         let mut sums = BTreeMap::new();
         for lane in &mut self.lanes() {
             add(lane, &mut sums);
@@ -126,7 +131,7 @@ impl MpiRun {
     }
 
     /// Returns the counts that the ranks of the program reported, without times.
-    pub fn expected(&self, ranks: usize) -> BTreeMap<String, MpiCount> {
+    pub(super) fn expected(&self, ranks: usize) -> BTreeMap<String, MpiCount> {
         let mut sums: BTreeMap<String, MpiCount> = BTreeMap::new();
         for rank in 0..ranks {
             let path = self.dir.join(format!("counts.{rank}"));
@@ -142,7 +147,7 @@ impl MpiRun {
     }
 }
 
-pub fn sources() -> PathBuf {
+pub(super) fn sources() -> PathBuf {
     Path::new(REPOSITORY).join("tests/run/mpi")
 }
 
@@ -154,7 +159,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// Adds the counts of one lane.
-pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
+pub(super) fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
     let mut buffer = Vec::new();
     let view = lane.read(&mut buffer).expect("readable");
     for index in 0..view.len() {
@@ -178,7 +183,10 @@ pub fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
 }
 
 /// Compares hits and bytes; times are never the same.
-pub fn assert_same(counted: &BTreeMap<String, MpiCount>, expected: &BTreeMap<String, MpiCount>) {
+pub(super) fn assert_same(
+    counted: &BTreeMap<String, MpiCount>,
+    expected: &BTreeMap<String, MpiCount>,
+) {
     let without_time = |counts: &BTreeMap<String, MpiCount>| -> BTreeMap<String, (u64, u64)> {
         let pair = |(name, count): (&String, &MpiCount)| (name.clone(), (count.hits, count.bytes));
         counts.iter().map(pair).collect()

@@ -8,7 +8,7 @@ const ROOTS: [&str; 6] = ["bench/", "clients/", "crates/", "fuzz/", "tests/", "x
 /// Stands for any file in instructions.
 const PLACEHOLDER: &str = "/NAME.rs";
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     for page in tree.with_extension(&["md"]) {
         for (index, line) in page.text.lines().enumerate() {

@@ -6,7 +6,7 @@ use super::tree::SourceTree;
 const FOLDER: &str = "crates/collect/src/collectors/";
 const REGISTRY: &str = "crates/collect/src/collectors/mod.rs";
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(registry) = tree.get(REGISTRY) else {
         return vec![TidyIssue::new(REGISTRY, "registry of collectors not found")];
     };

@@ -9,7 +9,7 @@ use super::TidyIssue;
 use super::tree::SourceTree;
 use crate::step;
 
-pub fn check(tree: &SourceTree) -> Result<Vec<TidyIssue>> {
+pub(super) fn check(tree: &SourceTree) -> Result<Vec<TidyIssue>> {
     let metadata = step::cargo_output(&["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
     let root = format!("{}/", step::root().display());

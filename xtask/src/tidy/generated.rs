@@ -9,7 +9,7 @@ use super::tree::SourceTree;
 use crate::step;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GeneratedFilesMode {
+pub(crate) enum GeneratedFilesMode {
     Check,
     Rewrite,
 }
@@ -20,7 +20,7 @@ const METRICS: &str = "docs/metrics.md";
 /// Files and the arguments with which `pegel` prints them.
 const FILES: [(&str, &[&str]); 1] = [("config/pegel.yaml", &["config", "init"])];
 
-pub fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<TidyIssue>> {
+pub(super) fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<TidyIssue>> {
     let mut issues = Vec::new();
     for (path, args) in FILES {
         let mut cargo = vec!["run", "--locked", "--quiet", "--package", "pegel", "--"];

@@ -5,7 +5,7 @@ use super::tree::SourceTree;
 
 const PAGE: &str = "docs/guarantees.md";
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let Some(page) = tree.get(PAGE) else {
         return vec![TidyIssue::new(PAGE, "file not found")];
     };

@@ -10,7 +10,7 @@ const DIRECT_STARTS: [&str; 2] = ["Command::new(PEGEL", "Command::new(crate::PEG
 const PATH_VARIABLE: &str = "CARGO_BIN_EXE_pegel";
 const PATH_TYPE: &str = "PegelBinary::at(";
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         if !file.path.starts_with("tests/") {

@@ -4,7 +4,7 @@ use super::TidyIssue;
 use super::tree::{SourceFile, SourceTree};
 use crate::step;
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     check_with(tree, |path| step::root().join(path).exists())
 }
 

@@ -6,7 +6,7 @@ use super::tree::SourceTree;
 const FILE_LINES: usize = 400;
 const FUNCTION_LINES: usize = 80;
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut warnings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();

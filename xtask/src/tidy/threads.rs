@@ -33,7 +33,7 @@ const EXCEPTIONS: [(&str, &str); 10] = [
     ("crates/run/src/ebpf/program_set.rs", "joined at once"),
 ];
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     let is_allowed = |path: &str| {
         EXCEPTIONS

@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 
 /// The text files of the repository, sorted by path.
 #[derive(Debug)]
-pub struct SourceTree {
+pub(super) struct SourceTree {
     pub files: Vec<SourceFile>,
 }
 
 #[derive(Debug)]
-pub struct SourceFile {
+pub(super) struct SourceFile {
     /// Path relative to the root, with `/` as separator.
     pub path: String,
     pub text: String,
@@ -22,7 +22,7 @@ pub struct SourceFile {
 const SKIPPED: [&str; 5] = [".git", "target", "fixtures", "golden", "node_modules"];
 
 impl SourceTree {
-    pub fn read(root: &Path) -> Result<SourceTree> {
+    pub(super) fn read(root: &Path) -> Result<SourceTree> {
         let mut files = Vec::new();
         walk(root, "", &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -30,7 +30,7 @@ impl SourceTree {
     }
 
     #[cfg(test)]
-    pub fn from_files(files: &[(&str, &str)]) -> SourceTree {
+    pub(super) fn from_files(files: &[(&str, &str)]) -> SourceTree {
         let files = files.iter().map(|&(path, text)| SourceFile {
             path: path.into(),
             text: text.into(),
@@ -40,11 +40,11 @@ impl SourceTree {
         }
     }
 
-    pub fn get(&self, path: &str) -> Option<&SourceFile> {
+    pub(super) fn get(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    pub fn with_extension<'a>(
+    pub(super) fn with_extension<'a>(
         &'a self,
         extensions: &'a [&str],
     ) -> impl Iterator<Item = &'a SourceFile> {
@@ -55,21 +55,21 @@ impl SourceTree {
 }
 
 impl SourceFile {
-    pub fn extension(&self) -> &str {
+    pub(super) fn extension(&self) -> &str {
         self.path
             .rsplit_once('.')
             .map_or("", |(_, extension)| extension)
     }
 
     /// Returns the directory with a trailing `/`; empty for the root.
-    pub fn dir(&self) -> &str {
+    pub(super) fn dir(&self) -> &str {
         self.path
             .rfind('/')
             .map_or("", |slash| &self.path[..=slash])
     }
 
     /// Returns the file name without directory and extension.
-    pub fn stem(&self) -> &str {
+    pub(super) fn stem(&self) -> &str {
         let name = &self.path[self.dir().len()..];
         name.split_once('.').map_or(name, |(stem, _)| stem)
     }

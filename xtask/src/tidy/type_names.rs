@@ -15,7 +15,7 @@ const EXCEPTIONS: [(&str, &str); 1] = [(
 /// The folders that are searched: everything but third-party files and test data.
 const FOLDERS: [&str; 6] = ["crates/", "clients/", "bench/", "xtask/", "fuzz/", "tests/"];
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut first_by_name: BTreeMap<&str, String> = BTreeMap::new();
     let mut issues = Vec::new();
     for file in tree.with_extension(&["rs"]) {

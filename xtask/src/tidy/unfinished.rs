@@ -11,7 +11,7 @@ const MARKERS: [&str; 3] = [
 ];
 const MACROS: [&str; 2] = [concat!("to", "do!("), concat!("unimpl", "emented!(")];
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     for file in tree.with_extension(&["rs", "md", "sh", "toml", "yaml", "js", "py", "c", "h"]) {
         for (index, line) in file.text.lines().enumerate() {

@@ -4,7 +4,7 @@
 use super::TidyIssue;
 use super::tree::SourceTree;
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     for file in tree.with_extension(&["rs"]) {
         let lines: Vec<&str> = file.text.lines().collect();

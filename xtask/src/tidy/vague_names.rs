@@ -7,7 +7,7 @@ const VAGUE: [&str; 7] = [
     "util", "utils", "common", "helper", "helpers", "types", "misc",
 ];
 
-pub fn check(tree: &SourceTree) -> Vec<TidyIssue> {
+pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let vague = |file: &&super::tree::SourceFile| {
         file.path
             .split(['/', '.'])

@@ -14,7 +14,7 @@ use pegel_testkit::{AgentAddress, AgentProcess, Rng, get, post};
 /// Points in one batch of the back-fill.
 const BATCH: usize = 1000;
 
-pub struct SoakLoad<'a> {
+pub(crate) struct SoakLoad<'a> {
     pub agent: &'a AgentProcess,
     pub stop: &'a AtomicBool,
     pub answers: &'a AtomicU64,
@@ -60,18 +60,18 @@ impl SoakLoad<'_> {
     }
 
     /// Scrapes once a second, like Prometheus.
-    pub fn scrape(&self) {
+    pub(crate) fn scrape(&self) {
         self.repeat(Duration::from_secs(1), || self.get_ok("/metrics"));
     }
 
     /// Queries history every 2 s, like a dashboard.
-    pub fn read_history(&self) {
+    pub(crate) fn read_history(&self) {
         let path = "/api/v1/range?match=node_*&start=-5m&step=10s";
         self.repeat(Duration::from_secs(2), || self.get_ok(path));
     }
 
     /// Reads a stream of changes without delay.
-    pub fn follow(&self) {
+    pub(crate) fn follow(&self) {
         let mut stream = self.connect("/api/v1/stream?match=node_*&rate=10");
         let mut buffer = [0; 64 << 10];
         while self.is_running() {
@@ -83,7 +83,7 @@ impl SoakLoad<'_> {
     }
 
     /// Reads 1 KiB of a large response each second, and reconnects when the agent closes the connection.
-    pub fn read_slowly(&self) {
+    pub(crate) fn read_slowly(&self) {
         let mut stream = self.connect("/api/v1/stream?match=*&rate=10");
         let mut buffer = [0; 1 << 10];
         self.repeat(Duration::from_secs(1), || {
@@ -98,7 +98,7 @@ impl SoakLoad<'_> {
     }
 
     /// Queries 4,000 names at once, and a pattern that provokes backtracking.
-    pub fn send_hostile_queries(&self) {
+    pub(crate) fn send_hostile_queries(&self) {
         let names: Vec<String> = (0..4000).map(|n| format!("hostile_{n}")).collect();
         let names = format!("/api/v1/values?names={}", names.join(","));
         let stars = format!("/api/v1/values?match={}b", "*a".repeat(200));
@@ -111,7 +111,7 @@ impl SoakLoad<'_> {
     }
 
     /// Sends statsd lines of ordinary programs: counters, gauges and timers under 1,000 names, 2,000 lines a second.
-    pub fn send_statsd(&self) {
+    pub(crate) fn send_statsd(&self) {
         let socket = self.statsd();
         let mut number = 0;
         self.repeat(Duration::from_millis(10), || {
@@ -132,7 +132,7 @@ impl SoakLoad<'_> {
 
     /// Sends an unbounded number of new names, names of the node, malformed lines and changing gauges, 20,000 lines a
     /// second.
-    pub fn send_hostile_statsd(&self) {
+    pub(crate) fn send_hostile_statsd(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(7);
         self.repeat(Duration::from_millis(10), || {
@@ -154,7 +154,7 @@ impl SoakLoad<'_> {
     }
 
     /// Writes points of the last hour in random order: with `put`, and with statsd lines that carry timestamps.
-    pub fn back_fill(&self) {
+    pub(crate) fn back_fill(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(11);
         let json = [("Content-Type", "application/json")];
@@ -183,7 +183,7 @@ impl SoakLoad<'_> {
     }
 
     /// Counts in a lane. Returns the total.
-    pub fn count_in_lane(&self, home: &'static ProcessLanes) -> u64 {
+    pub(crate) fn count_in_lane(&self, home: &'static ProcessLanes) -> u64 {
         let spec = LaneSeriesSpec::new(LaneKind::Counter, "soak_steps_total");
         let steps = Counter::create_in(home, &spec).expect("created");
         let mut count = 0;

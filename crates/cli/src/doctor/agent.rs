@@ -8,7 +8,7 @@ use super::pluralize;
 
 /// The result of a status request.
 #[derive(Debug)]
-pub enum AgentProbe {
+pub(super) enum AgentProbe {
     Status(Box<Value>),
     /// No agent is running.
     NotRunning(String),
@@ -19,7 +19,7 @@ pub enum AgentProbe {
 }
 
 impl AgentProbe {
-    pub fn status(&self) -> Option<&Value> {
+    pub(super) fn status(&self) -> Option<&Value> {
         match self {
             AgentProbe::Status(status) => Some(status),
             _ => None,
@@ -29,14 +29,14 @@ impl AgentProbe {
 
 /// One collector, as reported by the agent or found by this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CollectorReport {
+pub(super) struct CollectorReport {
     pub name: String,
     pub state: String,
     /// The error of a failed collector, or what an absent one looked for.
     pub note: String,
 }
 
-pub fn collectors_from_status(status: &Value) -> Vec<CollectorReport> {
+pub(super) fn collectors_from_status(status: &Value) -> Vec<CollectorReport> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let collectors = status["collectors"].as_array().into_iter().flatten();
     collectors
@@ -51,7 +51,7 @@ pub fn collectors_from_status(status: &Value) -> Vec<CollectorReport> {
         .collect()
 }
 
-pub fn collectors_from_survey(collectors: &[CollectorStatus]) -> Vec<CollectorReport> {
+pub(super) fn collectors_from_survey(collectors: &[CollectorStatus]) -> Vec<CollectorReport> {
     let state = |state| match state {
         CollectorState::Active => "active",
         CollectorState::Absent => "absent",
@@ -72,7 +72,7 @@ pub fn collectors_from_survey(collectors: &[CollectorStatus]) -> Vec<CollectorRe
         .collect()
 }
 
-pub fn evaluate(probe: &AgentProbe, version: &str) -> Vec<Finding> {
+pub(super) fn evaluate(probe: &AgentProbe, version: &str) -> Vec<Finding> {
     let status = match probe {
         AgentProbe::Status(status) => status,
         AgentProbe::NotRunning(error) => {
@@ -177,7 +177,7 @@ fn sampling(status: &Value) -> Option<Finding> {
 }
 
 /// Reports collectors by state. `scope` completes the sentence: "in the agent" or "for this user".
-pub fn collectors(reports: &[CollectorReport], scope: &str) -> Vec<Finding> {
+pub(super) fn collectors(reports: &[CollectorReport], scope: &str) -> Vec<Finding> {
     let with = |state: &str| {
         reports
             .iter()

@@ -3,25 +3,25 @@
 use std::fs;
 
 /// Capabilities by their numbers, see capabilities(7).
-pub const SYS_PTRACE: u32 = 19;
-pub const SYS_ADMIN: u32 = 21;
-pub const PERFMON: u32 = 38;
-pub const BPF: u32 = 39;
+pub(crate) const SYS_PTRACE: u32 = 19;
+pub(crate) const SYS_ADMIN: u32 = 21;
+pub(crate) const PERFMON: u32 = 38;
+pub(crate) const BPF: u32 = 39;
 
 /// The user and the effective capabilities of this process.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ProcessCapabilities {
+pub(crate) struct ProcessCapabilities {
     pub uid: u32,
     capabilities: u64,
 }
 
 impl ProcessCapabilities {
-    pub fn current() -> ProcessCapabilities {
+    pub(crate) fn current() -> ProcessCapabilities {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         ProcessCapabilities::new(rustix::process::geteuid().as_raw(), &status)
     }
 
-    pub fn new(uid: u32, status: &str) -> ProcessCapabilities {
+    pub(crate) fn new(uid: u32, status: &str) -> ProcessCapabilities {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         ProcessCapabilities {
@@ -30,7 +30,7 @@ impl ProcessCapabilities {
         }
     }
 
-    pub fn has(&self, capability: u32) -> bool {
+    pub(crate) fn has(&self, capability: u32) -> bool {
         self.capabilities & (1 << capability) != 0
     }
 }

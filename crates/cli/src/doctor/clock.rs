@@ -16,14 +16,14 @@ const FAST_CLOCKSOURCES: [&str; 4] = [
 ];
 
 #[derive(Debug, Clone, Default)]
-pub struct ClockProbe {
+pub(super) struct ClockProbe {
     pub is_synchronised: Option<bool>,
     pub clocksource: Option<String>,
     /// Number of clock steps that the agent has seen.
     pub steps: Option<u64>,
 }
 
-pub fn probe(machine: &MachineFiles, status: Option<&Value>) -> ClockProbe {
+pub(crate) fn probe(machine: &MachineFiles, status: Option<&Value>) -> ClockProbe {
     ClockProbe {
         is_synchronised: machine
             .is_local()
@@ -34,7 +34,7 @@ pub fn probe(machine: &MachineFiles, status: Option<&Value>) -> ClockProbe {
     }
 }
 
-pub fn evaluate(facts: &ClockProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &ClockProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(facts.is_synchronised.map(|is_synchronised| {
         if is_synchronised {

@@ -12,7 +12,7 @@ use super::pluralize;
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
-pub struct DiskProbe {
+pub(super) struct DiskProbe {
     pub dir: PathBuf,
     pub file_system: FileSystemKind,
     pub free: Option<u64>,
@@ -22,7 +22,7 @@ pub struct DiskProbe {
 }
 
 /// Examines the store of the running agent, else of one started now with `dir` and `limit`.
-pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
+pub(super) fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
     let store = status.map(|status| &status["store"]);
     let dir = store
         .and_then(|store| store["dir"].as_str())
@@ -42,7 +42,7 @@ pub fn probe(status: Option<&Value>, dir: &Path, limit: u64) -> DiskProbe {
     }
 }
 
-pub fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &DiskProbe) -> Vec<Finding> {
     let dir = facts.dir.display();
     let mut findings = vec![match facts.file_system {
         FileSystemKind::Local => Finding::ok("place", format!("{dir}")),

@@ -77,7 +77,7 @@ const FIXES: [(&str, &str); 18] = [
 /// Reasons that the configuration asks for; not reported.
 const INTENDED_REASONS: [&str; 2] = ["rule", "level"];
 
-pub fn evaluate(status: &Value) -> Vec<Finding> {
+pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for input in status["inputs"].as_array().into_iter().flatten() {
         let name = input["input"].as_str().unwrap_or("?");

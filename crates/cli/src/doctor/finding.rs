@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingState {
+pub(super) enum FindingState {
     Ok,
     /// Could be better: something is not measured, or may fail later.
     Better,
@@ -12,7 +12,7 @@ pub enum FindingState {
 }
 
 impl FindingState {
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             FindingState::Ok => "ok",
             FindingState::Better => "better",
@@ -22,7 +22,7 @@ impl FindingState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(super) struct Finding {
     pub check: &'static str,
     pub state: FindingState,
     pub message: String,
@@ -34,13 +34,13 @@ pub struct Finding {
 
 /// Findings about one part of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FindingGroup {
+pub(super) struct FindingGroup {
     pub name: &'static str,
     pub findings: Vec<Finding>,
 }
 
 impl Finding {
-    pub fn ok(check: &'static str, message: impl Into<String>) -> Finding {
+    pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Finding {
         Finding {
             check,
             state: FindingState::Ok,
@@ -50,7 +50,7 @@ impl Finding {
         }
     }
 
-    pub fn better(
+    pub(super) fn better(
         check: &'static str,
         message: impl Into<String>,
         fix: impl Into<String>,
@@ -62,7 +62,7 @@ impl Finding {
         }
     }
 
-    pub fn broken(
+    pub(super) fn broken(
         check: &'static str,
         message: impl Into<String>,
         fix: impl Into<String>,
@@ -73,12 +73,12 @@ impl Finding {
         }
     }
 
-    pub fn with_details(mut self, details: Vec<String>) -> Finding {
+    pub(super) fn with_details(mut self, details: Vec<String>) -> Finding {
         self.details = details;
         self
     }
 
-    pub fn json(&self, group: &str) -> Value {
+    pub(super) fn json(&self, group: &str) -> Value {
         json!({
             "group": group,
             "check": self.check,

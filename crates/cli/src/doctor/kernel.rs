@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::pluralize;
 
 #[derive(Debug)]
-pub struct KernelProbe {
+pub(super) struct KernelProbe {
     pub release: Option<String>,
     pub pressure: FeatureAvailability,
     pub cgroup: CgroupSupport,
@@ -19,7 +19,7 @@ pub struct KernelProbe {
 
 /// Availability of a kernel feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeatureAvailability {
+pub(super) enum FeatureAvailability {
     Available,
     /// Present, but disabled or not permitted for this user.
     Denied,
@@ -28,7 +28,7 @@ pub enum FeatureAvailability {
 
 /// The cgroup version, and the memory limit of this process's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CgroupSupport {
+pub(super) enum CgroupSupport {
     /// `memory` is `None` without a memory controller.
     V2 {
         memory: Option<String>,
@@ -39,7 +39,7 @@ pub enum CgroupSupport {
     None,
 }
 
-pub fn probe(machine: &MachineFiles) -> KernelProbe {
+pub(crate) fn probe(machine: &MachineFiles) -> KernelProbe {
     KernelProbe {
         release: machine.read_text("/proc/sys/kernel/osrelease").ok(),
         pressure: availability(
@@ -95,7 +95,7 @@ fn probe_cgroup(machine: &MachineFiles) -> CgroupSupport {
     CgroupSupport::None
 }
 
-pub fn evaluate(facts: &KernelProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &KernelProbe) -> Vec<Finding> {
     let mut findings = vec![version(facts.release.as_deref()), pressure(facts.pressure)];
     findings.push(cgroup_finding(&facts.cgroup));
     findings.extend(facts.sock_diag.map(sock_diag));

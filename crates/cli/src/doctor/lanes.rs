@@ -11,7 +11,7 @@ use super::pluralize;
 const SHM_FREE_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Default)]
-pub struct LaneDirProbe {
+pub(super) struct LaneDirProbe {
     /// `$PEGEL_LANES`, and whether it is a directory.
     pub env_dir: Option<(String, bool)>,
     /// Whether the system service provides a directory for all users.
@@ -23,7 +23,7 @@ pub struct LaneDirProbe {
 
 /// `/dev/shm`.
 #[derive(Debug, Clone, Default)]
-pub struct SharedMemory {
+pub(super) struct SharedMemory {
     pub size: u64,
     pub free: u64,
     pub is_tmpfs: bool,
@@ -36,7 +36,7 @@ const CONTAINER_MARKERS: [(&str, &str); 3] = [
     ("/.singularity.d", "Apptainer"),
 ];
 
-pub fn probe(machine: &MachineFiles, env_dir: Option<String>) -> LaneDirProbe {
+pub(crate) fn probe(machine: &MachineFiles, env_dir: Option<String>) -> LaneDirProbe {
     let mut mounts = machine.mounts().into_iter();
     let is_tmpfs = mounts.any(|mount| mount.mountpoint == b"/dev/shm" && mount.fs_type == b"tmpfs");
     // A fixture tree has no /dev/shm of its own.
@@ -61,7 +61,7 @@ pub fn probe(machine: &MachineFiles, env_dir: Option<String>) -> LaneDirProbe {
     }
 }
 
-pub fn evaluate(facts: &LaneDirProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &LaneDirProbe) -> Vec<Finding> {
     if let Some((path, is_dir)) = &facts.env_dir {
         return vec![if *is_dir {
             Finding::ok("lanes", format!("lanes are in {path} ($PEGEL_LANES)"))

@@ -11,7 +11,7 @@ use super::pluralize;
 const OTHER_FILES: u64 = 400;
 
 #[derive(Debug, Clone, Default)]
-pub struct LimitsProbe {
+pub(super) struct LimitsProbe {
     /// Limit on open files, of the running agent or of one started by this user.
     pub open_files: Option<u64>,
     pub connections: u64,
@@ -20,7 +20,7 @@ pub struct LimitsProbe {
     pub memory: Option<(u64, u64)>,
 }
 
-pub fn probe(status: Option<&Value>, connections: u64) -> LimitsProbe {
+pub(super) fn probe(status: Option<&Value>, connections: u64) -> LimitsProbe {
     let pid = status.and_then(|status| status["pid"].as_u64());
     let file = pid.map_or("/proc/self/limits".to_owned(), |pid| {
         format!("/proc/{pid}/limits")
@@ -50,7 +50,7 @@ fn parse_open_files(limits: &str) -> Option<u64> {
     }
 }
 
-pub fn evaluate(facts: &LimitsProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &LimitsProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
     let required = facts.connections.saturating_add(OTHER_FILES);
     findings.extend(facts.open_files.map(|limit| {

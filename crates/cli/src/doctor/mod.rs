@@ -37,7 +37,7 @@ use finding::{Finding, FindingGroup, FindingState};
 /// Checks the kernel, this user's permissions, limits, drops, clock, disk and ports, and the agent if one is running.
 /// Exits with 1 if anything is broken.
 #[derive(Debug, clap::Args)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
@@ -54,7 +54,7 @@ enum DoctorFormat {
     Json,
 }
 
-pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let groups = run_checks(args);
     let text = match args.format {
         DoctorFormat::Txt => text::write(&groups, text_style()),

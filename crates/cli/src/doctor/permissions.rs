@@ -12,7 +12,7 @@ use super::finding::Finding;
 use super::pluralize;
 
 #[derive(Debug, Default)]
-pub struct PermissionProbe {
+pub(super) struct PermissionProbe {
     pub capabilities: ProcessCapabilities,
     pub perf_event_paranoid: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
@@ -25,7 +25,7 @@ pub struct PermissionProbe {
     pub proc: Option<MountInfo>,
 }
 
-pub fn probe(
+pub(super) fn probe(
     machine: &MachineFiles,
     capabilities: ProcessCapabilities,
     collectors: &[CollectorStatus],
@@ -67,7 +67,7 @@ fn count_rapl_counters(machine: &MachineFiles) -> (u64, u64) {
     counts
 }
 
-pub fn evaluate(facts: &PermissionProbe) -> Vec<Finding> {
+pub(super) fn evaluate(facts: &PermissionProbe) -> Vec<Finding> {
     let (capabilities, mut findings) = (&facts.capabilities, Vec::new());
     findings.push(perf(facts.perf_event_paranoid, capabilities));
     findings.push(bpf(facts, capabilities));

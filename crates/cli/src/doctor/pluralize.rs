@@ -1,9 +1,9 @@
 //! Formats counts and sizes for messages.
 
-pub use pegel_metric::quantity::bytes as format_bytes;
+pub(crate) use pegel_metric::quantity::bytes as format_bytes;
 
 /// Formats a count with its noun: `1 file`, `2 files`.
-pub fn pluralized(count: u64, noun: &str) -> String {
+pub(super) fn pluralized(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

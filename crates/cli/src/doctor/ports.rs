@@ -11,7 +11,7 @@ use super::finding::Finding;
 const STATSD_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8125);
 
 #[derive(Debug, Clone)]
-pub struct PortProbe {
+pub(super) struct PortProbe {
     /// The port as shown: `1337`, `8125/udp`.
     pub name: String,
     pub holder: Option<PortOwner>,
@@ -19,7 +19,7 @@ pub struct PortProbe {
 }
 
 /// Looks up the holder of each port. `agent` is the process ID of the running agent.
-pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
+pub(super) fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     let agent_uid =
         agent.and_then(|pid| Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
     let port = |name: String, holder: Option<PortOwner>| {
@@ -44,7 +44,7 @@ pub fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
     ports
 }
 
-pub fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
+pub(super) fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
     let names = |wanted: &dyn Fn(&PortProbe) -> bool| {
         let names: Vec<&str> = ports
             .iter()

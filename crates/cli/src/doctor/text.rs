@@ -5,7 +5,7 @@ use crate::format::table::wrap;
 
 /// Width and colour of the text.
 #[derive(Debug, Clone, Copy)]
-pub struct TextStyle {
+pub(super) struct TextStyle {
     pub width: usize,
     pub has_colour: bool,
 }
@@ -13,7 +13,7 @@ pub struct TextStyle {
 /// Columns used by margin and state; the message follows the name of the check.
 const INDENT: usize = 11;
 
-pub fn write(groups: &[FindingGroup], style: TextStyle) -> String {
+pub(super) fn write(groups: &[FindingGroup], style: TextStyle) -> String {
     let checks = groups
         .iter()
         .flat_map(|group| &group.findings)
@@ -70,7 +70,7 @@ fn paint(text: &str, colour: &str, style: TextStyle) -> String {
 }
 
 /// Formats the totals: `20 ok, 3 could be better, 1 broken`.
-pub fn summary(groups: &[FindingGroup]) -> String {
+pub(super) fn summary(groups: &[FindingGroup]) -> String {
     let count = |state| {
         let findings = groups.iter().flat_map(|group| &group.findings);
         findings.filter(|finding| finding.state == state).count()

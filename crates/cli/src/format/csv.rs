@@ -3,9 +3,9 @@
 use super::number::exact;
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub const VALUES_HEAD: &str = "name,ts,value\n";
+pub(super) const VALUES_HEAD: &str = "name,ts,value\n";
 
-pub fn list(listed: &[SeriesInfo]) -> String {
+pub(super) fn list(listed: &[SeriesInfo]) -> String {
     let line =
         |item: &SeriesInfo| format!("{},{},{}\n", field(&item.name), field(&item.doc), item.kind);
     std::iter::once("name,doc,type\n".to_owned())
@@ -13,11 +13,11 @@ pub fn list(listed: &[SeriesInfo]) -> String {
         .collect()
 }
 
-pub fn values(readings: &[SeriesValue]) -> String {
+pub(super) fn values(readings: &[SeriesValue]) -> String {
     format!("{VALUES_HEAD}{}", value_lines(readings))
 }
 
-pub fn value_lines(readings: &[SeriesValue]) -> String {
+pub(super) fn value_lines(readings: &[SeriesValue]) -> String {
     let line = |reading: &SeriesValue| {
         format!(
             "{},{},{}\n",

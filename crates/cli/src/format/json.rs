@@ -4,11 +4,11 @@ use super::number::{json_float, json_number};
 use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// Encodes text as a JSON string.
-pub fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-pub fn list(listed: &[SeriesInfo]) -> String {
+pub(crate) fn list(listed: &[SeriesInfo]) -> String {
     array(listed.iter().map(|item| {
         format!(
             "    {{\n        \"name\": {},\n        \"doc\": {},\n        \"type\": {}\n    }}",
@@ -19,7 +19,7 @@ pub fn list(listed: &[SeriesInfo]) -> String {
     }))
 }
 
-pub fn values(readings: &[SeriesValue]) -> String {
+pub(crate) fn values(readings: &[SeriesValue]) -> String {
     array(readings.iter().map(|reading| {
         format!(
             "    {{\n        \"name\": {},\n        \"ts\": {},\n        \"value\": {}\n    }}",
@@ -39,7 +39,7 @@ fn array(items: impl Iterator<Item = String>) -> String {
 }
 
 /// Formats one step as an inner array. The separating comma precedes it, so that the file can end after any step.
-pub fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
+pub(crate) fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
     let items: Vec<String> = readings
         .iter()
         .map(|reading| {
@@ -55,7 +55,7 @@ pub fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
     format!("{comma}\n  [\n{}\n  ]", items.join(",\n"))
 }
 
-pub fn list_lines(listed: &[SeriesInfo]) -> String {
+pub(crate) fn list_lines(listed: &[SeriesInfo]) -> String {
     let line = |item: &SeriesInfo| {
         let (name, doc, kind) = (string(&item.name), string(&item.doc), string(&item.kind));
         format!("{{\"name\":{name},\"doc\":{doc},\"type\":{kind}}}\n")
@@ -63,7 +63,7 @@ pub fn list_lines(listed: &[SeriesInfo]) -> String {
     listed.iter().map(line).collect()
 }
 
-pub fn value_lines(readings: &[SeriesValue]) -> String {
+pub(crate) fn value_lines(readings: &[SeriesValue]) -> String {
     let line = |reading: &SeriesValue| {
         let (ts, value) = (json_float(reading.ts), json_number(reading.value));
         format!(
@@ -75,7 +75,7 @@ pub fn value_lines(readings: &[SeriesValue]) -> String {
 }
 
 /// Formats the output of `version --json`.
-pub fn version(version: &str) -> String {
+pub(crate) fn version(version: &str) -> String {
     let (version, arch) = (string(version), string(std::env::consts::ARCH));
     format!("{{\"name\":\"pegel\",\"version\":{version},\"arch\":{arch}}}\n")
 }

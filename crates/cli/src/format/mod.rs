@@ -1,10 +1,10 @@
 //! The formats of `list`, `values`, `get` and `track`. Pure functions from values to text.
 
 mod csv;
-pub mod json;
-pub mod number;
+pub(crate) mod json;
+pub(crate) mod number;
 mod plain;
-pub mod table;
+pub(crate) mod table;
 mod yaml;
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// The output format, option `-f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// Human-readable text
     Md,
     /// One JSON array
@@ -30,7 +30,7 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// Returns the format for a file's extension.
-    pub fn from_path(path: &Path) -> Option<OutputFormat> {
+    pub(crate) fn from_path(path: &Path) -> Option<OutputFormat> {
         Some(
             match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
                 "md" => OutputFormat::Md,
@@ -45,7 +45,7 @@ impl OutputFormat {
     }
 
     /// Returns the given format, else the one of the file's extension, else the default.
-    pub fn choose(
+    pub(crate) fn choose(
         given: Option<OutputFormat>,
         output: Option<&Path>,
         default: OutputFormat,
@@ -58,14 +58,14 @@ impl OutputFormat {
 
 /// Context of the human-readable formats.
 #[derive(Debug, Clone, Copy)]
-pub struct DisplayContext {
+pub(crate) struct DisplayContext {
     /// The current time in seconds since 1970.
     pub now: f64,
     /// The width of the terminal; `None` for lines of any length.
     pub width: Option<usize>,
 }
 
-pub fn list(format: OutputFormat, listed: &[SeriesInfo], title: &str) -> String {
+pub(crate) fn list(format: OutputFormat, listed: &[SeriesInfo], title: &str) -> String {
     match format {
         OutputFormat::Md => table::list(listed, title),
         OutputFormat::Json => json::list(listed),
@@ -76,7 +76,11 @@ pub fn list(format: OutputFormat, listed: &[SeriesInfo], title: &str) -> String 
     }
 }
 
-pub fn values(format: OutputFormat, readings: &[SeriesValue], context: DisplayContext) -> String {
+pub(crate) fn values(
+    format: OutputFormat,
+    readings: &[SeriesValue],
+    context: DisplayContext,
+) -> String {
     match format {
         OutputFormat::Md => table::values(readings, context),
         OutputFormat::Json => json::values(readings),
@@ -88,7 +92,7 @@ pub fn values(format: OutputFormat, readings: &[SeriesValue], context: DisplayCo
 }
 
 /// Returns the start of the output of `track`.
-pub fn track_head(format: OutputFormat) -> &'static str {
+pub(crate) fn track_head(format: OutputFormat) -> &'static str {
     match format {
         OutputFormat::Md => table::TRACK_HEAD,
         OutputFormat::Json => "[",
@@ -99,7 +103,7 @@ pub fn track_head(format: OutputFormat) -> &'static str {
 }
 
 /// Formats the changes of one step of `track`.
-pub fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool) -> String {
+pub(crate) fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool) -> String {
     match format {
         OutputFormat::Md => table::track_step(readings),
         OutputFormat::Json => json::track_step(readings, is_first),
@@ -111,7 +115,7 @@ pub fn track_step(format: OutputFormat, readings: &[SeriesValue], is_first: bool
 }
 
 /// Returns the end of the output of `track`.
-pub fn track_tail(format: OutputFormat, is_empty: bool) -> &'static str {
+pub(crate) fn track_tail(format: OutputFormat, is_empty: bool) -> &'static str {
     match (format, is_empty) {
         (OutputFormat::Json, _) => "\n]\n",
         (OutputFormat::Yaml, true) => "[]\n",

@@ -5,7 +5,7 @@ use pegel_metric::format_value;
 use pegel_metric::quantity::group_thousands;
 
 /// Formats a JSON number that is recognisable as a float: `9.0`; null if it is not finite.
-pub fn json_float(value: f64) -> String {
+pub(crate) fn json_float(value: f64) -> String {
     if value.is_finite() {
         format!("{value:?}")
     } else {
@@ -14,7 +14,7 @@ pub fn json_float(value: f64) -> String {
 }
 
 /// Formats a JSON number, without a fraction if it is whole: `9`; null if it is not finite.
-pub fn json_number(value: f64) -> String {
+pub(crate) fn json_number(value: f64) -> String {
     if value.is_finite() {
         exact(value)
     } else {
@@ -23,14 +23,14 @@ pub fn json_number(value: f64) -> String {
 }
 
 /// Returns the shortest text that parses to the same value.
-pub fn exact(value: f64) -> String {
+pub(crate) fn exact(value: f64) -> String {
     let mut text = String::new();
     format_value(&mut text, value);
     text
 }
 
 /// Formats with at most six decimals and a blank between thousands.
-pub fn human_readable(value: f64) -> String {
+pub(crate) fn human_readable(value: f64) -> String {
     if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
         return exact(value);
     }
@@ -52,7 +52,7 @@ pub fn human_readable(value: f64) -> String {
 }
 
 /// Formats the time since `ts`; after two days, the date.
-pub fn ago(ts: f64, now: f64) -> String {
+pub(crate) fn ago(ts: f64, now: f64) -> String {
     let seconds = now - ts;
     match seconds {
         // Tolerates a clock that is slightly behind.
@@ -66,12 +66,12 @@ pub fn ago(ts: f64, now: f64) -> String {
 }
 
 /// Formats `2022-11-03 14:45:17Z`, or the number itself if it is out of range.
-pub fn utc(ts: f64) -> String {
+pub(crate) fn utc(ts: f64) -> String {
     format_time(ts, "%Y-%m-%d %H:%M:%SZ")
 }
 
 /// Formats `14:45:17.483`.
-pub fn time_of_day(ts: f64) -> String {
+pub(crate) fn time_of_day(ts: f64) -> String {
     format_time(ts, "%H:%M:%S%.3f")
 }
 

@@ -4,9 +4,9 @@ use super::json::string;
 use super::number::exact;
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub const VALUES_HEAD: &str = "# name ts value\n";
+pub(super) const VALUES_HEAD: &str = "# name ts value\n";
 
-pub fn list(listed: &[SeriesInfo]) -> String {
+pub(super) fn list(listed: &[SeriesInfo]) -> String {
     let lines = listed
         .iter()
         .map(|item| format!("{} {} {}\n", item.name, string(&item.doc), item.kind));
@@ -15,11 +15,11 @@ pub fn list(listed: &[SeriesInfo]) -> String {
         .collect()
 }
 
-pub fn values(readings: &[SeriesValue]) -> String {
+pub(super) fn values(readings: &[SeriesValue]) -> String {
     format!("{VALUES_HEAD}{}", value_lines(readings))
 }
 
-pub fn value_lines(readings: &[SeriesValue]) -> String {
+pub(super) fn value_lines(readings: &[SeriesValue]) -> String {
     let line = |reading: &SeriesValue| {
         format!(
             "{} {} {}\n",

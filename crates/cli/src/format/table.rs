@@ -4,14 +4,14 @@ use super::DisplayContext;
 use super::number::{ago, human_readable, time_of_day};
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
+pub(crate) const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
 
 /// Width of the title's box and of the lines below it.
 const WIDTH: usize = 71;
 /// Names are not truncated below this on a narrow terminal.
 const NAME_WIDTH_MIN: usize = 20;
 
-pub fn list(listed: &[SeriesInfo], title: &str) -> String {
+pub(crate) fn list(listed: &[SeriesInfo], title: &str) -> String {
     let mut out = boxed(title);
     out.push('\n');
     for item in listed {
@@ -34,7 +34,7 @@ fn boxed(title: &str) -> String {
 }
 
 /// Wraps text into lines of at most `width` characters; longer words are not broken.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -48,7 +48,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-pub fn values(readings: &[SeriesValue], context: DisplayContext) -> String {
+pub(crate) fn values(readings: &[SeriesValue], context: DisplayContext) -> String {
     let numbers = aligned(
         readings
             .iter()
@@ -126,7 +126,7 @@ fn truncate_middle(name: &str, width: usize) -> String {
     out
 }
 
-pub fn track_step(readings: &[SeriesValue]) -> String {
+pub(crate) fn track_step(readings: &[SeriesValue]) -> String {
     let line = |reading: &SeriesValue| {
         let (time, value) = (time_of_day(reading.ts), human_readable(reading.value));
         format!("{time}  {value:>16}  {}\n", reading.name)

@@ -4,7 +4,7 @@ use super::json::string;
 use super::number::exact;
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub fn list(listed: &[SeriesInfo]) -> String {
+pub(super) fn list(listed: &[SeriesInfo]) -> String {
     let item = |item: &SeriesInfo| {
         let (name, doc, kind) = (string(&item.name), string(&item.doc), &item.kind);
         format!("- name: {name}\n  doc: {doc}\n  type: {kind}\n")
@@ -12,7 +12,7 @@ pub fn list(listed: &[SeriesInfo]) -> String {
     or_empty(listed.iter().map(item).collect())
 }
 
-pub fn values(readings: &[SeriesValue]) -> String {
+pub(super) fn values(readings: &[SeriesValue]) -> String {
     let item = |reading: &SeriesValue| {
         format!(
             "- name: {}\n  ts: {}\n  value: {}\n",
@@ -25,7 +25,7 @@ pub fn values(readings: &[SeriesValue]) -> String {
 }
 
 /// Formats one step as an inner list.
-pub fn track_step(readings: &[SeriesValue]) -> String {
+pub(super) fn track_step(readings: &[SeriesValue]) -> String {
     let mut out = String::new();
     for (index, reading) in readings.iter().enumerate() {
         out.push_str(&format!(

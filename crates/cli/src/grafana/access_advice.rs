@@ -3,7 +3,7 @@
 use pegel_config::UserRef;
 
 /// Returns the line for the agent's configuration with an explanation. `exists` returns whether the system has a user.
-pub fn allow_users(
+pub(super) fn allow_users(
     allowed: &[UserRef],
     wanted: &[UserRef],
     exists: &dyn Fn(&UserRef) -> bool,
@@ -43,7 +43,7 @@ fn join_users(users: &[UserRef]) -> String {
 }
 
 /// Returns whether the system has this user: the agent does not start with an unknown name in allow_users.
-pub fn is_system_user(user: &UserRef) -> bool {
+pub(super) fn is_system_user(user: &UserRef) -> bool {
     match user {
         UserRef::Uid(_) => true,
         UserRef::Name(name) => matches!(nix::unistd::User::from_name(name), Ok(Some(_))),

@@ -2,7 +2,7 @@
 //! Grafana's JSON.
 
 #[derive(Debug)]
-pub struct Dashboard {
+pub(super) struct Dashboard {
     /// The file name; also Grafana's uid, with the prefix `pegel-`.
     pub name: &'static str,
     pub title: &'static str,
@@ -14,7 +14,7 @@ pub struct Dashboard {
 
 /// A selector at the top of a dashboard.
 #[derive(Debug)]
-pub enum DashboardVariable {
+pub(super) enum DashboardVariable {
     /// Filled by a query to the data source.
     Query {
         name: &'static str,
@@ -33,7 +33,7 @@ pub enum DashboardVariable {
 }
 
 #[derive(Debug)]
-pub struct DashboardRow {
+pub(super) struct DashboardRow {
     pub title: &'static str,
     /// A collapsed row sends no queries until it is opened: for hardware that many nodes lack.
     pub is_collapsed: bool,
@@ -43,7 +43,10 @@ pub struct DashboardRow {
 }
 
 impl DashboardRow {
-    pub const fn expanded(title: &'static str, panels: &'static [DashboardPanel]) -> DashboardRow {
+    pub(super) const fn expanded(
+        title: &'static str,
+        panels: &'static [DashboardPanel],
+    ) -> DashboardRow {
         DashboardRow {
             title,
             is_collapsed: false,
@@ -52,7 +55,10 @@ impl DashboardRow {
         }
     }
 
-    pub const fn collapsed(title: &'static str, panels: &'static [DashboardPanel]) -> DashboardRow {
+    pub(super) const fn collapsed(
+        title: &'static str,
+        panels: &'static [DashboardPanel],
+    ) -> DashboardRow {
         DashboardRow {
             is_collapsed: true,
             ..DashboardRow::expanded(title, panels)
@@ -61,7 +67,7 @@ impl DashboardRow {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct DashboardPanel {
+pub(super) struct DashboardPanel {
     pub title: &'static str,
     pub description: &'static str,
     /// Grafana's name of the unit.
@@ -77,7 +83,7 @@ pub struct DashboardPanel {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PanelKind {
+pub(super) enum PanelKind {
     TimeSeries,
     /// The last value of each node in large digits.
     Stat,
@@ -85,7 +91,7 @@ pub enum PanelKind {
 
 /// Returns a chart of half the page's width. `unit` is Grafana's name of the unit; [`PanelQuery::parse`] describes the
 /// queries.
-pub const fn panel(
+pub(crate) const fn panel(
     title: &'static str,
     unit: &'static str,
     queries: &'static [&'static str],
@@ -103,14 +109,14 @@ pub const fn panel(
 }
 
 impl DashboardPanel {
-    pub const fn with_description(self, description: &'static str) -> DashboardPanel {
+    pub(super) const fn with_description(self, description: &'static str) -> DashboardPanel {
         DashboardPanel {
             description,
             ..self
         }
     }
 
-    pub const fn as_stat(self) -> DashboardPanel {
+    pub(super) const fn as_stat(self) -> DashboardPanel {
         DashboardPanel {
             kind: PanelKind::Stat,
             width: 6,
@@ -119,18 +125,18 @@ impl DashboardPanel {
     }
 
     /// Sets a third of the page's width.
-    pub const fn third_width(self) -> DashboardPanel {
+    pub(super) const fn third_width(self) -> DashboardPanel {
         DashboardPanel { width: 8, ..self }
     }
 
-    pub const fn with_max(self, max: f64) -> DashboardPanel {
+    pub(super) const fn with_max(self, max: f64) -> DashboardPanel {
         DashboardPanel {
             max: Some(max),
             ..self
         }
     }
 
-    pub const fn with_thresholds(self, yellow: f64, red: f64) -> DashboardPanel {
+    pub(super) const fn with_thresholds(self, yellow: f64, red: f64) -> DashboardPanel {
         DashboardPanel {
             thresholds: Some((yellow, red)),
             ..self
@@ -140,7 +146,7 @@ impl DashboardPanel {
 
 /// One metric, with a line for each node and each value of the labels in `by`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PanelQuery {
+pub(super) struct PanelQuery {
     pub metric: &'static str,
     pub by: Vec<&'static str>,
     /// Suffix of the line's name after node and labels, for panels with several metrics.
@@ -149,7 +155,7 @@ pub struct PanelQuery {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PanelQueryMode {
+pub(super) enum PanelQueryMode {
     /// The mean of each interval.
     Value,
     /// The maximum of each interval, for metrics of 0 or 1.
@@ -165,7 +171,7 @@ pub enum PanelQueryMode {
 impl PanelQuery {
     /// Parses `METRIC [by LABEL, LABEL…] [as LEGEND]`, where the metric may be wrapped in a mode: `max(METRIC)`,
     /// `rate(METRIC)`, `each(METRIC)` or `each_rate(METRIC)`.
-    pub fn parse(text: &'static str) -> PanelQuery {
+    pub(crate) fn parse(text: &'static str) -> PanelQuery {
         let (text, legend) = text.split_once(" as ").unwrap_or((text, ""));
         let (metric, by) = text.split_once(" by ").unwrap_or((text, ""));
         let wrapped = metric

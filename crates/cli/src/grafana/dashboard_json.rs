@@ -15,7 +15,7 @@ const PANEL_HEIGHT: u32 = 8;
 const ALL_NODES: &str = ".*";
 
 /// Returns the contents of the dashboard's file.
-pub fn text(dashboard: &Dashboard) -> String {
+pub(super) fn text(dashboard: &Dashboard) -> String {
     let mut text = format!("{:#}", json(dashboard));
     text.push('\n');
     text

@@ -11,7 +11,7 @@ mod token;
 
 /// Set up Grafana's data source and dashboards
 #[derive(Debug, clap::Args)]
-pub struct GrafanaArgs {
+pub(crate) struct GrafanaArgs {
     #[command(subcommand)]
     action: GrafanaAction,
 }
@@ -21,7 +21,7 @@ enum GrafanaAction {
     Provision(Box<provision::ProvisionArgs>),
 }
 
-pub fn run(args: &GrafanaArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &GrafanaArgs) -> anyhow::Result<()> {
     match &args.action {
         GrafanaAction::Provision(args) => provision::run(args),
     }

@@ -22,7 +22,7 @@ const GRAFANA_PORT: u16 = 4242;
 /// Keeps files that pegel did not write, and its own files that were modified since. Grafana reads data sources at startup,
 /// and dashboards continuously.
 #[derive(Debug, clap::Args)]
-pub struct ProvisionArgs {
+pub(super) struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -49,7 +49,7 @@ pub struct ProvisionArgs {
     config: Option<PathBuf>,
 }
 
-pub fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     let loaded = pegel_agent::load_config(args.config.clone(), &[], &|name| std::env::var_os(name))
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
     let url = match &args.url {

@@ -14,7 +14,7 @@ const MANIFEST_FILE: &str = "pegel-provisioned.txt";
 
 /// A file to write: its path below the directory, and its contents.
 #[derive(Debug)]
-pub struct ProvisionedFile {
+pub(super) struct ProvisionedFile {
     pub path: String,
     pub text: String,
     /// Contains the token; readable only by owner and reader group.
@@ -22,7 +22,7 @@ pub struct ProvisionedFile {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProvisionedState {
+pub(super) enum ProvisionedState {
     New,
     /// Has the wanted contents.
     UpToDate,
@@ -35,14 +35,14 @@ pub enum ProvisionedState {
 }
 
 #[derive(Debug)]
-pub struct ProvisioningDir {
+pub(super) struct ProvisioningDir {
     dir: PathBuf,
     /// The manifest: checksums by path.
     checksums: BTreeMap<String, String>,
 }
 
 impl ProvisioningDir {
-    pub fn open(dir: &Path) -> anyhow::Result<ProvisioningDir> {
+    pub(super) fn open(dir: &Path) -> anyhow::Result<ProvisioningDir> {
         let shown = dir.display();
         match fs::metadata(dir) {
             Ok(found) if found.is_dir() => {}
@@ -75,15 +75,15 @@ impl ProvisioningDir {
         })
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub fn path(&self, wanted: &ProvisionedFile) -> PathBuf {
+    pub(super) fn path(&self, wanted: &ProvisionedFile) -> PathBuf {
         self.dir.join(&wanted.path)
     }
 
-    pub fn file_state(&self, wanted: &ProvisionedFile) -> anyhow::Result<ProvisionedState> {
+    pub(super) fn file_state(&self, wanted: &ProvisionedFile) -> anyhow::Result<ProvisionedState> {
         let path = self.path(wanted);
         let cannot = || format!("cannot read {}", path.display());
         let found = match fs::symlink_metadata(&path) {
@@ -108,7 +108,7 @@ impl ProvisioningDir {
     }
 
     /// Replaces the file atomically: a reader finds the old or the new one.
-    pub fn write(&mut self, wanted: &ProvisionedFile) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, wanted: &ProvisionedFile) -> anyhow::Result<()> {
         let path = self.path(wanted);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;
@@ -119,13 +119,13 @@ impl ProvisioningDir {
     }
 
     /// Adds a file to the manifest. An up-to-date file counts as written by pegel, whatever its origin.
-    pub fn record(&mut self, wanted: &ProvisionedFile) {
+    pub(super) fn record(&mut self, wanted: &ProvisionedFile) {
         let sum = checksum(wanted.text.as_bytes());
         self.checksums.insert(wanted.path.clone(), sum);
     }
 
     /// Writes the manifest if it changed.
-    pub fn write_manifest(&self) -> anyhow::Result<()> {
+    pub(super) fn write_manifest(&self) -> anyhow::Result<()> {
         let mut text = "# Files written by `pegel grafana provision`, with checksums. It overwrites only these.\n".to_owned();
         for (path, sum) in &self.checksums {
             text.push_str(&format!("{sum} {path}\n"));
@@ -170,7 +170,7 @@ impl ProvisioningDir {
 
     /// Returns the group that must read secrets besides root: the directory's group if root runs this, as set by
     /// Grafana's packages. Other users provision a Grafana of their own.
-    pub fn reader_group(&self) -> Option<u32> {
+    pub(super) fn reader_group(&self) -> Option<u32> {
         let is_root = rustix::process::geteuid().is_root();
         let group = fs::metadata(&self.dir).ok()?.gid();
         (is_root && group != 0).then_some(group)

@@ -12,14 +12,14 @@ const FILE_HEADER: &str =
 
 /// An HTTP URL, validated as far as needed here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpUrl {
+pub(super) struct HttpUrl {
     text: String,
     pub is_encrypted: bool,
     pub is_loopback: bool,
 }
 
 impl HttpUrl {
-    pub fn parse(text: &str, flag: &str) -> anyhow::Result<HttpUrl> {
+    pub(super) fn parse(text: &str, flag: &str) -> anyhow::Result<HttpUrl> {
         let invalid = |reason: &str| {
             CommandError::usage(format!(
                 "{flag} {text:?} {reason}; expected a URL such as http://localhost:4242"
@@ -55,14 +55,14 @@ impl HttpUrl {
         })
     }
 
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 }
 
 /// Formats the OpenTSDB data source. `tsdbVersion` 3 makes Grafana's browser client request the number of each query, which
 /// distinguishes lines of equal metrics; resolution 1 is seconds, the only one that the newer backend client reads.
-pub fn opentsdb(url: &HttpUrl, token: Option<&Secret>) -> String {
+pub(super) fn opentsdb(url: &HttpUrl, token: Option<&Secret>) -> String {
     let url = quoted(&url.text);
     let mut yaml = format!(
         "{FILE_HEADER}apiVersion: 1
@@ -91,7 +91,7 @@ datasources:
     yaml
 }
 
-pub fn prometheus(url: &HttpUrl) -> String {
+pub(super) fn prometheus(url: &HttpUrl) -> String {
     let url = quoted(&url.text);
     format!(
         "{FILE_HEADER}apiVersion: 1
@@ -110,7 +110,7 @@ datasources:
 }
 
 /// Formats the dashboard provider; `path` is the dashboards' directory as seen from Grafana.
-pub fn provider(path: &Path) -> String {
+pub(super) fn provider(path: &Path) -> String {
     let path = quoted(&path.to_string_lossy());
     format!(
         "{FILE_HEADER}apiVersion: 1

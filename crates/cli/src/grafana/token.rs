@@ -13,7 +13,10 @@ use crate::command_error::CommandError;
 const BYTES_MAX: u64 = 4096;
 
 /// Returns the token from the given file, else from `$PEGEL_TOKEN`, else from the file in the agent's configuration.
-pub fn find(given: Option<&Path>, configured: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+pub(super) fn find(
+    given: Option<&Path>,
+    configured: Option<&Path>,
+) -> anyhow::Result<Option<Secret>> {
     if let Some(path) = given {
         return read(path).map(Some);
     }

@@ -11,17 +11,17 @@ use super::LogSink;
 use super::record::LogRecord;
 
 /// Encodes a record in a daemon's protocol.
-pub type RecordEncoder = fn(&LogRecord) -> Vec<u8>;
+pub(super) type RecordEncoder = fn(&LogRecord) -> Vec<u8>;
 
 #[derive(Debug)]
-pub struct DatagramSink {
+pub(super) struct DatagramSink {
     path: PathBuf,
     /// Created on first use, which may fail if no descriptor is free.
     socket: Mutex<Option<UnixDatagram>>,
 }
 
 impl DatagramSink {
-    pub fn new(path: &Path) -> DatagramSink {
+    pub(super) fn new(path: &Path) -> DatagramSink {
         DatagramSink {
             path: path.to_owned(),
             socket: Mutex::new(None),

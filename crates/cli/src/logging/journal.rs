@@ -3,7 +3,7 @@
 
 use super::record::LogRecord;
 
-pub fn encode(record: &LogRecord) -> Vec<u8> {
+pub(super) fn encode(record: &LogRecord) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     append_field(&mut out, "PRIORITY", &record.priority.to_string());
     append_field(&mut out, "SYSLOG_IDENTIFIER", "pegel");

@@ -11,13 +11,13 @@ use rustix::fs::OFlags;
 use super::LogSink;
 
 #[derive(Debug)]
-pub struct LogFileSink {
+pub(super) struct LogFileSink {
     path: PathBuf,
     file: Mutex<Option<File>>,
 }
 
 impl LogFileSink {
-    pub fn new(path: &Path) -> LogFileSink {
+    pub(super) fn new(path: &Path) -> LogFileSink {
         LogFileSink {
             path: path.to_owned(),
             file: Mutex::new(None),

@@ -49,14 +49,14 @@ trait LogSink: Send + Sync + fmt::Debug {
 
 /// The destination of this process's messages, and the number of lost ones.
 #[derive(Debug)]
-pub struct Logging {
+pub(crate) struct Logging {
     name: String,
     sink: Box<dyn LogSink>,
     lost: AtomicU64,
 }
 
 /// Starts logging to the configured destination. A destination that is not available yet causes a message only.
-pub fn start(log: &LogConfig) -> Arc<Logging> {
+pub(crate) fn start(log: &LogConfig) -> Arc<Logging> {
     let place = match &log.destination {
         LogDestination::Auto
             if is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref()) =>

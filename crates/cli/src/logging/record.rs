@@ -16,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// One log message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogRecord {
+pub(super) struct LogRecord {
     /// Syslog severity: 3 is an error, 7 is debug.
     pub priority: u8,
     pub message: String,
@@ -46,7 +46,7 @@ impl LogRecord {
     }
 
     /// Formats message and fields as one text.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = self.message.clone();
         for (name, value) in &self.fields {
             let space = if text.is_empty() { "" } else { " " };
@@ -86,14 +86,14 @@ fn truncate(text: &mut String) {
 }
 
 /// A tracing layer that encodes each message and writes it to the destination.
-pub struct LogRecordLayer {
+pub(super) struct LogRecordLayer {
     logging: Arc<Logging>,
     encoder: RecordEncoder,
     level: LevelFilter,
 }
 
 impl LogRecordLayer {
-    pub fn new(
+    pub(super) fn new(
         logging: Arc<Logging>,
         encoder: RecordEncoder,
         level: LevelFilter,

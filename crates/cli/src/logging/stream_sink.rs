@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 4096;
 const WRITE_TIMEOUT_MS: i64 = 20;
 
 #[derive(Debug)]
-pub struct StreamSink<W> {
+pub(super) struct StreamSink<W> {
     state: Mutex<StreamSinkState<W>>,
 }
 
@@ -26,7 +26,7 @@ struct StreamSinkState<W> {
 }
 
 impl<W> StreamSink<W> {
-    pub fn new(stream: W) -> StreamSink<W> {
+    pub(super) fn new(stream: W) -> StreamSink<W> {
         StreamSink {
             state: Mutex::new(StreamSinkState {
                 stream,

@@ -8,7 +8,7 @@ use super::record::LogRecord;
 /// Facility 3: system daemons.
 const DAEMON: u8 = 3 << 3;
 
-pub fn encode(record: &LogRecord) -> Vec<u8> {
+pub(super) fn encode(record: &LogRecord) -> Vec<u8> {
     let priority = DAEMON | record.priority;
     let mut out = format!("<{priority}>pegel[{}]: ", std::process::id());
     for c in record.text().chars() {

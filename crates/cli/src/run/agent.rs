@@ -12,7 +12,7 @@ use crate::agent_client::{AgentClient, STARTUP_TIMEOUT};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Directs the counts to the requested agent. Best effort: failures are reported with `note`, and the program runs.
-pub fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
+pub(super) fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     let socket = args.socket.as_deref();
     let is_wanted = args.agent
         || std::env::var_os("PEGEL_AUTO_AGENT")

@@ -2,7 +2,7 @@
 
 mod agent;
 mod report;
-pub mod tau_run;
+pub(crate) mod tau_run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::{agent_client, output};
 /// Exits with 127 if COMMAND is not found, and with 126 if it cannot be executed.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "pegel run [OPTIONS] -- COMMAND...\n       pegel run [OPTIONS] -S PID")]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Count MPI calls, their bytes and their time
     #[arg(short)]
     pub mpi: bool,
@@ -71,7 +71,7 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum MethodName {
+pub(crate) enum MethodName {
     /// In the kernel, at the lowest cost; requires CAP_BPF and CAP_PERFMON
     Ebpf,
     /// Stops the program at each call; requires no privilege
@@ -101,7 +101,7 @@ impl RunArgs {
 }
 
 /// Returns only if the program could not be started, or after `-S`: a launched program's exit ends this process.
-pub fn run(args: &RunArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     check(args)?;
     let is_verbose = args.verbose;
     let note = move |text: &str| {

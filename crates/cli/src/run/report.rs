@@ -7,7 +7,7 @@ use pegel_run::{ProcessEnd, ProgramSummary};
 use serde_json::json;
 
 /// Formats the summary that is printed to the terminal.
-pub fn summary_line(summary: &ProgramSummary) -> String {
+pub(super) fn summary_line(summary: &ProgramSummary) -> String {
     let nanos: u64 = summary.calls.iter().map(|call| call.count.nanos).sum();
     let mut line = format!(
         "{} system calls in {:.2} s, {} s inside them; {} read, {} written; {} errors",
@@ -24,7 +24,7 @@ pub fn summary_line(summary: &ProgramSummary) -> String {
     line
 }
 
-pub fn json(summary: &ProgramSummary, command: &[OsString]) -> String {
+pub(super) fn json(summary: &ProgramSummary, command: &[OsString]) -> String {
     let (exit_code, signal) = match summary.end {
         ProcessEnd::Exited(code) => (Some(code), None),
         ProcessEnd::Killed(signal) => (None, Some(signal)),

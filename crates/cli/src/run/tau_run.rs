@@ -9,7 +9,7 @@ use super::RunArgs;
 use crate::command_error::{CommandError, clap_message};
 use crate::{output, tau_proxy};
 
-pub const NAME: &str = "tau_metric_proxy_run";
+pub(crate) const NAME: &str = "tau_metric_proxy_run";
 
 const HELP: &str = "\
 tau_metric_proxy_run -m -s -v -h -u [PATH] -S [PID] -- [COMMAND]
@@ -44,7 +44,7 @@ struct TauRunArgs {
     command: Vec<OsString>,
 }
 
-pub fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let old =
         TauRunArgs::try_parse_from(arguments).map_err(|error| usage(&clap_message(&error)))?;
     if old.help {

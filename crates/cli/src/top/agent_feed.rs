@@ -30,7 +30,7 @@ const HISTORY_SERIES_MAX: usize = 32;
 type SeriesSamples = (String, Vec<(f64, f64)>);
 
 #[derive(Debug)]
-pub enum FeedUpdate {
+pub(crate) enum FeedUpdate {
     /// The stream is open; with the agent's status and series.
     Connected(AgentSummary, Vec<SeriesInfo>),
     Status(AgentSummary),
@@ -42,7 +42,7 @@ pub enum FeedUpdate {
 }
 
 #[derive(Debug)]
-pub enum FeedRequest {
+pub(super) enum FeedRequest {
     /// The last minutes of these series.
     History(Vec<String>),
     /// The list of series: one appeared that is not in it.
@@ -53,13 +53,13 @@ pub enum FeedRequest {
 
 /// Sends requests to the agent. Responses arrive as events.
 #[derive(Debug)]
-pub struct AgentFeed {
+pub(super) struct AgentFeed {
     requests: SyncSender<FeedRequest>,
 }
 
 impl AgentFeed {
     /// Starts the threads. They end with the process.
-    pub fn start(
+    pub(super) fn start(
         client: AgentClient,
         query: Vec<(&'static str, String)>,
         events: SyncSender<TopEvent>,
@@ -75,12 +75,12 @@ impl AgentFeed {
     }
 
     /// Queues a request without waiting. Drops it if the queue is full.
-    pub fn try_request(&self, request: FeedRequest) {
+    pub(crate) fn try_request(&self, request: FeedRequest) {
         let _ = self.requests.try_send(request);
     }
 }
 
-pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)

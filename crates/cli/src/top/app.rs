@@ -8,7 +8,7 @@ use super::screen::layout;
 use super::screen::theme::TerminalTheme;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TopView {
+pub(super) enum TopView {
     Node,
     Gpus,
     Disks,
@@ -19,7 +19,7 @@ pub enum TopView {
 }
 
 impl TopView {
-    pub const ALL: [TopView; 7] = [
+    pub(super) const ALL: [TopView; 7] = [
         TopView::Node,
         TopView::Gpus,
         TopView::Disks,
@@ -29,7 +29,7 @@ impl TopView {
         TopView::Metrics,
     ];
 
-    pub fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             TopView::Node => "node",
             TopView::Gpus => "GPUs",
@@ -42,20 +42,20 @@ impl TopView {
     }
 
     /// Returns whether the view lists series.
-    pub fn is_list(self) -> bool {
+    pub(super) fn is_list(self) -> bool {
         matches!(self, TopView::Programs | TopView::Metrics)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SortKey {
+pub(super) enum SortKey {
     Name,
     Value,
     Rate,
 }
 
 impl SortKey {
-    pub fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             SortKey::Name => "name",
             SortKey::Value => "value",
@@ -65,7 +65,7 @@ impl SortKey {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum ConnectionState {
+pub(super) enum ConnectionState {
     Live,
     /// Time of the loss in seconds since 1970, and the reason.
     Lost(f64, String),
@@ -73,7 +73,7 @@ pub enum ConnectionState {
 
 /// The action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyAction {
+pub(super) enum KeyAction {
     Quit,
     Suspend,
     Redraw,
@@ -97,7 +97,7 @@ pub enum KeyAction {
 
 /// The effect of an action outside of the application's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AppEffect {
+pub(super) enum AppEffect {
     Continue,
     Quit,
     Suspend,
@@ -107,7 +107,7 @@ pub enum AppEffect {
 }
 
 #[derive(Debug)]
-pub struct TopApp {
+pub(super) struct TopApp {
     pub model: NodeModel,
     pub theme: TerminalTheme,
     pub view: TopView,
@@ -129,7 +129,7 @@ pub struct TopApp {
 
 /// The visible rows of a list.
 #[derive(Debug, Default)]
-pub struct VisibleList {
+pub(super) struct VisibleList {
     pub rows: Vec<Box<str>>,
     /// Number of rows that pass the filter, and the position of the selected one among them.
     pub count: usize,
@@ -139,7 +139,11 @@ pub struct VisibleList {
 }
 
 impl TopApp {
-    pub fn new(theme: TerminalTheme, hz: f64, pattern: Option<(String, Selector)>) -> TopApp {
+    pub(super) fn new(
+        theme: TerminalTheme,
+        hz: f64,
+        pattern: Option<(String, Selector)>,
+    ) -> TopApp {
         TopApp {
             model: NodeModel::new(1.0 / hz),
             theme,
@@ -163,7 +167,7 @@ impl TopApp {
         }
     }
 
-    pub fn handle_action(&mut self, action: KeyAction, height: u16) -> AppEffect {
+    pub(super) fn handle_action(&mut self, action: KeyAction, height: u16) -> AppEffect {
         let page = layout::list_rows(height, self.has_detail).max(1) as isize;
         match action {
             KeyAction::Quit => return AppEffect::Quit,
@@ -254,7 +258,7 @@ impl TopApp {
     }
 
     /// Fits list and offset to the height of the screen. Returns the series whose history is visible.
-    pub fn update_layout(&mut self, height: u16) -> Vec<String> {
+    pub(super) fn update_layout(&mut self, height: u16) -> Vec<String> {
         if !self.view.is_list() {
             let count = super::screen::row_count(self);
             let shown = usize::from(layout::body_rows(height).saturating_sub(1));

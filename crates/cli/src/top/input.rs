@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::app::{KeyAction, TopView};
 
 /// Keys and their descriptions, as shown in the help.
-pub const KEYS: [(&str, &str); 12] = [
+pub(super) const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
     ("?", "this help"),
     ("1 to 7", "select a view"),
@@ -21,7 +21,7 @@ pub const KEYS: [(&str, &str); 12] = [
 ];
 
 /// Returns the action of a key; `None` if it has none.
-pub fn action(key: KeyEvent, is_typing: bool) -> Option<KeyAction> {
+pub(super) fn action(key: KeyEvent, is_typing: bool) -> Option<KeyAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }

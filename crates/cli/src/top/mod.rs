@@ -33,7 +33,7 @@ use terminal::TerminalScreen;
 ///
 /// Keys: q quits, ? shows all keys.
 #[derive(Debug, clap::Args)]
-pub struct TopArgs {
+pub(crate) struct TopArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct TopArgs {
 
 /// An input of the event loop.
 #[derive(Debug)]
-pub enum TopEvent {
+pub(crate) enum TopEvent {
     Feed(FeedUpdate),
     Key(KeyEvent),
     Resized,
@@ -59,7 +59,7 @@ pub enum TopEvent {
     TerminalGone,
 }
 
-pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let hz = parse_frequency(&args.hz)?;
     let pattern = match &args.pattern {
         Some(pattern) => Some((pattern.clone(), agent_query::parse_selector(pattern)?)),

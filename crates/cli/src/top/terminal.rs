@@ -22,12 +22,12 @@ static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Draws without flicker: only changed cells are written, through a buffer and with one write.
 #[derive(Debug)]
-pub struct TerminalScreen {
+pub(super) struct TerminalScreen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
 impl TerminalScreen {
-    pub fn enter() -> anyhow::Result<TerminalScreen> {
+    pub(super) fn enter() -> anyhow::Result<TerminalScreen> {
         let previous_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             // Restore the terminal first, so that the message is readable.
@@ -42,11 +42,11 @@ impl TerminalScreen {
         Ok(TerminalScreen { terminal })
     }
 
-    pub fn height(&self) -> u16 {
+    pub(super) fn height(&self) -> u16 {
         self.terminal.size().map_or(0, |size| size.height)
     }
 
-    pub fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> anyhow::Result<()> {
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> anyhow::Result<()> {
         anyhow::ensure!(
             !HAS_PANICKED.load(Ordering::Acquire),
             "internal error: a thread panicked"
@@ -59,7 +59,7 @@ impl TerminalScreen {
 
     /// Redraws everything, over the output of other programs. Does not use `Terminal::clear`, which queries the
     /// terminal for the cursor position: the thread that reads keys would receive the response.
-    pub fn redraw(&mut self) -> anyhow::Result<()> {
+    pub(super) fn redraw(&mut self) -> anyhow::Result<()> {
         let size = self.terminal.size();
         size.and_then(|size| {
             self.terminal
@@ -70,7 +70,7 @@ impl TerminalScreen {
 
     /// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a job-control shell, which would never
     /// continue it.
-    pub fn suspend(&mut self) -> anyhow::Result<()> {
+    pub(super) fn suspend(&mut self) -> anyhow::Result<()> {
         if !has_job_control() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl TerminalScreen {
     }
 
     /// Returns to raw mode: after a stop, the shell has changed the terminal's settings.
-    pub fn resume(&mut self) -> anyhow::Result<()> {
+    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
         // Resets crossterm's own flag, which still says raw.
         let _ = disable_raw_mode();
         enter_raw_screen().context("cannot switch the terminal to raw mode")?;

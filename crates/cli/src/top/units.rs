@@ -1,18 +1,18 @@
 //! Formats values in few characters and a steady width: three digits, a prefix, a unit.
 
-pub use pegel_metric::quantity::{steady_bytes as bytes, steady_decimal as decimal};
+pub(crate) use pegel_metric::quantity::{steady_bytes as bytes, steady_decimal as decimal};
 
 use pegel_metric::quantity::{non_finite, steady_digits as digits};
 use pegel_metric::{Family, MetricKind};
 
 use crate::format::number;
 
-pub fn bytes_per_second(value: f64) -> String {
+pub(super) fn bytes_per_second(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
 /// Formats a fraction of one as `12.3 %`.
-pub fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         value if !value.is_finite() => non_finite(value).to_owned(),
         value if value.abs() >= 99.95 => format!("{value:.0} %"),
@@ -21,7 +21,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Formats seconds as `12.3 ms`, `4.56 s`, `3 h 25 min`, `12 d 04 h`.
-pub fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     let whole = seconds.abs();
     match whole {
         s if !s.is_finite() => non_finite(seconds).to_owned(),
@@ -42,7 +42,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// Formats a value in the unit of its family.
-pub fn value(value: f64, family: &Family) -> String {
+pub(super) fn value(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes(value),
         // A gauge of this size is a time in seconds since 1970: show the date.
@@ -57,7 +57,7 @@ pub fn value(value: f64, family: &Family) -> String {
 }
 
 /// Formats the rate of a counter in the unit of its family.
-pub fn rate(value: f64, family: &Family) -> String {
+pub(super) fn rate(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes_per_second(value),
         DisplayUnit::Seconds => format!("{} s/s", digits(value)),

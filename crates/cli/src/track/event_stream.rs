@@ -16,7 +16,7 @@ const PATH: &str = "/api/v1/stream";
 /// The longest accepted event.
 const EVENT_BYTES_MAX: u64 = 512 << 20;
 
-pub struct AgentEventStream {
+pub(crate) struct AgentEventStream {
     body: BufReader<HttpBody>,
     stopped: Arc<AtomicBool>,
     line: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct AgentEventStream {
 
 impl AgentEventStream {
     /// Opens a stream without timeout. From now on SIGINT and SIGTERM end the stream instead of the process.
-    pub fn open_until_signal(
+    pub(crate) fn open_until_signal(
         client: &AgentClient,
         query: &[(&str, &str)],
     ) -> anyhow::Result<AgentEventStream> {
@@ -45,7 +45,7 @@ impl AgentEventStream {
     }
 
     /// Opens a stream that ends after `timeout` without data. An agent sends at least every ten seconds.
-    pub fn connect(
+    pub(crate) fn connect(
         client: &AgentClient,
         query: &[(&str, &str)],
         timeout: Duration,
@@ -74,7 +74,7 @@ impl AgentEventStream {
     }
 
     /// Reads the changes of one step; `None` at the end of the stream.
-    pub fn next_step(&mut self) -> anyhow::Result<Option<Vec<SeriesValue>>> {
+    pub(crate) fn next_step(&mut self) -> anyhow::Result<Option<Vec<SeriesValue>>> {
         loop {
             self.line.clear();
             let read = (&mut self.body)
@@ -93,7 +93,7 @@ impl AgentEventStream {
     }
 
     /// Returns whether a signal ended the stream.
-    pub fn was_stopped(&self) -> bool {
+    pub(crate) fn was_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 }

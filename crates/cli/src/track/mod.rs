@@ -1,6 +1,6 @@
 //! `pegel track`: follows values over time and writes the changes until a signal or the end of the agent.
 
-pub mod event_stream;
+pub(crate) mod event_stream;
 mod writer;
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ const HZ_MAX: f64 = 1000.0;
 ///
 /// Without names, tracks all nonzero counters.
 #[derive(Debug, clap::Args)]
-pub struct TrackArgs {
+pub(crate) struct TrackArgs {
     /// Comma-separated names or series
     names: Vec<String>,
     /// Sampling frequency in Hz, up to 1000
@@ -34,7 +34,7 @@ pub struct TrackArgs {
 
 /// Series to follow, frequency and output.
 #[derive(Debug)]
-pub struct TrackOptions {
+pub(crate) struct TrackOptions {
     pub names: Vec<String>,
     pub pattern: Option<String>,
     pub hz: f64,
@@ -42,7 +42,7 @@ pub struct TrackOptions {
     pub output: Option<PathBuf>,
 }
 
-pub fn run(args: &TrackArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TrackArgs) -> anyhow::Result<()> {
     args.query.selector()?;
     let names = match args.names.as_slice() {
         [] => Vec::new(),
@@ -58,7 +58,7 @@ pub fn run(args: &TrackArgs) -> anyhow::Result<()> {
     track(&args.query.client()?, &tracking)
 }
 
-pub fn parse_frequency(text: &str) -> anyhow::Result<f64> {
+pub(crate) fn parse_frequency(text: &str) -> anyhow::Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(hz) if hz > 0.0 && hz <= HZ_MAX => Ok(hz),
         _ => Err(CommandError::usage(format!(
@@ -67,7 +67,7 @@ pub fn parse_frequency(text: &str) -> anyhow::Result<f64> {
     }
 }
 
-pub fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()> {
+pub(crate) fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Result<()> {
     let mut kinds = CounterLookup {
         client,
         is_counter: HashMap::new(),

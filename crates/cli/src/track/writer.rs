@@ -10,7 +10,7 @@ use crate::api_values::SeriesValue;
 use crate::format::{self, OutputFormat};
 use crate::output;
 
-pub struct TrackWriter {
+pub(super) struct TrackWriter {
     format: OutputFormat,
     out: Box<dyn Write>,
     destination: String,
@@ -26,7 +26,7 @@ struct ProgressLine {
 }
 
 impl TrackWriter {
-    pub fn open(format: OutputFormat, path: Option<&Path>) -> anyhow::Result<TrackWriter> {
+    pub(super) fn open(format: OutputFormat, path: Option<&Path>) -> anyhow::Result<TrackWriter> {
         let destination = path.map_or("standard output".into(), |path| path.display().to_string());
         let mut out = output::open(path)?;
         out.write_all(format::track_head(format).as_bytes())
@@ -48,7 +48,7 @@ impl TrackWriter {
     }
 
     /// Writes one step and flushes it, so that other programs can follow the file.
-    pub fn step(&mut self, readings: &[SeriesValue]) -> anyhow::Result<()> {
+    pub(super) fn step(&mut self, readings: &[SeriesValue]) -> anyhow::Result<()> {
         let text = format::track_step(self.format, readings, self.steps == 0);
         self.out
             .write_all(text.as_bytes())
@@ -60,7 +60,7 @@ impl TrackWriter {
         Ok(())
     }
 
-    pub fn close(&mut self) -> anyhow::Result<()> {
+    pub(super) fn close(&mut self) -> anyhow::Result<()> {
         let tail = format::track_tail(self.format, self.steps == 0);
         self.out
             .write_all(tail.as_bytes())

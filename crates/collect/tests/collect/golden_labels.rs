@@ -6,11 +6,11 @@ use std::path::Path;
 
 /// Label keys by metric name.
 #[derive(Debug, Default)]
-pub struct GoldenLabels(BTreeMap<String, BTreeSet<String>>);
+pub(crate) struct GoldenLabels(BTreeMap<String, BTreeSet<String>>);
 
 impl GoldenLabels {
     /// Reads all golden files below a directory.
-    pub fn read(folder: &Path) -> GoldenLabels {
+    pub(crate) fn read(folder: &Path) -> GoldenLabels {
         let mut labels = GoldenLabels::default();
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -43,7 +43,7 @@ impl GoldenLabels {
 
     /// Returns the label keys of a family. A name with a placeholder `<…>` matches several names; their keys are
     /// merged.
-    pub fn of_family(&self, family: &str) -> Vec<&str> {
+    pub(crate) fn of_family(&self, family: &str) -> Vec<&str> {
         let parts = family.split_once('<').and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once('>')?;
             Some((before, after))

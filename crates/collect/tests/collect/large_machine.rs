@@ -13,12 +13,12 @@ use pegel_metric::{GroupRow, Input, Tick, format_value};
 const CPUS: usize = 256;
 
 /// The files of the machine; removed on drop.
-pub struct BigMachine {
+pub(crate) struct BigMachine {
     pub root: PathBuf,
 }
 
 impl BigMachine {
-    pub fn make(name: &str) -> BigMachine {
+    pub(crate) fn make(name: &str) -> BigMachine {
         let folder = format!("pegel-big-{}-{name}", std::process::id());
         let root = std::env::temp_dir().join(folder);
         let machine = BigMachine { root };

@@ -11,14 +11,14 @@ use pegel_collect::{CollectSettings, CollectorSet, FilesystemSpace, Host};
 use pegel_metric::{Clock, Ledger, Level, Millis};
 
 #[derive(Debug)]
-pub struct TestClock(AtomicI64);
+pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
-    pub fn at(utc: Millis) -> Arc<TestClock> {
+    pub(crate) fn at(utc: Millis) -> Arc<TestClock> {
         Arc::new(TestClock(AtomicI64::new(utc)))
     }
 
-    pub fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as i64, SeqCst);
     }
 }
@@ -33,16 +33,16 @@ impl Clock for TestClock {
     }
 }
 
-pub fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The machine of a fixture tree, with the units of the machine on which it was recorded.
-pub fn fixture(name: &str) -> Host {
+pub(crate) fn fixture(name: &str) -> Host {
     machine(&repository().join("tests/fixtures").join(name))
 }
 
-pub fn machine(root: &Path) -> Host {
+pub(crate) fn machine(root: &Path) -> Host {
     Host {
         page_bytes: 4096,
         user_hz: 100,
@@ -69,7 +69,7 @@ fn written_statvfs(path: &Path) -> io::Result<FilesystemSpace> {
 }
 
 /// Copies a directory recursively; symlinks are copied as symlinks.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("create");
     for entry in fs::read_dir(from).expect("list") {
         let (from, to) = {
@@ -87,7 +87,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-pub fn open(
+pub(crate) fn open(
     settings: &CollectSettings,
     host: Host,
     level: Level,

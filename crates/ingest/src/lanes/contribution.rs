@@ -60,7 +60,7 @@ pub(super) struct LanePointSeries {
 pub(super) type OnRefused<'a> = dyn FnMut(&Arc<Sender>, AdmissionError) + 'a;
 
 impl LaneContribution {
-    pub fn contributions_mut(&mut self) -> Vec<&mut Contribution> {
+    pub(super) fn contributions_mut(&mut self) -> Vec<&mut Contribution> {
         match self {
             LaneContribution::Counter(contribution) => vec![contribution],
             LaneContribution::Calls(three) => three.iter_mut().collect(),
@@ -77,7 +77,7 @@ impl LaneContribution {
         }
     }
 
-    pub fn contributions(&self) -> Vec<Contribution> {
+    pub(super) fn contributions(&self) -> Vec<Contribution> {
         match self {
             LaneContribution::Counter(contribution) => vec![*contribution],
             LaneContribution::Calls(three) => three.to_vec(),
@@ -95,7 +95,7 @@ impl LaneContribution {
 impl LaneContribution {
     /// Adds the increase since the last pass. Returns whether there was any.
     #[allow(clippy::too_many_arguments)] // One step of `update`, with all of its state.
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         totals: &mut LaneTotals,
         sender: &Arc<Sender>,
@@ -162,7 +162,7 @@ impl Contribution {
     }
 
     /// Returns the part that this agent counts.
-    pub fn counted(&self) -> CounterAmount {
+    pub(super) fn counted(&self) -> CounterAmount {
         self.amount.minus(self.counted_elsewhere)
     }
 

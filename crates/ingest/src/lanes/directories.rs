@@ -36,7 +36,7 @@ pub(super) struct LaneDirectories {
 }
 
 impl LaneDirectories {
-    pub fn new(settings: &LanesSettings, is_new: bool) -> LaneDirectories {
+    pub(super) fn new(settings: &LanesSettings, is_new: bool) -> LaneDirectories {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         // Claims identify agents by this path.
         let journal = std::path::absolute(&settings.journal);
@@ -68,7 +68,7 @@ impl LaneDirectories {
     }
 
     /// Returns whether a file appeared since the last call.
-    pub fn has_changes(&self) -> bool {
+    pub(super) fn has_changes(&self) -> bool {
         let Some(inotify) = &self.inotify else {
             return false;
         };
@@ -86,7 +86,7 @@ impl LaneDirectories {
     }
 
     /// Opens the lane with this id, whichever directory it is in.
-    pub fn open_by_id(&mut self, id: &LaneId) -> Option<OpenedLane> {
+    pub(super) fn open_by_id(&mut self, id: &LaneId) -> Option<OpenedLane> {
         let quota = &mut self.quota;
         let watched = self.watched.iter_mut().enumerate();
         watched.into_iter().find_map(|(directory, watched)| {
@@ -96,7 +96,7 @@ impl LaneDirectories {
     }
 
     /// Opens the lanes for which `is_known` returns false.
-    pub fn open_new_lanes(
+    pub(super) fn open_new_lanes(
         &mut self,
         is_known: impl Fn(&LaneId) -> bool,
         now: Millis,
@@ -111,34 +111,34 @@ impl LaneDirectories {
     }
 
     /// Records that a lane is read. Returns whether an agent with another journal has counted it before.
-    pub fn claim(&mut self, directory: usize, id: &LaneId) -> bool {
+    pub(super) fn claim(&mut self, directory: usize, id: &LaneId) -> bool {
         self.watched[directory].claim(id)
     }
 
     /// Releases a lane that is no longer read.
-    pub fn release(&mut self, file: &LaneFile) {
+    pub(super) fn release(&mut self, file: &LaneFile) {
         self.quota.release(file);
     }
 
     /// Marks a lane with invalid contents, so that it is not opened again.
-    pub fn refuse(&mut self, directory: usize, file: &LaneFile, reason: String) {
+    pub(super) fn refuse(&mut self, directory: usize, file: &LaneFile, reason: String) {
         self.watched[directory].refuse(file, reason);
     }
 
-    pub fn remove(&self, directory: usize, name: &str) -> io::Result<()> {
+    pub(super) fn remove(&self, directory: usize, name: &str) -> io::Result<()> {
         self.watched[directory].remove(name)
     }
 
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.watched.iter().map(WatchedDirectory::path)
     }
 
-    pub fn faults(&self) -> impl Iterator<Item = String> + '_ {
+    pub(super) fn faults(&self) -> impl Iterator<Item = String> + '_ {
         self.watched.iter().flat_map(WatchedDirectory::faults)
     }
 
     /// Returns the number of files that are not read, by reason.
-    pub fn refused(&self) -> BTreeMap<String, u64> {
+    pub(super) fn refused(&self) -> BTreeMap<String, u64> {
         let mut reasons = BTreeMap::new();
         for watched in &self.watched {
             watched.count_refused(&mut reasons);

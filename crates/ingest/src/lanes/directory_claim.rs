@@ -59,7 +59,7 @@ fn describe_holder(holder: &Option<ClaimHolder>) -> String {
 
 impl DirectoryClaim {
     /// Claims the directory for the agent with this journal. `is_new`: the journal did not exist before.
-    pub fn acquire(
+    pub(super) fn acquire(
         directory: &LaneDirectoryHandle,
         journal: &Path,
         is_new: bool,
@@ -88,12 +88,12 @@ impl DirectoryClaim {
     }
 
     /// Returns whether an agent with another journal has counted the lane.
-    pub fn is_counted_elsewhere(&self, id: &LaneId) -> bool {
+    pub(super) fn is_counted_elsewhere(&self, id: &LaneId) -> bool {
         self.counted_elsewhere.contains(id)
     }
 
     /// Records that the lane is read.
-    pub fn add(&mut self, directory: &LaneDirectoryHandle, id: &LaneId) -> io::Result<()> {
+    pub(super) fn add(&mut self, directory: &LaneDirectoryHandle, id: &LaneId) -> io::Result<()> {
         let line = format!("{}\n", hex(id));
         self.file.write_all_at(line.as_bytes(), self.bytes)?;
         self.bytes += line.len() as u64;

@@ -6,10 +6,10 @@ use pegel_metric::Series;
 
 use super::totals::TotalId;
 
-pub type HistogramId = u32;
+pub(super) type HistogramId = u32;
 
 #[derive(Debug, Default)]
-pub struct Histograms {
+pub(super) struct Histograms {
     /// By name and labels without `le`.
     ids: HashMap<Box<str>, HistogramId>,
     /// By the bits of the bound, which sort like positive numbers.
@@ -19,7 +19,7 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    pub fn add(&mut self, series: &Series, number: TotalId) -> HistogramId {
+    pub(super) fn add(&mut self, series: &Series, number: TotalId) -> HistogramId {
         let (key, bound) = key_and_bound(series);
         let id = *self.ids.entry(key).or_insert_with(|| {
             self.next = self.next.wrapping_add(1);
@@ -30,7 +30,7 @@ impl Histograms {
         id
     }
 
-    pub fn remove(&mut self, id: HistogramId, series: &Series) {
+    pub(super) fn remove(&mut self, id: HistogramId, series: &Series) {
         let (key, bound) = key_and_bound(series);
         let Some(buckets) = self.buckets.get_mut(&id) else {
             return;
@@ -45,12 +45,12 @@ impl Histograms {
     }
 
     /// Marks a histogram as changed: one of its buckets increased.
-    pub fn touch(&mut self, id: HistogramId) {
+    pub(super) fn touch(&mut self, id: HistogramId) {
         self.changed.insert(id);
     }
 
     /// Returns the buckets of all histograms that changed since the last call, ordered by bound.
-    pub fn take_changed(
+    pub(super) fn take_changed(
         &mut self,
     ) -> impl Iterator<Item = impl Iterator<Item = TotalId> + '_> + '_ {
         let changed = std::mem::take(&mut self.changed);

@@ -18,7 +18,7 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    pub fn new(files: Arc<dyn Files>, path: PathBuf) -> JournalFile {
+    pub(super) fn new(files: Arc<dyn Files>, path: PathBuf) -> JournalFile {
         JournalFile {
             files,
             path,
@@ -29,7 +29,7 @@ impl JournalFile {
 
     /// Writes a task. A failed task must be retried with the same bytes, possibly followed by more: they
     /// overwrite what the failed write left.
-    pub fn write(&mut self, task: &JournalTask) -> io::Result<()> {
+    pub(super) fn write(&mut self, task: &JournalTask) -> io::Result<()> {
         match &self.file {
             Some(file) if !task.replaces_file => write_all_at(&**file, &task.bytes, self.bytes)?,
             _ => {
@@ -41,7 +41,7 @@ impl JournalFile {
         Ok(())
     }
 
-    pub fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.sync())
     }
 

@@ -75,7 +75,10 @@ struct JournalWriterState {
 }
 
 impl JournalWriter {
-    pub fn start(settings: &LanesSettings, supervisor: &Supervisor) -> io::Result<JournalWriter> {
+    pub(super) fn start(
+        settings: &LanesSettings,
+        supervisor: &Supervisor,
+    ) -> io::Result<JournalWriter> {
         let shared = Arc::new(JournalWriterContext::default());
         let file = JournalFile::new(settings.files.clone(), settings.journal.clone());
         let for_thread = shared.clone();
@@ -93,33 +96,33 @@ impl JournalWriter {
     }
 
     /// Returns the number of the next submission.
-    pub fn next_number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.number
     }
 
     /// Returns whether this submission is in the file.
-    pub fn is_written(&self, number: u64) -> bool {
+    pub(super) fn is_written(&self, number: u64) -> bool {
         self.shared.state().written >= number
     }
 
     /// Returns whether a task is pending. Nothing should be submitted until it is done.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let state = self.shared.state();
         state.task.is_some() || state.started.is_some()
     }
 
     /// Returns whether the file is much larger than its contents.
-    pub fn needs_compaction(&self) -> bool {
+    pub(super) fn needs_compaction(&self) -> bool {
         self.bytes > 2 * self.rewritten_bytes + GROWTH_MAX
     }
 
     /// Returns whether a sync failed since the file was last rewritten.
-    pub fn has_sync_failed(&self) -> bool {
+    pub(super) fn has_sync_failed(&self) -> bool {
         self.shared.state().sync_error.is_some()
     }
 
     /// Submits the records, to be appended.
-    pub fn append(&mut self, sync: bool) {
+    pub(super) fn append(&mut self, sync: bool) {
         let bytes = self.records.take();
         if bytes.is_empty() && !sync {
             return;
@@ -129,7 +132,7 @@ impl JournalWriter {
     }
 
     /// Submits a new file with exactly these contents, which replaces the old one and the records.
-    pub fn replace(&mut self, kept: &JournalContents) {
+    pub(super) fn replace(&mut self, kept: &JournalContents) {
         self.records.clear();
         let bytes = kept.to_bytes();
         self.bytes = bytes.len();
@@ -162,7 +165,7 @@ impl JournalWriter {
     }
 
     /// Returns why submitted records are not in the file, or may not be on disk.
-    pub fn error_message(&self) -> Option<String> {
+    pub(super) fn error_message(&self) -> Option<String> {
         let state = self.shared.state();
         if let Some(error) = &state.write_error {
             return Some(format!("the lane journal cannot be written: {error}"));
@@ -177,12 +180,12 @@ impl JournalWriter {
     }
 
     /// At shutdown: waits until no task is in progress. Returns false if the disk hangs.
-    pub fn wait_until_idle(&mut self) -> bool {
+    pub(super) fn wait_until_idle(&mut self) -> bool {
         self.wait_to_stop(|state| state.started.is_none() && !state.is_untried())
     }
 
     /// Drops the pending task, as a kill would.
-    pub fn discard(&mut self) {
+    pub(super) fn discard(&mut self) {
         self.shared.state().task = None;
     }
 

@@ -42,7 +42,7 @@ pub(super) struct OpenLane {
 }
 
 impl OpenLane {
-    pub fn new(
+    pub(super) fn new(
         mut file: LaneFile,
         directory: usize,
         (sender, user): (Arc<Sender>, Option<Arc<str>>),
@@ -70,7 +70,7 @@ impl OpenLane {
     }
 
     /// Reads the lane and adds the increase to the totals. Returns whether there was any.
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         totals: &mut LaneTotals,
         buffer: &mut Vec<u8>,
@@ -138,7 +138,7 @@ impl OpenLane {
         }
     }
 
-    pub fn point_series(&self, index: usize) -> Option<&LanePointSeries> {
+    pub(super) fn point_series(&self, index: usize) -> Option<&LanePointSeries> {
         match self.contributions.get(index) {
             Some(LaneContribution::Points(part)) => Some(part),
             _ => None,
@@ -146,7 +146,7 @@ impl OpenLane {
     }
 
     /// Returns the journal record; `None` until the part that another agent has counted is known.
-    pub fn journal_record(&self) -> Option<JournalLane> {
+    pub(super) fn journal_record(&self) -> Option<JournalLane> {
         if self.is_counted_elsewhere {
             return None;
         }
@@ -174,7 +174,7 @@ impl OpenLane {
     }
 
     /// Removes the lane permanently: its counters stay in the totals, its gauges are removed.
-    pub fn remove_from_totals(&mut self, totals: &mut LaneTotals) {
+    pub(super) fn remove_from_totals(&mut self, totals: &mut LaneTotals) {
         for (number, amount) in self.journaled.take().unwrap_or_default().counted() {
             totals.add_amount(number, amount, self.quiet_since);
             totals.add_to_base(number, amount);
@@ -191,7 +191,7 @@ impl OpenLane {
     }
 
     /// Ends the lane: its program released it, so its gauges are no longer valid.
-    pub fn end(&mut self, totals: &mut LaneTotals) {
+    pub(super) fn end(&mut self, totals: &mut LaneTotals) {
         self.has_ended = true;
         self.journaled_in = None;
         for part in &mut self.contributions {
@@ -203,7 +203,7 @@ impl OpenLane {
     }
 
     /// Returns whether its file is no longer needed.
-    pub fn is_removable(&self, now: Millis) -> bool {
+    pub(super) fn is_removable(&self, now: Millis) -> bool {
         if !self.has_ended {
             return false;
         }

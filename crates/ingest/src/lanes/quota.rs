@@ -21,7 +21,7 @@ pub(super) struct LaneQuota {
 }
 
 impl LaneQuota {
-    pub fn new(lanes_max: usize) -> LaneQuota {
+    pub(super) fn new(lanes_max: usize) -> LaneQuota {
         LaneQuota {
             users: HashMap::new(),
             lanes: 0,
@@ -31,7 +31,7 @@ impl LaneQuota {
     }
 
     /// Returns why a lane of this user and size is not read, or `None` if it is within the limits.
-    pub fn exceeded_limit(&self, owner: u32, bytes: u64) -> Option<&'static str> {
+    pub(super) fn exceeded_limit(&self, owner: u32, bytes: u64) -> Option<&'static str> {
         let (lanes, used) = self.users.get(&owner).copied().unwrap_or_default();
         // A share is reserved for the agent's user and root.
         let is_privileged = owner == self.own_uid || owner == 0;
@@ -47,7 +47,7 @@ impl LaneQuota {
         }
     }
 
-    pub fn admit(&mut self, file: &LaneFile) -> Result<(), &'static str> {
+    pub(super) fn admit(&mut self, file: &LaneFile) -> Result<(), &'static str> {
         if let Some(obstacle) = self.exceeded_limit(file.owner(), file.file_bytes()) {
             return Err(obstacle);
         }
@@ -59,7 +59,7 @@ impl LaneQuota {
     }
 
     /// Releases a lane that is no longer read.
-    pub fn release(&mut self, file: &LaneFile) {
+    pub(super) fn release(&mut self, file: &LaneFile) {
         self.lanes = self.lanes.saturating_sub(1);
         if let Some((lanes, bytes)) = self.users.get_mut(&file.owner()) {
             *lanes = lanes.saturating_sub(1);

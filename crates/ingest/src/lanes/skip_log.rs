@@ -15,14 +15,14 @@ pub(super) struct SkipLog {
 }
 
 impl SkipLog {
-    pub fn add(&mut self, name: &str, reason: &str) {
+    pub(super) fn add(&mut self, name: &str, reason: &str) {
         self.count += 1;
         self.first
             .get_or_insert_with(|| (name.to_owned(), reason.to_owned()));
     }
 
     /// Logs what was added, unless the last line is less than a minute old.
-    pub fn flush(&mut self, now: Millis) {
+    pub(super) fn flush(&mut self, now: Millis) {
         if let Some((count, lane, reason)) = self.take_due(now) {
             tracing::warn!(
                 count,

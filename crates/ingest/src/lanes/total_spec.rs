@@ -5,24 +5,24 @@ use pegel_metric::{Input, Level, MetricKind};
 use super::amount::CounterKind;
 use crate::admission::SeriesSpec;
 
-pub use pegel_lane::Aggregation;
+pub(super) use pegel_lane::Aggregation;
 
 /// The kind of a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TotalKind {
+pub(super) enum TotalKind {
     Counter(CounterKind),
     Gauge(Aggregation),
 }
 
 impl TotalKind {
-    pub fn kind(self) -> MetricKind {
+    pub(super) fn kind(self) -> MetricKind {
         match self {
             TotalKind::Counter(_) => MetricKind::Counter,
             TotalKind::Gauge(_) => MetricKind::Gauge,
         }
     }
 
-    pub fn lane_type(self) -> &'static str {
+    pub(super) fn lane_type(self) -> &'static str {
         match self {
             TotalKind::Counter(CounterKind::Whole) => "counter",
             TotalKind::Counter(CounterKind::Float) => "float_counter",
@@ -32,7 +32,7 @@ impl TotalKind {
     }
 
     /// Returns whether both can share one name. The aggregation of a gauge is that of the first lane.
-    pub fn is_compatible(self, other: TotalKind) -> bool {
+    pub(super) fn is_compatible(self, other: TotalKind) -> bool {
         match (self, other) {
             (TotalKind::Gauge(_), TotalKind::Gauge(_)) => true,
             (a, b) => a == b,
@@ -42,7 +42,7 @@ impl TotalKind {
 
 /// A series that a lane declares.
 #[derive(Debug, Clone, Copy)]
-pub struct TotalSeriesSpec<'a> {
+pub(super) struct TotalSeriesSpec<'a> {
     pub name: &'a str,
     pub labels: &'a [(&'a str, &'a str)],
     /// The owner of the lane, unless it is the agent's user.
@@ -53,7 +53,7 @@ pub struct TotalSeriesSpec<'a> {
 }
 
 impl<'a> TotalSeriesSpec<'a> {
-    pub fn series_spec(&self, identity: &'a [(&'a str, &'a str)]) -> SeriesSpec<'a> {
+    pub(super) fn series_spec(&self, identity: &'a [(&'a str, &'a str)]) -> SeriesSpec<'a> {
         SeriesSpec {
             name: self.name,
             labels: self.labels,

@@ -20,10 +20,10 @@ use crate::reserved_names::{LANE_TYPE_LABEL, USER_LABEL};
 use crate::senders::{SAMPLE_BYTES, Sender};
 use crate::slab::Slab;
 
-pub use super::total_spec::{Aggregation, TotalKind, TotalSeriesSpec};
+pub(super) use super::total_spec::{Aggregation, TotalKind, TotalSeriesSpec};
 
 /// The index of a series in [`LaneTotals`], and its number in the journal.
-pub type TotalId = u32;
+pub(super) type TotalId = u32;
 
 #[derive(Debug)]
 struct TotalSeries {
@@ -50,7 +50,7 @@ struct TotalSeries {
 }
 
 #[derive(Debug)]
-pub struct LaneTotals {
+pub(super) struct LaneTotals {
     gate: Arc<Admission>,
     values: CurrentValues,
     series: Slab<TotalSeries>,
@@ -64,7 +64,7 @@ pub struct LaneTotals {
 }
 
 impl LaneTotals {
-    pub fn new(gate: Arc<Admission>, values: CurrentValues) -> LaneTotals {
+    pub(super) fn new(gate: Arc<Admission>, values: CurrentValues) -> LaneTotals {
         LaneTotals {
             gate,
             values,
@@ -80,7 +80,7 @@ impl LaneTotals {
     /// Adds a lane to the series that it declares. A name in use by another kind of series, or by another user's where a
     /// rule removes the label `user`, gets the label `lane_type`. If a rule sets that label, so that the names still collide,
     /// the series is refused, and the first one keeps the name.
-    pub fn join_lane(
+    pub(super) fn join_lane(
         &mut self,
         sender: &Arc<Sender>,
         wanted: &TotalSeriesSpec<'_>,
@@ -113,7 +113,7 @@ impl LaneTotals {
     }
 
     /// Adds a counter from the journal, of the agent's user or of another. Its base is set later.
-    pub fn restore(
+    pub(super) fn restore(
         &mut self,
         own: &Arc<Sender>,
         others: &Arc<Sender>,
@@ -187,7 +187,7 @@ impl LaneTotals {
     }
 
     /// Counts one known lane less.
-    pub fn remove_lane(&mut self, number: TotalId) {
+    pub(super) fn remove_lane(&mut self, number: TotalId) {
         let entry = &mut self.series[number];
         entry.lanes = entry.lanes.saturating_sub(1);
         if entry.lanes == 0 && matches!(entry.role, TotalKind::Gauge(_)) {
@@ -196,7 +196,7 @@ impl LaneTotals {
     }
 
     /// Adds the increase of a lane.
-    pub fn add_amount(&mut self, number: TotalId, by: CounterAmount, now: Millis) {
+    pub(super) fn add_amount(&mut self, number: TotalId, by: CounterAmount, now: Millis) {
         let entry = &mut self.series[number];
         entry.total = entry.total.plus(by);
         entry.changed = now;
@@ -204,7 +204,7 @@ impl LaneTotals {
     }
 
     /// Subtracts what an agent with another journal has counted from what was just added. Nothing of it was published.
-    pub fn subtract_amount(&mut self, number: TotalId, by: CounterAmount) {
+    pub(super) fn subtract_amount(&mut self, number: TotalId, by: CounterAmount) {
         let entry = &mut self.series[number];
         entry.total = entry.total.minus(by);
     }
@@ -220,13 +220,13 @@ impl LaneTotals {
     }
 
     /// Keeps the contribution of a removed lane.
-    pub fn add_to_base(&mut self, number: TotalId, amount: CounterAmount) {
+    pub(super) fn add_to_base(&mut self, number: TotalId, amount: CounterAmount) {
         let entry = &mut self.series[number];
         entry.base = entry.base.plus(amount);
     }
 
     /// Sets a base from the journal.
-    pub fn set_base(&mut self, number: TotalId, base: CounterAmount) {
+    pub(super) fn set_base(&mut self, number: TotalId, base: CounterAmount) {
         let entry = &mut self.series[number];
         entry.base = base;
         entry.total = entry.total.plus(base);
@@ -234,7 +234,7 @@ impl LaneTotals {
     }
 
     /// Adds the value of a gauge in one running lane.
-    pub fn update_gauge(&mut self, number: TotalId, value: f64, set_ms: i64) {
+    pub(super) fn update_gauge(&mut self, number: TotalId, value: f64, set_ms: i64) {
         let entry = &mut self.series[number];
         let TotalKind::Gauge(aggregation) = entry.role else {
             return;
@@ -251,7 +251,7 @@ impl LaneTotals {
 
     /// Ends a pass: writes changed values to the current values, and changed rows to the tick. Values beyond
     /// the sender's write allowance are retried in the next pass.
-    pub fn emit(&mut self, tick: &mut Tick) {
+    pub(super) fn emit(&mut self, tick: &mut Tick) {
         self.emit_counters();
         self.emit_gauges();
         self.emit_histograms();
@@ -321,7 +321,7 @@ impl LaneTotals {
     }
 
     /// Removes counters to which no lane contributes and that did not change since `before`.
-    pub fn expire(&mut self, before: Millis) -> usize {
+    pub(super) fn expire(&mut self, before: Millis) -> usize {
         let is_old = |entry: &TotalSeries| entry.lanes == 0 && entry.changed < before;
         let old: Vec<TotalId> = (0..self.series.end())
             .filter(|at| self.series.get(*at).is_some_and(is_old))
@@ -345,7 +345,7 @@ impl LaneTotals {
     }
 
     /// Returns a counter that is not in the journal yet, and marks it as recorded.
-    pub fn take_unjournaled(&mut self, number: TotalId) -> Option<JournalSeries> {
+    pub(super) fn take_unjournaled(&mut self, number: TotalId) -> Option<JournalSeries> {
         let entry = &mut self.series[number];
         let TotalKind::Counter(_) = entry.role else {
             return None;
@@ -355,7 +355,7 @@ impl LaneTotals {
     }
 
     /// Returns all counters with their bases, for a rewrite of the journal.
-    pub fn counters(
+    pub(super) fn counters(
         &mut self,
     ) -> impl Iterator<Item = (TotalId, JournalSeries, CounterAmount)> + '_ {
         self.series.iter_mut().filter_map(|(number, entry)| {

@@ -78,7 +78,7 @@ impl SkipReason {
 }
 
 impl WatchedDirectory {
-    pub fn new(settings: &LaneDirectory) -> WatchedDirectory {
+    pub(super) fn new(settings: &LaneDirectory) -> WatchedDirectory {
         WatchedDirectory {
             settings: settings.clone(),
             limits: LaneLimits {
@@ -95,13 +95,13 @@ impl WatchedDirectory {
         }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.settings.path
     }
 
     /// Opens the directory if it is not open: it may be created, or released by another agent, at any time. Returns whether this
     /// call opened it.
-    pub fn open(&mut self, journal: &Path, is_new: bool) -> bool {
+    pub(super) fn open(&mut self, journal: &Path, is_new: bool) -> bool {
         if self.state.is_ok() {
             return false;
         }
@@ -111,7 +111,7 @@ impl WatchedDirectory {
     }
 
     /// Returns why lanes here are not read, or not all of them.
-    pub fn faults(&self) -> Vec<String> {
+    pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         match &self.state {
             Err(_) if self.settings.is_optional && !self.path().exists() => {}
@@ -136,7 +136,7 @@ impl WatchedDirectory {
     }
 
     /// Adds the skipped files to the counts by reason.
-    pub fn count_refused(&self, reasons: &mut BTreeMap<String, u64>) {
+    pub(super) fn count_refused(&self, reasons: &mut BTreeMap<String, u64>) {
         for skipped in self.skipped.values() {
             if let Some(reason) = skipped.reason.reason() {
                 *reasons.entry(reason.to_owned()).or_default() += 1;
@@ -145,7 +145,7 @@ impl WatchedDirectory {
     }
 
     /// Opens a lane by its id, without listing the directory.
-    pub fn open_by_id(&mut self, id: &LaneId, quota: &mut LaneQuota) -> Option<LaneFile> {
+    pub(super) fn open_by_id(&mut self, id: &LaneId, quota: &mut LaneQuota) -> Option<LaneFile> {
         let open = self.state.as_ref().ok()?;
         let file = open
             .directory
@@ -156,7 +156,7 @@ impl WatchedDirectory {
     }
 
     /// Opens the lanes of the next portion for which `is_known` returns false.
-    pub fn scan(
+    pub(super) fn scan(
         &mut self,
         is_known: &impl Fn(&LaneId) -> bool,
         quota: &mut LaneQuota,
@@ -295,11 +295,11 @@ impl WatchedDirectory {
     }
 
     /// Marks a lane with inconsistent contents, so that it is not opened again.
-    pub fn refuse(&mut self, file: &LaneFile, reason: String) {
+    pub(super) fn refuse(&mut self, file: &LaneFile, reason: String) {
         self.skip(file.name().to_owned(), SkipReason::NotALane(reason));
     }
 
-    pub fn remove(&self, name: &str) -> io::Result<()> {
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         match &self.state {
             Ok(open) => open.directory.remove(name),
             Err(reason) => Err(io::Error::other(reason.clone())),
@@ -307,7 +307,7 @@ impl WatchedDirectory {
     }
 
     /// Records in the claim that a lane is read. Returns whether an agent with another journal has counted it before.
-    pub fn claim(&mut self, id: &LaneId) -> bool {
+    pub(super) fn claim(&mut self, id: &LaneId) -> bool {
         let Ok(open) = &mut self.state else {
             return false;
         };

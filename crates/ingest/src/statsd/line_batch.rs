@@ -31,7 +31,7 @@ pub(crate) struct StatsdContext {
 }
 
 impl StatsdContext {
-    pub fn new(table: StatsdTable, gate: Arc<Admission>) -> StatsdContext {
+    pub(super) fn new(table: StatsdTable, gate: Arc<Admission>) -> StatsdContext {
         gate.name_owners().watch();
         StatsdContext {
             table: Mutex::new(table),
@@ -42,12 +42,12 @@ impl StatsdContext {
         }
     }
 
-    pub fn table(&self) -> MutexGuard<'_, StatsdTable> {
+    pub(super) fn table(&self) -> MutexGuard<'_, StatsdTable> {
         // The table is consistent between any two lines, so a panic elsewhere does not corrupt it.
         self.table.lock()
     }
 
-    pub fn batch(&self) -> StatsdBatch<'_> {
+    pub(super) fn batch(&self) -> StatsdBatch<'_> {
         StatsdBatch {
             shared: self,
             table: self.table(),
@@ -68,7 +68,7 @@ pub(crate) struct StatsdBatch<'a> {
 
 impl StatsdBatch<'_> {
     /// Applies complete lines.
-    pub fn apply_lines(&mut self, bytes: &[u8], origin: &LineOrigin) {
+    pub(super) fn apply_lines(&mut self, bytes: &[u8], origin: &LineOrigin) {
         self.switch_sender(origin);
         for line in StatsdLines::new(bytes) {
             match line {
@@ -90,13 +90,13 @@ impl StatsdBatch<'_> {
     }
 
     /// Counts input that cannot be used.
-    pub fn count_dropped(&mut self, reason: DropReason, count: u64, origin: &LineOrigin) {
+    pub(super) fn count_dropped(&mut self, reason: DropReason, count: u64, origin: &LineOrigin) {
         self.switch_sender(origin);
         self.counts.count_dropped(reason, count);
     }
 
     /// Returns the first reason for a drop since the sender last changed.
-    pub fn drop_reason(&self) -> Option<DropReason> {
+    pub(super) fn drop_reason(&self) -> Option<DropReason> {
         self.counts.first_drop_reason()
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct LineCounts {
 
 impl LineCounts {
     #[inline]
-    pub fn count_result(&mut self, result: Result<(), DropReason>) {
+    pub(super) fn count_result(&mut self, result: Result<(), DropReason>) {
         match result {
             Ok(()) => self.kept += 1,
             Err(reason) => self.count_dropped(reason, 1),
@@ -22,12 +22,12 @@ impl LineCounts {
     }
 
     #[cold]
-    pub fn count_dropped(&mut self, reason: DropReason, count: u64) {
+    pub(super) fn count_dropped(&mut self, reason: DropReason, count: u64) {
         self.dropped[reason as usize] += count;
     }
 
     /// Returns the first reason for which a value was dropped.
-    pub fn first_drop_reason(&self) -> Option<DropReason> {
+    pub(super) fn first_drop_reason(&self) -> Option<DropReason> {
         let mut reasons = DropReason::ALL.iter().zip(self.dropped);
         reasons
             .find(|(_, count)| *count > 0)
@@ -35,7 +35,7 @@ impl LineCounts {
     }
 
     /// Adds the counts to the ledger and to the sender's account, and resets them.
-    pub fn report(&mut self, gate: &Admission, sender: &Sender) {
+    pub(super) fn report(&mut self, gate: &Admission, sender: &Sender) {
         let counts = std::mem::take(self);
         let dropped: u64 = counts.dropped.iter().sum();
         if counts.kept + dropped == 0 {

@@ -39,7 +39,7 @@ pub(crate) struct StatsdSource {
 }
 
 impl StatsdSource {
-    pub fn new(
+    pub(super) fn new(
         shared: Arc<StatsdContext>,
         drops: Vec<KernelDropCounter>,
         points: Arc<PointWriter>,

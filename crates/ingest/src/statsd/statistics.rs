@@ -24,7 +24,7 @@ pub(crate) enum Statistic {
 }
 
 impl Statistic {
-    pub fn kind(self) -> MetricKind {
+    pub(super) fn kind(self) -> MetricKind {
         match self {
             Statistic::Count | Statistic::Sum => MetricKind::Counter,
             _ => MetricKind::Gauge,
@@ -32,12 +32,12 @@ impl Statistic {
     }
 
     /// Returns whether it is published at each tick rather than at the end of an interval.
-    pub fn is_published_each_tick(self) -> bool {
+    pub(super) fn is_published_each_tick(self) -> bool {
         matches!(self, Statistic::Value | Statistic::Count | Statistic::Sum)
     }
 
     /// Returns whether it continues from its value before a restart of the agent.
-    pub fn continues_after_restart(self, kind: StatsdType) -> bool {
+    pub(super) fn continues_after_restart(self, kind: StatsdType) -> bool {
         // Senders of cumulative totals send them again, from the beginning.
         let adds_up = matches!(kind, StatsdType::Counter | StatsdType::Meter);
         matches!(self, Statistic::Count | Statistic::Sum) || (self == Statistic::Value && adds_up)
@@ -55,7 +55,7 @@ pub(crate) struct StatisticSettings {
 }
 
 impl StatisticSettings {
-    pub fn new(keys: &StatsdSettings) -> StatisticSettings {
+    pub(super) fn new(keys: &StatsdSettings) -> StatisticSettings {
         let mut percents = keys.percentiles.clone();
         percents.sort_by(|a, b| a.get().total_cmp(&b.get()));
         percents.dedup_by_key(|percent| percent.get());
@@ -91,7 +91,7 @@ impl StatisticSettings {
         }
     }
 
-    pub fn for_type(&self, kind: StatsdType) -> &[Statistic] {
+    pub(super) fn for_type(&self, kind: StatsdType) -> &[Statistic] {
         match kind {
             StatsdType::Counter | StatsdType::Cumulative | StatsdType::Meter => &self.counter,
             StatsdType::Gauge => &[Statistic::Value],
@@ -101,7 +101,7 @@ impl StatisticSettings {
     }
 
     /// Returns the suffix that is appended to the name.
-    pub fn suffix(&self, figure: Statistic) -> &str {
+    pub(super) fn suffix(&self, figure: Statistic) -> &str {
         match figure {
             Statistic::Value => "",
             Statistic::Increase => ".increase",
@@ -113,7 +113,7 @@ impl StatisticSettings {
         }
     }
 
-    pub fn series_kind(&self, kind: StatsdType, figure: Statistic) -> MetricKind {
+    pub(super) fn series_kind(&self, kind: StatsdType, figure: Statistic) -> MetricKind {
         match (kind, figure) {
             (
                 StatsdType::Counter | StatsdType::Cumulative | StatsdType::Meter,
@@ -123,7 +123,7 @@ impl StatisticSettings {
         }
     }
 
-    pub fn deletes_idle(&self, kind: StatsdType) -> bool {
+    pub(super) fn deletes_idle(&self, kind: StatsdType) -> bool {
         let at = match kind {
             StatsdType::Counter | StatsdType::Cumulative | StatsdType::Meter => 0,
             StatsdType::Gauge => 1,
@@ -134,7 +134,7 @@ impl StatisticSettings {
     }
 
     /// Returns the same for a total of unknown type: no line for it arrived since a restart.
-    pub fn deletes_idle_series(&self, name: &str) -> bool {
+    pub(super) fn deletes_idle_series(&self, name: &str) -> bool {
         let is_timer = [Statistic::Count, Statistic::Sum].map(|figure| self.suffix(figure));
         let is_timer = is_timer.iter().any(|suffix| name.ends_with(suffix));
         self.deletes_idle(if is_timer {
@@ -144,7 +144,7 @@ impl StatisticSettings {
         })
     }
 
-    pub fn counts_increase(&self) -> bool {
+    pub(super) fn counts_increase(&self) -> bool {
         self.counter.contains(&Statistic::Increase)
     }
 }

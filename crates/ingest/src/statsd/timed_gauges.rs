@@ -43,7 +43,12 @@ struct QueuedGauge {
 }
 
 impl TimedGauges {
-    pub fn add(&self, metric: &StatsdMetric<'_>, origin: &LineOrigin, counts: &mut LineCounts) {
+    pub(super) fn add(
+        &self,
+        metric: &StatsdMetric<'_>,
+        origin: &LineOrigin,
+        counts: &mut LineCounts,
+    ) {
         let Some(seconds) = metric.time else { return };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut tags = Vec::new();
@@ -76,7 +81,7 @@ impl TimedGauges {
     }
 
     /// Writes the queue to the store, sender by sender in the order of arrival.
-    pub fn write_queued(&self, points: &PointWriter, now: Millis) {
+    pub(super) fn write_queued(&self, points: &PointWriter, now: Millis) {
         let waiting = std::mem::take(&mut *self.queue.lock());
         for batch in waiting.chunk_by(|a, b| Arc::ptr_eq(&a.sender, &b.sender)) {
             let labels: Vec<Vec<(&str, &str)>> = batch

@@ -9,12 +9,12 @@ use pegel_testkit::{TempDir, eventually, open_lanes};
 
 /// Numbers that parent and children share.
 #[derive(Debug)]
-pub struct SharedNumbers {
+pub(crate) struct SharedNumbers {
     numbers: &'static [AtomicU64; 8],
 }
 
 impl SharedNumbers {
-    pub fn new() -> SharedNumbers {
+    pub(crate) fn new() -> SharedNumbers {
         // SAFETY: a new mapping, zeroed, which is never removed.
         let numbers = unsafe {
             let memory = libc::mmap(
@@ -31,19 +31,19 @@ impl SharedNumbers {
         SharedNumbers { numbers }
     }
 
-    pub fn get(&self, index: usize) -> u64 {
+    pub(crate) fn get(&self, index: usize) -> u64 {
         self.numbers[index].load(Ordering::SeqCst)
     }
 
-    pub fn set(&self, index: usize, value: u64) {
+    pub(crate) fn set(&self, index: usize, value: u64) {
         self.numbers[index].store(value, Ordering::SeqCst);
     }
 
-    pub fn add(&self, index: usize, value: u64) {
+    pub(crate) fn add(&self, index: usize, value: u64) {
         self.numbers[index].fetch_add(value, Ordering::SeqCst);
     }
 
-    pub fn await_at_least(&self, index: usize, least: u64) {
+    pub(crate) fn await_at_least(&self, index: usize, least: u64) {
         eventually("a number of a child", || match self.get(index) {
             now if now >= least => Ok(()),
             now => Err(now),
@@ -52,18 +52,18 @@ impl SharedNumbers {
 }
 
 /// Waits in a child for its parent.
-pub fn wait_until(is_there: impl Fn() -> bool) {
+pub(crate) fn wait_until(is_there: impl Fn() -> bool) {
     while !is_there() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-pub fn counter(name: &str) -> LaneSeriesSpec<'_> {
+pub(crate) fn counter(name: &str) -> LaneSeriesSpec<'_> {
     LaneSeriesSpec::new(LaneKind::Counter, name)
 }
 
 /// Returns the lane of one process, which has only one.
-pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
+pub(crate) fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
     let mut lanes = open_lanes(dir);
     lanes.retain(|lane| lane.header().pid == pid.unsigned_abs());
     assert_eq!(lanes.len(), 1, "of process {pid}");
@@ -71,12 +71,12 @@ pub fn lane_of(dir: &TempDir, pid: i32) -> LaneFile {
 }
 
 /// Returns the value of one counter in one lane.
-pub fn count_in(lane: &mut LaneFile, name: &str) -> u64 {
+pub(crate) fn count_in(lane: &mut LaneFile, name: &str) -> u64 {
     counts(lane).get(name).copied().unwrap_or(0)
 }
 
 /// Returns the sum over all lanes of a directory.
-pub fn total(dir: &TempDir, name: &str) -> u64 {
+pub(crate) fn total(dir: &TempDir, name: &str) -> u64 {
     open_lanes(dir)
         .iter_mut()
         .map(|lane| count_in(lane, name))

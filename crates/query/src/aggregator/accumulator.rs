@@ -14,7 +14,7 @@ pub(crate) struct Accumulator {
 
 impl Accumulator {
     #[inline]
-    pub fn add(&mut self, aggregator: Aggregator, value: f64) {
+    pub(crate) fn add(&mut self, aggregator: Aggregator, value: f64) {
         if value.is_nan() {
             return;
         }
@@ -53,7 +53,7 @@ impl Accumulator {
         }
     }
 
-    pub fn result(&self, aggregator: Aggregator) -> f64 {
+    pub(crate) fn result(&self, aggregator: Aggregator) -> f64 {
         if self.count == 0 {
             return f64::NAN;
         }

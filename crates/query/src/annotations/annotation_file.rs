@@ -37,7 +37,9 @@ enum AnnotationRecord {
 }
 
 impl AnnotationFile {
-    pub fn open(dir: &Path) -> io::Result<(AnnotationFile, BTreeMap<AnnotationKey, Annotation>)> {
+    pub(super) fn open(
+        dir: &Path,
+    ) -> io::Result<(AnnotationFile, BTreeMap<AnnotationKey, Annotation>)> {
         let path = dir.join(FILE_NAME);
         let mut file = AnnotationFile {
             path,
@@ -67,11 +69,11 @@ impl AnnotationFile {
         Ok((file, notes))
     }
 
-    pub fn set(&mut self, note: &Annotation) -> io::Result<()> {
+    pub(super) fn set(&mut self, note: &Annotation) -> io::Result<()> {
         self.append(&AnnotationRecord::Set(note.clone()))
     }
 
-    pub fn delete(&mut self, key: &AnnotationKey) -> io::Result<()> {
+    pub(super) fn delete(&mut self, key: &AnnotationKey) -> io::Result<()> {
         self.append(&AnnotationRecord::Delete(key.clone()))
     }
 
@@ -96,12 +98,15 @@ impl AnnotationFile {
     }
 
     /// Returns whether most of the file is obsolete.
-    pub fn needs_compaction(&self, live_bytes: usize) -> bool {
+    pub(super) fn needs_compaction(&self, live_bytes: usize) -> bool {
         self.len > COMPACT_BYTES_MIN && self.len > 2 * live_bytes as u64
     }
 
     /// Replaces the file by one with only the current annotations.
-    pub fn rewrite(&mut self, notes: &BTreeMap<AnnotationKey, Annotation>) -> io::Result<()> {
+    pub(super) fn rewrite(
+        &mut self,
+        notes: &BTreeMap<AnnotationKey, Annotation>,
+    ) -> io::Result<()> {
         let temporary = self.path.with_extension("jsonl.new");
         let mut bytes = Vec::new();
         for note in notes.values() {

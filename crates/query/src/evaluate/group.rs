@@ -35,7 +35,7 @@ enum GroupData {
 }
 
 impl SeriesGroup {
-    pub fn new(
+    pub(super) fn new(
         plan: &SubQueryPlan<'_>,
         budget: &mut MemoryBudget,
     ) -> Result<SeriesGroup, OpentsdbError> {
@@ -60,7 +60,7 @@ impl SeriesGroup {
     }
 
     /// Adds the tags and the TSUID of a series.
-    pub fn add_series(
+    pub(super) fn add_series(
         &mut self,
         series: &Series,
         plan: &SubQueryPlan<'_>,
@@ -76,7 +76,7 @@ impl SeriesGroup {
         Ok(())
     }
 
-    pub fn add_points(
+    pub(super) fn add_points(
         &mut self,
         plan: &SubQueryPlan<'_>,
         points: &[(Millis, f64)],
@@ -92,7 +92,7 @@ impl SeriesGroup {
         Ok(())
     }
 
-    pub fn finish(
+    pub(super) fn finish(
         mut self,
         metric: &str,
         plan: &SubQueryPlan<'_>,

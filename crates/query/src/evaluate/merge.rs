@@ -44,12 +44,12 @@ pub(super) struct BucketGrid {
 }
 
 impl BucketGrid {
-    pub fn bytes(len: usize) -> usize {
+    pub(super) fn bytes(len: usize) -> usize {
         len * (size_of::<Accumulator>() + 1)
     }
 
     /// Creates a grid over even buckets or a single one; calendar buckets have no grid.
-    pub fn new(buckets: &Buckets) -> BucketGrid {
+    pub(super) fn new(buckets: &Buckets) -> BucketGrid {
         let step = match buckets {
             Buckets::Even { step, .. } => *step,
             Buckets::One { .. } | Buckets::Uneven(_) => 1,
@@ -62,11 +62,11 @@ impl BucketGrid {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.accumulators.len()
     }
 
-    pub fn add(&mut self, aggregator: Aggregator, points: &[(Millis, f64)]) {
+    pub(super) fn add(&mut self, aggregator: Aggregator, points: &[(Millis, f64)]) {
         let interpolation = aggregator.interpolation();
         let mut last: Option<(usize, (Millis, f64))> = None;
         for &(time, value) in points {
@@ -89,7 +89,7 @@ impl BucketGrid {
         }
     }
 
-    pub fn finish(&self, aggregator: Aggregator) -> Vec<(Millis, f64)> {
+    pub(super) fn finish(&self, aggregator: Aggregator) -> Vec<(Millis, f64)> {
         let cells = self.accumulators.iter().zip(&self.has_point).enumerate();
         cells
             .filter(|(_, (_, is_real))| **is_real)

@@ -24,7 +24,7 @@ pub(super) struct SeriesSelection {
 
 impl SeriesSelection {
     /// Returns `None` if no series has one of the given TSUIDs.
-    pub fn new(
+    pub(super) fn new(
         engine: &QueryEngine,
         request: &QueryRequest,
         query: &SubQuery,
@@ -63,7 +63,7 @@ impl SeriesSelection {
     }
 
     /// Returns the group of a series. Series that lack a tag form a group of their own.
-    pub fn group_key(&self, series: &Series, node: &str) -> Vec<Option<String>> {
+    pub(super) fn group_key(&self, series: &Series, node: &str) -> Vec<Option<String>> {
         let value = |key: &String| tag_value(series, key, node).map(|value| value.into_owned());
         self.group_keys.iter().map(value).collect()
     }

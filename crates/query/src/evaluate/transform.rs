@@ -17,7 +17,7 @@ pub(super) struct SeriesTransform<'a> {
 }
 
 impl<'a> SeriesTransform<'a> {
-    pub fn new(
+    pub(super) fn new(
         plan: &'a SubQueryPlan<'a>,
         budget: &mut MemoryBudget,
     ) -> Result<SeriesTransform<'a>, OpentsdbError> {
@@ -36,7 +36,7 @@ impl<'a> SeriesTransform<'a> {
     }
 
     /// Transforms the samples that the plan's query returned, in the order of their times.
-    pub fn apply<'b>(&'b mut self, samples: &'b [(Millis, f64)]) -> &'b [(Millis, f64)] {
+    pub(super) fn apply<'b>(&'b mut self, samples: &'b [(Millis, f64)]) -> &'b [(Millis, f64)] {
         let mut points = samples;
         if let Some((downsample, buckets)) = &self.plan.downsample {
             self.bucketed.clear();

@@ -24,7 +24,7 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 const DEPTH_MAX: usize = 64;
 
 impl Term {
-    pub fn parse(text: &str) -> Result<Term, String> {
+    pub(super) fn parse(text: &str) -> Result<Term, String> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
         }
@@ -40,7 +40,7 @@ impl Term {
     }
 
     /// Returns the distinct variables in the order of their first use.
-    pub fn variables(&self) -> Vec<&str> {
+    pub(super) fn variables(&self) -> Vec<&str> {
         fn add<'a>(term: &'a Term, into: &mut Vec<&'a str>) {
             match term {
                 Term::Number(_) => {}
@@ -62,7 +62,7 @@ impl Term {
     }
 
     /// Evaluates the expression; `of` returns the values of the variables.
-    pub fn value(&self, of: &dyn Fn(&str) -> f64) -> f64 {
+    pub(super) fn value(&self, of: &dyn Fn(&str) -> f64) -> f64 {
         match self {
             Term::Number(number) => *number,
             Term::Variable(name) => of(name),

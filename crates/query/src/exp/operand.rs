@@ -47,7 +47,7 @@ pub(super) struct OperandSeries {
 }
 
 impl Operand {
-    pub fn of_metric(lines: Vec<ResultSeries>, metric: &ExpressionMetric) -> Operand {
+    pub(super) fn of_metric(lines: Vec<ResultSeries>, metric: &ExpressionMetric) -> Operand {
         let member = |line: ResultSeries| OperandSeries {
             metrics: BTreeSet::from([line.metric.clone()]),
             result: line,
@@ -60,7 +60,7 @@ impl Operand {
     }
 
     /// Returns the times of all series.
-    pub fn times(&self) -> BTreeSet<Millis> {
+    pub(super) fn times(&self) -> BTreeSet<Millis> {
         let points = self.series.iter().flat_map(|member| &member.result.points);
         points.map(|point| point.0).collect()
     }
@@ -91,7 +91,7 @@ impl Operand {
 }
 
 impl OperandSeries {
-    pub fn value(&self, time: Millis) -> Option<f64> {
+    pub(super) fn value(&self, time: Millis) -> Option<f64> {
         let points = &self.result.points;
         let at = points.binary_search_by_key(&time, |point| point.0).ok()?;
         Some(points[at].1)

@@ -35,7 +35,7 @@ pub(super) enum SeriesOperation {
 }
 
 impl GexpFunction {
-    pub fn new(
+    pub(super) fn new(
         name: &str,
         series: usize,
         parameters: &[&str],
@@ -87,7 +87,7 @@ impl GexpFunction {
     }
 
     /// Applies the function; `sets` holds the result series of each argument.
-    pub fn apply(
+    pub(super) fn apply(
         self,
         sets: Vec<Vec<ResultSeries>>,
         budget: &mut MemoryBudget,

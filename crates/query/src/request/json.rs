@@ -197,7 +197,7 @@ fn filters(
 }
 
 impl FilterBody {
-    pub fn check(self) -> Result<TagFilter, OpentsdbError> {
+    pub(crate) fn check(self) -> Result<TagFilter, OpentsdbError> {
         let text = self.filter.unwrap_or_default();
         let kind = self
             .r#type

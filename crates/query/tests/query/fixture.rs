@@ -9,17 +9,17 @@ use pegel_testkit::{FakeClock, TempDir};
 use serde_json::Value;
 
 /// A Tuesday, 22:13:20 UTC.
-pub const NOW: Millis = 1_700_000_000_000;
+pub(crate) const NOW: Millis = 1_700_000_000_000;
 /// The start of the test series: a full hour, more than an hour before now.
-pub const T0: Millis = 1_699_995_600_000;
+pub(crate) const T0: Millis = 1_699_995_600_000;
 
-pub struct QueryFixture {
+pub(crate) struct QueryFixture {
     pub engine: QueryEngine,
     _dir: TempDir,
 }
 
 impl QueryFixture {
-    pub fn new() -> QueryFixture {
+    pub(crate) fn new() -> QueryFixture {
         let dir = TempDir::new();
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = Arc::new(FakeClock::new(NOW));
@@ -32,7 +32,7 @@ impl QueryFixture {
     }
 
     /// Samples at milliseconds after T0.
-    pub fn put(&self, text: &str, samples: &[(Millis, f64)]) {
+    pub(crate) fn put(&self, text: &str, samples: &[(Millis, f64)]) {
         let series = Arc::new(series(text));
         let point = |&(time, value): &(Millis, f64)| Point {
             series: series.clone(),
@@ -44,18 +44,18 @@ impl QueryFixture {
         assert_eq!(pushed.kept, samples.len() as u64, "{text}");
     }
 
-    pub fn run(&self, request: &QueryRequest) -> Result<Value, OpentsdbError> {
+    pub(crate) fn run(&self, request: &QueryRequest) -> Result<Value, OpentsdbError> {
         let mut out = Vec::new();
         self.engine.query(request, &mut out)?;
         Ok(serde_json::from_slice(&out).expect("JSON"))
     }
 
     /// Queries with `m=`, in milliseconds, from T0 on.
-    pub fn query(&self, m: &str) -> Vec<ResponseSeries> {
+    pub(crate) fn query(&self, m: &str) -> Vec<ResponseSeries> {
         self.query_range(m, T0, T0 + 100_000)
     }
 
-    pub fn query_range(&self, m: &str, start: Millis, end: Millis) -> Vec<ResponseSeries> {
+    pub(crate) fn query_range(&self, m: &str, start: Millis, end: Millis) -> Vec<ResponseSeries> {
         let pairs =
             [("start", start), ("end", end)].map(|(key, time)| (key.to_owned(), time.to_string()));
         let mut pairs = pairs.to_vec();
@@ -72,7 +72,7 @@ impl QueryFixture {
             .collect()
     }
 
-    pub fn query_json(&self, body: &str) -> Result<Value, OpentsdbError> {
+    pub(crate) fn query_json(&self, body: &str) -> Result<Value, OpentsdbError> {
         self.run(&QueryRequest::from_json(
             body.as_bytes(),
             &QueryParams::default(),
@@ -83,7 +83,7 @@ impl QueryFixture {
 
 /// One element of a response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ResponseSeries {
+pub(crate) struct ResponseSeries {
     pub tags: String,
     pub aggregate_tags: String,
     /// Milliseconds after T0; `None` for NaN.
@@ -119,7 +119,7 @@ impl ResponseSeries {
     }
 
     /// Values at whole tens of seconds, as the manual's tables show them.
-    pub fn tens(&self) -> Vec<(Millis, f64)> {
+    pub(crate) fn tens(&self) -> Vec<(Millis, f64)> {
         self.points
             .iter()
             .map(|(time, value)| (time / 10_000, *value))
@@ -127,7 +127,7 @@ impl ResponseSeries {
     }
 }
 
-pub fn series(text: &str) -> Series {
+pub(crate) fn series(text: &str) -> Series {
     let family = |name: &str| {
         Arc::new(Family {
             name: name.to_owned().into(),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pegel_metric::Millis;
 
-pub type ReferencePoints = Vec<(Millis, f64)>;
-pub type ReferenceTags = BTreeMap<String, String>;
+pub(crate) type ReferencePoints = Vec<(Millis, f64)>;
+pub(crate) type ReferenceTags = BTreeMap<String, String>;
 
-pub struct ReferenceQuery {
+pub(crate) struct ReferenceQuery {
     pub start: Millis,
     pub end: Millis,
     pub aggregator: &'static str,
@@ -18,7 +18,7 @@ pub struct ReferenceQuery {
     pub group_by: Vec<&'static str>,
 }
 
-pub fn evaluate(
+pub(crate) fn evaluate(
     all: &[(ReferenceTags, ReferencePoints)],
     question: &ReferenceQuery,
 ) -> BTreeMap<Vec<Option<String>>, ReferencePoints> {

@@ -174,9 +174,9 @@ fn read_registers(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
 /// Indexes of a system call's registers in the register set.
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    pub const NUMBER: usize = 15;
-    pub const RESULT: usize = 10;
-    pub const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
+    pub(super) const NUMBER: usize = 15;
+    pub(super) const RESULT: usize = 10;
+    pub(super) const ARGUMENTS: [usize; 6] = [14, 13, 12, 7, 9, 8];
 }
 
 #[cfg(target_arch = "aarch64")]

@@ -18,7 +18,7 @@ pub(crate) struct AcceptedHosts {
 
 impl AcceptedHosts {
     /// `node` is the node's name in the configuration, `more` are additional names.
-    pub fn new(node: &str, more: &[HostName]) -> AcceptedHosts {
+    pub(super) fn new(node: &str, more: &[HostName]) -> AcceptedHosts {
         let host = rustix::system::uname()
             .nodename()
             .to_string_lossy()
@@ -32,7 +32,7 @@ impl AcceptedHosts {
 
     /// Whether a request for `authority` (`NAME`, `NAME:PORT`) that arrived at the address `local`
     /// is for this node.
-    pub fn accepts(&self, authority: &str, local: IpAddr) -> bool {
+    pub(super) fn accepts(&self, authority: &str, local: IpAddr) -> bool {
         let Some(host) = host_in_authority(authority) else {
             return false;
         };

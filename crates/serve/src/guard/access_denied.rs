@@ -24,11 +24,11 @@ pub(crate) enum AccessDenied {
 }
 
 impl AccessDenied {
-    pub fn host(authority: &str) -> AccessDenied {
+    pub(crate) fn host(authority: &str) -> AccessDenied {
         AccessDenied::Host(authority.chars().take(100).collect())
     }
 
-    pub fn refusal(&self) -> ClientRefusal {
+    pub(crate) fn refusal(&self) -> ClientRefusal {
         match self {
             AccessDenied::NoHost | AccessDenied::Host(_) => ClientRefusal::Host,
             AccessDenied::Stranger(_) => ClientRefusal::Stranger,
@@ -47,7 +47,7 @@ impl AccessDenied {
         }
     }
 
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             AccessDenied::NoHost => "a request requires exactly one Host header".to_owned(),
             AccessDenied::Host(host) => {

@@ -135,7 +135,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Loads the token and the certificates, and looks up the users.
-    pub fn new(
+    pub(crate) fn new(
         settings: &ServeSettings,
         node: &str,
         refusals: Arc<RefusalCounters>,
@@ -173,7 +173,7 @@ impl Guard {
 
     /// Logs a warning if the kernel does not report the owners of connections: over loopback, only
     /// clients with a token are then served.
-    pub fn check_kernel(&self, listener: SocketAddr) {
+    pub(crate) fn check_kernel(&self, listener: SocketAddr) {
         if is_loopback(listener.ip()) && !self.users.peer_lookup.finds_listener(listener) {
             tracing::warn!(
                 "the kernel does not report the owners of connections (is the module tcp_diag missing?): over \
@@ -182,7 +182,10 @@ impl Guard {
         }
     }
 
-    pub fn identify_tcp(&self, stream: &tokio::net::TcpStream) -> std::io::Result<ConnectionInfo> {
+    pub(crate) fn identify_tcp(
+        &self,
+        stream: &tokio::net::TcpStream,
+    ) -> std::io::Result<ConnectionInfo> {
         Ok(ConnectionInfo {
             peer: self.users.peer_lookup.peer_on_tcp(stream)?,
             local: Some(stream.local_addr()?.ip()),
@@ -190,7 +193,7 @@ impl Guard {
         })
     }
 
-    pub fn identify_unix(&self, stream: &tokio::net::UnixStream) -> ConnectionInfo {
+    pub(crate) fn identify_unix(&self, stream: &tokio::net::UnixStream) -> ConnectionInfo {
         ConnectionInfo {
             peer: self.users.peer_lookup.peer_on_unix(stream),
             local: None,
@@ -199,17 +202,17 @@ impl Guard {
     }
 
     /// The configuration of TLS connections.
-    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.as_ref().map(Reloadable::get)
     }
 
     /// Whether any file can change while the agent runs.
-    pub fn has_reloadable_files(&self) -> bool {
+    pub(crate) fn has_reloadable_files(&self) -> bool {
         self.tls.is_some() || self.token.as_ref().is_some_and(Reloadable::has_files)
     }
 
     /// Reloads files that changed; with `asked`, reloads all of them. May block.
-    pub fn refresh(&self, asked: bool) {
+    pub(crate) fn refresh(&self, asked: bool) {
         if let Some(token) = &self.token {
             token.refresh(asked);
         }
@@ -219,7 +222,7 @@ impl Guard {
     }
 
     /// The protections in force, for `/status`.
-    pub fn status_json(&self) -> Value {
+    pub(crate) fn status_json(&self) -> Value {
         let token = self.token.as_ref().and_then(Reloadable::reload_error);
         let tls = self.tls.as_ref().and_then(Reloadable::reload_error);
         json!({
@@ -231,7 +234,7 @@ impl Guard {
 
     /// Admits a request, or denies it. `access` is the minimum that it requires; its route may
     /// require more with [`Guard::require`].
-    pub fn admit(
+    pub(crate) fn admit(
         &self,
         info: &ConnectionInfo,
         head: &request::Parts,
@@ -250,7 +253,7 @@ impl Guard {
     }
 
     /// Admits a client of a line protocol, which has no way to send a token.
-    pub fn admit_lines(&self, info: &ConnectionInfo) -> Result<Caller, AccessDenied> {
+    pub(crate) fn admit_lines(&self, info: &ConnectionInfo) -> Result<Caller, AccessDenied> {
         let caller = Caller {
             peer: info.peer,
             rights: self.rights_of(info.peer),
@@ -263,7 +266,7 @@ impl Guard {
     }
 
     /// Returns the value for `Authorization` if the key is right.
-    pub fn exchange_auth_key(&self, caller: &Caller, key: &str) -> Option<String> {
+    pub(crate) fn exchange_auth_key(&self, caller: &Caller, key: &str) -> Option<String> {
         let value = self
             .token_exchange
             .as_ref()
@@ -279,7 +282,7 @@ impl Guard {
     }
 
     /// Checks the access that a route requires beyond reading.
-    pub fn require(
+    pub(crate) fn require(
         &self,
         caller: &Caller,
         head: &request::Parts,
@@ -303,7 +306,7 @@ impl Guard {
     }
 
     /// The rights of a peer without a token.
-    pub fn rights_of(&self, peer: PeerIdentity) -> AccessRights {
+    pub(crate) fn rights_of(&self, peer: PeerIdentity) -> AccessRights {
         match peer {
             PeerIdentity::User(uid) => self.users.rights_of(uid),
             PeerIdentity::Remote {

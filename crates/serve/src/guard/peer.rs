@@ -21,7 +21,7 @@ pub(crate) enum PeerIdentity {
 
 impl PeerIdentity {
     /// The name under which samples of this peer are counted.
-    pub fn sender_name(&self) -> String {
+    pub(crate) fn sender_name(&self) -> String {
         match self {
             PeerIdentity::User(uid) => format!("uid {uid}"),
             PeerIdentity::Unknown => "nobody".to_owned(),
@@ -50,7 +50,7 @@ pub(crate) struct PeerLookup {
 }
 
 impl PeerLookup {
-    pub fn new() -> PeerLookup {
+    pub(super) fn new() -> PeerLookup {
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
         let overflow = overflow.and_then(|text| text.trim().parse().ok());
@@ -60,19 +60,19 @@ impl PeerLookup {
         }
     }
 
-    pub fn finds_listener(&self, listener: SocketAddr) -> bool {
+    pub(super) fn finds_listener(&self, listener: SocketAddr) -> bool {
         self.sock_diag.finds_listener(listener)
     }
 
     /// The user of a UNIX socket's client, as of its connect().
-    pub fn peer_on_unix(&self, stream: &tokio::net::UnixStream) -> PeerIdentity {
+    pub(super) fn peer_on_unix(&self, stream: &tokio::net::UnixStream) -> PeerIdentity {
         match stream.peer_cred() {
             Ok(credentials) => self.peer_of_uid(credentials.uid()),
             Err(_) => PeerIdentity::Unknown,
         }
     }
 
-    pub fn peer_on_tcp(&self, stream: &tokio::net::TcpStream) -> io::Result<PeerIdentity> {
+    pub(super) fn peer_on_tcp(&self, stream: &tokio::net::TcpStream) -> io::Result<PeerIdentity> {
         let (client, server) = (stream.peer_addr()?, stream.local_addr()?);
         if !is_loopback(client.ip()) || !is_loopback(server.ip()) {
             return Ok(PeerIdentity::Remote {
@@ -88,12 +88,12 @@ impl PeerLookup {
     }
 
     /// The owner of the client's end of a loopback connection, if the kernel reports it.
-    pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
+    pub(super) fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let owner = self.sock_diag.owner_of(client, server);
         owner.filter(|uid| self.is_mapped_uid(*uid))
     }
 
-    pub fn is_mapped_uid(&self, uid: u32) -> bool {
+    pub(super) fn is_mapped_uid(&self, uid: u32) -> bool {
         uid != u32::MAX && self.overflow_uid != Some(uid)
     }
 

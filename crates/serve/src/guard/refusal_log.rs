@@ -23,7 +23,7 @@ struct RefusalLogEntry {
 }
 
 impl RefusalLog {
-    pub fn log(
+    pub(super) fn log(
         &self,
         refusal: ClientRefusal,
         peer: &PeerIdentity,

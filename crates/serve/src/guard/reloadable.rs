@@ -32,7 +32,7 @@ struct LastCheck {
 type FileStamp = Option<[i64; 7]>;
 
 impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
-    pub fn new(
+    pub(super) fn new(
         description: &'static str,
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
@@ -52,22 +52,22 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
         })
     }
 
-    pub fn get(&self) -> Arc<T> {
+    pub(super) fn get(&self) -> Arc<T> {
         self.current.read().clone()
     }
 
-    pub fn has_files(&self) -> bool {
+    pub(super) fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 
     /// Why the current content of the files is not in force.
-    pub fn reload_error(&self) -> Option<String> {
+    pub(super) fn reload_error(&self) -> Option<String> {
         let check = self.last_check.lock();
         check.error.clone()
     }
 
     /// Reloads the files if they changed, or unconditionally if `asked`. May block.
-    pub fn refresh(&self, asked: bool) {
+    pub(super) fn refresh(&self, asked: bool) {
         let mut check = self.last_check.lock();
         let stamps = file_stamps(&self.files);
         if !self.has_files() || (stamps == check.stamps && !asked) {

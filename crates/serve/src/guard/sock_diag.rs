@@ -34,7 +34,7 @@ const LISTEN: u8 = 10;
 
 /// A client of the kernel's socket diagnostics.
 #[derive(Debug, Default)]
-pub struct SockDiag {
+pub(super) struct SockDiag {
     /// Kept between queries, so that they also work when no descriptor is left.
     idle_socket: Mutex<Option<OwnedFd>>,
 }
@@ -45,7 +45,7 @@ impl SockDiag {
     ///
     /// `None` if the socket no longer exists, if its program has closed it (its inode is 0, and the
     /// kernel would report root as the owner), or if the kernel does not respond.
-    pub fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
+    pub(super) fn owner_of(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
         let found = self.query(client, server)?;
         // A socket that is still connecting may have taken over a port whose previous connection is
         // still open on our side. The FIN_WAIT states mean that the client has closed its direction
@@ -56,7 +56,7 @@ impl SockDiag {
     }
 
     /// Whether the kernel supports such queries: looks up a socket that is known to listen.
-    pub fn finds_listener(&self, listener: SocketAddr) -> bool {
+    pub(super) fn finds_listener(&self, listener: SocketAddr) -> bool {
         let unspecified = match listener {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

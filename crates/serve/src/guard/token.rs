@@ -51,7 +51,7 @@ pub enum TokenError {
 pub(crate) struct Token(Secret);
 
 impl Token {
-    pub fn load(source: &TokenSource) -> Result<Token, TokenError> {
+    pub(super) fn load(source: &TokenSource) -> Result<Token, TokenError> {
         match source {
             TokenSource::Variable(secret) => {
                 Token::parse(secret.reveal(), "$PEGEL_TOKEN".to_owned())
@@ -85,17 +85,17 @@ impl Token {
     }
 
     /// Accepts any non-empty text, for secrets that are compared but not sent in a header.
-    pub fn from_secret(secret: Secret) -> Option<Token> {
+    pub(super) fn from_secret(secret: Secret) -> Option<Token> {
         (!secret.reveal().is_empty()).then_some(Token(secret))
     }
 
-    pub fn reveal(&self) -> &str {
+    pub(super) fn reveal(&self) -> &str {
         self.0.reveal()
     }
 
     /// Compares in constant time: as fast for a nearly right token as for any other of the same
     /// length.
-    pub fn matches(&self, given: &[u8]) -> bool {
+    pub(super) fn matches(&self, given: &[u8]) -> bool {
         let own = self.0.reveal().as_bytes();
         let mut difference = own.len() ^ given.len();
         // The loop runs over the given bytes, so that its duration reveals nothing about the token.

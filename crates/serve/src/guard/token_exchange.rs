@@ -18,7 +18,7 @@ pub(super) struct TokenExchange {
 }
 
 impl TokenExchange {
-    pub fn new(key: &Secret) -> io::Result<TokenExchange> {
+    pub(super) fn new(key: &Secret) -> io::Result<TokenExchange> {
         let mut bytes = [0; TOKEN_BYTES];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -30,7 +30,7 @@ impl TokenExchange {
     }
 
     /// Returns `Bearer TOKEN` if the key is right.
-    pub fn exchange(&self, key: &str) -> Option<String> {
+    pub(super) fn exchange(&self, key: &str) -> Option<String> {
         let is_right = self
             .key
             .as_ref()
@@ -39,7 +39,7 @@ impl TokenExchange {
     }
 
     /// Whether this is the issued token.
-    pub fn is_issued_token(&self, given: &[u8]) -> bool {
+    pub(super) fn is_issued_token(&self, given: &[u8]) -> bool {
         self.token.matches(given)
     }
 }

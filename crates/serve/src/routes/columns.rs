@@ -38,7 +38,7 @@ struct ColumnEvent<'a> {
 
 impl ColumnEncoder {
     /// Writes the values that changed after change number `after`.
-    pub fn write(
+    pub(super) fn write(
         &mut self,
         buffer: &mut ResponseBuffer,
         store: &Store,

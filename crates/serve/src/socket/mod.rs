@@ -121,7 +121,7 @@ pub(crate) struct OwnedSocket {
 }
 
 impl OwnedSocket {
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

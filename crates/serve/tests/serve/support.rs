@@ -24,7 +24,7 @@ use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{AgentAddress, FaultyFiles, TempDir, TestResponse, get};
 use tokio::runtime::Runtime;
 
-pub struct FixedStatus(Arc<Ingest>);
+pub(crate) struct FixedStatus(Arc<Ingest>);
 
 impl StatusSource for FixedStatus {
     fn collectors(&self) -> serde_json::Value {
@@ -46,7 +46,7 @@ impl StatusSource for FixedStatus {
 const NODE: &str = "nid0001";
 
 /// A server with a store; both are removed at the end of the test.
-pub struct TestServer {
+pub(crate) struct TestServer {
     pub store: Store,
     /// Whether a client requested a stop.
     pub finished: Arc<AtomicBool>,
@@ -56,21 +56,21 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    pub fn new() -> TestServer {
+    pub(crate) fn new() -> TestServer {
         TestServer::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut ServeSettings)) -> TestServer {
+    pub(crate) fn with(change: impl FnOnce(&mut ServeSettings)) -> TestServer {
         TestServer::start(change, false, None)
     }
 
     /// Starts it as a job would.
-    pub fn of_job() -> TestServer {
+    pub(crate) fn of_job() -> TestServer {
         TestServer::start(|_| {}, true, None)
     }
 
     /// Starts it with a disk whose faults the test controls.
-    pub fn on(files: &FaultyFiles) -> TestServer {
+    pub(crate) fn on(files: &FaultyFiles) -> TestServer {
         TestServer::start(|_| {}, false, Some(files))
     }
 
@@ -145,20 +145,20 @@ impl TestServer {
         }
     }
 
-    pub fn running(&self) -> &RunningServer {
+    pub(crate) fn running(&self) -> &RunningServer {
         self.running.as_ref().expect("not stopped yet")
     }
 
-    pub fn tcp(&self) -> SocketAddr {
+    pub(crate) fn tcp(&self) -> SocketAddr {
         self.running().http_addresses()[0]
     }
 
     #[track_caller]
-    pub fn get(&self, path: &str) -> TestResponse {
+    pub(crate) fn get(&self, path: &str) -> TestResponse {
         get(&AgentAddress::Tcp(self.tcp()), path).expect("an answer")
     }
 
-    pub fn refused(&self, name: &str) -> u64 {
+    pub(crate) fn refused(&self, name: &str) -> u64 {
         let all = self.running().refused();
         all.into_iter()
             .find(|(known, _)| *known == name)
@@ -167,7 +167,7 @@ impl TestServer {
     }
 
     /// Stores values; they can be read when this returns.
-    pub fn push(&self, kind: MetricKind, samples: &[(&str, Millis, f64)]) {
+    pub(crate) fn push(&self, kind: MetricKind, samples: &[(&str, Millis, f64)]) {
         let points = samples
             .iter()
             .map(|&(text, time, value)| Point {
@@ -183,7 +183,7 @@ impl TestServer {
         );
     }
 
-    pub fn connect(&self) -> RawConnection {
+    pub(crate) fn connect(&self) -> RawConnection {
         RawConnection::new(self.tcp())
     }
 }
@@ -236,7 +236,7 @@ impl StatsdPeerPolicy for DenyAllPeers {
     }
 }
 
-pub fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     SystemClock.utc()
 }
 
@@ -255,10 +255,10 @@ fn series(kind: MetricKind, text: &str) -> Arc<Series> {
 }
 
 /// A connection whose bytes the test sends and reads itself.
-pub struct RawConnection(pub TcpStream);
+pub(crate) struct RawConnection(pub TcpStream);
 
 impl RawConnection {
-    pub fn new(address: SocketAddr) -> RawConnection {
+    pub(crate) fn new(address: SocketAddr) -> RawConnection {
         let stream = TcpStream::connect(address).expect("connected");
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
@@ -267,12 +267,12 @@ impl RawConnection {
         RawConnection(stream)
     }
 
-    pub fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.0.write_all(text.as_bytes()).expect("sent");
     }
 
     /// Reads up to the end of the connection.
-    pub fn rest(&mut self) -> String {
+    pub(crate) fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         // A reset after the response also ends it.
         let _ = self.0.read_to_end(&mut bytes);
@@ -281,7 +281,7 @@ impl RawConnection {
 
     /// Reads until `mark` arrives; returns everything up to and including it.
     #[track_caller]
-    pub fn until(&mut self, mark: &str) -> String {
+    pub(crate) fn until(&mut self, mark: &str) -> String {
         let mut text = String::new();
         let mut byte = [0];
         while !text.ends_with(mark) {

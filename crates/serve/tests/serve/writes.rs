@@ -56,7 +56,13 @@ impl TestServer {
     }
 
     #[track_caller]
-    pub fn assert_books(&self, input: &str, received: u64, kept: u64, dropped: &[(&str, u64)]) {
+    pub(crate) fn assert_books(
+        &self,
+        input: &str,
+        received: u64,
+        kept: u64,
+        dropped: &[(&str, u64)],
+    ) {
         let books = self.books(input);
         assert_eq!(
             (&books["received"], &books["kept"]),

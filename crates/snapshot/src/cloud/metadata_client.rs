@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 const RESPONSE_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug, thiserror::Error)]
-pub enum MetadataError {
+pub(crate) enum MetadataError {
     #[error(
         "invalid metadata service address {0:?}; expected http://IP[:PORT][/PREFIX], such as http://127.0.0.1:8080"
     )]
@@ -72,7 +72,7 @@ pub(crate) struct MetadataResponse {
 
 impl MetadataClient {
     /// The client for the link-local address that all three clouds use.
-    pub fn link_local(stop: Arc<AtomicBool>) -> MetadataClient {
+    pub(super) fn link_local(stop: Arc<AtomicBool>) -> MetadataClient {
         MetadataClient {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80),
             prefix: String::new(),
@@ -82,7 +82,7 @@ impl MetadataClient {
 
     /// Parses `http://IP[:PORT][/PREFIX]`. Host names other than `localhost` are rejected: name resolution has no
     /// bounded time.
-    pub fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
+    pub(super) fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
         let invalid = || MetadataError::Address(crate::redact::redact_address(url));
         let rest = url.strip_prefix("http://").ok_or_else(invalid)?;
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -97,7 +97,10 @@ impl MetadataClient {
         })
     }
 
-    pub fn send(&self, request: &MetadataRequest<'_>) -> Result<MetadataResponse, MetadataError> {
+    pub(super) fn send(
+        &self,
+        request: &MetadataRequest<'_>,
+    ) -> Result<MetadataResponse, MetadataError> {
         let (address, started) = (self.address, Instant::now());
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
             .map_err(|source| MetadataError::Connect { address, source })?;

@@ -24,14 +24,14 @@ pub(crate) struct MetadataService {
 }
 
 impl MetadataService {
-    pub fn new(client: MetadataClient) -> MetadataService {
+    pub(super) fn new(client: MetadataClient) -> MetadataService {
         MetadataService {
             client,
             token: Mutex::default(),
         }
     }
 
-    pub fn facts(&self, provider: CloudProvider) -> Result<CloudFacts, MetadataError> {
+    pub(super) fn facts(&self, provider: CloudProvider) -> Result<CloudFacts, MetadataError> {
         match provider {
             CloudProvider::Azure => azure::facts(self),
             CloudProvider::Aws => aws::facts(self),
@@ -40,7 +40,7 @@ impl MetadataService {
     }
 
     /// Tries the three providers in turn and returns the first that answers, with its facts.
-    pub fn detect_provider(&self) -> Result<(CloudProvider, CloudFacts), MetadataError> {
+    pub(super) fn detect_provider(&self) -> Result<(CloudProvider, CloudFacts), MetadataError> {
         let mut failure = None;
         for provider in [
             CloudProvider::Azure,
@@ -59,7 +59,7 @@ impl MetadataService {
         Err(failure.unwrap_or(MetadataError::Stopped))
     }
 
-    pub fn events(
+    pub(super) fn events(
         &self,
         provider: CloudProvider,
         name: Option<&str>,
@@ -73,7 +73,7 @@ impl MetadataService {
     }
 
     /// Returns the token of Amazon's service, and requests a new one before the old one expires.
-    pub fn token(&self) -> Result<Secret, MetadataError> {
+    pub(super) fn token(&self) -> Result<Secret, MetadataError> {
         let mut cached = self.token.lock();
         if let Some((token, created)) = &*cached
             && created.elapsed() < TOKEN_REFRESH_AFTER
@@ -105,7 +105,7 @@ impl MetadataService {
         Ok(token)
     }
 
-    pub fn json(
+    pub(super) fn json(
         &self,
         path: &str,
         headers: &[(&str, &str)],
@@ -116,7 +116,7 @@ impl MetadataService {
     }
 
     /// Requests a JSON document; `None` for status 404, which means that there is no value.
-    pub fn json_or_none(
+    pub(super) fn json_or_none(
         &self,
         path: &str,
         headers: &[(&str, &str)],
@@ -133,7 +133,7 @@ impl MetadataService {
     }
 
     /// Requests a single value; `None` for status 404, and for values that are empty or look like a secret.
-    pub fn text(
+    pub(super) fn text(
         &self,
         path: &str,
         headers: &[(&str, &str)],

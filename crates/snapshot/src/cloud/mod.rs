@@ -26,9 +26,9 @@ use crate::firmware::Firmware;
 pub use allowed_values::CloudFacts;
 pub use event::CloudEvent;
 use metadata_client::MetadataClient;
-pub use metadata_client::MetadataError;
+pub(crate) use metadata_client::MetadataError;
 use metadata_service::MetadataService;
-pub use watcher::CloudWatcher;
+pub(crate) use watcher::CloudWatcher;
 
 /// Timeout of one request for facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ pub(crate) struct MetadataTarget {
 
 impl MetadataTarget {
     /// Returns the service to query, if any. A fixture tree has none unless `$PEGEL_IMDS_URL` is set.
-    pub fn new(
+    pub(crate) fn new(
         firmware: &Firmware,
         environment: &ProcessEnvironment,
         is_local: bool,
@@ -126,7 +126,7 @@ impl MetadataTarget {
     }
 
     /// Queries the facts once, without retry.
-    pub fn fetch_facts(&self) -> CloudInfo {
+    pub(crate) fn fetch_facts(&self) -> CloudInfo {
         let result = self
             .service(Arc::default())
             .and_then(|service| self.facts(&service));

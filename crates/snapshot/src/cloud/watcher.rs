@@ -23,7 +23,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// Watches a cloud until it is dropped.
 #[derive(Debug)]
-pub struct CloudWatcher {
+pub(crate) struct CloudWatcher {
     shared: Arc<CloudWatcherState>,
     thread: Option<RestartedThread>,
 }
@@ -62,12 +62,12 @@ impl CloudWatcher {
     }
 
     /// Returns the latest facts and events.
-    pub fn cloud(&self) -> CloudInfo {
+    pub(crate) fn cloud(&self) -> CloudInfo {
         self.shared.cloud.lock().clone()
     }
 
     /// Returns the provider and its scheduled events; `None` until a request for events has succeeded.
-    pub fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
+    pub(crate) fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         let cloud = self.shared.cloud.lock();
         cloud
             .are_events_watched

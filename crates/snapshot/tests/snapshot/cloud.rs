@@ -8,7 +8,7 @@ use pegel_testkit::{FakeReply, FakeService, TempDir};
 
 use crate::support::{fixture, options};
 
-pub fn document(name: &str) -> String {
+pub(crate) fn document(name: &str) -> String {
     fs::read_to_string(fixture("metadata").join(name)).expect("a document")
 }
 
@@ -16,7 +16,7 @@ const AZURE: Option<(&str, &str)> = Some(("metadata", "true"));
 const GOOGLE: Option<(&str, &str)> = Some(("metadata-flavor", "Google"));
 const AWS: Option<(&str, &str)> = Some(("x-aws-ec2-metadata-token", "PLANTED-token"));
 
-pub fn azure(service: &FakeService) {
+pub(crate) fn azure(service: &FakeService) {
     let versions = FakeReply::ok(r#"{"apiVersions":["2021-12-13","2023-07-01"]}"#);
     service.set("GET /metadata/versions", AZURE, versions);
     let instance = FakeReply::ok(document("azure-instance.json"));

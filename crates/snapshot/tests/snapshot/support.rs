@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, SnapshotSettings};
 
-pub fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-pub fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     repository().join("tests/fixtures").join(name)
 }
 
 /// Options for a fixture tree with this environment.
-pub fn options(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
+pub(crate) fn options(root: &Path, environment: &[(&str, &str)]) -> SnapshotOptions {
     SnapshotOptions {
         root: root.to_owned(),
         node: "nid0001".to_owned(),

@@ -50,7 +50,11 @@ pub(crate) struct ColumnEntry {
 
 impl BlockIndex {
     /// Decodes an index. The runs lie between `data_start` and `data_end`: an index that points beyond is damaged.
-    pub fn decode(raw: &[u8], data_start: u64, data_end: u64) -> Result<BlockIndex, DecodeError> {
+    pub(crate) fn decode(
+        raw: &[u8],
+        data_start: u64,
+        data_end: u64,
+    ) -> Result<BlockIndex, DecodeError> {
         let mut reader = ByteReader::new(raw);
         let mut index = BlockIndex::default();
         for _ in 0..reader.varint()? {
@@ -141,7 +145,7 @@ impl BlockIndex {
 
     /// Returns the numbers of the series that can match: all, unless the selector lists exact names. The caller still
     /// evaluates the selector on each of them.
-    pub fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
+    pub(crate) fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();
         };
@@ -162,7 +166,7 @@ impl BlockIndex {
 
     /// Returns an index of only these columns, and the location of each in it as (run, column). It has no series and no
     /// groups: a query that needs a few columns of many blocks must not hold the names of all their series.
-    pub fn subset(&self, locations: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
+    pub(crate) fn subset(&self, locations: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&at| locations[at]);
         let mut subset = BlockIndex::default();
@@ -187,13 +191,13 @@ impl BlockIndex {
         (subset, renumbered)
     }
 
-    pub fn number_of(&self, series: &Series) -> Option<u32> {
+    pub(crate) fn number_of(&self, series: &Series) -> Option<u32> {
         let found = self.series.binary_search_by(|known| (**known).cmp(series));
         found.ok().map(|at| at as u32)
     }
 
     /// Returns the locations of a series: (run, column), in the order of the runs.
-    pub fn locations_of(&self, series: u32) -> &[(u32, u32)] {
+    pub(crate) fn locations_of(&self, series: u32) -> &[(u32, u32)] {
         &self.locations
             [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
     }
@@ -233,14 +237,14 @@ pub(crate) struct IndexCache {
 }
 
 impl IndexCache {
-    pub fn new(bytes_max: usize) -> IndexCache {
+    pub(crate) fn new(bytes_max: usize) -> IndexCache {
         IndexCache {
             bytes_max,
             entries: Mutex::default(),
         }
     }
 
-    pub fn get_or<E>(
+    pub(crate) fn get_or<E>(
         &self,
         id: u64,
         load: impl FnOnce() -> Result<BlockIndex, E>,
@@ -264,7 +268,7 @@ impl IndexCache {
         Ok(index)
     }
 
-    pub fn remove(&self, id: u64) {
+    pub(crate) fn remove(&self, id: u64) {
         let mut entries = self.entries.lock();
         entries.retain(|(known, ..)| *known != id);
     }

@@ -89,20 +89,20 @@ pub(crate) struct Block {
 
 impl Block {
     /// Removes the file when the last reference is dropped.
-    pub fn delete_on_drop(&self) {
+    pub(crate) fn delete_on_drop(&self) {
         self.deletes_on_drop.store(true, Ordering::Relaxed);
     }
 
     /// Marks the block as damaged. Returns whether it was not marked before.
-    pub fn mark_damaged(&self) -> bool {
+    pub(crate) fn mark_damaged(&self) -> bool {
         !self.is_marked_damaged.swap(true, Ordering::Relaxed)
     }
 
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         self.is_marked_damaged.load(Ordering::Relaxed)
     }
 
-    pub fn overlaps(&self, start: Millis, end: Millis) -> bool {
+    pub(crate) fn overlaps(&self, start: Millis, end: Millis) -> bool {
         self.min <= end && start <= self.max
     }
 }

@@ -138,7 +138,7 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     /// The bytes read at once.
-    pub const LEN: u64 = 32 << 10;
+    pub(crate) const LEN: u64 = 32 << 10;
 }
 
 /// A block with its index. Its file may be closed between reads, to limit open files; the next read reopens it.
@@ -150,7 +150,10 @@ pub(crate) struct BlockReader {
 }
 
 impl BlockReader {
-    pub fn open(block: &Arc<Block>, cache: &IndexCache) -> Result<BlockReader, BlockReadError> {
+    pub(crate) fn open(
+        block: &Arc<Block>,
+        cache: &IndexCache,
+    ) -> Result<BlockReader, BlockReadError> {
         let file = block.files.open(&block.path)?;
         let index = cache.get_or(block.id, || -> Result<BlockIndex, BlockReadError> {
             let packed = read_exact_at(&*file, block.index_at, block.index_len as usize)?;
@@ -170,12 +173,12 @@ impl BlockReader {
         })
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.file.borrow().is_some()
     }
 
     /// Closes the file; the next read reopens it.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         *self.file.borrow_mut() = None;
     }
 
@@ -195,7 +198,7 @@ impl BlockReader {
         Ok(read_exact_at(&**file, at, len)?)
     }
 
-    pub fn times(&self, run: u32) -> Result<Vec<Millis>, BlockReadError> {
+    pub(crate) fn times(&self, run: u32) -> Result<Vec<Millis>, BlockReadError> {
         let entry = &self.index.runs[run as usize];
         let bytes = self.read_checked(entry.at, entry.times_len, entry.times_crc)?;
         let mut times = Vec::with_capacity(entry.rows);
@@ -204,7 +207,7 @@ impl BlockReader {
     }
 
     /// Decodes one column. With `ahead`, the following columns are read too and kept there for the next calls.
-    pub fn samples(
+    pub(crate) fn samples(
         &self,
         run: u32,
         column: u32,
@@ -235,7 +238,7 @@ impl BlockReader {
 
     /// Reads a whole run, without its damaged columns; `None` if its times are damaged. Either marks the block as
     /// damaged.
-    pub fn run(&self, number: u32) -> Result<Option<SampleRun>, BlockReadError> {
+    pub(crate) fn run(&self, number: u32) -> Result<Option<SampleRun>, BlockReadError> {
         let entry = &self.index.runs[number as usize];
         let columns = &self.index.columns[entry.columns.start as usize..entry.columns.end as usize];
         let end = columns

@@ -68,7 +68,7 @@ pub(crate) struct FooterFields {
 }
 
 impl BlockWriter {
-    pub fn create(
+    pub(crate) fn create(
         files: &Arc<dyn Files>,
         dir: &Path,
         id: u64,
@@ -103,7 +103,7 @@ impl BlockWriter {
         })
     }
 
-    pub fn add(&mut self, run: &SampleRun) -> io::Result<()> {
+    pub(crate) fn add(&mut self, run: &SampleRun) -> io::Result<()> {
         if run.columns.is_empty() {
             return Ok(());
         }
@@ -141,17 +141,17 @@ impl BlockWriter {
         Ok(())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
     /// Removes the incomplete file.
-    pub fn discard(self) {
+    pub(crate) fn discard(self) {
         let _ = self.files.remove(&self.tmp);
     }
 
     /// Completes the block under its final name. When this returns, it survives a power failure.
-    pub fn finish(mut self, ending: FooterFields) -> io::Result<Block> {
+    pub(crate) fn finish(mut self, ending: FooterFields) -> io::Result<Block> {
         let result = self.write_index_and_footer(&ending);
         match result {
             Ok((min, max, index_at, index_len, index_crc)) => Ok(Block {

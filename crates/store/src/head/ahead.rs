@@ -17,7 +17,7 @@ pub(crate) struct AheadPoints {
 
 impl AheadPoints {
     /// Adds a point, or replaces the one with this slot and time.
-    pub fn insert(&mut self, slot: u32, (time, value): (Millis, f64)) {
+    pub(super) fn insert(&mut self, slot: u32, (time, value): (Millis, f64)) {
         self.points.insert((time, slot), value);
         if self.points.len() > POINTS_MAX {
             self.points.pop_last();
@@ -25,37 +25,37 @@ impl AheadPoints {
     }
 
     /// Adds a point with lower precedence than the known ones: it replaces none.
-    pub fn insert_older(&mut self, slot: u32, (time, value): (Millis, f64)) {
+    pub(super) fn insert_older(&mut self, slot: u32, (time, value): (Millis, f64)) {
         if !self.points.contains_key(&(time, slot)) {
             self.insert(slot, (time, value));
         }
     }
 
-    pub fn first_time(&self) -> Option<Millis> {
+    pub(super) fn first_time(&self) -> Option<Millis> {
         self.points.first_key_value().map(|((time, _), _)| *time)
     }
 
     /// Removes and returns the first point whose time has come.
-    pub fn pop_due(&mut self, now: Millis) -> Option<(u32, (Millis, f64))> {
+    pub(super) fn pop_due(&mut self, now: Millis) -> Option<(u32, (Millis, f64))> {
         let first = self.points.first_entry()?;
         let (time, slot) = *first.key();
         (time <= now).then(|| (slot, (time, first.remove())))
     }
 
     /// Returns the slots that have points ahead of the clock.
-    pub fn slots(&self) -> HashSet<u32> {
+    pub(super) fn slots(&self) -> HashSet<u32> {
         self.points.keys().map(|(_, slot)| *slot).collect()
     }
 
     /// Returns the same points for other slots.
-    pub fn renumbered(&self, slot_of: impl Fn(u32) -> Option<u32>) -> AheadPoints {
+    pub(super) fn renumbered(&self, slot_of: impl Fn(u32) -> Option<u32>) -> AheadPoints {
         let renumber = |(&(time, slot), &value)| Some(((time, slot_of(slot)?), value));
         AheadPoints {
             points: self.points.iter().filter_map(renumber).collect(),
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.points.len() * 48
     }
 }

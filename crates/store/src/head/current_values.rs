@@ -73,7 +73,7 @@ pub(crate) struct UngroupedCurrentValue {
 
 impl CurrentValuesSnapshot {
     /// Visits the live series that match and changed after change number `after`.
-    pub fn visit(
+    pub(crate) fn visit(
         &self,
         selector: &Selector,
         after: u64,
@@ -134,13 +134,13 @@ impl CurrentValuesSnapshot {
 }
 
 impl CurrentGroup {
-    pub fn is_live(&self, now: Millis) -> bool {
+    pub(crate) fn is_live(&self, now: Millis) -> bool {
         now.saturating_sub(self.row.time) <= self.members.stale_after
     }
 }
 
 impl CurrentRow {
-    pub fn new(width: usize) -> CurrentRow {
+    pub(crate) fn new(width: usize) -> CurrentRow {
         CurrentRow {
             time: Millis::MIN,
             present: vec![0; width.div_ceil(64)],
@@ -150,7 +150,7 @@ impl CurrentRow {
         }
     }
 
-    pub fn take(&mut self, time: Millis, row: &GroupRow, change: u64) {
+    pub(crate) fn take(&mut self, time: Millis, row: &GroupRow, change: u64) {
         for (index, value) in row.values.iter().enumerate() {
             let bits = value.to_bits();
             // At this point the presence bits are still those of the previous row.
@@ -165,7 +165,7 @@ impl CurrentRow {
     }
 
     /// Returns the same values for another list of members, so that a series keeps the time of its last change.
-    pub fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
+    pub(crate) fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
         let indexes: HashMap<&str, usize> = from
             .series
             .iter()
@@ -187,12 +187,12 @@ impl CurrentRow {
         remapped
     }
 
-    pub fn is_present(&self, index: usize) -> bool {
+    pub(crate) fn is_present(&self, index: usize) -> bool {
         bit(&self.present, index)
     }
 
     /// Returns one value per member; `None` where the row has none.
-    pub fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+    pub(crate) fn values(&self) -> impl Iterator<Item = Option<f64>> + '_ {
         let bits = self.bits.iter().enumerate();
         bits.map(|(index, &bits)| self.is_present(index).then(|| f64::from_bits(bits)))
     }
@@ -208,7 +208,7 @@ impl CurrentRow {
 
 impl OverlappingMembers {
     /// Returns the list, extended by the ungrouped series added since it was built.
-    pub fn extended(
+    pub(crate) fn extended(
         &self,
         members: &GroupMembers,
         ungrouped: &UngroupedCurrentValues,
@@ -233,7 +233,7 @@ impl OverlappingMembers {
 
 impl UngroupedCurrentValues {
     /// Adds a series and returns its slot.
-    pub fn push(&mut self, series: Arc<Series>, current: UngroupedCurrentValue) -> u32 {
+    pub(crate) fn push(&mut self, series: Arc<Series>, current: UngroupedCurrentValue) -> u32 {
         let slot = u32::try_from(self.len).expect("series are bounded far below 2^32");
         if self.len.is_multiple_of(CHUNK_LEN) {
             self.chunks.push(UngroupedChunk::default());
@@ -248,20 +248,20 @@ impl UngroupedCurrentValues {
         slot
     }
 
-    pub fn get(&self, slot: u32) -> &UngroupedCurrentValue {
+    pub(crate) fn get(&self, slot: u32) -> &UngroupedCurrentValue {
         &self.chunks[slot as usize / CHUNK_LEN].values[slot as usize % CHUNK_LEN]
     }
 
-    pub fn get_mut(&mut self, slot: u32) -> &mut UngroupedCurrentValue {
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut UngroupedCurrentValue {
         let values = &mut self.chunks[slot as usize / CHUNK_LEN].values;
         &mut Arc::make_mut(values)[slot as usize % CHUNK_LEN]
     }
 
-    pub fn series(&self, slot: u32) -> &Arc<Series> {
+    pub(crate) fn series(&self, slot: u32) -> &Arc<Series> {
         &self.chunks[slot as usize / CHUNK_LEN].series[slot as usize % CHUNK_LEN]
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &UngroupedCurrentValue)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &UngroupedCurrentValue)> {
         self.iter_from(0)
     }
 
@@ -283,7 +283,7 @@ impl UngroupedCurrentValues {
 
 impl UngroupedCurrentValue {
     /// Returns an entry without a value.
-    pub fn none() -> UngroupedCurrentValue {
+    pub(crate) fn none() -> UngroupedCurrentValue {
         let latest = LatestValue {
             value: 0.0,
             last_changed: Millis::MIN,
@@ -294,7 +294,7 @@ impl UngroupedCurrentValue {
 
     /// Makes a point current that is not ahead of the clock, unless a newer one is known. A current point that is
     /// ahead, because the clock was set back, is replaced.
-    pub fn take(&mut self, (time, value): (Millis, f64), (change, now): (u64, Millis)) {
+    pub(crate) fn take(&mut self, (time, value): (Millis, f64), (change, now): (u64, Millis)) {
         if time < self.latest.last_sampled && self.latest.last_sampled <= now {
             return;
         }
@@ -306,7 +306,7 @@ impl UngroupedCurrentValue {
         self.latest.last_sampled = time;
     }
 
-    pub fn is_live(&self, now: Millis) -> bool {
+    pub(crate) fn is_live(&self, now: Millis) -> bool {
         now.saturating_sub(self.latest.last_sampled) <= super::UNGROUPED_LIVE_MS
     }
 }

@@ -36,7 +36,7 @@ struct Tail {
 }
 
 impl GroupHead {
-    pub fn new(members: Arc<GroupMembers>) -> GroupHead {
+    pub(crate) fn new(members: Arc<GroupMembers>) -> GroupHead {
         let current = CurrentRow::new(members.series.len());
         GroupHead {
             members,
@@ -48,20 +48,20 @@ impl GroupHead {
     }
 
     /// Returns whether these members are a version of this group.
-    pub fn is_same_group(&self, members: &Arc<GroupMembers>) -> bool {
+    pub(crate) fn is_same_group(&self, members: &Arc<GroupMembers>) -> bool {
         Arc::ptr_eq(&self.members, members) || self.members.group == members.group
     }
 
-    pub fn members(&self) -> &Arc<GroupMembers> {
+    pub(crate) fn members(&self) -> &Arc<GroupMembers> {
         &self.members
     }
 
-    pub fn is_live(&self, now: Millis) -> bool {
+    pub(crate) fn is_live(&self, now: Millis) -> bool {
         now.saturating_sub(self.current.time) <= self.members.stale_after
     }
 
     /// Appends a row and makes it current. A row that is not newer than the last one closes the tail first.
-    pub fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
+    pub(crate) fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
         self.set_current(time, row, change);
         if let Some(&last) = self.tail.times.last()
             && time <= last
@@ -82,7 +82,7 @@ impl GroupHead {
     }
 
     /// Makes `row` the current one. A new version of the members closes the tail.
-    pub fn set_current(&mut self, time: Millis, row: &GroupRow, change: u64) {
+    pub(crate) fn set_current(&mut self, time: Millis, row: &GroupRow, change: u64) {
         if !Arc::ptr_eq(&self.members, &row.members) {
             self.close_tail();
             self.current = Arc::new(self.current.remapped(&self.members, &row.members));
@@ -119,7 +119,7 @@ impl GroupHead {
     }
 
     /// Returns an empty group with the same current values.
-    pub fn successor(&self) -> GroupHead {
+    pub(crate) fn successor(&self) -> GroupHead {
         GroupHead {
             members: self.members.clone(),
             closed: Arc::default(),
@@ -130,24 +130,24 @@ impl GroupHead {
     }
 
     /// Returns all samples as runs, the tail last.
-    pub fn runs(&self) -> impl Iterator<Item = Arc<SampleRun>> + '_ {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Arc<SampleRun>> + '_ {
         self.closed
             .iter()
             .cloned()
             .chain(self.tail.to_run(&self.members))
     }
 
-    pub fn closed(&self) -> &Arc<Vec<Arc<SampleRun>>> {
+    pub(crate) fn closed(&self) -> &Arc<Vec<Arc<SampleRun>>> {
         &self.closed
     }
 
     /// Returns the times of the open tail.
-    pub fn tail_times(&self) -> &[Millis] {
+    pub(crate) fn tail_times(&self) -> &[Millis] {
         &self.tail.times
     }
 
     /// Returns the open tail's samples of one member.
-    pub fn tail_samples(&self, member: usize) -> impl Iterator<Item = (Millis, f64)> + '_ {
+    pub(crate) fn tail_samples(&self, member: usize) -> impl Iterator<Item = (Millis, f64)> + '_ {
         let width = self.members.series.len();
         let words = width.div_ceil(64);
         let rows = self.tail.times.iter().enumerate();
@@ -155,7 +155,7 @@ impl GroupHead {
             .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
     }
 
-    pub fn current(&self) -> CurrentGroup {
+    pub(crate) fn current(&self) -> CurrentGroup {
         CurrentGroup {
             members: self.members.clone(),
             row: self.current.clone(),
@@ -163,7 +163,7 @@ impl GroupHead {
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let width = self.members.series.len();
         let texts: usize = self
             .members

@@ -39,7 +39,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Appends a row of a group and makes its values current.
-    pub fn append_row(&mut self, time: Millis, row: &GroupRow, ledger: &Ledger) {
+    pub(crate) fn append_row(&mut self, time: Millis, row: &GroupRow, ledger: &Ledger) {
         let change = self.changes;
         let group = self.group_of(row);
         self.groups[group].append(time, row, change, ledger);
@@ -50,7 +50,7 @@ impl Head {
     }
 
     /// Sets the current values from a row without keeping its samples.
-    pub fn set_current_row(&mut self, time: Millis, row: &GroupRow) {
+    pub(crate) fn set_current_row(&mut self, time: Millis, row: &GroupRow) {
         let change = self.changes;
         let group = self.group_of(row);
         self.groups[group].set_current(time, row, change);
@@ -74,7 +74,7 @@ impl Head {
     }
 
     /// Adds a point of an ungrouped series, and makes it current unless it is ahead of the clock or older.
-    pub fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
+    pub(crate) fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
         let change = (self.changes, now);
         let sample = (point.time, point.value);
         self.ungrouped.append(&point.series, sample, change, ledger);
@@ -82,7 +82,7 @@ impl Head {
     }
 
     /// Makes the next due point current that was ahead of the clock. Returns whether there was one.
-    pub fn show_due_point(&mut self, now: Millis) -> bool {
+    pub(crate) fn show_due_point(&mut self, now: Millis) -> bool {
         self.ungrouped.show_due_point(self.changes, now)
     }
 
@@ -92,7 +92,7 @@ impl Head {
     }
 
     /// Returns an empty head with the same current values.
-    pub fn successor(&self, now: Millis) -> Head {
+    pub(crate) fn successor(&self, now: Millis) -> Head {
         Head {
             groups: self
                 .groups
@@ -108,7 +108,7 @@ impl Head {
     }
 
     /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 ungrouped series.
-    pub fn current(&self) -> CurrentValuesSnapshot {
+    pub(crate) fn current(&self) -> CurrentValuesSnapshot {
         CurrentValuesSnapshot {
             groups: self.groups.iter().map(GroupHead::current).collect(),
             ungrouped: self.ungrouped.current.clone(),
@@ -117,7 +117,7 @@ impl Head {
     }
 
     /// Returns the number of series that count against the limit.
-    pub fn series_count(&self) -> usize {
+    pub(crate) fn series_count(&self) -> usize {
         self.ungrouped.len()
             + self
                 .groups
@@ -126,17 +126,17 @@ impl Head {
                 .sum::<usize>()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let groups: usize = self.groups.iter().map(GroupHead::bytes).sum();
         groups + self.ungrouped.bytes()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.span.is_none()
     }
 
     /// Returns all samples as runs, oldest first within each owner; for writing a block.
-    pub fn runs(&self) -> Vec<Arc<SampleRun>> {
+    pub(crate) fn runs(&self) -> Vec<Arc<SampleRun>> {
         let mut runs: Vec<Arc<SampleRun>> = self.groups.iter().flat_map(GroupHead::runs).collect();
         let mut ungrouped: Vec<_> = self.ungrouped.iter().collect();
         ungrouped.sort_unstable_by_key(|(_, series, _)| *series);

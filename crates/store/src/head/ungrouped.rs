@@ -46,7 +46,7 @@ pub(crate) struct UngroupedPoints {
 impl UngroupedHead {
     /// Adds a point. Returns whether it is known to replace one of the same time; replacements by late points are
     /// counted later by [`LateMerge::run`] and [`UngroupedHead::late_duplicates`].
-    pub fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
+    pub(crate) fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
         if self.sorted.last().is_some_and(|last| time <= last.max) {
             return self.late.insert(time, value).is_some();
         }
@@ -64,7 +64,7 @@ impl UngroupedHead {
     }
 
     /// Returns the time of the newest point.
-    pub fn newest(&self) -> Option<Millis> {
+    pub(crate) fn newest(&self) -> Option<Millis> {
         let tail = self.tail.last().map(|(time, _)| *time);
         tail.or_else(|| self.sorted.last().map(|run| run.max))
     }
@@ -77,7 +77,7 @@ impl UngroupedHead {
         Arc::make_mut(&mut self.sorted).push(run);
     }
 
-    pub fn has_point_at(&self, time: Millis) -> bool {
+    pub(crate) fn has_point_at(&self, time: Millis) -> bool {
         self.late.contains_key(&time)
             || self
                 .tail
@@ -95,7 +95,7 @@ impl UngroupedHead {
     }
 
     /// Counts the late points that replace a sorted one. Decodes the times of each run at most once.
-    pub fn late_duplicates(&self) -> u64 {
+    pub(crate) fn late_duplicates(&self) -> u64 {
         if self.late.is_empty() {
             return 0;
         }
@@ -110,12 +110,12 @@ impl UngroupedHead {
     }
 
     /// Returns whether the late points should be merged now.
-    pub fn needs_merge(&self) -> bool {
+    pub(crate) fn needs_merge(&self) -> bool {
         self.late.len() >= LATE_MIN && self.late.len() >= self.sorted_rows / LATE_SHARE
     }
 
     /// Prepares a merge, which can then run without access to this head.
-    pub fn prepare_merge(&self) -> LateMerge {
+    pub(crate) fn prepare_merge(&self) -> LateMerge {
         LateMerge {
             sorted: self.sorted.clone(),
             late: self
@@ -128,7 +128,7 @@ impl UngroupedHead {
 
     /// Applies the result of a merge. Nothing may have been added since it was prepared. Returns what it replaces, so
     /// that the caller can drop that later.
-    pub fn apply_merge(&mut self, merged: MergedRuns) -> UngroupedHead {
+    pub(crate) fn apply_merge(&mut self, merged: MergedRuns) -> UngroupedHead {
         let rows = merged.runs.iter().map(|run| run.rows).sum();
         let bytes = merged.runs.iter().map(|run| run.bytes()).sum();
         UngroupedHead {
@@ -141,7 +141,11 @@ impl UngroupedHead {
     }
 
     /// Returns the points of a range, at most `copies_max` of the tail and of the late ones. The runs may extend beyond it.
-    pub fn points(&self, range: &RangeInclusive<Millis>, copies_max: usize) -> UngroupedPoints {
+    pub(crate) fn points(
+        &self,
+        range: &RangeInclusive<Millis>,
+        copies_max: usize,
+    ) -> UngroupedPoints {
         let tail = self.tail.iter().filter(|(time, _)| range.contains(time));
         let late = self.late.range(range.clone()).take(copies_max);
         UngroupedPoints {
@@ -152,7 +156,7 @@ impl UngroupedHead {
     }
 
     /// Returns all points as runs, in order of precedence, lowest first.
-    pub fn runs(&self, series: &Arc<Series>) -> Vec<Arc<SampleRun>> {
+    pub(crate) fn runs(&self, series: &Arc<Series>) -> Vec<Arc<SampleRun>> {
         let late: Vec<_> = self
             .late
             .iter()
@@ -163,7 +167,7 @@ impl UngroupedHead {
         self.sorted.iter().cloned().chain(rest).collect()
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of::<UngroupedHead>()
             + self.sorted_bytes
             + self.tail.capacity() * size_of::<(Millis, f64)>()
@@ -188,7 +192,7 @@ pub(crate) struct MergedRuns {
 
 impl LateMerge {
     /// Builds the new runs. Runs into which no late point falls are reused.
-    pub fn run(&self, series: &Arc<Series>) -> MergedRuns {
+    pub(crate) fn run(&self, series: &Arc<Series>) -> MergedRuns {
         let mut duplicates = 0;
         let mut made = Vec::with_capacity(self.sorted.len() + self.late.len() / RUN_ROWS + 1);
         let mut points: Vec<(Millis, f64)> = Vec::new();

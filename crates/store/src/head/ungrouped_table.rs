@@ -20,29 +20,29 @@ pub(crate) struct UngroupedTable {
 }
 
 impl UngroupedTable {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    pub fn contains(&self, series: &Arc<Series>) -> bool {
+    pub(crate) fn contains(&self, series: &Arc<Series>) -> bool {
         self.slots.contains_key(series)
     }
 
     /// Iterates over slot, series and points.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &UngroupedHead)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Series>, &UngroupedHead)> {
         let heads = self.current.iter().zip(&self.heads);
         heads.map(|((slot, series, _), head)| (slot, series, head))
     }
 
-    pub fn head(&self, slot: u32) -> &UngroupedHead {
+    pub(crate) fn head(&self, slot: u32) -> &UngroupedHead {
         &self.heads[slot as usize]
     }
 
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         series: &Arc<Series>,
         (time, value): (Millis, f64),
@@ -67,19 +67,24 @@ impl UngroupedTable {
     }
 
     /// Returns the time of the current value of a known series.
-    pub fn seen(&self, series: &Arc<Series>) -> Option<Millis> {
+    pub(crate) fn seen(&self, series: &Arc<Series>) -> Option<Millis> {
         let slot = self.slots.get(series)?;
         Some(self.current.get(*slot).latest.last_sampled)
     }
 
     /// Adds a point from a block that is ahead of the clock, unless this head has one of that time.
-    pub fn restore_ahead(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
+    pub(crate) fn restore_ahead(&mut self, series: &Arc<Series>, point: (Millis, f64)) {
         let slot = self.slot(series);
         self.ahead.insert_older(slot, point);
     }
 
     /// Makes a point from a block current if it is newer than all points of this head.
-    pub fn restore_current(&mut self, series: &Arc<Series>, point: (Millis, f64), now: Millis) {
+    pub(crate) fn restore_current(
+        &mut self,
+        series: &Arc<Series>,
+        point: (Millis, f64),
+        now: Millis,
+    ) {
         if let Some(&slot) = self.slots.get(series)
             && self.current.get(slot).latest.last_sampled < point.0
         {
@@ -87,11 +92,11 @@ impl UngroupedTable {
         }
     }
 
-    pub fn has_due_point(&self, now: Millis) -> bool {
+    pub(crate) fn has_due_point(&self, now: Millis) -> bool {
         self.ahead.first_time().is_some_and(|time| time <= now)
     }
 
-    pub fn show_due_point(&mut self, change: u64, now: Millis) -> bool {
+    pub(crate) fn show_due_point(&mut self, change: u64, now: Millis) -> bool {
         let due = self.ahead.pop_due(now);
         if let Some((slot, point)) = due {
             self.current.get_mut(slot).take(point, (change, now));
@@ -100,7 +105,12 @@ impl UngroupedTable {
     }
 
     /// Replaces the value of the point at that time. Returns whether there was one.
-    pub fn overwrite(&mut self, slot: u32, (time, value): (Millis, f64), change: u64) -> bool {
+    pub(crate) fn overwrite(
+        &mut self,
+        slot: u32,
+        (time, value): (Millis, f64),
+        change: u64,
+    ) -> bool {
         let is_known = time == self.current.get(slot).latest.last_sampled
             || self.heads[slot as usize].has_point_at(time);
         if is_known {
@@ -133,13 +143,13 @@ impl UngroupedTable {
     }
 
     /// Takes the list of slots that have late points to merge.
-    pub fn take_due_merges(&mut self) -> Vec<u32> {
+    pub(crate) fn take_due_merges(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.due_merges)
     }
 
     /// Prepares a merge. The caller runs it and passes the result to [`UngroupedTable::apply_merge`] before any other
     /// change.
-    pub fn prepare_merge(&self, slot: u32) -> (Arc<Series>, LateMerge) {
+    pub(crate) fn prepare_merge(&self, slot: u32) -> (Arc<Series>, LateMerge) {
         (
             self.current.series(slot).clone(),
             self.head(slot).prepare_merge(),
@@ -147,17 +157,17 @@ impl UngroupedTable {
     }
 
     /// Applies the result of a merge. Returns what it replaces, to be dropped when no lock is held.
-    pub fn apply_merge(&mut self, slot: u32, merged: MergedRuns) -> UngroupedHead {
+    pub(crate) fn apply_merge(&mut self, slot: u32, merged: MergedRuns) -> UngroupedHead {
         self.heads[slot as usize].apply_merge(merged)
     }
 
     /// Counts the late points not merged yet that replace another.
-    pub fn late_duplicates(&self) -> u64 {
+    pub(crate) fn late_duplicates(&self) -> u64 {
         self.heads.iter().map(UngroupedHead::late_duplicates).sum()
     }
 
     /// Runs all merges that are due.
-    pub fn merge_all_due(&mut self) {
+    pub(crate) fn merge_all_due(&mut self) {
         for slot in self.take_due_merges() {
             let (series, merge) = self.prepare_merge(slot);
             self.apply_merge(slot, merge.run(&series));
@@ -165,7 +175,7 @@ impl UngroupedTable {
     }
 
     /// Returns a table without points that keeps the current values of live series, and points ahead of the clock.
-    pub fn successor(&self, now: Millis) -> UngroupedTable {
+    pub(crate) fn successor(&self, now: Millis) -> UngroupedTable {
         let mut table = UngroupedTable::default();
         let ahead = self.ahead.slots();
         let mut slots = HashMap::with_capacity(ahead.len());
@@ -180,7 +190,7 @@ impl UngroupedTable {
         table
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let heads = self.iter();
         heads
             .map(|(_, series, head)| head.bytes() + series.text().len() + 160)

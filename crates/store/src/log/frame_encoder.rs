@@ -52,13 +52,13 @@ struct GroupEncoder {
 
 impl FrameEncoder {
     /// Takes the encoded frames. Return their buffer with [`Self::recycle`].
-    pub fn take_frames(&mut self) -> Vec<u8> {
+    pub(crate) fn take_frames(&mut self) -> Vec<u8> {
         self.copies_age += self.out.len();
         std::mem::take(&mut self.out)
     }
 
     /// Reuses a buffer for the next frames.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.out = buffer;
         if self.copies_age > DEFINITION_COPY_INTERVAL {
@@ -68,7 +68,7 @@ impl FrameEncoder {
     }
 
     /// Adds the rows of a tick that are flagged in `wanted`.
-    pub fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
+    pub(crate) fn tick(&mut self, tick: &Tick, wanted: &[bool]) {
         let rows = tick
             .rows()
             .iter()
@@ -96,7 +96,7 @@ impl FrameEncoder {
     }
 
     /// Adds the points of a push.
-    pub fn push(&mut self, input: Input, points: &[Point]) {
+    pub(crate) fn push(&mut self, input: Input, points: &[Point]) {
         for points in points.chunks(PUSH_POINTS_MAX) {
             self.put_points(input, points);
         }

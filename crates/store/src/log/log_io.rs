@@ -60,7 +60,7 @@ pub(crate) struct LogIoThread {
 }
 
 impl LogIo {
-    pub fn new(
+    pub(crate) fn new(
         files: Arc<dyn Files>,
         dir: PathBuf,
         locked: Arc<LockedDir>,
@@ -85,7 +85,7 @@ impl LogIo {
     }
 
     /// Returns whether the next operation can start: the previous one has returned, late or not.
-    pub fn is_idle(&mut self) -> bool {
+    pub(crate) fn is_idle(&mut self) -> bool {
         // The result of an operation that timed out is ignored: its samples go to a block.
         if self.is_busy && !matches!(self.results.try_recv(), Err(TryRecvError::Empty)) {
             self.is_busy = false;
@@ -94,7 +94,7 @@ impl LogIo {
     }
 
     /// Creates a segment.
-    pub fn open(&mut self, number: u64, sync: bool) -> io::Result<LogSegment> {
+    pub(crate) fn open(&mut self, number: u64, sync: bool) -> io::Result<LogSegment> {
         match self.submit(LogIoRequest::Open { number, sync })? {
             LogIoResult::Opened(opened) => opened,
             LogIoResult::Appended(..) => {
@@ -105,7 +105,7 @@ impl LogIo {
 
     /// Appends the encoder's frames to a segment. With `check`, success also means that segment and directory are
     /// still at their paths.
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         segment: &mut LogSegment,
         encoder: &mut FrameEncoder,
@@ -155,7 +155,7 @@ impl LogIo {
 
 impl LogIoThread {
     /// Runs until the writer's side is dropped.
-    pub fn run(self) {
+    pub(crate) fn run(self) {
         while let Ok(job) = self.requests.recv() {
             let outcome = match job {
                 LogIoRequest::Open { number, sync } => LogIoResult::Opened(self.open(number, sync)),

@@ -20,7 +20,7 @@ pub(crate) struct LogSegment {
 }
 
 impl LogSegment {
-    pub fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<LogSegment> {
+    pub(crate) fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<LogSegment> {
         // Created here rather than at opening, so that a store on a full or read-only disk gets its directory as soon
         // as the disk permits.
         files.make_dir(dir)?;
@@ -35,11 +35,11 @@ impl LogSegment {
     }
 
     /// Records that this many bytes were appended.
-    pub fn advance(&mut self, len: u64) {
+    pub(crate) fn advance(&mut self, len: u64) {
         self.end += len;
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.end
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct ClockTrust {
 impl ClockTrust {
     /// Starts from the time of the newest sample. After a machine was merely switched off, blocks therefore live an
     /// hour longer.
-    pub fn new(shared: &StoreContext) -> ClockTrust {
+    pub(super) fn new(shared: &StoreContext) -> ClockTrust {
         let state = shared.read();
         let blocks = state.blocks.iter().map(|block| block.max);
         let newest = blocks.chain(state.head.span.map(|(_, max)| max)).max();
@@ -40,7 +40,7 @@ impl ClockTrust {
     }
 
     /// Reads the clocks and returns whether blocks may be dropped by age now.
-    pub fn check_clock(&mut self, shared: &StoreContext) -> bool {
+    pub(super) fn check_clock(&mut self, shared: &StoreContext) -> bool {
         let (utc, monotonic) = (shared.now(), shared.options.clock.monotonic());
         let passed = monotonic.saturating_sub(self.monotonic).as_millis();
         let passed = Millis::try_from(passed).unwrap_or(Millis::MAX);

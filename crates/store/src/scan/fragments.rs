@@ -245,7 +245,7 @@ fn gather_block(
 
 impl FragmentReader {
     /// Discards cached time columns, whose step boundaries are for another range.
-    pub fn forget_times(&mut self) {
+    pub(super) fn forget_times(&mut self) {
         self.times.clear();
         self.times_rows = 0;
     }
@@ -261,7 +261,7 @@ impl FragmentReader {
     }
 
     /// Adds the samples of one series to the result, in the order of their times.
-    pub fn read_series(
+    pub(super) fn read_series(
         &mut self,
         fragments: &mut [SampleFragment],
         query: &RangeQuery,

@@ -33,7 +33,7 @@ pub(crate) struct StepBoundaries {
 }
 
 impl PointsBuilder {
-    pub fn new(query: &RangeQuery) -> PointsBuilder {
+    pub(super) fn new(query: &RangeQuery) -> PointsBuilder {
         PointsBuilder {
             start: query.start,
             end: query.end,
@@ -46,24 +46,24 @@ impl PointsBuilder {
 
     /// Begins the next series, of which samples from `start` on are included. Returns whether `start` differs from that
     /// of the series before: then step boundaries must be recomputed.
-    pub fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
+    pub(super) fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
         self.fold = fold;
         self.open = None;
         self.points.clear();
         std::mem::replace(&mut self.start, start) != start
     }
 
-    pub fn finish(&mut self) -> &[(Millis, f64)] {
+    pub(super) fn finish(&mut self) -> &[(Millis, f64)] {
         self.close();
         &self.points
     }
 
     /// Returns the memory used by the points so far.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.points.len() * size_of::<(Millis, f64)>()
     }
 
-    pub fn step_boundaries(&self, times: &[Millis]) -> StepBoundaries {
+    pub(super) fn step_boundaries(&self, times: &[Millis]) -> StepBoundaries {
         let first = times.partition_point(|time| *time < self.start);
         let last = times.partition_point(|time| *time <= self.end);
         let mut buckets = Vec::new();
@@ -85,7 +85,12 @@ impl PointsBuilder {
     }
 
     /// Adds a column in which every row is present.
-    pub fn add_column(&mut self, times: &[Millis], values: &[f64], boundaries: &StepBoundaries) {
+    pub(super) fn add_column(
+        &mut self,
+        times: &[Millis],
+        values: &[f64],
+        boundaries: &StepBoundaries,
+    ) {
         if self.step.is_none() {
             let rows = boundaries.rows.clone();
             self.points.extend(
@@ -104,7 +109,7 @@ impl PointsBuilder {
     }
 
     /// Adds individual samples, in the order of their times.
-    pub fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
+    pub(super) fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
         for (time, value) in samples {
             if time < self.start || time > self.end {
                 continue;

@@ -35,7 +35,7 @@ pub(super) struct CommandCheck<'a> {
 }
 
 impl<'a> CommandCheck<'a> {
-    pub fn new(shared: &'a StoreContext) -> CommandCheck<'a> {
+    pub(super) fn new(shared: &'a StoreContext) -> CommandCheck<'a> {
         CommandCheck {
             shared,
             pending_series: PendingSeries::default(),
@@ -43,7 +43,7 @@ impl<'a> CommandCheck<'a> {
     }
 
     /// Checks a tick. Rejected rows are counted as dropped, each as a whole.
-    pub fn tick(&mut self, tick: Tick, mut unsettled: UncountedSamples) -> CheckedCommand {
+    pub(super) fn tick(&mut self, tick: Tick, mut unsettled: UncountedSamples) -> CheckedCommand {
         let refused = self.time_refusal(tick.time);
         let state = self.shared.read();
         let rows = tick.rows().iter().map(|row| {
@@ -67,7 +67,7 @@ impl<'a> CommandCheck<'a> {
     }
 
     /// Checks the points of a push. Rejected points are counted as dropped and reported to the sender.
-    pub fn push(
+    pub(super) fn push(
         &mut self,
         input: Input,
         points: Vec<Point>,

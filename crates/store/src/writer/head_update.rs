@@ -18,7 +18,7 @@ pub(super) struct HeadUpdate<'a> {
 }
 
 impl<'a> HeadUpdate<'a> {
-    pub fn new(shared: &'a StoreContext) -> HeadUpdate<'a> {
+    pub(super) fn new(shared: &'a StoreContext) -> HeadUpdate<'a> {
         HeadUpdate {
             shared,
             state: None,
@@ -27,7 +27,7 @@ impl<'a> HeadUpdate<'a> {
     }
 
     /// Returns the head for a change of this cost. Readers see all changes made until the next call at once.
-    pub fn head(&mut self, cost: usize) -> &mut Head {
+    pub(super) fn head(&mut self, cost: usize) -> &mut Head {
         if self.cost_left < cost && self.state.is_some() {
             self.publish();
             self.shared.yield_to_readers();
@@ -38,7 +38,7 @@ impl<'a> HeadUpdate<'a> {
     }
 
     /// Returns the locked state.
-    pub fn state(&mut self) -> &mut StoreState {
+    pub(super) fn state(&mut self) -> &mut StoreState {
         if self.state.is_none() {
             self.cost_left = COST_MAX;
         }

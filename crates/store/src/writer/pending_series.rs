@@ -18,7 +18,12 @@ pub(crate) struct PendingSeries {
 
 impl PendingSeries {
     /// Accepts an ungrouped series if it is known or the limit allows one more.
-    pub fn admit_series(&mut self, head: &Head, series: &Arc<Series>, series_max: usize) -> bool {
+    pub(super) fn admit_series(
+        &mut self,
+        head: &Head,
+        series: &Arc<Series>,
+        series_max: usize,
+    ) -> bool {
         if head.ungrouped.contains(series) || self.series.contains(series) {
             return true;
         }
@@ -31,7 +36,7 @@ impl PendingSeries {
 
     /// Accepts a version of a group if the limit allows it. A version that does not grow is accepted even after the
     /// limit was lowered.
-    pub fn admit_group(
+    pub(super) fn admit_group(
         &mut self,
         head: &Head,
         members: &Arc<GroupMembers>,

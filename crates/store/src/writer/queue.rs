@@ -85,7 +85,7 @@ impl CommandQueue {
     }
 
     /// Queues a command. Never blocks.
-    pub fn send(&self, command: Command) -> Result<(), QueueSendError> {
+    pub(crate) fn send(&self, command: Command) -> Result<(), QueueSendError> {
         let mut inner = self.lock();
         if inner.is_closed {
             return Err(QueueSendError::Closed);
@@ -149,7 +149,7 @@ pub(crate) struct CommandReceiver {
 }
 
 impl CommandReceiver {
-    pub fn new(queue: Arc<CommandQueue>) -> CommandReceiver {
+    pub(crate) fn new(queue: Arc<CommandQueue>) -> CommandReceiver {
         CommandReceiver {
             queue,
             last: Instant::now(),
@@ -158,7 +158,7 @@ impl CommandReceiver {
     }
 
     /// Receives the next batch: at least one command, at most `count_max`.
-    pub fn receive(&mut self, count_max: usize, batch: &mut Vec<Command>) {
+    pub(crate) fn receive(&mut self, count_max: usize, batch: &mut Vec<Command>) {
         let is_fast = self.close_batches >= FAST_BATCHES;
         self.queue.take(is_fast, count_max, batch);
         let now = Instant::now();
@@ -186,7 +186,7 @@ pub(crate) struct UncountedSamples {
 
 impl UncountedSamples {
     /// Counts the samples as received.
-    pub fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> UncountedSamples {
+    pub(crate) fn receive(ledger: &Arc<Ledger>, input: Input, count: u64) -> UncountedSamples {
         ledger.add_received(input, count);
         UncountedSamples {
             ledger: ledger.clone(),
@@ -196,7 +196,7 @@ impl UncountedSamples {
     }
 
     /// Subtracts samples that were counted as kept or dropped.
-    pub fn mark_counted(&mut self, count: u64) {
+    pub(crate) fn mark_counted(&mut self, count: u64) {
         self.count = self.count.saturating_sub(count);
     }
 }
@@ -221,7 +221,7 @@ impl<'a> InFlightPoints<'a> {
     /// The most points in flight at one time, over all senders.
     const MAX: u64 = 1 << 20;
 
-    pub fn reserve(shared: &'a StoreContext, count: u64) -> Option<InFlightPoints<'a>> {
+    pub(crate) fn reserve(shared: &'a StoreContext, count: u64) -> Option<InFlightPoints<'a>> {
         let before = shared.points_in_flight.fetch_add(count, Ordering::Relaxed);
         let reservation = InFlightPoints { shared, count };
         // A single push that exceeds the limit is accepted when no other is in flight.

@@ -3,7 +3,7 @@
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "agent",
     title: "Pegel / Agent",
     description: "Resource usage of the agent, samples received and dropped, store and collectors.",

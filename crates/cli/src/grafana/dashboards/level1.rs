@@ -6,7 +6,7 @@ use crate::grafana::dashboard::{Dashboard, DashboardRow, DashboardVariable, pane
 const PROGRAM_METRICS_REGEX: &str = "/^(?!node_|pegel_|mpi_|strace_|tau_metric_proxy_|load_average$|used_RAM$|cpu_percent$|num_running_processes$|DeviceUtilization$|DeviceMemoryUtilization$|DevicePowerUsage$)/";
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "level-1",
     title: "Pegel / 1 Application metrics",
     description: "Metrics sent by programs through lanes, statsd, POST /api/metrics, put and pegel push. One line per series.",

@@ -3,7 +3,7 @@
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "level-2",
     title: "Pegel / 2 Nodes",
     description: "The basics of each node: CPUs, pressure, memory, disks, file systems, network. One line per node, without averaging.",

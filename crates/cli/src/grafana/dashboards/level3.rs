@@ -3,7 +3,7 @@
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "level-3",
     title: "Pegel / 3 GPUs, interconnects, energy",
     description: "GPUs, interconnects, energy, sensors, NUMA, memory errors, jobs by cgroup, parallel file systems. Rows of hardware that many nodes lack are collapsed; without it, the agent has no such metrics.",

@@ -3,7 +3,7 @@
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "level-4",
     title: "Pegel / 4 Processes and protocols",
     description: "Processes with the highest usage, and protocol counters in detail. Requires agents at level 4.",

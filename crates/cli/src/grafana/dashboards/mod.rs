@@ -9,7 +9,7 @@ mod programs;
 
 use super::dashboard::Dashboard;
 
-pub const ALL: [&Dashboard; 6] = [
+pub(super) const ALL: [&Dashboard; 6] = [
     &level1::DASHBOARD,
     &level2::DASHBOARD,
     &level3::DASHBOARD,

@@ -3,7 +3,7 @@
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 
 #[rustfmt::skip]
-pub const DASHBOARD: Dashboard = Dashboard {
+pub(super) const DASHBOARD: Dashboard = Dashboard {
     name: "programs",
     title: "Pegel / Programs: MPI and system calls",
     description: "MPI calls and system calls of programs started with pegel run -m and -s, summed over the processes of each node. A metric exists after the first call.",

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct AgentSummary {
+pub(crate) struct AgentSummary {
     pub node: String,
     pub level: u64,
     pub is_degraded: bool,
@@ -13,7 +13,7 @@ pub struct AgentSummary {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct CollectorSummary {
+pub(crate) struct CollectorSummary {
     pub name: String,
     /// `active`, `absent`, `disabled`, `failed`.
     pub state: String,
@@ -21,7 +21,7 @@ pub struct CollectorSummary {
 }
 
 impl AgentSummary {
-    pub fn from_status(status: &Value) -> AgentSummary {
+    pub(crate) fn from_status(status: &Value) -> AgentSummary {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let collectors = status["collectors"]
             .as_array()
@@ -48,7 +48,7 @@ impl AgentSummary {
     }
 
     /// Explains why these collectors, whose metrics have this level, provide no values.
-    pub fn empty_reason(&self, what: &str, level: u64, collectors: &[&str]) -> String {
+    pub(crate) fn empty_reason(&self, what: &str, level: u64, collectors: &[&str]) -> String {
         if self.level < level {
             return format!(
                 "The agent's level is {}; {what} require level {level}: pegel agent --level {level}",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::NodeModel;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CpuMode {
+pub(crate) enum CpuMode {
     User,
     System,
     Irq,
@@ -16,7 +16,7 @@ pub enum CpuMode {
 
 impl CpuMode {
     /// All modes except idle, in drawing order.
-    pub const BUSY: [CpuMode; 5] = [
+    pub(crate) const BUSY: [CpuMode; 5] = [
         CpuMode::User,
         CpuMode::System,
         CpuMode::Irq,
@@ -24,7 +24,7 @@ impl CpuMode {
         CpuMode::IoWait,
     ];
 
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             CpuMode::User => "user",
             CpuMode::System => "system",
@@ -50,11 +50,11 @@ impl CpuMode {
 
 /// Seconds per second in each mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct CpuShares([f64; 6]);
+pub(crate) struct CpuShares([f64; 6]);
 
 impl CpuShares {
     /// Returns the fraction of time spent in one mode.
-    pub fn share(&self, mode: CpuMode) -> f64 {
+    pub(crate) fn share(&self, mode: CpuMode) -> f64 {
         let all: f64 = self.0.iter().sum();
         if all > 0.0 {
             self.0[mode as usize] / all
@@ -64,7 +64,7 @@ impl CpuShares {
     }
 
     /// Returns the fraction of busy time. I/O wait is not busy: the CPU could run other tasks.
-    pub fn busy(&self) -> f64 {
+    pub(crate) fn busy(&self) -> f64 {
         let busy = [CpuMode::User, CpuMode::System, CpuMode::Irq, CpuMode::Steal];
         busy.into_iter().map(|mode| self.share(mode)).sum()
     }
@@ -81,7 +81,7 @@ impl CpuShares {
 }
 
 #[derive(Debug, Default)]
-pub struct CpuUsage {
+pub(crate) struct CpuUsage {
     pub all: CpuShares,
     /// Cores ordered by number.
     pub cores: Vec<(u32, CpuShares)>,
@@ -89,7 +89,7 @@ pub struct CpuUsage {
 
 impl CpuUsage {
     /// Computes the usage; `None` before the second sample.
-    pub fn from_model(model: &NodeModel) -> Option<CpuUsage> {
+    pub(crate) fn from_model(model: &NodeModel) -> Option<CpuUsage> {
         let mut cores: BTreeMap<u32, CpuShares> = BTreeMap::new();
         for track in model.tracks_named("node_cpu_seconds_total") {
             let mode = track

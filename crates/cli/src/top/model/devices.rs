@@ -3,7 +3,7 @@
 use super::{LabelledSeries, NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DiskUsage {
+pub(crate) struct DiskUsage {
     pub name: String,
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
@@ -20,7 +20,7 @@ pub struct DiskUsage {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct FilesystemUsage {
+pub(crate) struct FilesystemUsage {
     pub mountpoint: String,
     pub fs_type: String,
     pub size: f64,
@@ -30,7 +30,7 @@ pub struct FilesystemUsage {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct InterfaceUsage {
+pub(crate) struct InterfaceUsage {
     pub name: String,
     pub received_bytes: Option<f64>,
     pub sent_bytes: Option<f64>,
@@ -45,7 +45,7 @@ pub struct InterfaceUsage {
 }
 
 /// Returns the disks by bytes since boot, descending: a stable order.
-pub fn disks(model: &NodeModel) -> Vec<DiskUsage> {
+pub(crate) fn disks(model: &NodeModel) -> Vec<DiskUsage> {
     let tracks = model.tracks_named("node_disk_reads_completed_total");
     let mut all: Vec<DiskUsage> = tracks.map(|track| disk(model, track)).collect();
     all.sort_by(|a, b| b.total.total_cmp(&a.total));
@@ -76,7 +76,7 @@ fn disk(model: &NodeModel, track: &SeriesTrack) -> DiskUsage {
     }
 }
 
-pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
+pub(crate) fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
     let mut all: Vec<FilesystemUsage> = model
         .tracks_named("node_filesystem_device_error")
         .map(|track| {
@@ -98,7 +98,7 @@ pub fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
 }
 
 /// Returns interfaces and InfiniBand ports by bytes since boot, descending, with the loopback interface last.
-pub fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
+pub(crate) fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
     let mut all: Vec<InterfaceUsage> = model
         .tracks_named("node_network_receive_bytes_total")
         .map(|track| ethernet(model, track))

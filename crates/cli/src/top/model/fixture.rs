@@ -6,10 +6,10 @@ use super::{AgentSummary, NodeModel};
 use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// 2026-11-15 12:00:00 UTC.
-pub const NOW: f64 = 1_794_744_000.0;
+pub(crate) const NOW: f64 = 1_794_744_000.0;
 
 #[derive(Debug, Clone, Copy)]
-pub struct ExampleNode {
+pub(crate) struct ExampleNode {
     pub cores: u32,
     pub gpus: u32,
     pub disks: u32,
@@ -19,7 +19,7 @@ pub struct ExampleNode {
     pub level: u64,
 }
 
-pub const SMALL: ExampleNode = ExampleNode {
+pub(crate) const SMALL: ExampleNode = ExampleNode {
     cores: 2,
     gpus: 0,
     disks: 2,
@@ -29,7 +29,7 @@ pub const SMALL: ExampleNode = ExampleNode {
     level: 3,
 };
 
-pub const LARGE: ExampleNode = ExampleNode {
+pub(crate) const LARGE: ExampleNode = ExampleNode {
     cores: 256,
     gpus: 8,
     disks: 30,
@@ -46,7 +46,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 
 impl ExampleNode {
     /// Returns the model after four seconds, with a sample every half second.
-    pub fn model(self) -> NodeModel {
+    pub(crate) fn model(self) -> NodeModel {
         let lines = self.series();
         let mut model = NodeModel::new(0.5);
         model.agent = AgentSummary::from_status(&json!({

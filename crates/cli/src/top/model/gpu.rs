@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{NodeModel, SeriesTrack};
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct GpuUsage {
+pub(crate) struct GpuUsage {
     /// The value of the label `gpu`.
     pub id: String,
     pub model: String,
@@ -21,7 +21,7 @@ pub struct GpuUsage {
     pub busy_series: String,
 }
 
-pub fn gpus(model: &NodeModel) -> Vec<GpuUsage> {
+pub(crate) fn gpus(model: &NodeModel) -> Vec<GpuUsage> {
     let mut all = by_gpu(model, "node_nvidia_info", nvidia_gpu);
     all.extend(by_gpu(model, "node_gpu_info", kernel_gpu));
     all

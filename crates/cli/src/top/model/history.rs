@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 
 /// Length of a history in seconds.
-pub const HISTORY_SECONDS: usize = 240;
+pub(crate) const HISTORY_SECONDS: usize = 240;
 
 /// Values by second, oldest first. A missing second is drawn as a gap.
 #[derive(Debug, Clone, Default)]
-pub struct History {
+pub(crate) struct History {
     values: VecDeque<(i64, f64)>,
 }
 
 impl History {
     /// Sets the value of the newest second, replacing a previous one.
-    pub fn push(&mut self, second: i64, value: f64) {
+    pub(crate) fn push(&mut self, second: i64, value: f64) {
         // Later seconds exist only if the clock was set back.
         while self.values.back().is_some_and(|(last, _)| *last >= second) {
             self.values.pop_back();
@@ -25,7 +25,7 @@ impl History {
     }
 
     /// Inserts samples from the agent before the values recorded here.
-    pub fn prepend(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
+    pub(crate) fn prepend(&mut self, samples: &[(f64, f64)], is_counter: bool, now: i64) {
         let older = by_second(samples, is_counter, now);
         let first = self.values.front().map_or(i64::MAX, |(second, _)| *second);
         let mut values: VecDeque<(i64, f64)> = older
@@ -40,7 +40,7 @@ impl History {
     }
 
     /// Returns the last `count` seconds up to `now`, oldest first.
-    pub fn columns(&self, now: i64, count: usize) -> Vec<Option<f64>> {
+    pub(crate) fn columns(&self, now: i64, count: usize) -> Vec<Option<f64>> {
         let mut columns = vec![None; count];
         let first = now - count as i64 + 1;
         for (second, value) in &self.values {

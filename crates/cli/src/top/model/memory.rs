@@ -3,7 +3,7 @@
 use super::NodeModel;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MemoryUsage {
+pub(crate) struct MemoryUsage {
     pub total: f64,
     /// Memory not available to new programs.
     pub used: f64,
@@ -14,7 +14,7 @@ pub struct MemoryUsage {
 }
 
 impl MemoryUsage {
-    pub fn from_model(model: &NodeModel) -> Option<MemoryUsage> {
+    pub(crate) fn from_model(model: &NodeModel) -> Option<MemoryUsage> {
         let value = |name: &str| model.value(&format!("node_memory_{name}_bytes"));
         let total = value("MemTotal").filter(|total| *total > 0.0)?;
         let free = value("MemFree")?;
@@ -34,7 +34,7 @@ impl MemoryUsage {
 }
 
 /// The fraction of time in which some tasks, and in which all tasks, waited for a resource.
-pub struct PressureStall {
+pub(crate) struct PressureStall {
     pub resource: &'static str,
     pub some: Option<f64>,
     pub full: Option<f64>,
@@ -42,7 +42,7 @@ pub struct PressureStall {
     pub full_series: String,
 }
 
-pub fn pressure(model: &NodeModel) -> Vec<PressureStall> {
+pub(crate) fn pressure(model: &NodeModel) -> Vec<PressureStall> {
     let all = ["cpu", "memory", "io", "irq"].map(|resource| {
         let name = |what| format!("node_pressure_{resource}_{what}_seconds_total");
         let (some_series, full_series) = (name("waiting"), name("stalled"));

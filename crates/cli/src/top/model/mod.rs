@@ -16,13 +16,15 @@ use std::sync::Arc;
 use pegel_metric::{Family, Input, MetricKind, Series};
 
 use crate::api_values::{SeriesInfo, SeriesValue};
-pub use agent::AgentSummary;
-pub use cpu::{CpuMode, CpuShares, CpuUsage};
-pub use devices::{DiskUsage, FilesystemUsage, InterfaceUsage, disks, filesystems, interfaces};
-pub use gpu::{GpuUsage, gpus};
-pub use history::{HISTORY_SECONDS, History};
-pub use memory::{MemoryUsage, PressureStall, pressure};
-pub use series_track::{SeriesTrack, ValueChange};
+pub(super) use agent::AgentSummary;
+pub(super) use cpu::{CpuMode, CpuShares, CpuUsage};
+pub(super) use devices::{
+    DiskUsage, FilesystemUsage, InterfaceUsage, disks, filesystems, interfaces,
+};
+pub(super) use gpu::{GpuUsage, gpus};
+pub(super) use history::{HISTORY_SECONDS, History};
+pub(crate) use memory::{MemoryUsage, PressureStall, pressure};
+pub(super) use series_track::{SeriesTrack, ValueChange};
 
 /// Maximum number of series with a history: the visible ones and some that were visible before.
 const HISTORIES_MAX: usize = 512;
@@ -30,7 +32,7 @@ const HISTORIES_MAX: usize = 512;
 const STREAM_GAP_SECONDS: f64 = 5.0;
 
 #[derive(Debug, Default)]
-pub struct NodeModel {
+pub(super) struct NodeModel {
     pub agent: AgentSummary,
     /// By text, so that the series of one name are adjacent.
     tracks: BTreeMap<Box<str>, SeriesTrack>,
@@ -46,7 +48,7 @@ pub struct NodeModel {
 
 impl NodeModel {
     /// Creates an empty model for a stream with this interval between steps.
-    pub fn new(step_seconds: f64) -> NodeModel {
+    pub(super) fn new(step_seconds: f64) -> NodeModel {
         NodeModel {
             step_seconds,
             ..NodeModel::default()
@@ -54,28 +56,31 @@ impl NodeModel {
     }
 
     /// Returns the time of the newest samples.
-    pub fn now(&self) -> Option<f64> {
+    pub(super) fn now(&self) -> Option<f64> {
         self.now
     }
 
-    pub fn second(&self) -> i64 {
+    pub(super) fn second(&self) -> i64 {
         self.now.unwrap_or_default().floor() as i64
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.tracks.is_empty()
     }
 
-    pub fn tracks(&self) -> impl Iterator<Item = &SeriesTrack> {
+    pub(super) fn tracks(&self) -> impl Iterator<Item = &SeriesTrack> {
         self.tracks.values()
     }
 
-    pub fn track(&self, text: &str) -> Option<&SeriesTrack> {
+    pub(super) fn track(&self, text: &str) -> Option<&SeriesTrack> {
         self.tracks.get(text)
     }
 
     /// Returns all series of exactly this name.
-    pub fn tracks_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a SeriesTrack> {
+    pub(super) fn tracks_named<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a SeriesTrack> {
         let unlabelled = self.tracks.get(name);
         let start = format!("{name}{{");
         let labelled = self
@@ -87,12 +92,12 @@ impl NodeModel {
     }
 
     /// Returns the current value of a series.
-    pub fn value(&self, text: &str) -> Option<f64> {
+    pub(crate) fn value(&self, text: &str) -> Option<f64> {
         self.tracks.get(text)?.last().map(|last| last.value)
     }
 
     /// Returns the series whose names start with `prefix` and that have the labels of `track`.
-    pub fn labelled<'a>(
+    pub(crate) fn labelled<'a>(
         &'a self,
         prefix: &'static str,
         track: &'a SeriesTrack,
@@ -104,13 +109,13 @@ impl NodeModel {
         }
     }
 
-    pub fn rate(&self, track: &SeriesTrack) -> Option<f64> {
+    pub(super) fn rate(&self, track: &SeriesTrack) -> Option<f64> {
         let period = self.periods.get(track.series.name()).copied();
         track.rate(self.now?, period)
     }
 
     /// Returns the value that a history shows: the rate of a counter, else the value.
-    pub fn displayed_value(&self, track: &SeriesTrack) -> Option<f64> {
+    pub(super) fn displayed_value(&self, track: &SeriesTrack) -> Option<f64> {
         if track.is_counter() {
             self.rate(track)
         } else {
@@ -118,12 +123,12 @@ impl NodeModel {
         }
     }
 
-    pub fn history(&self, text: &str) -> Option<&History> {
+    pub(super) fn history(&self, text: &str) -> Option<&History> {
         self.histories.get(text)
     }
 
     /// Starts histories of these series. Returns the new ones, whose past the agent has to provide.
-    pub fn start_histories(&mut self, texts: &[String]) -> Vec<String> {
+    pub(super) fn start_histories(&mut self, texts: &[String]) -> Vec<String> {
         let new: Vec<String> = texts
             .iter()
             .filter(|text| !self.histories.contains_key(text.as_str()))
@@ -141,7 +146,7 @@ impl NodeModel {
     }
 
     /// Adds a series' past from the agent to its history.
-    pub fn add_history(&mut self, text: &str, samples: &[(f64, f64)]) {
+    pub(super) fn add_history(&mut self, text: &str, samples: &[(f64, f64)]) {
         let now = self.second();
         let is_counter = self.track(text).is_some_and(SeriesTrack::is_counter);
         if let Some(history) = self.histories.get_mut(text) {
@@ -150,7 +155,7 @@ impl NodeModel {
     }
 
     /// Replaces the list of series. Series missing from it are removed.
-    pub fn set_series_list(&mut self, listed: Vec<SeriesInfo>) {
+    pub(super) fn set_series_list(&mut self, listed: Vec<SeriesInfo>) {
         let mut tracks = BTreeMap::new();
         for item in listed {
             let known = self.tracks.remove(item.name.as_str());
@@ -189,7 +194,7 @@ impl NodeModel {
     }
 
     /// Applies one step of the stream. Returns whether it contains a series that is not in the list.
-    pub fn apply_step(&mut self, readings: &[SeriesValue]) -> bool {
+    pub(super) fn apply_step(&mut self, readings: &[SeriesValue]) -> bool {
         self.advance(readings);
         let mut has_unlisted = false;
         for reading in readings {
@@ -217,7 +222,7 @@ impl NodeModel {
     }
 
     /// Discards rates and histories after an interruption of the stream, because changes may be missing.
-    pub fn invalidate_rates(&mut self) {
+    pub(super) fn invalidate_rates(&mut self) {
         let now = self.now.unwrap_or(f64::INFINITY);
         self.tracks
             .values_mut()
@@ -267,7 +272,7 @@ impl NodeModel {
 
 /// Series with equal labels and a common start of their names, such as those of one disk.
 #[derive(Debug, Clone, Copy)]
-pub struct LabelledSeries<'a> {
+pub(crate) struct LabelledSeries<'a> {
     model: &'a NodeModel,
     prefix: &'static str,
     labels: &'a str,
@@ -278,17 +283,17 @@ impl LabelledSeries<'_> {
         format!("{}{suffix}{}", self.prefix, self.labels)
     }
 
-    pub fn value(&self, suffix: &str) -> Option<f64> {
+    pub(crate) fn value(&self, suffix: &str) -> Option<f64> {
         self.model.value(&self.text(suffix))
     }
 
-    pub fn rate(&self, suffix: &str) -> Option<f64> {
+    pub(crate) fn rate(&self, suffix: &str) -> Option<f64> {
         self.model.rate(self.model.track(&self.text(suffix))?)
     }
 }
 
 /// Returns whether a series is from a program: its name is neither the node's nor the agent's.
-pub fn is_program_series(text: &str) -> bool {
+pub(super) fn is_program_series(text: &str) -> bool {
     const DRAGON: [&str; 7] = [
         "load_average",
         "used_RAM",
@@ -310,6 +315,6 @@ fn parse_kind(word: &str) -> MetricKind {
 }
 
 #[cfg(test)]
-pub mod fixture;
+pub(super) mod fixture;
 #[cfg(test)]
 mod tests;

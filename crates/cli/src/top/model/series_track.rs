@@ -11,7 +11,7 @@ const CHANGES_MAX: usize = 256;
 
 /// The last changes of a series. Between two changes the value is constant: an agent sends changes only.
 #[derive(Debug)]
-pub struct SeriesTrack {
+pub(crate) struct SeriesTrack {
     pub series: Series,
     changes: VecDeque<ValueChange>,
     /// Whether changes may be missing after the last one.
@@ -19,14 +19,14 @@ pub struct SeriesTrack {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ValueChange {
+pub(crate) struct ValueChange {
     /// The time of the sample, in seconds.
     pub ts: f64,
     pub value: f64,
 }
 
 impl SeriesTrack {
-    pub fn new(series: Series) -> SeriesTrack {
+    pub(crate) fn new(series: Series) -> SeriesTrack {
         SeriesTrack {
             series,
             changes: VecDeque::with_capacity(2),
@@ -35,20 +35,20 @@ impl SeriesTrack {
     }
 
     /// Replaces the series, whose family may have changed, and keeps its values.
-    pub fn with_series(self, series: Series) -> SeriesTrack {
+    pub(crate) fn with_series(self, series: Series) -> SeriesTrack {
         SeriesTrack { series, ..self }
     }
 
-    pub fn last(&self) -> Option<ValueChange> {
+    pub(crate) fn last(&self) -> Option<ValueChange> {
         self.changes.back().copied()
     }
 
-    pub fn is_counter(&self) -> bool {
+    pub(crate) fn is_counter(&self) -> bool {
         self.series.family().kind == MetricKind::Counter
     }
 
     /// Adds a change; returns the time since the previous one.
-    pub fn push(&mut self, change: ValueChange) -> Option<f64> {
+    pub(crate) fn push(&mut self, change: ValueChange) -> Option<f64> {
         let gap = self.last().map(|last| change.ts - last.ts);
         match gap {
             // Out of order: a newer change arrived before.
@@ -70,14 +70,14 @@ impl SeriesTrack {
     }
 
     /// Removes changes before a time, except the last one, whose value held at that time.
-    pub fn prune(&mut self, before: f64) {
+    pub(crate) fn prune(&mut self, before: f64) {
         while self.changes.get(1).is_some_and(|next| next.ts <= before) {
             self.changes.pop_front();
         }
     }
 
     /// Discards all changes but the last: changes may be missing, or the clock was set back to `now`.
-    pub fn invalidate_rate(&mut self, now: f64) {
+    pub(crate) fn invalidate_rate(&mut self, now: f64) {
         let last = self.changes.pop_back();
         self.changes.clear();
         self.changes.extend(last.map(|last| ValueChange {
@@ -92,7 +92,7 @@ impl SeriesTrack {
     /// `now` is the time of the node's newest samples, `period` the sampling interval of this family, if known. Samples
     /// are taken at multiples of their period, so the last one was taken at such a multiple even if an unchanged value
     /// was not sent again.
-    pub fn rate(&self, now: f64, period: Option<f64>) -> Option<f64> {
+    pub(crate) fn rate(&self, now: f64, period: Option<f64>) -> Option<f64> {
         let (first, last) = (self.changes.front()?, self.changes.back()?);
         let sampled = period.map_or(now, |period| multiple_below(now, period));
         let end = sampled.max(last.ts);
@@ -122,7 +122,7 @@ impl SeriesTrack {
 }
 
 /// Returns the averaging window: whole periods, so that every average covers the same number of samples.
-pub fn averaging_window(period: Option<f64>) -> f64 {
+pub(super) fn averaging_window(period: Option<f64>) -> f64 {
     match period {
         Some(period) => (WINDOW / period - 1e-6).ceil().max(1.0) * period,
         None => WINDOW,

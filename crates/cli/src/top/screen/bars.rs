@@ -10,7 +10,11 @@ use super::theme::{StyleRole, TerminalTheme, level};
 use crate::top::app::TopApp;
 
 /// Returns a bar of several fractions of one; the rest is empty.
-pub fn stacked_bar(theme: TerminalTheme, width: u16, parts: &[(f64, StyleRole)]) -> Line<'static> {
+pub(crate) fn stacked_bar(
+    theme: TerminalTheme,
+    width: u16,
+    parts: &[(f64, StyleRole)],
+) -> Line<'static> {
     let cells = |share: f64| (share.min(1.0) * f64::from(width)).round() as usize;
     let part = |count: usize, role| Span::styled(theme.cell(role).repeat(count), theme.style(role));
     let mut spans = Vec::new();
@@ -26,7 +30,7 @@ pub fn stacked_bar(theme: TerminalTheme, width: u16, parts: &[(f64, StyleRole)])
 }
 
 /// Returns a bar of one fraction, in eighths of a cell.
-pub fn bar(theme: TerminalTheme, width: u16, share: f64, role: StyleRole) -> Line<'static> {
+pub(crate) fn bar(theme: TerminalTheme, width: u16, share: f64, role: StyleRole) -> Line<'static> {
     let eighths = (share.clamp(0.0, 1.0) * f64::from(width) * 8.0).round() as usize;
     let filled = (0..eighths.div_ceil(8)).map(|column| theme.eighth(eighths - column * 8));
     let filled = Span::styled(filled.collect::<String>(), theme.style(role));
@@ -36,7 +40,7 @@ pub fn bar(theme: TerminalTheme, width: u16, share: f64, role: StyleRole) -> Lin
 }
 
 /// Draws one column per value, from `low` at the bottom of the area to `high` at its top.
-pub fn draw_history(
+pub(crate) fn draw_history(
     theme: TerminalTheme,
     values: &[Option<f64>],
     (low, high): (f64, f64),
@@ -56,7 +60,7 @@ pub fn draw_history(
 }
 
 /// Returns a history as text of one row.
-pub fn history_line(
+pub(crate) fn history_line(
     theme: TerminalTheme,
     values: &[Option<f64>],
     (low, high): (f64, f64),
@@ -74,7 +78,7 @@ fn fraction(value: f64, low: f64, high: f64) -> f64 {
 }
 
 /// Returns the last seconds of a series, one value per column.
-pub fn recent_values(app: &TopApp, series: &str, columns: u16) -> Option<Vec<Option<f64>>> {
+pub(crate) fn recent_values(app: &TopApp, series: &str, columns: u16) -> Option<Vec<Option<f64>>> {
     let history = app.model.history(series)?;
     Some(history.columns(app.model.second(), columns.into()))
 }

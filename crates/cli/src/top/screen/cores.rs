@@ -16,7 +16,7 @@ const BAR_WIDTH_MIN: u16 = 19;
 const BAR_WIDTH_MAX: u16 = 60;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum CoreLayout {
+pub(super) enum CoreLayout {
     /// Number of rows, and the width of a bar with core number and percentage.
     Bars { rows: u16, width: u16 },
     /// Number of rows, and of cores per row.
@@ -25,7 +25,7 @@ pub enum CoreLayout {
 
 impl CoreLayout {
     /// Chooses a layout for this number of cores in at most `rows_max` rows.
-    pub fn choose(cores: usize, width: u16, rows_max: u16) -> CoreLayout {
+    pub(super) fn choose(cores: usize, width: u16, rows_max: u16) -> CoreLayout {
         let cores = u16::try_from(cores).unwrap_or(u16::MAX).max(1);
         let across_max = (width + 2) / (BAR_WIDTH_MIN + 2);
         let across = across_max.max(1).min(cores);
@@ -52,14 +52,14 @@ impl CoreLayout {
         CoreLayout::Map { rows, per_row }
     }
 
-    pub fn rows(&self) -> u16 {
+    pub(super) fn rows(&self) -> u16 {
         match self {
             CoreLayout::Bars { rows, .. } | CoreLayout::Map { rows, .. } => *rows,
         }
     }
 }
 
-pub fn draw(
+pub(crate) fn draw(
     theme: TerminalTheme,
     cores: &[(u32, CpuShares)],
     plan: &CoreLayout,

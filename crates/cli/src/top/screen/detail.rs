@@ -14,7 +14,7 @@ use crate::top::app::TopApp;
 use crate::top::model::{HISTORY_SECONDS, SeriesTrack};
 use crate::top::units;
 
-pub fn draw(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     let border = theme.border_set();
     let title = Line::from(vec![

@@ -39,7 +39,7 @@ const FILESYSTEMS: [TableColumn; 6] = [
     text("type", 8),
 ];
 
-pub fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let disks = model::disks(&app.model);
     if disks.is_empty() {
         let reason = app.theme.span(empty_reason(app), StyleRole::Faint);
@@ -56,14 +56,14 @@ fn empty_reason(app: &TopApp) -> String {
     app.model.agent.empty_reason("disks", 2, &["disk"])
 }
 
-pub fn row_count(app: &TopApp) -> usize {
+pub(super) fn row_count(app: &TopApp) -> usize {
     let filesystems = model::filesystems(&app.model).len();
     let disks = model::disks(&app.model).len();
     disks + if filesystems > 0 { filesystems + 2 } else { 0 }
 }
 
 /// Draws both tables as one page that scrolls under the column titles of the first.
-pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let disks = model::disks(&app.model);
     let filesystems = model::filesystems(&app.model);
     let (theme, page) = (app.theme, area.inner(Margin::new(1, 0)));

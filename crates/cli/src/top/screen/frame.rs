@@ -13,7 +13,7 @@ use crate::top::app::{ConnectionState, TopApp, TopView};
 use crate::top::input::KEYS;
 use crate::top::units;
 
-pub fn too_small(area: Rect, buffer: &mut Buffer) {
+pub(crate) fn too_small(area: Rect, buffer: &mut Buffer) {
     let text = format!(
         "Too small: {}x{}; requires {}x{}.",
         area.width,
@@ -26,7 +26,7 @@ pub fn too_small(area: Rect, buffer: &mut Buffer) {
 }
 
 /// Draws the node's name, the time, and warnings about the agent.
-pub fn header(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn header(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     if let ConnectionState::Lost(since, reason) = &app.connection {
         let text = format!(" disconnected since {}, retrying", time(*since));
@@ -89,7 +89,7 @@ fn time(seconds: f64) -> String {
 }
 
 /// Draws the tabs. The selected one is in brackets, visible without colours too.
-pub fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     // All labels if they fit, else only that of the selected view.
     let labels = TopView::ALL.iter().map(|view| text_width(view.label()) + 4);
     let has_labels = labels.sum::<u16>() <= area.width;
@@ -114,7 +114,7 @@ pub fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         .render(area, buffer);
 }
 
-pub fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     if app.is_typing {
         let line = Line::from(vec![
@@ -159,7 +159,7 @@ fn indented(area: Rect) -> Rect {
     area
 }
 
-pub fn help(theme: TerminalTheme, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn help(theme: TerminalTheme, area: Rect, buffer: &mut Buffer) {
     // At the smallest size the last rows are cut off; the most important keys come first.
     let has_margin = area.height > KEYS.len() as u16 + 1;
     let key_width = if area.width < 60 { 16 } else { 24 };

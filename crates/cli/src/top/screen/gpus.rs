@@ -27,7 +27,7 @@ fn columns(width: u16) -> [TableColumn; 11] {
     ]
 }
 
-pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let gpus = model::gpus(&app.model);
     let reason = app.model.agent.empty_reason("GPUs", 3, &["nvidia", "gpu"]);
     let columns = columns(area.width - 2);

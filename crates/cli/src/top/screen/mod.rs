@@ -6,14 +6,14 @@ mod detail;
 mod disks;
 mod frame;
 mod gpus;
-pub mod layout;
+pub(super) mod layout;
 mod network;
 mod overview;
 mod pressure;
 mod series_list;
 mod table;
 mod text;
-pub mod theme;
+pub(super) mod theme;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Margin, Rect};
@@ -26,7 +26,7 @@ use super::model::{self, SeriesTrack};
 use table::{TableCell, TableColumn};
 use theme::{StyleRole, TerminalTheme};
 
-pub fn draw(buffer: &mut Buffer, app: &TopApp) {
+pub(super) fn draw(buffer: &mut Buffer, app: &TopApp) {
     let area = buffer.area;
     if area.width < layout::WIDTH_MIN || area.height < layout::HEIGHT_MIN {
         frame::too_small(area, buffer);
@@ -58,7 +58,7 @@ pub fn draw(buffer: &mut Buffer, app: &TopApp) {
 }
 
 /// Returns the number of rows in the tables of a view, which limits scrolling.
-pub fn row_count(app: &TopApp) -> usize {
+pub(super) fn row_count(app: &TopApp) -> usize {
     match app.view {
         TopView::Gpus => model::gpus(&app.model).len(),
         TopView::Disks => disks::row_count(app),
@@ -68,7 +68,7 @@ pub fn row_count(app: &TopApp) -> usize {
 }
 
 /// Returns the series whose history a view draws.
-pub fn history_series(app: &TopApp) -> Vec<String> {
+pub(super) fn history_series(app: &TopApp) -> Vec<String> {
     match app.view {
         TopView::Node => vec![
             overview::CPU_SERIES.to_owned(),

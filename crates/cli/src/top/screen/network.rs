@@ -28,7 +28,7 @@ const INTERFACES: [TableColumn; 8] = [
     text("state", 5),
 ];
 
-pub fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let interfaces = model::interfaces(&app.model);
     if interfaces.is_empty() {
         let reason = app.theme.span(empty_reason(app), StyleRole::Faint);
@@ -41,7 +41,7 @@ pub fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     table(app.theme, &SUMMARY_COLUMNS, area.width, rows).render(area, buffer);
 }
 
-pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let interfaces = model::interfaces(&app.model);
     let rows = interfaces.iter().map(cells).collect();
     super::draw_table_page(app, &INTERFACES, rows, &empty_reason(app), area, buffer);

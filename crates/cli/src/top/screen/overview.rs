@@ -14,8 +14,8 @@ use crate::top::model::{self, CpuMode, CpuShares, CpuUsage, GpuUsage, MemoryUsag
 use crate::top::units;
 
 /// The series whose histories are drawn beside the bars.
-pub const CPU_SERIES: &str = "cpu_percent";
-pub const MEMORY_SERIES: &str = "used_RAM";
+pub(super) const CPU_SERIES: &str = "cpu_percent";
+pub(super) const MEMORY_SERIES: &str = "used_RAM";
 
 const LABEL: u16 = 8;
 /// In order of importance; on narrow screens the last ones are left out.
@@ -32,14 +32,14 @@ const DEVICES_MAX: usize = 8;
 /// Width of a percentage.
 const FIGURE: u16 = 8;
 
-pub fn mode_parts(shares: &CpuShares) -> Vec<(f64, StyleRole)> {
+pub(super) fn mode_parts(shares: &CpuShares) -> Vec<(f64, StyleRole)> {
     CpuMode::BUSY
         .into_iter()
         .map(|mode| (shares.share(mode), StyleRole::Cpu(mode)))
         .collect()
 }
 
-pub fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let model = &app.model;
     let gpus = model::gpus(model);
     let memory = MemoryUsage::from_model(model);

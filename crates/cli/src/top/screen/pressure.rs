@@ -15,7 +15,7 @@ use crate::top::units;
 /// Width of label and figure before the history.
 const BEFORE: u16 = 24;
 
-pub fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     let all = model::pressure(&app.model);
     if all.is_empty() {

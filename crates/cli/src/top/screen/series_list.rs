@@ -17,7 +17,7 @@ use crate::top::units;
 /// Shows the selection on terminals without reverse video.
 const MARK: &str = "> ";
 
-pub fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     let detail_rows = layout::detail_rows(area.height);
     let summary_area = layout::take_rows(&mut area, 1).inner(Margin::new(1, 0));
@@ -105,7 +105,7 @@ fn cells(app: &TopApp, track: &SeriesTrack, widths: &[u16]) -> [TableCell; 4] {
 }
 
 /// Returns the range from the lowest to the highest value, extended to zero if that is near, so that noise stays small.
-pub fn value_range(values: &[Option<f64>]) -> (f64, f64) {
+pub(super) fn value_range(values: &[Option<f64>]) -> (f64, f64) {
     let known = || values.iter().flatten().copied();
     let (low, high) = (
         known().fold(f64::INFINITY, f64::min),

@@ -8,13 +8,13 @@ use super::bars;
 use super::theme::{StyleRole, TerminalTheme};
 
 /// A column. The first one takes the remaining width.
-pub struct TableColumn {
+pub(super) struct TableColumn {
     pub title: &'static str,
     pub width: u16,
     pub alignment: Alignment,
 }
 
-pub enum TableCell {
+pub(super) enum TableCell {
     Text(String, StyleRole),
     /// A fraction of one.
     Bar(Option<f64>),
@@ -23,12 +23,12 @@ pub enum TableCell {
 }
 
 impl TableCell {
-    pub fn plain(text: impl Into<String>) -> TableCell {
+    pub(super) fn plain(text: impl Into<String>) -> TableCell {
         TableCell::Text(text.into(), StyleRole::Plain)
     }
 
     /// Formats a number; `None` is shown as missing.
-    pub fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> TableCell {
+    pub(super) fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> TableCell {
         match value {
             Some(value) => TableCell::plain(write(value)),
             None => TableCell::Missing,
@@ -36,7 +36,7 @@ impl TableCell {
     }
 
     /// Formats a share, coloured if it is high.
-    pub fn share(value: Option<f64>) -> TableCell {
+    pub(crate) fn share(value: Option<f64>) -> TableCell {
         // A counter is read slightly after the clock, so that the share may exceed one.
         let Some(share) = value.map(|share| share.min(1.0)) else {
             return TableCell::Missing;
@@ -65,7 +65,7 @@ impl TableCell {
     }
 }
 
-pub const fn text(title: &'static str, width: u16) -> TableColumn {
+pub(super) const fn text(title: &'static str, width: u16) -> TableColumn {
     TableColumn {
         title,
         width,
@@ -73,7 +73,7 @@ pub const fn text(title: &'static str, width: u16) -> TableColumn {
     }
 }
 
-pub const fn number(title: &'static str, width: u16) -> TableColumn {
+pub(super) const fn number(title: &'static str, width: u16) -> TableColumn {
     TableColumn {
         title,
         width,
@@ -82,7 +82,7 @@ pub const fn number(title: &'static str, width: u16) -> TableColumn {
 }
 
 /// Returns the width of each column that fits.
-pub fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
+pub(crate) fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
     let mut widths: Vec<u16> = Vec::new();
     let mut taken = 0;
     for column in columns {
@@ -100,7 +100,7 @@ pub fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
 }
 
 /// Returns a table of this width with column titles.
-pub fn table<const N: usize>(
+pub(crate) fn table<const N: usize>(
     theme: TerminalTheme,
     columns: &[TableColumn; N],
     width: u16,
@@ -115,7 +115,7 @@ pub fn table<const N: usize>(
 }
 
 /// Returns the column titles as a row.
-pub fn title_row<const N: usize>(
+pub(crate) fn title_row<const N: usize>(
     theme: TerminalTheme,
     columns: &[TableColumn; N],
     width: u16,
@@ -127,7 +127,7 @@ pub fn title_row<const N: usize>(
 }
 
 /// Returns one row of a table with these columns.
-pub fn row<const N: usize>(
+pub(crate) fn row<const N: usize>(
     theme: TerminalTheme,
     columns: &[TableColumn; N],
     widths: &[u16],

@@ -5,13 +5,13 @@ use ratatui::text::Span;
 use super::theme::TerminalTheme;
 
 /// Returns the number of columns that a text occupies.
-pub fn text_width(text: &str) -> u16 {
+pub(crate) fn text_width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
 /// Replaces control and invisible characters. Names, labels and help texts come from untrusted programs: control
 /// characters could inject terminal commands, and others reverse the direction of text.
-pub fn sanitize(text: &str, is_unicode: bool) -> String {
+pub(crate) fn sanitize(text: &str, is_unicode: bool) -> String {
     text.chars()
         .filter(|character| is_unicode || *character != '°')
         .map(|character| match character {
@@ -32,7 +32,7 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Shortens a text in the middle, keeping `tail` columns at the end.
-pub fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
+pub(crate) fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
     if text_width(text) <= room {
         return text.to_owned();
     }
@@ -50,7 +50,7 @@ pub fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> String {
 }
 
 /// Shortens a series to `room` columns: keeps the end of the name, which is most specific, and a part of the labels.
-pub fn shorten_series(text: &str, room: u16, theme: TerminalTheme) -> String {
+pub(crate) fn shorten_series(text: &str, room: u16, theme: TerminalTheme) -> String {
     let text = sanitize(text, theme.has_blocks);
     let all = text_width(&text);
     if all <= room || room < 20 {

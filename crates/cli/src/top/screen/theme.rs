@@ -9,7 +9,7 @@ use crate::top::model::CpuMode;
 
 /// The meaning of an element on the screen; the theme maps it to a style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StyleRole {
+pub(crate) enum StyleRole {
     Plain,
     /// Less important: units of measure, empty parts of bars.
     Faint,
@@ -24,7 +24,7 @@ pub enum StyleRole {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TerminalTheme {
+pub(crate) struct TerminalTheme {
     pub has_colours: bool,
     pub has_blocks: bool,
     /// Bold and reverse video.
@@ -33,7 +33,7 @@ pub struct TerminalTheme {
 
 impl TerminalTheme {
     /// Detects the capabilities from environment variables, with the precedence of `setlocale`.
-    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> TerminalTheme {
+    pub(crate) fn detect(variable: impl Fn(&str) -> Option<String>) -> TerminalTheme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_else(|| "dumb".to_owned());
         let locale = set("LC_ALL")
@@ -53,7 +53,7 @@ impl TerminalTheme {
         }
     }
 
-    pub fn style(self, role: StyleRole) -> Style {
+    pub(crate) fn style(self, role: StyleRole) -> Style {
         if self.has_colours {
             return coloured(role);
         }
@@ -69,19 +69,24 @@ impl TerminalTheme {
     }
 
     /// Returns a text that is safe to show. All texts on the screen are made here or by [`TerminalTheme::clipped`].
-    pub fn span(self, text: impl AsRef<str>, role: StyleRole) -> Span<'static> {
+    pub(crate) fn span(self, text: impl AsRef<str>, role: StyleRole) -> Span<'static> {
         Span::styled(sanitize(text.as_ref(), self.has_blocks), self.style(role))
     }
 
     /// Like [`TerminalTheme::span`], shortened to `width` columns.
-    pub fn clipped(self, text: impl AsRef<str>, width: u16, role: StyleRole) -> Span<'static> {
+    pub(crate) fn clipped(
+        self,
+        text: impl AsRef<str>,
+        width: u16,
+        role: StyleRole,
+    ) -> Span<'static> {
         let text = sanitize(text.as_ref(), self.has_blocks);
         let text = shorten(&text, width, width / 3, self.ellipsis());
         Span::styled(text, self.style(role))
     }
 
     /// Returns the colour role of a usage.
-    pub fn usage_role(share: f64) -> StyleRole {
+    pub(crate) fn usage_role(share: f64) -> StyleRole {
         match share {
             s if s >= 0.9 => StyleRole::Critical,
             s if s >= 0.6 => StyleRole::Warning,
@@ -90,7 +95,7 @@ impl TerminalTheme {
     }
 
     /// Returns a full cell of a bar. CPU modes differ in shape as well as in colour.
-    pub fn cell(self, role: StyleRole) -> &'static str {
+    pub(crate) fn cell(self, role: StyleRole) -> &'static str {
         let (block, letter) = match role {
             StyleRole::Cpu(CpuMode::User) => ("█", "#"),
             StyleRole::Cpu(CpuMode::System) => ("▓", "="),
@@ -104,7 +109,7 @@ impl TerminalTheme {
     }
 
     /// Returns the columns of charts, by eighths of a cell.
-    pub fn bar_set(self) -> bar::Set<'static> {
+    pub(crate) fn bar_set(self) -> bar::Set<'static> {
         const LETTERS: bar::Set<'_> = bar::Set {
             full: "#",
             seven_eighths: "*",
@@ -124,7 +129,7 @@ impl TerminalTheme {
     }
 
     /// Returns a column of one cell, for a fraction of its height.
-    pub fn column(self, share: f64) -> &'static str {
+    pub(crate) fn column(self, share: f64) -> &'static str {
         let set = self.bar_set();
         match level(share, 1) {
             1 => set.one_eighth,
@@ -139,7 +144,7 @@ impl TerminalTheme {
     }
 
     /// Returns a cell of a bar that is filled from the left, in eighths.
-    pub fn eighth(self, eighths: usize) -> &'static str {
+    pub(crate) fn eighth(self, eighths: usize) -> &'static str {
         const BLOCKS: [&str; 8] = ["·", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         match eighths {
             8.. if self.has_blocks => "█",
@@ -150,24 +155,24 @@ impl TerminalTheme {
         }
     }
 
-    pub fn border_set(self) -> border::Set<'static> {
+    pub(crate) fn border_set(self) -> border::Set<'static> {
         border::Set {
             horizontal_top: if self.has_blocks { "─" } else { "-" },
             ..border::PLAIN
         }
     }
 
-    pub fn dash(self) -> &'static str {
+    pub(crate) fn dash(self) -> &'static str {
         if self.has_blocks { "–" } else { "-" }
     }
 
-    pub fn ellipsis(self) -> &'static str {
+    pub(crate) fn ellipsis(self) -> &'static str {
         if self.has_blocks { "…" } else { "~" }
     }
 }
 
 /// Returns the height of a column in eighths of a cell, at least one: an existing value is visible.
-pub fn level(share: f64, height: u16) -> u64 {
+pub(crate) fn level(share: f64, height: u16) -> u64 {
     let levels = f64::from(height.max(1)) * 8.0;
     (share * levels).ceil().clamp(1.0, levels) as u64
 }

@@ -60,7 +60,7 @@ impl std::fmt::Debug for DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    pub fn new() -> DatagramReceiver {
+    pub(super) fn new() -> DatagramReceiver {
         // SAFETY: all zeros is a valid `sockaddr_storage`, of unspecified family.
         let name: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         DatagramReceiver {
@@ -72,7 +72,7 @@ impl DatagramReceiver {
     }
 
     /// Receives pending datagrams. `with_credentials`: for UNIX sockets; `wait`: until at least one arrives.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         with_credentials: bool,
@@ -136,7 +136,7 @@ impl DatagramReceiver {
     }
 
     /// Iterates over the datagrams of the last call.
-    pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
+    pub(super) fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         self.filled
             .iter()
             .enumerate()

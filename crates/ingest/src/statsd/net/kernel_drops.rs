@@ -23,7 +23,10 @@ const MEMINFO_DROPS: usize = 8;
 
 impl KernelDropCounter {
     /// `sender` is the account for dropped datagrams, whose origin is unknown.
-    pub fn new(socket: impl AsFd, sender: Arc<Sender>) -> std::io::Result<KernelDropCounter> {
+    pub(crate) fn new(
+        socket: impl AsFd,
+        sender: Arc<Sender>,
+    ) -> std::io::Result<KernelDropCounter> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let seen = read_drop_count(&socket).unwrap_or(0);
         Ok(KernelDropCounter {
@@ -34,7 +37,7 @@ impl KernelDropCounter {
     }
 
     /// Adds the datagrams dropped since the last call. Each counts as one value received and dropped.
-    pub fn record(&mut self, gate: &Admission) {
+    pub(crate) fn record(&mut self, gate: &Admission) {
         let Some(now) = read_drop_count(&self.socket) else {
             return;
         };

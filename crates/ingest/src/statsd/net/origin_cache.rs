@@ -46,7 +46,7 @@ pub(crate) struct OriginCache {
 }
 
 impl OriginCache {
-    pub fn new(gate: Arc<Admission>, peer_policy: Arc<dyn StatsdPeerPolicy>) -> OriginCache {
+    pub(crate) fn new(gate: Arc<Admission>, peer_policy: Arc<dyn StatsdPeerPolicy>) -> OriginCache {
         OriginCache {
             gate,
             peer_policy,
@@ -57,7 +57,7 @@ impl OriginCache {
 
     /// Returns the sender of a datagram, and whether it may write.
     #[inline]
-    pub fn origin_of_datagram(&mut self, from: DatagramSource) -> (&LineOrigin, bool) {
+    pub(crate) fn origin_of_datagram(&mut self, from: DatagramSource) -> (&LineOrigin, bool) {
         let (who, id) = match from {
             DatagramSource::Inet(address) => {
                 (SenderIdentity::host(address.ip()), socket_id(address))
@@ -71,7 +71,7 @@ impl OriginCache {
     }
 
     #[inline]
-    pub fn get(&mut self, who: SenderIdentity, id: u64) -> (&LineOrigin, bool) {
+    pub(crate) fn get(&mut self, who: SenderIdentity, id: u64) -> (&LineOrigin, bool) {
         let is_last = self.last.as_ref().is_some_and(|(last, _, _)| *last == who);
         if !is_last {
             let (sender, may_write) = self.look_up(who);

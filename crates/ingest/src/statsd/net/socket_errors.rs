@@ -19,11 +19,11 @@ pub(crate) struct SocketErrors {
 }
 
 impl SocketErrors {
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    pub fn last(&self) -> Option<String> {
+    pub(crate) fn last(&self) -> Option<String> {
         let last = self.last.lock();
         last.clone()
     }
@@ -46,16 +46,21 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub fn new() -> Backoff {
+    pub(super) fn new() -> Backoff {
         Backoff { next: FIRST_WAIT }
     }
 
-    pub fn succeeded(&mut self) {
+    pub(super) fn succeeded(&mut self) {
         self.next = FIRST_WAIT;
     }
 
     /// Counts the error and returns the pause before the next attempt.
-    pub fn failed(&mut self, errors: &SocketErrors, what: &str, error: &io::Error) -> Duration {
+    pub(super) fn failed(
+        &mut self,
+        errors: &SocketErrors,
+        what: &str,
+        error: &io::Error,
+    ) -> Duration {
         errors.record(what, error);
         let wait = self.next;
         self.next = (wait * 2).min(WAIT_MAX);
@@ -63,7 +68,7 @@ impl Backoff {
     }
 
     /// Counts the error and waits for the pause, or until `stop`.
-    pub fn wait(
+    pub(super) fn wait(
         &mut self,
         errors: &SocketErrors,
         what: &str,

@@ -15,7 +15,7 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    pub fn new() -> io::Result<StopSignal> {
+    pub(crate) fn new() -> io::Result<StopSignal> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(StopSignal {
             event,
@@ -24,7 +24,7 @@ impl StopSignal {
     }
 
     /// Makes the descriptor readable, permanently.
-    pub fn trigger(&self) {
+    pub(crate) fn trigger(&self) {
         self.is_triggered.store(true, Ordering::SeqCst);
         // Fails only after 2^64 writes.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
@@ -33,7 +33,7 @@ impl StopSignal {
 
 impl StopSignal {
     /// Waits for this time, or until the stop.
-    pub fn wait(&self, time: Duration) {
+    pub(crate) fn wait(&self, time: Duration) {
         let timeout = Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
@@ -42,7 +42,7 @@ impl StopSignal {
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&timeout));
     }
 
-    pub fn is_triggered(&self) -> bool {
+    pub(crate) fn is_triggered(&self) -> bool {
         self.is_triggered.load(Ordering::SeqCst)
     }
 }

@@ -66,7 +66,7 @@ struct HelperState {
 }
 
 impl UdpReceivers {
-    pub fn new(
+    pub(crate) fn new(
         sockets: Vec<OwnedFd>,
         shared: Arc<StatsdContext>,
         stop: Arc<StopSignal>,
@@ -82,7 +82,7 @@ impl UdpReceivers {
 
     /// Runs the first thread: reads until `stop`, then what arrived before it. After a call that returned few datagrams it
     /// pauses briefly, so that the next call returns many.
-    pub fn run_first(&self, origins: OriginCache) -> io::Result<()> {
+    pub(crate) fn run_first(&self, origins: OriginCache) -> io::Result<()> {
         let mut worker = ReceiveWorker::new(self, origins);
         let result = self.receive_until_stop(&mut worker);
         self.helpers().is_stopping = true;
@@ -119,7 +119,7 @@ impl UdpReceivers {
     }
 
     /// Runs a helper thread: when it is woken, it reads until a call is not full.
-    pub fn run_helper(&self, origins: OriginCache) {
+    pub(crate) fn run_helper(&self, origins: OriginCache) {
         let mut worker = ReceiveWorker::new(self, origins);
         let all: Vec<usize> = (0..self.sockets.len()).collect();
         while self.wait_to_be_woken() {

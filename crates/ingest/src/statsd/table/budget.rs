@@ -11,7 +11,7 @@ pub(crate) struct StatsdMemoryBudget {
 }
 
 impl StatsdMemoryBudget {
-    pub fn new(bytes: usize) -> StatsdMemoryBudget {
+    pub(super) fn new(bytes: usize) -> StatsdMemoryBudget {
         StatsdMemoryBudget {
             left: bytes,
             reserved: bytes / 4,
@@ -19,12 +19,12 @@ impl StatsdMemoryBudget {
         }
     }
 
-    pub fn set_trusted(&mut self, is_trusted: bool) {
+    pub(super) fn set_trusted(&mut self, is_trusted: bool) {
         self.is_trusted = is_trusted;
     }
 
     #[must_use]
-    pub fn take(&mut self, bytes: usize) -> bool {
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
         let kept = if self.is_trusted { 0 } else { self.reserved };
         let is_there = bytes <= self.left.saturating_sub(kept);
         if is_there {
@@ -33,7 +33,7 @@ impl StatsdMemoryBudget {
         is_there
     }
 
-    pub fn give_back(&mut self, bytes: usize) {
+    pub(super) fn give_back(&mut self, bytes: usize) {
         self.left += bytes;
     }
 }

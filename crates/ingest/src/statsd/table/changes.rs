@@ -30,16 +30,16 @@ pub(crate) struct SeriesValueChange {
 }
 
 impl StatsdTable {
-    pub fn take_new_series(&mut self) -> Vec<NewSeries> {
+    pub(crate) fn take_new_series(&mut self) -> Vec<NewSeries> {
         std::mem::take(&mut self.new_series)
     }
 
-    pub fn has_new_series(&self) -> bool {
+    pub(crate) fn has_new_series(&self) -> bool {
         !self.new_series.is_empty()
     }
 
     /// Adds the total from before a restart.
-    pub fn resume(&mut self, entry: u32, figure: Statistic, before: f64) {
+    pub(crate) fn resume(&mut self, entry: u32, figure: Statistic, before: f64) {
         let Some(kind) = self.entries.get(entry).map(|entry| entry.kind) else {
             return;
         };
@@ -61,13 +61,17 @@ impl StatsdTable {
     }
 
     /// Moves delayed entries to the front of the next pass.
-    pub fn resume_delayed(&mut self) {
+    pub(crate) fn resume_delayed(&mut self) {
         self.dirty.append(&mut self.delayed);
     }
 
     /// Takes totals and gauges that changed, of at most `entries` entries. Returns false when there are no
     /// more.
-    pub fn take_changes(&mut self, entries: usize, out: &mut Vec<SeriesValueChange>) -> bool {
+    pub(crate) fn take_changes(
+        &mut self,
+        entries: usize,
+        out: &mut Vec<SeriesValueChange>,
+    ) -> bool {
         let start = self.dirty.len().saturating_sub(entries);
         for index in start..self.dirty.len() {
             let at = self.dirty[index];
@@ -105,7 +109,7 @@ impl StatsdTable {
     }
 
     /// Ends the interval of at most `entries` entries, starting at number `from`. Returns where to continue.
-    pub fn close_intervals(
+    pub(crate) fn close_intervals(
         &mut self,
         from: u32,
         entries: u32,
@@ -205,12 +209,12 @@ impl StatsdTable {
     }
 
     /// Takes the removed series, as rows: their first number and their count.
-    pub fn take_removed(&mut self) -> Vec<(SeriesHandle, usize)> {
+    pub(crate) fn take_removed(&mut self) -> Vec<(SeriesHandle, usize)> {
         std::mem::take(&mut self.removed)
     }
 
     /// Makes numbers reusable that the program sampler has released.
-    pub fn reuse(&mut self, gone: &[(SeriesHandle, usize)]) {
+    pub(crate) fn reuse(&mut self, gone: &[(SeriesHandle, usize)]) {
         for &(first, length) in gone {
             self.series.reuse(first, length);
         }

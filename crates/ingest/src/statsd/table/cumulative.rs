@@ -84,12 +84,12 @@ impl TotalList {
 }
 
 impl CumulativeTotals {
-    pub fn add_name(&mut self) -> NameId {
+    pub(super) fn add_name(&mut self) -> NameId {
         self.names.add(TotalList::default())
     }
 
     /// Deletes a name. Its number is not reused as long as it has pairs.
-    pub fn remove_name(&mut self, name: NameId) {
+    pub(super) fn remove_name(&mut self, name: NameId) {
         match self.names[name].first {
             Some(_) => self.deleted.push(name),
             None => drop(self.names.remove(name)),
@@ -98,7 +98,7 @@ impl CumulativeTotals {
 
     /// Returns what to subtract from the sender's total before it is added to the series: its last total, or 0 if the new
     /// total is smaller, because the sender restarted. `None` when there are too many pairs.
-    pub fn advance(
+    pub(super) fn advance(
         &mut self,
         name: NameId,
         sender: u64,
@@ -137,7 +137,7 @@ impl CumulativeTotals {
         Some(0.0)
     }
 
-    pub fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.flushes = self.flushes.wrapping_add(1);
     }
 

@@ -38,7 +38,7 @@ pub(crate) const KEY_BYTES_MAX: usize = pegel_metric::TEXT_BYTES_MAX + pegel_met
 
 impl KeyArena {
     /// Returns `None` if the name is empty, the key too long, or the arena full.
-    pub fn add(&mut self, name: &[u8], tags: &[u8]) -> Option<KeyRef> {
+    pub(super) fn add(&mut self, name: &[u8], tags: &[u8]) -> Option<KeyRef> {
         let length = name.len() + tags.len();
         if length > KEY_BYTES_MAX {
             return None;
@@ -73,16 +73,16 @@ impl KeyArena {
         &self.chunks[key.start as usize >> CHUNK_BITS][start..start + key.len()]
     }
 
-    pub fn name(&self, key: KeyRef) -> &[u8] {
+    pub(super) fn name(&self, key: KeyRef) -> &[u8] {
         &self.bytes(key)[..key.name_len()]
     }
 
-    pub fn tags(&self, key: KeyRef) -> &[u8] {
+    pub(super) fn tags(&self, key: KeyRef) -> &[u8] {
         &self.bytes(key)[key.name_len()..]
     }
 
     #[inline]
-    pub fn matches(&self, key: KeyRef, name: &[u8], tags: &[u8]) -> bool {
+    pub(super) fn matches(&self, key: KeyRef, name: &[u8], tags: &[u8]) -> bool {
         if key.name_len() != name.len() || usize::from(key.tags_len) != tags.len() {
             return false;
         }
@@ -90,17 +90,17 @@ impl KeyArena {
         bytes_equal(known_name, name) && (tags.is_empty() || bytes_equal(known_tags, tags))
     }
 
-    pub fn remove(&mut self, key: KeyRef) {
+    pub(super) fn remove(&mut self, key: KeyRef) {
         self.wasted += key.len();
         self.used -= key.len();
     }
 
-    pub fn needs_compaction(&self) -> bool {
+    pub(super) fn needs_compaction(&self) -> bool {
         self.wasted >= WASTE_MIN && self.wasted > self.used
     }
 
     /// Copies the keys that are still in use, and frees the old chunks.
-    pub fn compact<'a>(&mut self, held: impl Iterator<Item = &'a mut KeyRef>) {
+    pub(super) fn compact<'a>(&mut self, held: impl Iterator<Item = &'a mut KeyRef>) {
         let mut fresh = KeyArena::default();
         for key in held {
             let (name, tags) = (self.name(*key), self.tags(*key));

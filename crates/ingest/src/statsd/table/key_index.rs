@@ -12,7 +12,7 @@ pub(crate) struct KeyIndex {
 const FIRST_SLOTS: usize = 64;
 
 impl KeyIndex {
-    pub fn new() -> KeyIndex {
+    pub(super) fn new() -> KeyIndex {
         KeyIndex {
             slots: vec![0; FIRST_SLOTS],
             len: 0,
@@ -25,7 +25,7 @@ impl KeyIndex {
 
     /// Returns the entry with this hash for which `is_same` holds.
     #[inline]
-    pub fn find(&self, hash: u64, mut is_same: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(super) fn find(&self, hash: u64, mut is_same: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = hash as u32;
         let mut at = tag as usize & self.mask();
         loop {
@@ -41,7 +41,7 @@ impl KeyIndex {
     }
 
     /// Inserts an entry that is not present.
-    pub fn insert(&mut self, hash: u64, entry: u32) {
+    pub(super) fn insert(&mut self, hash: u64, entry: u32) {
         if (self.len + 1) * 8 > self.slots.len() * 7 {
             self.grow();
         }
@@ -67,7 +67,7 @@ impl KeyIndex {
     }
 
     /// Removes an entry that is present. Entries behind it move up, so that no gap ends a search early.
-    pub fn remove(&mut self, hash: u64, entry: u32) {
+    pub(super) fn remove(&mut self, hash: u64, entry: u32) {
         let wanted = u64::from(hash as u32) << 32 | u64::from(entry + 1);
         let mask = self.mask();
         let mut hole = hash as u32 as usize & mask;

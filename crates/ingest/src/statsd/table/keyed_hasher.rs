@@ -10,7 +10,7 @@ pub(crate) struct KeyedHasher {
 
 impl KeyedHasher {
     /// Creates a hasher with a new key; each table has its own.
-    pub fn new() -> KeyedHasher {
+    pub(super) fn new() -> KeyedHasher {
         let random = RandomState::new();
         KeyedHasher {
             first: random.hash_one(1_u8),
@@ -20,7 +20,7 @@ impl KeyedHasher {
     }
 
     #[inline]
-    pub fn hash(self, bytes: &[u8]) -> u64 {
+    pub(super) fn hash(self, bytes: &[u8]) -> u64 {
         let mut hash = self.first ^ (bytes.len() as u64);
         let mut rest = bytes;
         while rest.len() > 16 {
@@ -44,7 +44,7 @@ impl KeyedHasher {
 
     /// Combines two hashes; the order matters.
     #[inline]
-    pub fn combine(self, hash: u64, other: u64) -> u64 {
+    pub(super) fn combine(self, hash: u64, other: u64) -> u64 {
         folded_multiply(hash ^ self.second, other.rotate_left(32) ^ self.first)
     }
 }

@@ -30,7 +30,7 @@ enum MemberStorage {
 
 impl MemberSet {
     /// Returns whether anything changed.
-    pub fn insert(
+    pub(super) fn insert(
         &mut self,
         hash: u64,
         budget: &mut StatsdMemoryBudget,
@@ -106,7 +106,7 @@ impl MemberSet {
         }
     }
 
-    pub fn count(&self) -> f64 {
+    pub(super) fn count(&self) -> f64 {
         match &self.members {
             MemberStorage::None => 0.0,
             MemberStorage::Few { len, .. } => *len as f64,
@@ -115,7 +115,7 @@ impl MemberSet {
     }
 
     /// Ends the interval and returns the number of members.
-    pub fn close(&mut self, budget: &mut StatsdMemoryBudget) -> f64 {
+    pub(super) fn close(&mut self, budget: &mut StatsdMemoryBudget) -> f64 {
         let count = self.count();
         budget.give_back(self.bytes());
         self.members = MemberStorage::None;

@@ -141,7 +141,7 @@ struct MetricEntry {
 }
 
 impl StatsdTable {
-    pub fn new(figures: StatisticSettings, memory: usize) -> StatsdTable {
+    pub(super) fn new(figures: StatisticSettings, memory: usize) -> StatsdTable {
         let hasher = KeyedHasher::new();
         StatsdTable {
             figures,
@@ -168,7 +168,7 @@ impl StatsdTable {
 
     /// Records a metric. Each of its values is kept, or dropped with a reason.
     #[inline]
-    pub fn record(
+    pub(super) fn record(
         &mut self,
         metric: &StatsdMetric<'_>,
         origin: &LineOrigin,
@@ -217,12 +217,12 @@ impl StatsdTable {
         }
     }
 
-    pub fn figures(&self) -> &StatisticSettings {
+    pub(super) fn figures(&self) -> &StatisticSettings {
         &self.figures
     }
 
     /// Sets the sender to which the memory of the next lines is charged.
-    pub fn set_sender(&mut self, sender: &Sender) {
+    pub(super) fn set_sender(&mut self, sender: &Sender) {
         self.budget.set_trusted(sender.is_trusted());
     }
 

@@ -14,7 +14,7 @@ use crate::admission::Admission;
 
 impl StatsdTable {
     /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked; `None`: all names.
-    pub fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Admission) {
+    pub(crate) fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Admission) {
         let owners = gate.name_owners();
         let must_rename = |at: SeriesHandle| {
             let series = self.series.series(at)?;

@@ -29,7 +29,7 @@ pub(crate) struct SeriesSlots {
 }
 
 impl SeriesSlots {
-    pub fn new(hasher: KeyedHasher) -> SeriesSlots {
+    pub(super) fn new(hasher: KeyedHasher) -> SeriesSlots {
         SeriesSlots {
             slots: Vec::new(),
             free: Vec::new(),
@@ -40,27 +40,27 @@ impl SeriesSlots {
     }
 
     /// Finds the series with this text.
-    pub fn find(&self, text: &str) -> Option<SeriesHandle> {
+    pub(super) fn find(&self, text: &str) -> Option<SeriesHandle> {
         let is_same = |at| self.text(at) == Some(text);
         self.texts.find(self.hash(text), is_same)
     }
 
-    pub fn series(&self, at: SeriesHandle) -> Option<&Arc<Series>> {
+    pub(super) fn series(&self, at: SeriesHandle) -> Option<&Arc<Series>> {
         self.slots.get(at as usize)?.as_ref()
     }
 
     /// Iterates over all series and their numbers.
-    pub fn all(&self) -> impl Iterator<Item = (SeriesHandle, &Arc<Series>)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (SeriesHandle, &Arc<Series>)> {
         let numbered = (0..).zip(&self.slots);
         numbered.filter_map(|(at, series)| Some((at, series.as_ref()?)))
     }
 
     /// Returns the sender to which an entry's series are charged.
-    pub fn sender(&self, permit: PermitIndex) -> &Arc<Sender> {
+    pub(super) fn sender(&self, permit: PermitIndex) -> &Arc<Sender> {
         self.permits[u32::from(permit)].sender()
     }
 
-    pub fn text(&self, at: SeriesHandle) -> Option<&str> {
+    pub(super) fn text(&self, at: SeriesHandle) -> Option<&str> {
         Some(self.series(at)?.text())
     }
 
@@ -69,7 +69,7 @@ impl SeriesSlots {
     }
 
     /// Adds a row of series of one sender; none of them is present yet, and there is at least one.
-    pub fn add(&mut self, row: Vec<AdmittedSeries>) -> (SeriesHandle, PermitIndex) {
+    pub(super) fn add(&mut self, row: Vec<AdmittedSeries>) -> (SeriesHandle, PermitIndex) {
         let length = row.len();
         let free = self.free.get_mut(length).and_then(Vec::pop);
         let first = free.unwrap_or_else(|| {
@@ -99,7 +99,7 @@ impl SeriesSlots {
     }
 
     /// Removes a row. The numbers are not reused before [`SeriesSlots::reuse`].
-    pub fn remove(&mut self, first: SeriesHandle, length: usize, permit: PermitIndex) {
+    pub(super) fn remove(&mut self, first: SeriesHandle, length: usize, permit: PermitIndex) {
         let permit = u32::from(permit);
         for at in first..first + length as SeriesHandle {
             let Some(series) = self.slots[at as usize].take() else {
@@ -112,7 +112,7 @@ impl SeriesSlots {
         }
     }
 
-    pub fn reuse(&mut self, first: SeriesHandle, length: usize) {
+    pub(super) fn reuse(&mut self, first: SeriesHandle, length: usize) {
         if self.free.len() <= length {
             self.free.resize_with(length + 1, Vec::new);
         }

@@ -52,7 +52,7 @@ pub(crate) enum RecordError {
 
 impl TimerState {
     /// Records a sample; on error nothing changes.
-    pub fn record(
+    pub(super) fn record(
         &mut self,
         value: f64,
         weight: f64,
@@ -68,7 +68,7 @@ impl TimerState {
     }
 
     /// Ends the interval; `None` if it was empty. The caller returns its memory to the budget.
-    pub fn close_interval(&mut self) -> Option<TimerInterval> {
+    pub(super) fn close_interval(&mut self) -> Option<TimerInterval> {
         (self.interval.weight > 0.0).then(|| std::mem::take(&mut self.interval))
     }
 }
@@ -117,12 +117,12 @@ impl TimerInterval {
         Ok(at)
     }
 
-    pub fn give_back(&self, budget: &mut StatsdMemoryBudget) {
+    pub(super) fn give_back(&self, budget: &mut StatsdMemoryBudget) {
         budget.give_back(self.pages.len() * PAGE_BYTES);
     }
 
     /// Reports the values at or below which these percents of the weight lie; percents ascend.
-    pub fn percentiles(&self, percents: &[f64], put: &mut dyn FnMut(usize, f64)) {
+    pub(super) fn percentiles(&self, percents: &[f64], put: &mut dyn FnMut(usize, f64)) {
         let (mut wanted, mut below) = (0, 0.0);
         for page in &self.pages {
             let is_negative = page.upper >> 11 == 1;

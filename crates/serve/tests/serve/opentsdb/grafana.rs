@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// What the Go backend parses without `arrays`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GoSeries {
+pub(super) struct GoSeries {
     pub metric: String,
     pub tags: HashMap<String, String>,
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct GoSeries {
 /// What it parses with `arrays`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GoArrays {
+pub(super) struct GoArrays {
     pub metric: String,
     pub tags: HashMap<String, String>,
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct GoArrays {
 
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct GoAnnotation {
+pub(super) struct GoAnnotation {
     pub description: String,
     pub start_time: f64,
 }
@@ -42,7 +42,7 @@ pub struct GoAnnotation {
 /// What the browser parses; a null is a gap.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BrowserSeries {
+pub(super) struct BrowserSeries {
     pub metric: String,
     pub tags: HashMap<String, String>,
     pub aggregate_tags: Vec<String>,
@@ -55,29 +55,29 @@ pub struct BrowserSeries {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct BrowserQuery {
+pub(super) struct BrowserQuery {
     pub index: usize,
 }
 
 /// The response of `/api/search/lookup` for tag_names and tag_values.
 #[derive(Debug, Deserialize)]
-pub struct LookupReply {
+pub(super) struct LookupReply {
     pub results: Vec<LookupResult>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct LookupResult {
+pub(super) struct LookupResult {
     pub tags: HashMap<String, String>,
 }
 
 /// Error responses: the browser shows `error.message`.
 #[derive(Debug, Deserialize)]
-pub struct ErrorResponse {
+pub(super) struct ErrorResponse {
     pub error: ErrorDetails,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct ErrorDetails {
+pub(super) struct ErrorDetails {
     pub code: u16,
     pub message: String,
     pub details: Option<String>,

@@ -13,15 +13,15 @@ use pegel_store::{Files, PushError, RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
 /// A Monday, on the hour.
-pub const START: Millis = 1_700_006_400_000;
+pub(super) const START: Millis = 1_700_006_400_000;
 
 static FAMILY: Family = Family::new("depth", MetricKind::Gauge, "metres", 1, "How deep it is.");
 
 /// Bits of values by series text and time.
-pub type SampleBits = BTreeMap<(String, Millis), u64>;
+pub(super) type SampleBits = BTreeMap<(String, Millis), u64>;
 
 /// A directory, a clock, and the groups and series that write into it.
-pub struct DamageFixture {
+pub(super) struct DamageFixture {
     _dir: TempDir,
     pub clock: Arc<FakeClock>,
     pub options: StoreOptions,
@@ -30,12 +30,12 @@ pub struct DamageFixture {
     count: u64,
 }
 
-pub fn series(label: &str) -> Arc<Series> {
+pub(super) fn series(label: &str) -> Arc<Series> {
     Arc::new(Series::new(Arc::new(FAMILY.clone()), &[("at", label)]).expect("a valid series"))
 }
 
 impl DamageFixture {
-    pub fn new() -> DamageFixture {
+    pub(super) fn new() -> DamageFixture {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(START));
         let mut options = StoreOptions::new(dir.join("store"));
@@ -61,29 +61,29 @@ impl DamageFixture {
         }
     }
 
-    pub fn with_files(mut self, files: impl Files + 'static) -> DamageFixture {
+    pub(super) fn with_files(mut self, files: impl Files + 'static) -> DamageFixture {
         self.options.files = Arc::new(files);
         self
     }
 
-    pub fn open(&self) -> Store {
+    pub(super) fn open(&self) -> Store {
         Store::open(self.options.clone()).expect("the store opens")
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.options.dir.join(name)
     }
 
-    pub fn now(&self) -> Millis {
+    pub(super) fn now(&self) -> Millis {
         pegel_metric::Clock::utc(&*self.clock)
     }
 
-    pub fn advance(&self, millis: u64) {
+    pub(super) fn advance(&self, millis: u64) {
         self.clock.advance(Duration::from_millis(millis));
     }
 
     /// Sends a tick of some groups and waits until it can be read; returns its samples.
-    pub fn tick(&mut self, store: &Store, which: &[usize]) -> SampleBits {
+    pub(super) fn tick(&mut self, store: &Store, which: &[usize]) -> SampleBits {
         self.count += 1;
         let time = self.now();
         let mut samples = SampleBits::new();
@@ -107,7 +107,7 @@ impl DamageFixture {
     }
 
     /// Pushes one point of each label; returns the points if they were accepted.
-    pub fn push(&mut self, store: &Store, labels: &[&str]) -> Result<SampleBits, PushError> {
+    pub(super) fn push(&mut self, store: &Store, labels: &[&str]) -> Result<SampleBits, PushError> {
         self.count += 1;
         let points: Vec<Point> = labels
             .iter()
@@ -128,11 +128,11 @@ impl DamageFixture {
     }
 }
 
-pub fn read(store: &Store) -> SampleBits {
+pub(super) fn read(store: &Store) -> SampleBits {
     try_read(store).expect("an answer")
 }
 
-pub fn try_read(store: &Store) -> Result<SampleBits, pegel_store::QueryError> {
+pub(super) fn try_read(store: &Store) -> Result<SampleBits, pegel_store::QueryError> {
     let mut samples = SampleBits::new();
     let query = RangeQuery::new(Selector::all(), Millis::MIN, Millis::MAX, None);
     store.query_range(&query, &mut |series, points| {
@@ -149,7 +149,7 @@ pub fn try_read(store: &Store) -> Result<SampleBits, pegel_store::QueryError> {
 
 /// Returns what is in `all` and not in `found`. Panics if `found` holds anything else.
 #[track_caller]
-pub fn missing(all: &SampleBits, found: &SampleBits, context: &str) -> SampleBits {
+pub(super) fn missing(all: &SampleBits, found: &SampleBits, context: &str) -> SampleBits {
     for (key, bits) in found {
         assert_eq!(
             all.get(key).map(|bits| f64::from_bits(*bits)),
@@ -162,14 +162,14 @@ pub fn missing(all: &SampleBits, found: &SampleBits, context: &str) -> SampleBit
 }
 
 /// Returns the only file in a folder of the store.
-pub fn only_file(folder: &Path) -> PathBuf {
+pub(super) fn only_file(folder: &Path) -> PathBuf {
     let files = files_in(folder);
     assert_eq!(files.len(), 1, "{files:?}");
     files[0].clone()
 }
 
 /// Returns the files of a folder, sorted; empty if it does not exist.
-pub fn files_in(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -180,7 +180,7 @@ pub fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns every file of the store except the lock, with its contents.
-pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let folders = [
         dir.to_owned(),
         dir.join("log"),
@@ -195,7 +195,7 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Makes the store's folder hold exactly these files.
-pub fn restore(dir: &Path, contents: &BTreeMap<PathBuf, Vec<u8>>) {
+pub(super) fn restore(dir: &Path, contents: &BTreeMap<PathBuf, Vec<u8>>) {
     let _ = fs::remove_dir_all(dir);
     for (path, bytes) in contents {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

@@ -8,7 +8,7 @@ use super::model_run::{AHEAD_MAX, HOUR, MINUTE, ModelMode, ModelRun, START};
 use super::naive_store::{NaiveAnswer, fold};
 
 impl ModelRun {
-    pub fn check_ledger(&self) {
+    pub(super) fn check_ledger(&self) {
         let mut kept = 0;
         for account in self.store.ledger().totals_by_input() {
             let dropped: u64 = account.dropped.iter().map(|(_, count)| count).sum();
@@ -18,7 +18,7 @@ impl ModelRun {
         assert_eq!(kept, self.kept, "kept");
     }
 
-    pub fn check_currents(&mut self) {
+    pub(super) fn check_currents(&mut self) {
         self.log_operation("latest".into());
         self.sync();
         let now = self.clock.utc();
@@ -37,13 +37,13 @@ impl ModelRun {
             .check(visits, now, &self.naive, retained.as_ref());
     }
 
-    pub fn check_everything(&mut self) {
+    pub(super) fn check_everything(&mut self) {
         self.check_ledger();
         self.check_currents();
         self.check_raw(&Selector::all(), Millis::MIN, Millis::MAX);
     }
 
-    pub fn check_random_query(&mut self) {
+    pub(super) fn check_random_query(&mut self) {
         let selector = *self.rng.pick(&[
             "*",
             "loose",

@@ -7,7 +7,7 @@ use pegel_metric::{Family, Input, MetricKind, Millis, SampleGroup, Series, Slot}
 use pegel_testkit::Rng;
 
 /// A group with changing members.
-pub struct ModelCollector {
+pub(super) struct ModelCollector {
     pub group: SampleGroup,
     pub live_for: Millis,
     pub slots: Vec<(Slot, Arc<Series>)>,
@@ -15,7 +15,7 @@ pub struct ModelCollector {
 }
 
 impl ModelCollector {
-    pub fn new(name: &str, rng: &mut Rng) -> ModelCollector {
+    pub(super) fn new(name: &str, rng: &mut Rng) -> ModelCollector {
         let live_for = *rng.pick(&[2_000, 10_000]);
         let away = (0..6)
             .map(|n| {
@@ -44,7 +44,7 @@ impl ModelCollector {
     }
 
     /// Adds or removes a member; returns a description.
-    pub fn change(&mut self, rng: &mut Rng) -> String {
+    pub(super) fn change(&mut self, rng: &mut Rng) -> String {
         let grows = self.slots.is_empty() || (!self.absent.is_empty() && rng.chance(2));
         if grows {
             let from = rng.below(self.absent.len() as u64) as usize;
@@ -77,7 +77,7 @@ impl ModelCollector {
     }
 }
 
-pub fn series(name: &str, kind: MetricKind, number: usize) -> Arc<Series> {
+pub(super) fn series(name: &str, kind: MetricKind, number: usize) -> Arc<Series> {
     let family = Family {
         name: name.to_owned().into(),
         kind,
@@ -92,7 +92,7 @@ pub fn series(name: &str, kind: MetricKind, number: usize) -> Arc<Series> {
 }
 
 /// Returns often the previous value, mostly ordinary numbers, sometimes arbitrary bits.
-pub fn next_value(
+pub(super) fn next_value(
     rng: &mut Rng,
     last: &mut HashMap<Arc<Series>, f64>,
     series: &Arc<Series>,

@@ -15,10 +15,10 @@ use super::naive_store::NaiveStore;
 const UNGROUPED_LIVE_MS: Millis = 5 * 60 * 1000;
 
 /// The newest sample of each series: its time and the bits of its value.
-pub type NewestSamples = HashMap<Arc<Series>, (Millis, u64)>;
+pub(super) type NewestSamples = HashMap<Arc<Series>, (Millis, u64)>;
 
 #[derive(Debug, Default)]
-pub struct ExpectedCurrentValues {
+pub(super) struct ExpectedCurrentValues {
     groups: Vec<ExpectedGroup>,
     loose: HashMap<Arc<Series>, ExpectedValue>,
     /// Series that were in a group at some time.
@@ -86,7 +86,7 @@ impl ExpectedValue {
 }
 
 impl ExpectedCurrentValues {
-    pub fn row(
+    pub(super) fn row(
         &mut self,
         group: usize,
         live_for: Millis,
@@ -122,7 +122,7 @@ impl ExpectedCurrentValues {
         };
     }
 
-    pub fn point(&mut self, series: &Arc<Series>, time: Millis, value: f64, clock: Millis) {
+    pub(super) fn point(&mut self, series: &Arc<Series>, time: Millis, value: f64, clock: Millis) {
         if time > clock {
             self.ahead.insert((time, series.clone()), value);
             return;
@@ -139,7 +139,7 @@ impl ExpectedCurrentValues {
     }
 
     /// Applies a change: points that are due become current.
-    pub fn changed(&mut self, clock: Millis) {
+    pub(super) fn changed(&mut self, clock: Millis) {
         while let Some(entry) = self.ahead.first_entry()
             && entry.key().0 <= clock
         {
@@ -148,7 +148,7 @@ impl ExpectedCurrentValues {
         }
     }
 
-    pub fn set_back(&mut self, clock: Millis) {
+    pub(super) fn set_back(&mut self, clock: Millis) {
         self.was_set_back = true;
         for loose in self.loose.values_mut() {
             loose.is_sure &= loose.seen <= clock;
@@ -158,7 +158,7 @@ impl ExpectedCurrentValues {
 
     /// Called when the clock ran ahead of the writer, which may have treated live groups as expired and lost their
     /// times of change.
-    pub fn mark_change_times_inexact(&mut self) {
+    pub(super) fn mark_change_times_inexact(&mut self) {
         for group in &mut self.groups {
             let values = group.values.values_mut();
             values.for_each(|now| now.changed_is_exact = false);
@@ -166,7 +166,7 @@ impl ExpectedCurrentValues {
     }
 
     /// Called when the clock moved: series that are no longer live may have been removed.
-    pub fn clock(&mut self, now: Millis) {
+    pub(super) fn clock(&mut self, now: Millis) {
         for group in &mut self.groups {
             group.is_sure &= now - group.time <= group.live_for;
         }
@@ -176,7 +176,7 @@ impl ExpectedCurrentValues {
     }
 
     /// Called when the store was reopened: series with samples only in blocks are not current any more.
-    pub fn reopened(&mut self, clock: Millis, naive: &NaiveStore) {
+    pub(super) fn reopened(&mut self, clock: Millis, naive: &NaiveStore) {
         self.changed(clock);
         let series = self.loose.keys();
         let is_ahead =
@@ -193,7 +193,7 @@ impl ExpectedCurrentValues {
 
     /// Compares with the current values of the store. `retained` holds the newest sample of each series that retention
     /// by bytes has left; `None` if no sample can be missing.
-    pub fn check(
+    pub(super) fn check(
         &self,
         visits: Vec<(Arc<Series>, LatestValue)>,
         now: Millis,

@@ -16,14 +16,14 @@ use super::expected_current_values::ExpectedCurrentValues;
 use super::naive_store::NaiveStore;
 
 /// A Monday, on the hour.
-pub const START: Millis = 1_700_006_400_000;
-pub const MINUTE: Millis = 60_000;
-pub const HOUR: Millis = 60 * MINUTE;
-pub const AHEAD_MAX: Millis = 10 * MINUTE;
+pub(super) const START: Millis = 1_700_006_400_000;
+pub(super) const MINUTE: Millis = 60_000;
+pub(super) const HOUR: Millis = 60 * MINUTE;
+pub(super) const AHEAD_MAX: Millis = 10 * MINUTE;
 
 /// The focus of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelMode {
+pub(super) enum ModelMode {
     /// All operations; bounded by age.
     Wild,
     /// Bounded by few bytes, all samples in order: exactly the oldest are missing.
@@ -34,7 +34,7 @@ pub enum ModelMode {
     Crowded,
 }
 
-pub struct ModelRun {
+pub(super) struct ModelRun {
     pub mode: ModelMode,
     pub rng: Rng,
     dir: TempDir,
@@ -60,7 +60,7 @@ pub struct ModelRun {
 }
 
 impl ModelRun {
-    pub fn new(seed: u64) -> ModelRun {
+    pub(super) fn new(seed: u64) -> ModelRun {
         let mut rng = Rng::new(seed);
         let mode = match seed % 8 {
             0 => ModelMode::Ordered,
@@ -121,7 +121,7 @@ impl ModelRun {
         }
     }
 
-    pub fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         match self.rng.below(24) {
             0..=6 => self.ticks(),
             7..=11 => self.push(),
@@ -137,14 +137,14 @@ impl ModelRun {
     }
 
     /// Ends the run: everything must be present, and the ledger must balance.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.flush_to_blocks();
         self.check_everything();
         self.reopen();
         self.check_everything();
     }
 
-    pub fn log_operation(&mut self, what: String) {
+    pub(super) fn log_operation(&mut self, what: String) {
         self.operation_log
             .push(format!("{:>9} {what}", self.clock.utc() - START));
     }
@@ -421,7 +421,7 @@ impl ModelRun {
     }
 
     /// Waits until everything queued so far was processed.
-    pub fn sync(&self) {
+    pub(super) fn sync(&self) {
         self.store
             .push(Input::Push, Vec::new())
             .expect("the store takes pushes");

@@ -8,16 +8,16 @@ use pegel_store::{QueryStep, StepAggregation};
 
 /// Series by text, then bits of the value by time.
 #[derive(Debug, Default)]
-pub struct NaiveStore {
+pub(super) struct NaiveStore {
     samples: BTreeMap<Arc<Series>, BTreeMap<Millis, u64>>,
 }
 
 /// A query result: series and points, values as bits.
-pub type NaiveAnswer = Vec<(Arc<Series>, Vec<(Millis, u64)>)>;
+pub(super) type NaiveAnswer = Vec<(Arc<Series>, Vec<(Millis, u64)>)>;
 
 impl NaiveStore {
     /// Writes a sample; returns whether there was one at that time.
-    pub fn write(&mut self, series: &Arc<Series>, time: Millis, value: f64) -> bool {
+    pub(super) fn write(&mut self, series: &Arc<Series>, time: Millis, value: f64) -> bool {
         let times = match self.samples.get_mut(series) {
             Some(times) => times,
             None => self.samples.entry(series.clone()).or_default(),
@@ -25,24 +25,24 @@ impl NaiveStore {
         times.insert(time, value.to_bits()).is_some()
     }
 
-    pub fn get(&self, series: &Series, time: Millis) -> Option<u64> {
+    pub(super) fn get(&self, series: &Series, time: Millis) -> Option<u64> {
         self.samples.get(series)?.get(&time).copied()
     }
 
     /// Returns the newest sample that is not later than this time.
-    pub fn newest(&self, series: &Series, time: Millis) -> Option<(Millis, u64)> {
+    pub(super) fn newest(&self, series: &Series, time: Millis) -> Option<(Millis, u64)> {
         let newest = self.samples.get(series)?.range(..=time).next_back();
         newest.map(|(&time, &bits)| (time, bits))
     }
 
     /// Returns the times of the samples of a series.
-    pub fn times(&self, series: &Series) -> Vec<Millis> {
+    pub(super) fn times(&self, series: &Series) -> Vec<Millis> {
         self.samples
             .get(series)
             .map_or_else(Vec::new, |times| times.keys().copied().collect())
     }
 
-    pub fn raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
+    pub(super) fn raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
         if start > end {
             return NaiveAnswer::new();
         }
@@ -59,7 +59,7 @@ impl NaiveStore {
 }
 
 /// Aggregates raw results as documented at `QueryStep` and `StepAggregation`.
-pub fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
+pub(super) fn fold(raw: NaiveAnswer, step: QueryStep) -> NaiveAnswer {
     raw.into_iter()
         .map(|(series, points)| {
             let fold = step.aggregation.unwrap_or(match series.family().kind {
