@@ -1,6 +1,5 @@
 //! CSV as in RFC 4180, except that lines end with LF.
 
-use super::number::exact;
 use crate::api_values::{SeriesInfo, SeriesValue};
 
 pub(super) const VALUES_HEAD: &str = "name,ts,value\n";
@@ -13,20 +12,8 @@ pub(super) fn list(listed: &[SeriesInfo]) -> String {
         .collect()
 }
 
-pub(super) fn values(readings: &[SeriesValue]) -> String {
-    format!("{VALUES_HEAD}{}", value_lines(readings))
-}
-
-pub(super) fn value_lines(readings: &[SeriesValue]) -> String {
-    let line = |reading: &SeriesValue| {
-        format!(
-            "{},{},{}\n",
-            field(&reading.name),
-            exact(reading.ts),
-            exact(reading.value)
-        )
-    };
-    readings.iter().map(line).collect()
+pub fn value_lines(readings: &[SeriesValue]) -> String {
+    super::value_lines(readings, ",", field)
 }
 
 fn field(text: &str) -> String {

@@ -10,6 +10,7 @@ mod yaml;
 use std::path::Path;
 
 use crate::api_values::{SeriesInfo, SeriesValue};
+use number::exact;
 
 /// The output format, option `-f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,10 +86,19 @@ pub(crate) fn values(
         OutputFormat::Md => table::values(readings, context),
         OutputFormat::Json => json::values(readings),
         OutputFormat::Yaml => yaml::values(readings),
-        OutputFormat::Txt => plain::values(readings),
-        OutputFormat::Csv => csv::values(readings),
+        OutputFormat::Txt => format!("{}{}", plain::VALUES_HEAD, plain::value_lines(readings)),
+        OutputFormat::Csv => format!("{}{}", csv::VALUES_HEAD, csv::value_lines(readings)),
         OutputFormat::Ndjson => json::value_lines(readings),
     }
+}
+
+/// Formats one line per value: name, time and value with a separator. `name` quotes the name.
+fn value_lines(readings: &[SeriesValue], separator: &str, name: impl Fn(&str) -> String) -> String {
+    let line = |reading: &SeriesValue| {
+        let fields = [name(&reading.name), exact(reading.ts), exact(reading.value)];
+        fields.join(separator) + "\n"
+    };
+    readings.iter().map(line).collect()
 }
 
 /// Returns the start of the output of `track`.
