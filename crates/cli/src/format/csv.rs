@@ -12,7 +12,7 @@ pub(super) fn list(listed: &[SeriesInfo]) -> String {
         .collect()
 }
 
-pub fn value_lines(readings: &[SeriesValue]) -> String {
+pub(super) fn value_lines(readings: &[SeriesValue]) -> String {
     super::value_lines(readings, ",", field)
 }
 
