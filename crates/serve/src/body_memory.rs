@@ -1,7 +1,7 @@
 //! Memory for request bodies. Each body has a limit, and all bodies that are being read or
 //! processed share one budget. Connections read their bodies through [`BodyMemory`]; memory is
 //! reserved as bytes arrive and released with the last reference to them, so that a client cannot
-//! make the agent exceed its budget.
+//! make the agent exceed its budget. Clients without rights may only send a key (`/api/token`).
 
 use std::io::{self, Write};
 
@@ -14,8 +14,12 @@ use pegel_metric::DropReason;
 
 use crate::api_error::ApiError;
 use crate::budgeted_buffer::MemoryBudget;
+use crate::guard::AccessRights;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
+
+/// The largest body of a client without rights.
+const UNKNOWN_CLIENT_BYTES_MAX: usize = 4 << 10;
 
 /// The memory budget of all request bodies. Clones share it.
 #[derive(Debug, Clone)]
@@ -48,10 +52,22 @@ impl BodyMemory {
         self.budget.bytes_in_use()
     }
 
+    /// The largest body of a client with these rights.
+    pub(crate) fn bytes_max(&self, rights: AccessRights) -> usize {
+        match rights {
+            AccessRights::None => self.body_bytes_max.min(UNKNOWN_CLIENT_BYTES_MAX),
+            AccessRights::User | AccessRights::Owner => self.body_bytes_max,
+        }
+    }
+
     /// Reads a body to its end. Reserves memory for the bytes received, not for the announced
     /// length: a client that announces much and sends little takes no memory from others.
-    pub(crate) async fn read(&self, mut body: Incoming) -> Result<Bytes, BodyReadError> {
-        let mut buffer = self.budget.buffer(self.body_bytes_max);
+    pub(crate) async fn read(
+        &self,
+        mut body: Incoming,
+        rights: AccessRights,
+    ) -> Result<Bytes, BodyReadError> {
+        let mut buffer = self.budget.buffer(self.bytes_max(rights), rights);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| BodyReadError::Aborted)?;
             if let Some(bytes) = frame.data_ref() {
@@ -67,12 +83,13 @@ impl BodyMemory {
         &self,
         headers: &HeaderMap,
         body: Bytes,
+        rights: AccessRights,
     ) -> Result<Bytes, (ApiError, DropReason)> {
         let encoding = headers.get(header::CONTENT_ENCODING);
         let encoding = encoding.map_or("identity", |value| value.to_str().unwrap_or("?"));
         match encoding.to_ascii_lowercase().as_str() {
             "identity" | "" => Ok(body),
-            "gzip" | "x-gzip" => self.gunzip(&body),
+            "gzip" | "x-gzip" => self.gunzip(&body, rights),
             other => {
                 let message = format!("unsupported content encoding {other:?}");
                 let failure = ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
@@ -82,8 +99,8 @@ impl BodyMemory {
         }
     }
 
-    fn gunzip(&self, body: &[u8]) -> Result<Bytes, (ApiError, DropReason)> {
-        let mut buffer = self.budget.buffer(self.body_bytes_max);
+    fn gunzip(&self, body: &[u8], rights: AccessRights) -> Result<Bytes, (ApiError, DropReason)> {
+        let mut buffer = self.budget.buffer(self.bytes_max(rights), rights);
         match io::copy(&mut MultiGzDecoder::new(body), &mut buffer) {
             Ok(_) => Ok(buffer.into_bytes()),
             Err(error) => Err(match BodyReadError::from_write_error(&error) {
@@ -91,7 +108,7 @@ impl BodyMemory {
                     let message = format!("the body is not valid gzip: {error}");
                     (ApiError::bad_request(message), DropReason::Malformed)
                 }
-                limit => (limit.failure(self), limit.drop_reason()),
+                limit => (limit.failure(self.bytes_max(rights)), limit.drop_reason()),
             }),
         }
     }
@@ -124,9 +141,10 @@ impl BodyReadError {
         }
     }
 
-    pub(crate) fn failure(self, bodies: &BodyMemory) -> ApiError {
+    /// The response to a client whose bodies are limited to `bytes_max`.
+    pub(crate) fn failure(self, bytes_max: usize) -> ApiError {
         match self {
-            BodyReadError::TooLarge => ApiError::body_too_large(bodies.body_bytes_max),
+            BodyReadError::TooLarge => ApiError::body_too_large(bytes_max),
             BodyReadError::MemoryFull => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the memory for request bodies is in use by other requests (limits.bodies)",
@@ -170,17 +188,21 @@ mod tests {
     fn compressed_bodies_are_as_limited_as_others() {
         let bodies = bodies(10_000, 1 << 20);
         let body = gzip(b"hello");
-        let unzipped = bodies.decompress(&encoded("GZIP"), body.clone());
+        let unzipped = bodies.decompress(&encoded("GZIP"), body.clone(), AccessRights::Owner);
         assert_eq!(unzipped.as_deref(), Ok(&b"hello"[..]));
         drop(unzipped);
-        let plain = bodies.decompress(&HeaderMap::new(), body.clone());
+        let plain = bodies.decompress(&HeaderMap::new(), body.clone(), AccessRights::Owner);
         assert_eq!(plain.as_deref(), Ok(&body[..]), "no Content-Encoding");
         let bomb = gzip(&vec![0; 10 << 20]);
-        let refused = bodies.decompress(&encoded("gzip"), bomb);
+        let refused = bodies.decompress(&encoded("gzip"), bomb, AccessRights::Owner);
         let expected = (ApiError::body_too_large(10_000), DropReason::TooLarge);
         assert_eq!(refused.err(), Some(expected));
         assert_eq!(bodies.bytes_in_use(), 0);
-        let broken = bodies.decompress(&encoded("gzip"), Bytes::from_static(b"hello"));
+        let broken = bodies.decompress(
+            &encoded("gzip"),
+            Bytes::from_static(b"hello"),
+            AccessRights::Owner,
+        );
         assert!(
             broken
                 .expect_err("refused")
@@ -188,10 +210,17 @@ mod tests {
                 .message()
                 .starts_with("the body is not valid gzip")
         );
-        let unknown = bodies.decompress(&encoded("zstd"), body);
+        let unknown = bodies.decompress(&encoded("zstd"), body, AccessRights::Owner);
         assert_eq!(
             unknown.expect_err("refused").0.message(),
             "unsupported content encoding \"zstd\""
         );
+    }
+
+    #[test]
+    fn a_client_without_rights_can_only_send_a_key() {
+        let bodies = bodies(1 << 20, 32 << 20);
+        assert_eq!(bodies.bytes_max(AccessRights::None), 4 << 10);
+        assert_eq!(bodies.bytes_max(AccessRights::User), 1 << 20);
     }
 }

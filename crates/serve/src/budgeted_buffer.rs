@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::guard::AccessRights;
+
 /// Granularity of a budget, in bytes per semaphore permit.
 const PERMIT_BYTES: usize = 1024;
 /// A buffer doubles up to this size and then grows by it: further doubling could take twice the
@@ -16,13 +18,17 @@ const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// Buffers up to this size are small.
 const SMALL_BYTES: usize = 256 << 10;
 
-/// Memory that buffers share. Clones share it, too.
+/// Memory that buffers share. Clones share it, too. Clients other than the agent's user and root may
+/// use five eighths of it, so that the rest is free for these two whatever others leave unread or
+/// unfinished.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryBudget {
     permits: usize,
     all: Arc<Semaphore>,
     /// The part of `all` that large buffers may use.
     large: Arc<Semaphore>,
+    /// The part of `all` that clients other than the agent's user and root may use.
+    guests: Arc<Semaphore>,
 }
 
 impl MemoryBudget {
@@ -32,13 +38,14 @@ impl MemoryBudget {
             permits,
             all: Arc::new(Semaphore::new(permits)),
             large: Arc::new(Semaphore::new(permits)),
+            guests: Arc::new(Semaphore::new(permits.div_ceil(8) * 5)),
         }
     }
 
-    /// Reserves a quarter for small buffers, which then find room even if large ones stay in use.
+    /// Reserves an eighth for small buffers, which then find room even if large ones stay in use.
     pub(crate) fn with_share_for_small(bytes: usize) -> MemoryBudget {
         let mut budget = MemoryBudget::new(bytes);
-        budget.large = Arc::new(Semaphore::new(budget.permits / 4 * 3));
+        budget.large = Arc::new(Semaphore::new(budget.permits / 8 * 7));
         budget
     }
 
@@ -48,11 +55,12 @@ impl MemoryBudget {
         self.permits.saturating_sub(free) * PERMIT_BYTES
     }
 
-    /// An empty buffer for up to `bytes_max` bytes.
-    pub(crate) fn buffer(&self, bytes_max: usize) -> BudgetedBuffer {
+    /// An empty buffer for up to `bytes_max` bytes, from the part that these rights may use.
+    pub(crate) fn buffer(&self, bytes_max: usize, rights: AccessRights) -> BudgetedBuffer {
         BudgetedBuffer {
             bytes: Vec::new(),
             bytes_max,
+            rights,
             budget: self.clone(),
             permits: Vec::new(),
             reserved: 0,
@@ -66,8 +74,9 @@ impl MemoryBudget {
 pub(crate) struct BudgetedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
+    rights: AccessRights,
     budget: MemoryBudget,
-    /// Those beyond [`SMALL_BYTES`] count twice, in `all` and in `large`.
+    /// Those beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also in `guests`.
     permits: Vec<OwnedSemaphorePermit>,
     reserved: usize,
 }
@@ -95,7 +104,7 @@ impl BudgetedBuffer {
 
     /// An empty buffer with the same limits.
     pub(crate) fn new_empty(&self) -> BudgetedBuffer {
-        self.budget.buffer(self.bytes_max)
+        self.budget.buffer(self.bytes_max, self.rights)
     }
 
     /// Takes over bytes that were built elsewhere, unless they are too large.
@@ -130,9 +139,15 @@ impl BudgetedBuffer {
             let acquired = permits.clone().try_acquire_many_owned(more);
             acquired.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
         };
+        let of_guests = |permits: usize| match self.rights {
+            AccessRights::None | AccessRights::User => permits,
+            AccessRights::Owner => 0,
+        };
+        let more = wanted - self.reserved;
         let permits = [
+            acquire(&self.budget.guests, of_guests(more))?,
             acquire(&self.budget.large, large(wanted) - large(self.reserved))?,
-            acquire(&self.budget.all, wanted - self.reserved)?,
+            acquire(&self.budget.all, more)?,
         ];
         self.permits.extend(permits);
         self.reserved = wanted;
@@ -169,7 +184,11 @@ mod tests {
     use super::*;
 
     fn fits(budget: &MemoryBudget, bytes: usize) -> bool {
-        match budget.buffer(8 << 20).write_all(&vec![0; bytes]) {
+        fits_for(AccessRights::Owner, budget, bytes)
+    }
+
+    fn fits_for(rights: AccessRights, budget: &MemoryBudget, bytes: usize) -> bool {
+        match budget.buffer(8 << 20, rights).write_all(&vec![0; bytes]) {
             Ok(()) => true,
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
@@ -181,7 +200,7 @@ mod tests {
     #[test]
     fn memory_is_given_back_when_the_last_byte_is_gone() {
         let budget = MemoryBudget::new(8 << 10);
-        let mut first = budget.buffer(1 << 20);
+        let mut first = budget.buffer(1 << 20, AccessRights::Owner);
         first.write_all(&[0; 6 << 10]).expect("room");
         assert_eq!(budget.bytes_in_use(), 6 << 10);
         assert!(!fits(&budget, 6 << 10), "while it is made");
@@ -197,9 +216,9 @@ mod tests {
 
     #[test]
     fn large_buffers_leave_room_for_small_ones() {
-        let budget = MemoryBudget::with_share_for_small(4 << 20);
-        let mut large = budget.buffer(8 << 20);
-        large.write_all(&[0; 5 << 19]).expect("room");
+        let budget = MemoryBudget::with_share_for_small(8 << 20);
+        let mut large = budget.buffer(8 << 20, AccessRights::Owner);
+        large.write_all(&[0; 13 << 19]).expect("room");
         assert!(!fits(&budget, 5 << 18));
         assert!(fits(&budget, 1));
         drop(large);
@@ -207,8 +226,29 @@ mod tests {
     }
 
     #[test]
+    fn guests_leave_memory_to_the_agents_user_and_root() {
+        for budget in [
+            MemoryBudget::new(8 << 20),
+            MemoryBudget::with_share_for_small(8 << 20),
+        ] {
+            for guest in [AccessRights::None, AccessRights::User] {
+                let mut held = Vec::new();
+                for _ in 0..100 {
+                    let mut buffer = budget.buffer(1 << 20, guest);
+                    let _ = buffer.write_all(&[0; 1 << 20]);
+                    held.push(buffer);
+                }
+                assert!(!fits_for(AccessRights::User, &budget, 64 << 10));
+                assert!(!fits_for(AccessRights::None, &budget, 64 << 10));
+                assert!(fits(&budget, 2 << 20), "the rest is for the owner");
+            }
+            assert_eq!(budget.bytes_in_use(), 0);
+        }
+    }
+
+    #[test]
     fn a_buffer_stops_at_its_largest_size() {
-        let mut buffer = MemoryBudget::new(1 << 20).buffer(10);
+        let mut buffer = MemoryBudget::new(1 << 20).buffer(10, AccessRights::Owner);
         buffer.write_all(b"123456789").expect("room");
         let error = buffer.write_all(b"ab").expect_err("too large");
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);

@@ -183,9 +183,11 @@ async fn respond(
         Ok(caller) => caller,
         Err(denied) => return denied.into_response(),
     };
-    if caller.rights > AccessRights::None {
+    let rights = caller.rights;
+    if rights > AccessRights::None {
         info.standing.admit();
     }
+    let body_bytes_max = context.body_memory.bytes_max(rights);
     let mut pending = PendingBody {
         error: Some(BodyReadError::Aborted),
         input: context.input_for(&head.method, head.uri.path()),
@@ -195,13 +197,13 @@ async fn respond(
     head.extensions.insert(caller);
     head.extensions.insert(context.clone());
     let response_result = timeout(settings.request_time, async {
-        let announced = content_length(&head).filter(|bytes| *bytes > settings.limits.body.count());
+        let announced = content_length(&head).filter(|bytes| *bytes > body_bytes_max as u64);
         let body = match (announced, &head.method) {
             (Some(_), _) => Err(BodyReadError::TooLarge),
             (None, &Method::POST | &Method::PUT | &Method::DELETE) => {
-                context.body_memory.read(body).await
+                context.body_memory.read(body, rights).await
             }
-            (None, _) => drain_body(body, settings.limits.body.as_usize()).await,
+            (None, _) => drain_body(body, body_bytes_max).await,
         };
         pending.error = body.as_ref().err().copied();
         drop(pending);
@@ -212,7 +214,7 @@ async fn respond(
                     .call(Request::from_parts(head, Body::from(body)))
                     .await
             }
-            Err(error) => Ok(error.failure(&context.body_memory).into_response()),
+            Err(error) => Ok(error.failure(body_bytes_max).into_response()),
         }
     })
     .await;

@@ -60,9 +60,9 @@ impl RequestExecutor {
         })
     }
 
-    /// An empty buffer for one response.
-    pub(crate) fn response_buffer(&self) -> ResponseBuffer {
-        ResponseBuffer::new(self.memory.buffer(self.response_bytes_max))
+    /// An empty buffer for one response to a client with these rights.
+    pub(crate) fn response_buffer(&self, rights: AccessRights) -> ResponseBuffer {
+        ResponseBuffer::new(self.memory.buffer(self.response_bytes_max, rights))
     }
 
     /// Executes a range query.

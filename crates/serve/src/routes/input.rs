@@ -79,12 +79,12 @@ fn handle(
     body: Bytes,
 ) -> Result<(StatusCode, ResponseBuffer), ApiError> {
     let sender = caller.peer.sender_name();
-    let body = context.body_memory.decompress(headers, body);
+    let body = context.body_memory.decompress(headers, body, caller.rights);
     let body = body.map_err(|(failure, reason)| {
         handler.count_refused(&sender, reason);
         failure
     })?;
-    let mut response = context.executor.response_buffer();
+    let mut response = context.executor.response_buffer(caller.rights);
     let request = InputRequest {
         sender: &sender,
         query: uri.query().unwrap_or_default(),

@@ -22,7 +22,7 @@ pub(super) async fn metrics(
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = context.agent.store.clone();
     context.refresh_programs().await;
-    let mut buffer = context.executor.response_buffer();
+    let mut buffer = context.executor.response_buffer(caller.rights);
     let (finished, collisions) = context
         .executor
         .read_latest(caller.rights, move || {

@@ -123,7 +123,7 @@ impl ServerContext {
         write: impl FnOnce(&mut ResponseBuffer) -> Result<(), ApiError> + Send + 'static,
     ) -> HandlerResult {
         let gzip = content_negotiation::accepts_gzip(headers);
-        let mut buffer = self.executor.response_buffer();
+        let mut buffer = self.executor.response_buffer(caller.rights);
         let finished = self.executor.read_latest(caller.rights, move || {
             write(&mut buffer)?;
             buffer.finish(JSON, gzip)

@@ -26,7 +26,7 @@ pub(super) async fn range(
     let query = parse_range_query(&uri, context.agent.clock.utc())?;
     let gzip = content_negotiation::accepts_gzip(&headers);
     let store = context.agent.store.clone();
-    let mut buffer = context.executor.response_buffer();
+    let mut buffer = context.executor.response_buffer(caller.rights);
     let made = context.executor.query(caller.rights, move || {
         write_range(&mut buffer, &store, &query)?;
         buffer.finish(JSON, gzip)

@@ -150,7 +150,7 @@ impl ChangeFollower {
             self.selector.clone(),
             self.after,
         );
-        let mut buffer = self.context.executor.response_buffer();
+        let mut buffer = self.context.executor.response_buffer(self.rights);
         let mut columns = self.columns.take();
         let read = self.context.executor.read_latest(self.rights, move || {
             buffer.text("data: ")?;
