@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, Series, format_value};
+use pegel_metric::{Family, Input, MetricKind, Series, format_value};
 
 use crate::naming::{label_key, metric_name};
 
@@ -25,8 +25,12 @@ pub struct EncodeResult {
 /// All readings whose metric name is the same in this format.
 pub(crate) struct FamilyBlock<'a> {
     pub name: Cow<'a, str>,
-    /// The family of the series whose input ranks first; series of another kind are left out.
+    /// The family of the series that ranks first.
     pub family: &'a Family,
+    /// The kind that is declared. Series of another kind are left out, unless `rank` is [`UNTRUSTED`].
+    pub kind: MetricKind,
+    /// The rank of the series that ranks first.
+    pub rank: u8,
     readings: Vec<&'a [&'a SeriesReading]>,
 }
 
@@ -47,15 +51,27 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
     }
 }
 
-/// Ranks inputs: of two series that collide, the one with the lower rank is written. Points that any local user may
-/// send must not replace values of the node or of a program.
-fn input_rank(series: &Series) -> u8 {
+/// The rank of series that any local user may send. None of them hides another: where their kinds differ, the family is
+/// declared without a kind.
+pub(crate) const UNTRUSTED: u8 = 3;
+
+/// Ranks series: of two that collide, the one with the lower rank is written. Values of users other than the agent's,
+/// and points that any local user may send, must not replace or hide those of the node or of the agent's user.
+fn rank(series: &Series) -> u8 {
     match series.family().input {
         Input::Collect => 0,
+        Input::Statsd => UNTRUSTED,
+        _ if has_user(series) => UNTRUSTED,
         Input::Lane | Input::Programs => 1,
         Input::Push | Input::Http | Input::Put => 2,
-        Input::Statsd => 3,
     }
+}
+
+/// Whether the series has the label `user`, which the agent adds to series of users other than its own. Quotes in
+/// values are escaped, so that no value matches.
+fn has_user(series: &Series) -> bool {
+    let labels = series.labels_text();
+    labels.contains("{user=\"") || labels.contains(",user=\"")
 }
 
 /// Groups readings into blocks, sorted by name. Where several names become one, the series whose name needed no change
@@ -79,20 +95,39 @@ pub(crate) fn family_blocks<'a>(sorted: &'a [&'a SeriesReading]) -> Vec<FamilyBl
                 blocks.push(FamilyBlock {
                     name,
                     family,
+                    kind: family.kind,
+                    rank: 0,
                     readings: vec![readings],
                 });
             }
         }
     }
     for block in &mut blocks {
-        let first = { block.readings.iter().copied() }
-            .flatten()
-            .min_by_key(|(series, _)| input_rank(series));
-        if let Some((series, _)) = first {
-            block.family = series.family();
-        }
+        block.rank_readings();
     }
     blocks
+}
+
+impl FamilyBlock<'_> {
+    /// Chooses the family, and the kind that is declared.
+    fn rank_readings(&mut self) {
+        let all = || self.readings.iter().copied().flatten();
+        let Some((first, _)) = all().min_by_key(|(series, _)| rank(series)) else {
+            return;
+        };
+        let (family, rank) = (first.family(), rank(first));
+        let is_mixed = all().any(|(series, _)| series.family().kind != family.kind);
+        self.kind = match rank {
+            UNTRUSTED if is_mixed => MetricKind::Unknown,
+            _ => family.kind,
+        };
+        self.family = family;
+        self.rank = rank;
+    }
+
+    pub(crate) fn series_count(&self) -> usize {
+        self.readings.iter().map(|readings| readings.len()).sum()
+    }
 }
 
 /// Writes one line per distinguishable series.
@@ -110,14 +145,14 @@ pub(crate) fn write_samples(out: &mut String, block: &FamilyBlock<'_>, encoded: 
     let mut readings: Vec<&SeriesReading> =
         block.readings.iter().copied().flatten().copied().collect();
     if merged {
-        readings.sort_by_key(|(series, _)| input_rank(series));
+        readings.sort_by_key(|(series, _)| rank(series));
     }
     for (series, value) in readings {
         let start = out.len();
         out.push_str(&block.name);
         let labels_at = out.len();
-        let mut distinct = series.family().kind == block.family.kind
-            && previous.replace(series.text()) != Some(series.text());
+        let is_of_kind = block.rank == UNTRUSTED || series.family().kind == block.kind;
+        let mut distinct = is_of_kind && previous.replace(series.text()) != Some(series.text());
         if careful {
             distinct = distinct
                 && write_changed_labels(out, series)
@@ -178,12 +213,7 @@ pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
 }
 
 #[cfg(test)]
-pub(crate) fn reading(
-    kind: pegel_metric::MetricKind,
-    text: &str,
-    help: &str,
-    value: f64,
-) -> SeriesReading {
+pub(crate) fn reading(kind: MetricKind, text: &str, help: &str, value: f64) -> SeriesReading {
     let family = |name: &str| {
         Arc::new(Family {
             name: Cow::Owned(name.to_owned()),
@@ -202,8 +232,6 @@ pub(crate) fn reading(
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::MetricKind;
-
     use super::*;
 
     fn sent(input: Input, kind: MetricKind, text: &str, value: f64) -> SeriesReading {
@@ -251,5 +279,88 @@ mod tests {
             assert!(out.lines().any(|found| found == line), "{line} in {out}");
         }
         assert!(!out.contains("666"), "{out}");
+    }
+
+    #[test]
+    fn a_user_hides_no_series_of_the_agents_user_or_of_another_user() {
+        let readings = [
+            sent(
+                Input::Lane,
+                MetricKind::Counter,
+                r#"hits_total{call="Send"}"#,
+                100.0,
+            ),
+            sent(
+                Input::Lane,
+                MetricKind::Counter,
+                r#"hits_total{call="Send",user="ann"}"#,
+                101.0,
+            ),
+            sent(
+                Input::Lane,
+                MetricKind::Gauge,
+                r#"hits_total{a="x",user="eve"}"#,
+                666.0,
+            ),
+            // The agent's user has put this one.
+            sent(Input::Put, MetricKind::Unknown, "queue.depth", 42.0),
+            sent(
+                Input::Lane,
+                MetricKind::Gauge,
+                r#"queue_depth{user="eve"}"#,
+                666.0,
+            ),
+            // None of these users is trusted more than the other.
+            sent(
+                Input::Lane,
+                MetricKind::Counter,
+                r#"solver.steps{user="ann"}"#,
+                102.0,
+            ),
+            sent(
+                Input::Push,
+                MetricKind::Gauge,
+                r#"solver_steps{user="eve"}"#,
+                103.0,
+            ),
+            sent(
+                Input::Lane,
+                MetricKind::Counter,
+                r#"exported{exported_user="eve",v=",user=\"x\""}"#,
+                104.0,
+            ),
+            sent(
+                Input::Lane,
+                MetricKind::Gauge,
+                r#"exported{a="x",user="eve"}"#,
+                666.0,
+            ),
+        ];
+        let (mut text, mut open) = (String::new(), String::new());
+        let encoded = crate::prometheus::encode(&readings, &mut text);
+        crate::openmetrics::encode(&readings, &mut open);
+        assert_eq!((encoded.written, encoded.collisions), (6, 3), "{text}");
+        for (out, line) in [
+            (&text, "# TYPE hits_total counter"),
+            (&text, "# TYPE queue_depth untyped"),
+            (&text, "# TYPE solver_steps untyped"),
+            (&text, "# TYPE exported counter"),
+            (&open, "# TYPE hits counter"),
+            (&open, "# TYPE solver_steps unknown"),
+        ] {
+            assert!(out.lines().any(|found| found == line), "{line} in {out}");
+        }
+        for out in [text, open] {
+            for line in [
+                r#"hits_total{call="Send"} 100"#,
+                r#"hits_total{call="Send",user="ann"} 101"#,
+                "queue_depth 42",
+                r#"solver_steps{user="ann"} 102"#,
+                r#"solver_steps{user="eve"} 103"#,
+            ] {
+                assert!(out.lines().any(|found| found == line), "{line} in {out}");
+            }
+            assert!(!out.contains("666"), "{out}");
+        }
     }
 }

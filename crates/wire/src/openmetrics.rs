@@ -3,13 +3,13 @@
 //! A counter's family is named without `_total`, its samples with it. A counter whose name
 //! lacks `_total` is typed `unknown`, so that its name never depends on the format.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pegel_metric::{MetricKind, Series};
 
 use crate::encode::{
-    EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
+    EncodeResult, FamilyBlock, UNTRUSTED, escape, family_blocks, sort_readings, write_samples,
 };
 
 /// The content type of this format.
@@ -20,11 +20,19 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
     let mut encoded = EncodeResult::default();
     let sorted = sort_readings(readings);
     let blocks = family_blocks(&sorted);
-    let names: HashSet<&str> = blocks.iter().map(|block| &*block.name).collect();
+    let ranks: HashMap<&str, u8> = blocks
+        .iter()
+        .map(|block| (&*block.name, block.rank))
+        .collect();
+    let hidden = hidden_names(&blocks, &ranks);
     for block in &blocks {
-        match counter_family(block, &names) {
+        if hidden.contains(&*block.name) {
+            encoded.collisions += block.series_count();
+            continue;
+        }
+        match counter_family(block, &ranks) {
             Some(family) => write_metadata(out, block, family, "counter"),
-            None if block.family.kind == MetricKind::Gauge => {
+            None if block.kind == MetricKind::Gauge => {
                 write_metadata(out, block, &block.name, "gauge")
             }
             None => write_metadata(out, block, &block.name, "unknown"),
@@ -38,12 +46,31 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
 /// Returns the name under which a counter is declared; `None` if it cannot be declared as one.
 ///
 /// A counter family `x` also owns the names `x` and `x_created`. If another metric has one of those, the counter is
-/// typed `unknown`; its samples are kept.
-fn counter_family<'a>(block: &'a FamilyBlock<'_>, names: &HashSet<&str>) -> Option<&'a str> {
-    let counter = block.family.kind == MetricKind::Counter;
+/// typed `unknown`; its samples are kept. Metrics that any local user may send do not change the type of others.
+fn counter_family<'a>(block: &'a FamilyBlock<'_>, ranks: &HashMap<&str, u8>) -> Option<&'a str> {
+    let counter = block.kind == MetricKind::Counter;
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;
-    let free = |name: &str| !names.contains(name);
-    (!family.is_empty() && free(family) && free(&format!("{family}_created"))).then_some(family)
+    let free = |name: &str| {
+        let other = ranks.get(name);
+        other.is_none_or(|&other| other == UNTRUSTED && block.rank < UNTRUSTED)
+    };
+    (!family.is_empty() && free(family) && free(&created(family))).then_some(family)
+}
+
+fn created(family: &str) -> String {
+    format!("{family}_created")
+}
+
+/// The names that declared counters own: untrusted metrics with these names are left out.
+fn hidden_names(blocks: &[FamilyBlock<'_>], ranks: &HashMap<&str, u8>) -> HashSet<String> {
+    let families = blocks
+        .iter()
+        .filter(|block| block.rank < UNTRUSTED)
+        .filter_map(|block| counter_family(block, ranks));
+    families
+        .flat_map(|family| [family.to_owned(), created(family)])
+        .filter(|name| ranks.contains_key(&**name))
+        .collect()
 }
 
 fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind: &str) {
@@ -73,7 +100,7 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>, family: &str, kind:
 
 #[cfg(test)]
 mod tests {
-    use pegel_metric::Family;
+    use pegel_metric::{Family, Input};
 
     use super::*;
     use crate::encode::reading;
@@ -109,6 +136,25 @@ mod tests {
         ]);
         let expected = "# TYPE a gauge\na 2\n# TYPE a_total unknown\na_total 1\n\
                         # TYPE b_created gauge\nb_created 4\n# TYPE b_total unknown\nb_total 3\n# EOF\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_counter_keeps_its_type_if_anyone_sends_a_metric_of_its_family_name() {
+        let sent = |input: Input, kind: MetricKind, name: &str| {
+            let family = Family::new("", kind, "", 1, "").of_input(input);
+            let series = Series::parse(name, |_| Arc::new(family)).expect("valid");
+            (Arc::new(series), 1.0)
+        };
+        let text = encoded(&[
+            sent(Input::Lane, MetricKind::Counter, "a_total"),
+            sent(Input::Statsd, MetricKind::Gauge, "a"),
+            sent(Input::Statsd, MetricKind::Gauge, "a_created"),
+            sent(Input::Statsd, MetricKind::Counter, "b_total"),
+            sent(Input::Statsd, MetricKind::Gauge, "b"),
+        ]);
+        let expected = "# TYPE a counter\na_total 1\n\
+                        # TYPE b gauge\nb 1\n# TYPE b_total unknown\nb_total 1\n# EOF\n";
         assert_eq!(text, expected);
     }
 

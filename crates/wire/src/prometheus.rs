@@ -31,7 +31,7 @@ fn write_metadata(out: &mut String, block: &FamilyBlock<'_>) {
     }
     out.push_str("# TYPE ");
     out.push_str(&block.name);
-    out.push_str(match block.family.kind {
+    out.push_str(match block.kind {
         MetricKind::Counter => " counter\n",
         MetricKind::Gauge => " gauge\n",
         MetricKind::Unknown => " untyped\n",
