@@ -1,7 +1,9 @@
 //! The thread that reads stream connections: lines that end with a newline, in pieces of any size.
 //!
 //! One thread polls all listeners and connections. Memory per connection is bounded by the longest line; a
-//! longer line is skipped and counted. Connections are limited in number, and idle ones are closed.
+//! longer line is skipped and counted. Connections are limited in number, with a reserve for the agent's user and
+//! root, and idle ones are closed. A connection of a web browser is closed: a page of any site can make the browser
+//! send text to this port, and the browser's user would be its sender.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
@@ -47,6 +49,8 @@ struct StatsdConnection {
     partial_line: Vec<u8>,
     /// The line is too long: everything up to its end is skipped.
     is_skipping: bool,
+    /// No line was complete so far.
+    is_first_line: bool,
     last_read: Instant,
 }
 
@@ -162,8 +166,7 @@ impl StreamReader<'_> {
             Ok(0) => false,
             Ok(count) => {
                 connection.last_read = Instant::now();
-                connection.apply_bytes(&self.buffer[..count], self.shared);
-                true
+                connection.apply_bytes(&self.buffer[..count], self.shared)
             }
             Err(error) => matches!(
                 error.kind(),
@@ -249,31 +252,42 @@ impl StreamReader<'_> {
                 .count_dropped(DropReason::Denied, 1, &origin);
             return;
         }
-        if self.connections.len() >= self.limits.connections {
-            let silent = self
-                .connections
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, known)| known.last_read);
-            match silent
-                .filter(|(_, known)| known.last_read.elapsed() >= self.limits.eviction_idle_time)
-            {
-                Some((at, _)) => self.close(at),
-                None => {
-                    self.shared
-                        .batch()
-                        .count_dropped(DropReason::QueueFull, 1, &origin);
-                    return;
-                }
-            }
+        if !self.make_room(origin.sender.is_trusted()) {
+            self.shared
+                .batch()
+                .count_dropped(DropReason::QueueFull, 1, &origin);
+            return;
         }
         self.connections.push(StatsdConnection {
             stream,
             origin,
             partial_line: Vec::new(),
             is_skipping: false,
+            is_first_line: true,
             last_read: Instant::now(),
         });
+    }
+
+    /// Returns whether there is room for one more connection. If there is none, closes the one that has been silent
+    /// the longest. One in 16 is reserved for trusted senders, whose connections are not closed for others.
+    fn make_room(&mut self, is_trusted: bool) -> bool {
+        let all = self.limits.connections;
+        let max = if is_trusted { all } else { all - all / 16 };
+        let competing = |known: &&StatsdConnection| is_trusted || !known.origin.sender.is_trusted();
+        let count = self.connections.iter().filter(competing).count();
+        if count < max && self.connections.len() < all {
+            return true;
+        }
+        let silent = { self.connections.iter().enumerate() }
+            .filter(|(_, known)| competing(known))
+            .min_by_key(|(_, known)| known.last_read);
+        match silent {
+            Some((at, known)) if known.last_read.elapsed() >= self.limits.eviction_idle_time => {
+                self.close(at);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn close_idle(&mut self) {
@@ -293,10 +307,35 @@ impl StatsdConnection {
         }
     }
 
-    fn apply_bytes(&mut self, mut bytes: &[u8], shared: &StatsdContext) {
+    /// Returns whether the first line, which these bytes continue, is one that a web browser sends.
+    fn is_browser(&mut self, bytes: &[u8]) -> bool {
+        if !self.is_first_line {
+            return false;
+        }
+        let end = memchr::memchr(b'\n', bytes);
+        let bytes = &bytes[..end.unwrap_or(bytes.len())];
+        let is_too_long = self.partial_line.len() + bytes.len() > LINE_BYTES_MAX;
+        self.is_first_line = end.is_none() && !is_too_long;
+        let first = self.partial_line.first().or(bytes.first());
+        if self.is_first_line {
+            return first == Some(&TLS_HANDSHAKE);
+        }
+        let line = [self.partial_line.as_slice(), bytes].concat();
+        first == Some(&TLS_HANDSHAKE) || is_http_request(&line, is_too_long)
+    }
+
+    /// Returns false if the connection must be closed.
+    fn apply_bytes(&mut self, mut bytes: &[u8], shared: &StatsdContext) -> bool {
+        if self.is_browser(bytes) {
+            self.partial_line.clear();
+            shared
+                .batch()
+                .count_dropped(DropReason::Malformed, 1, &self.origin);
+            return false;
+        }
         if self.is_skipping {
             let Some(end) = memchr::memchr(b'\n', bytes) else {
-                return;
+                return true;
             };
             bytes = &bytes[end + 1..];
             self.is_skipping = false;
@@ -322,5 +361,115 @@ impl StatsdConnection {
         } else if self.partial_line.is_empty() && self.partial_line.capacity() > 4096 {
             self.partial_line = Vec::new();
         }
+        true
+    }
+}
+
+/// The first byte of a TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Returns whether a line is the first one of an HTTP request. Of a line that is too long only the method is checked.
+fn is_http_request(line: &[u8], is_too_long: bool) -> bool {
+    let method = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let has_method = (3..=7).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase);
+    let line = line.trim_ascii_end();
+    let has_version = [b" HTTP/1.0", b" HTTP/1.1"]
+        .iter()
+        .any(|end| line.ends_with(*end));
+    has_method && (is_too_long || has_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bind::tests::FixedPeerPolicy;
+    use super::*;
+    use crate::statsd::tests::shared;
+
+    fn connection(
+        origins: &mut OriginCache,
+        who: SenderIdentity,
+    ) -> (StatsdConnection, UnixStream) {
+        let (stream, client) = UnixStream::pair().expect("a pair");
+        let connection = StatsdConnection {
+            stream: StatsdStream::Unix(stream),
+            origin: origins.get(who, 1).0.clone(),
+            partial_line: Vec::new(),
+            is_skipping: false,
+            is_first_line: true,
+            last_read: Instant::now(),
+        };
+        (connection, client)
+    }
+
+    #[test]
+    fn a_web_browser_cannot_write() {
+        let (shared, gate) = shared();
+        let mut origins = OriginCache::new(gate, Arc::new(FixedPeerPolicy));
+        let head = "Host: localhost\r\n\r\nforged:666|c\n";
+        let long = format!(
+            "POST /{} HTTP/1.1\r\n{head}",
+            "x".repeat(2 * LINE_BYTES_MAX)
+        );
+        for (text, closes) in [
+            (format!("POST / HTTP/1.1\r\n{head}"), true),
+            (format!("GET /a:1|c HTTP/1.0\n{head}"), true),
+            (long, true),
+            (format!("\x16\x03\x01\n{head}"), true),
+            ("GET /index:1|c\n".to_owned(), false),
+            ("visits:1|c\nPOST / HTTP/1.1\r\n".to_owned(), false),
+        ] {
+            for chunk in [1, 1000, usize::MAX] {
+                let (mut connection, _client) = connection(&mut origins, SenderIdentity::User(0));
+                let mut chunks = text.as_bytes().chunks(chunk.min(text.len()));
+                let stays_open = chunks.all(|bytes| connection.apply_bytes(bytes, &shared));
+                assert_eq!(!stays_open, closes, "{text:.40} in chunks of {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_connections_is_reserved_for_trusted_senders() {
+        let (shared, gate) = shared();
+        let peer_policy: Arc<dyn StatsdPeerPolicy> = Arc::new(FixedPeerPolicy);
+        let mut reader = StreamReader {
+            limits: StreamLimits {
+                connections: 32,
+                idle_timeout: Duration::from_secs(60),
+                eviction_idle_time: Duration::from_secs(60),
+            },
+            shared: &shared,
+            origins: OriginCache::new(gate, peer_policy.clone()),
+            peer_policy: &peer_policy,
+            connections: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            next_id: 0,
+            backoff: Backoff::new(),
+            accept_after: None,
+        };
+        let guest = SenderIdentity::Host([192, 0, 2, 1].into());
+        let owner = SenderIdentity::User(0);
+        let mut clients = Vec::new();
+        let mut connect = |reader: &mut StreamReader<'_>, who| {
+            let (stream, client) = UnixStream::pair().expect("a pair");
+            clients.push(client);
+            reader.add_connection(StatsdStream::Unix(stream), who);
+            reader.connections.len()
+        };
+        for _ in 0..40 {
+            connect(&mut reader, guest);
+        }
+        assert_eq!(reader.connections.len(), 30);
+        assert_eq!(connect(&mut reader, owner), 31);
+        assert_eq!(connect(&mut reader, owner), 32);
+        assert_eq!(connect(&mut reader, owner), 32, "none of them is silent");
+        reader.limits.eviction_idle_time = Duration::ZERO;
+        connect(&mut reader, guest);
+        let trusted = |reader: &StreamReader<'_>| {
+            let all = reader.connections.iter();
+            all.filter(|known| known.origin.sender.is_trusted()).count()
+        };
+        assert_eq!(trusted(&reader), 2, "a guest takes the place of a guest");
+        connect(&mut reader, owner);
+        assert_eq!(trusted(&reader), 3);
     }
 }
