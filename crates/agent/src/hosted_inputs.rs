@@ -9,7 +9,7 @@ use pegel_ingest::handlers::{
 };
 use pegel_ingest::statsd::StatsdInput;
 use pegel_run::CountingService;
-use pegel_serve::{Access, InputRoute};
+use pegel_serve::{Access, ChargeBytes, InputRoute};
 use serde_json::{Value, json};
 
 /// The input from programs.
@@ -56,6 +56,12 @@ impl HostedInputs {
     pub(crate) fn refresh_programs(&self) -> Arc<dyn Fn() + Send + Sync> {
         let ingest = self.ingest.clone();
         Arc::new(move || drop(ingest.refresh()))
+    }
+
+    /// Charges a sender for bytes to be written.
+    pub(crate) fn charge_bytes(&self) -> ChargeBytes {
+        let ingest = self.ingest.clone();
+        Arc::new(move |sender, bytes| ingest.try_charge(sender, bytes))
     }
 
     /// The fields of `/status`.

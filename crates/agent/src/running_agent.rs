@@ -150,6 +150,7 @@ impl RunningAgent {
             socket_lines: Arc::new(inputs.socket_lines()),
             telnet_lines: Arc::new(inputs.telnet_lines(version)),
             refresh_programs: inputs.refresh_programs(),
+            charge_bytes: inputs.charge_bytes(),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
             clock: plan.store.clock.clone(),
             node: plan.node.clone(),

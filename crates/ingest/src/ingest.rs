@@ -82,6 +82,12 @@ impl Ingest {
         self.gate.sender(input, who)
     }
 
+    /// Charges a client of HTTP for bytes that it has written outside of the store. Returns false if its allowance is
+    /// used up.
+    pub fn try_charge(&self, who: &str, bytes: u64) -> bool {
+        self.sender(Input::Put, who).try_charge(bytes)
+    }
+
     pub fn now(&self) -> Millis {
         self.clock.utc()
     }

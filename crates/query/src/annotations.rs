@@ -1,5 +1,6 @@
 //! Annotations: notes about a time, for one series or for all, kept in memory and in a small file beside the store. A
-//! change is synced to the file before it is acknowledged.
+//! change is synced to the file before it is acknowledged. The agent's user and root change all annotations; other users
+//! create annotations and change their own.
 
 mod annotation;
 mod annotation_file;
@@ -21,6 +22,9 @@ use crate::error::OpentsdbError;
 /// The maximum number of annotations, and their maximum total size.
 const ANNOTATIONS_MAX: usize = 10_000;
 const ANNOTATIONS_BYTES_MAX: usize = 4 << 20;
+
+/// The client that changes annotations: a sender, or `None` for the agent's user and root.
+pub type AnnotationEditor<'a> = Option<&'a str>;
 
 /// Series and time; the series is empty for global annotations.
 type AnnotationKey = (String, Millis);
@@ -113,17 +117,28 @@ impl Annotations {
         &self,
         change: AnnotationUpdate,
         replaces: bool,
+        editor: AnnotationEditor<'_>,
     ) -> Result<Option<Annotation>, OpentsdbError> {
         let mut inner = self.lock();
         let key = change.key()?;
         let old = inner.by_key.get(&key);
-        let new = change.apply(old.filter(|_| !replaces))?;
+        if old.is_some_and(|old| !may_change(editor, old)) {
+            return Err(not_permitted());
+        }
+        let mut new = change.apply(old.filter(|_| !replaces))?;
+        new.writer = match old {
+            Some(old) => old.writer.clone(),
+            None => editor.map(str::to_owned),
+        };
         if old == Some(&new) {
             return Ok(None);
         }
         let old_bytes = old.map_or(0, Annotation::bytes);
         let bytes = inner.bytes - old_bytes + new.bytes();
-        if bytes > ANNOTATIONS_BYTES_MAX || (old.is_none() && inner.by_key.len() >= ANNOTATIONS_MAX)
+        // A quarter is reserved for the agent's user and root.
+        let share = |max: usize| if editor.is_some() { max - max / 4 } else { max };
+        if bytes > share(ANNOTATIONS_BYTES_MAX)
+            || (old.is_none() && inner.by_key.len() >= share(ANNOTATIONS_MAX))
         {
             return Err(
                 OpentsdbError::too_large("the limit on annotations is reached")
@@ -138,26 +153,41 @@ impl Annotations {
     }
 
     /// Deletes an annotation; returns false if there was none.
-    pub fn delete(&self, tsuid: &str, start: Millis) -> Result<bool, OpentsdbError> {
+    pub fn delete(
+        &self,
+        tsuid: &str,
+        start: Millis,
+        editor: AnnotationEditor<'_>,
+    ) -> Result<bool, OpentsdbError> {
         let key = (tsuid.to_owned(), start);
         let mut inner = self.lock();
-        if !inner.by_key.contains_key(&key) {
-            return Ok(false);
+        match inner.by_key.get(&key) {
+            None => return Ok(false),
+            Some(old) if !may_change(editor, old) => return Err(not_permitted()),
+            Some(_) => {}
         }
         inner.remove(&key)?;
         inner.compact();
         Ok(true)
     }
 
-    /// Deletes the annotations of some series that start between two times, and returns their number.
-    pub fn delete_range(&self, bulk: &AnnotationBulkDelete) -> Result<usize, OpentsdbError> {
+    /// Deletes the annotations of some series that start between two times and that the editor may change, and returns
+    /// their number.
+    pub fn delete_range(
+        &self,
+        bulk: &AnnotationBulkDelete,
+        editor: AnnotationEditor<'_>,
+    ) -> Result<usize, OpentsdbError> {
         let mut inner = self.lock();
-        let is_meant = |(tsuid, start): &&AnnotationKey| {
+        let is_meant = |(tsuid, start): &AnnotationKey| {
             let of_series = bulk.tsuids.iter().any(|id| id == tsuid);
             let of_all = bulk.global && tsuid.is_empty();
             (of_series || of_all) && (bulk.start..=bulk.end).contains(start)
         };
-        let keys: Vec<AnnotationKey> = inner.by_key.keys().filter(is_meant).cloned().collect();
+        let found = { inner.by_key.iter() }
+            .filter(|(key, note)| is_meant(key) && may_change(editor, note))
+            .map(|(key, _)| key.clone());
+        let keys: Vec<AnnotationKey> = found.collect();
         for key in &keys {
             inner.remove(key)?;
         }
@@ -193,6 +223,15 @@ impl AnnotationIndex {
     }
 }
 
+fn may_change(editor: AnnotationEditor<'_>, note: &Annotation) -> bool {
+    editor.is_none_or(|editor| note.writer.as_deref() == Some(editor))
+}
+
+fn not_permitted() -> OpentsdbError {
+    OpentsdbError::new(403, "the annotation was created by another user")
+        .with_details("only that user, the agent's user and root may change it")
+}
+
 fn write_error(error: io::Error) -> OpentsdbError {
     tracing::error!(%error, "cannot write an annotation");
     OpentsdbError::new(503, "cannot store the annotation").with_details(error.to_string())
@@ -215,7 +254,7 @@ mod tests {
             r#"{"startTime":"1369141261","tsuid":"0a","description":"d","notes":"n","custom":{"owner":"jdoe"}}"#,
         );
         let note = notes
-            .put(made.clone(), false)
+            .put(made.clone(), false, None)
             .expect("stored")
             .expect("new");
         assert_eq!(
@@ -223,7 +262,7 @@ mod tests {
             r#"{"tsuid":"0A","description":"d","notes":"n","custom":{"owner":"jdoe"},"endTime":0,"startTime":1369141261}"#
         );
         assert_eq!(
-            notes.put(made, false).expect("read"),
+            notes.put(made, false, None).expect("read"),
             None,
             "nothing changes"
         );
@@ -231,6 +270,7 @@ mod tests {
             .put(
                 change(r#"{"startTime":1369141261,"tsuid":"0A","endTime":1369141300}"#),
                 false,
+                None,
             )
             .expect("stored")
             .expect("changed");
@@ -243,6 +283,7 @@ mod tests {
             .put(
                 change(r#"{"startTime":1369141262,"description":"all"}"#),
                 false,
+                None,
             )
             .expect("stored");
         drop(notes);
@@ -256,6 +297,7 @@ mod tests {
             .put(
                 change(r#"{"startTime":1369141261,"tsuid":"0A","notes":"only"}"#),
                 true,
+                None,
             )
             .expect("stored")
             .expect("changed");
@@ -264,8 +306,12 @@ mod tests {
             ("", None),
             "replaced"
         );
-        assert!(notes.delete("0A", 1_369_141_261_000).expect("deleted"));
-        assert!(!notes.delete("0A", 1_369_141_261_000).expect("gone"));
+        assert!(
+            notes
+                .delete("0A", 1_369_141_261_000, None)
+                .expect("deleted")
+        );
+        assert!(!notes.delete("0A", 1_369_141_261_000, None).expect("gone"));
         drop(notes);
         let notes = Annotations::open(dir.path()).expect("opens again");
         assert_eq!(notes.get("0A", 1_369_141_261_000), None);
@@ -279,7 +325,7 @@ mod tests {
         let notes = Annotations::open_or_empty(dir.path());
         assert!(notes.is_empty());
         let problem = notes
-            .put(change(r#"{"startTime":1}"#), false)
+            .put(change(r#"{"startTime":1}"#), false, None)
             .expect_err("no file");
         assert_eq!(problem.status(), 503);
     }
@@ -291,7 +337,7 @@ mod tests {
         for second in 1..=10 {
             for id in ["", "0A", "0B"] {
                 let json = format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"x"}}"#);
-                notes.put(change(&json), false).expect("stored");
+                notes.put(change(&json), false, None).expect("stored");
             }
         }
         let bulk = |tsuids: &[&str], global, start, end| AnnotationBulkDelete {
@@ -302,19 +348,19 @@ mod tests {
         };
         assert_eq!(
             notes
-                .delete_range(&bulk(&["0A"], false, 2_000, 4_000))
+                .delete_range(&bulk(&["0A"], false, 2_000, 4_000), None)
                 .expect("done"),
             3
         );
         assert_eq!(
             notes
-                .delete_range(&bulk(&[], true, 0, 5_000))
+                .delete_range(&bulk(&[], true, 0, 5_000), None)
                 .expect("done"),
             5
         );
         assert_eq!(
             notes
-                .delete_range(&bulk(&[], false, 0, 5_000))
+                .delete_range(&bulk(&[], false, 0, 5_000), None)
                 .expect("done"),
             0
         );
@@ -329,7 +375,7 @@ mod tests {
         let long = "x".repeat(15_000);
         let put = |second: usize, text: &str| {
             let json = format!(r#"{{"startTime":{second},"description":"{text}"}}"#);
-            notes.put(change(&json), false)
+            notes.put(change(&json), false, None)
         };
         let mut stored = 0;
         while put(stored + 1, &long).is_ok() {
@@ -343,5 +389,52 @@ mod tests {
             .expect("a file")
             .len();
         assert!(bytes < 3 * ANNOTATIONS_BYTES_MAX as u64, "{bytes}");
+    }
+
+    #[test]
+    fn a_user_changes_only_annotations_of_its_own() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let at = |second: u32| change(&format!(r#"{{"startTime":{second},"notes":"x"}}"#));
+        let (ann, eve) = (Some("uid 1001"), Some("uid 1002"));
+        notes.put(at(1), false, None).expect("stored");
+        notes.put(at(2), false, ann).expect("stored");
+        notes.put(at(3), false, eve).expect("stored");
+        drop(notes);
+        let notes = Annotations::open(dir.path()).expect("opens again");
+        let all = AnnotationBulkDelete {
+            tsuids: Vec::new(),
+            global: true,
+            start: 0,
+            end: Millis::MAX,
+        };
+        for second in [1, 2] {
+            let status = |result: Result<_, OpentsdbError>| result.map_err(|error| error.status());
+            let new = change(&format!(r#"{{"startTime":{second},"notes":"y"}}"#));
+            for replaces in [false, true] {
+                let put = notes.put(new.clone(), replaces, eve).map(drop);
+                assert_eq!(status(put), Err(403));
+            }
+            let deleted = notes.delete("", i64::from(second) * 1000, eve).map(drop);
+            assert_eq!(status(deleted), Err(403));
+        }
+        assert_eq!(notes.delete_range(&all, eve).expect("done"), 1);
+        let json = r#"{"startTime":2,"notes":"of the owner"}"#;
+        notes.put(change(json), true, None).expect("stored");
+        assert!(notes.delete("", 2_000, ann).expect("still its own"));
+        assert_eq!(notes.delete_range(&all, None).expect("done"), 1);
+    }
+
+    #[test]
+    fn users_leave_room_to_the_agents_user() {
+        let dir = TempDir::new();
+        let notes = Annotations::open(dir.path()).expect("opens");
+        let put = |second: usize, editor| {
+            let text = "x".repeat(15_000);
+            let json = format!(r#"{{"startTime":{second},"description":"{text}"}}"#);
+            notes.put(change(&json), false, editor)
+        };
+        let full = (1..).find(|second| put(*second, Some("uid 1001")).is_err());
+        put(full.expect("a limit"), None).expect("the rest");
     }
 }

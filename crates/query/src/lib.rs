@@ -37,7 +37,9 @@ mod time_zone;
 mod tsuid;
 
 pub use aggregator::Aggregator;
-pub use annotations::{Annotation, AnnotationBulkDelete, AnnotationUpdate, Annotations};
+pub use annotations::{
+    Annotation, AnnotationBulkDelete, AnnotationEditor, AnnotationUpdate, Annotations,
+};
 pub use engine::{QueryEngine, QueryLimits};
 pub use error::OpentsdbError;
 pub use exp::ExpressionRequest;

@@ -9,6 +9,9 @@ use pegel_wire::LineInput;
 
 use crate::routes::InputRoute;
 
+/// Charges a sender for bytes to be written; returns false if its allowance is used up.
+pub type ChargeBytes = Arc<dyn Fn(&str, u64) -> bool + Send + Sync>;
+
 /// Everything the server needs from the agent: the store, the inputs, and the data of `/status`.
 #[derive(Clone)]
 pub struct AgentHandles {
@@ -20,6 +23,7 @@ pub struct AgentHandles {
     pub telnet_lines: Arc<dyn LineInput>,
     /// Stores what programs counted until now, so that a read sees it. Waits for the log.
     pub refresh_programs: Arc<dyn Fn() + Send + Sync>,
+    pub charge_bytes: ChargeBytes,
     /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
     pub clock: Arc<dyn Clock>,

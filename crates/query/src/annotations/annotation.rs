@@ -22,6 +22,9 @@ pub struct Annotation {
     #[serde(default)]
     pub end_time: i64,
     pub start_time: i64,
+    /// The sender that created it; `None` for the agent's user and root. Not shown to clients.
+    #[serde(skip)]
+    pub(super) writer: Option<String>,
 }
 
 impl Annotation {

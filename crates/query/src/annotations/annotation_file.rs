@@ -1,8 +1,8 @@
 //! `annotations.jsonl`: one line for each change; the last one for a key applies.
 //!
-//! A line is `{"set":{…}}` with an annotation or `{"delete":["TSUID",milliseconds]}`. It is synced before it is
-//! acknowledged. A line truncated by a crash is removed; if other lines are malformed, a copy of the file is kept in
-//! `aside/`.
+//! A line is `{"set":{…}}` with an annotation, `{"setby":["SENDER",{…}]}` with one of another user than the agent's, or
+//! `{"delete":["TSUID",milliseconds]}`. It is synced before it is acknowledged. A line truncated by a crash is removed; if
+//! other lines are malformed, a copy of the file is kept in `aside/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,17 @@ pub(super) struct AnnotationFile {
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum AnnotationRecord {
     Set(Annotation),
+    SetBy(String, Annotation),
     Delete(AnnotationKey),
+}
+
+impl AnnotationRecord {
+    fn of(note: &Annotation) -> AnnotationRecord {
+        match &note.writer {
+            Some(writer) => AnnotationRecord::SetBy(writer.clone(), note.clone()),
+            None => AnnotationRecord::Set(note.clone()),
+        }
+    }
 }
 
 impl AnnotationFile {
@@ -70,7 +80,7 @@ impl AnnotationFile {
     }
 
     pub(super) fn set(&mut self, note: &Annotation) -> io::Result<()> {
-        self.append(&AnnotationRecord::Set(note.clone()))
+        self.append(&AnnotationRecord::of(note))
     }
 
     pub(super) fn delete(&mut self, key: &AnnotationKey) -> io::Result<()> {
@@ -110,7 +120,7 @@ impl AnnotationFile {
         let temporary = self.path.with_extension("jsonl.new");
         let mut bytes = Vec::new();
         for note in notes.values() {
-            bytes.extend(to_line(&AnnotationRecord::Set(note.clone()))?);
+            bytes.extend(to_line(&AnnotationRecord::of(note))?);
         }
         let mut options = fs::OpenOptions::new();
         set_private_mode(&mut options);
@@ -172,6 +182,10 @@ fn parse_records(bytes: &[u8]) -> (BTreeMap<AnnotationKey, Annotation>, usize, u
             Ok(AnnotationRecord::Set(note)) => {
                 drop(notes.insert((note.tsuid.clone(), note.start()), note))
             }
+            Ok(AnnotationRecord::SetBy(writer, mut note)) => {
+                note.writer = Some(writer);
+                drop(notes.insert((note.tsuid.clone(), note.start()), note))
+            }
             Ok(AnnotationRecord::Delete(key)) => drop(notes.remove(&key)),
             Err(_) => unread += 1,
         }
@@ -192,6 +206,7 @@ mod tests {
             custom: None,
             end_time: 0,
             start_time: second,
+            writer: None,
         }
     }
 

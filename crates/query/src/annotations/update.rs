@@ -91,6 +91,7 @@ impl AnnotationUpdate {
             custom: None,
             end_time: 0,
             start_time: self.start_time.unwrap_or_default().0,
+            writer: None,
         });
         if let Some(end) = self.end_time {
             let is_sane = (0..=999_999_999_999_999).contains(&end.0);

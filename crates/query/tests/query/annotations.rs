@@ -17,7 +17,7 @@ fn note(fixture: &QueryFixture, json: &str) {
     fixture
         .engine
         .annotations
-        .put(change, false)
+        .put(change, false, None)
         .expect("stored")
         .expect("new");
 }

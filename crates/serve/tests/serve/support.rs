@@ -118,6 +118,10 @@ impl TestServer {
                 let ingest = ingest.clone();
                 Arc::new(move || drop(ingest.refresh()))
             },
+            charge_bytes: {
+                let ingest = ingest.clone();
+                Arc::new(move |sender, bytes| ingest.try_charge(sender, bytes))
+            },
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),

@@ -89,6 +89,7 @@ fn parse_pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
 struct OpentsdbRequest {
     context: Arc<ServerContext>,
     rights: AccessRights,
+    sender: String,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -110,6 +111,7 @@ impl<S: Send + Sync> FromRequest<S> for OpentsdbRequest {
         Ok(OpentsdbRequest {
             context: context.clone(),
             rights: caller.rights,
+            sender: caller.peer.sender_name(),
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -129,7 +131,8 @@ impl OpentsdbRequest {
     /// The decompressed body.
     fn plain_body(&mut self) -> Result<Bytes, ApiError> {
         let body = std::mem::take(&mut self.body);
-        let plain = self.context.body_memory.decompress(&self.headers, body);
+        let memory = &self.context.body_memory;
+        let plain = memory.decompress(&self.headers, body, self.rights);
         plain.map_err(|(failure, _)| failure)
     }
 }
@@ -143,7 +146,7 @@ async fn respond(
 ) -> HandlerResult {
     let context = asked.context.clone();
     let gzip = content_negotiation::accepts_gzip(&asked.headers);
-    let mut buffer = context.executor.response_buffer();
+    let mut buffer = context.executor.response_buffer(asked.rights);
     let (rights, mut asked) = (asked.rights, asked);
     let made = context.executor.query(
         rights,
