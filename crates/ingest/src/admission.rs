@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use pegel_config::{ByteSize, settings};
-use pegel_metric::{DropReason, Family, Input, Ledger, Level, MetricKind, Series, SeriesError};
+use pegel_metric::{
+    DropReason, Family, Input, Ledger, Level, MetricKind, Series, SeriesError, is_unprintable,
+};
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
 use crate::reserved_names::{ReservedNames, exported};
@@ -68,7 +70,7 @@ pub enum AdmissionError {
         "names and labels of all programs exceed the limit of {0} bytes (a part of limits.memory)"
     )]
     Bytes(u64),
-    #[error("a label value contains control characters")]
+    #[error("the name or a label contains control or invisible characters")]
     Control,
     #[error(
         "the name is reserved for the node and the agent (node_*, pegel_*, scrape_*, up, and the names in docs/metrics.md)"
@@ -410,9 +412,12 @@ impl Admission {
         offer: &SeriesSpec<'_>,
     ) -> Result<Arc<Series>, AdmissionError> {
         self.check_reserved(name)?;
-        // Control characters would reach the terminals of users.
-        let is_control = |c: char| c.is_control() && c != '\n';
-        if labels.iter().any(|(_, value)| value.contains(is_control)) {
+        // They would reach the terminals of users, and an invisible character makes a name look like another one.
+        let texts = labels.iter().flat_map(|(key, value)| [*key, *value]);
+        if texts
+            .chain([name])
+            .any(|text| text.contains(is_unprintable))
+        {
             return Err(AdmissionError::Control);
         }
         let family = self.families.get(offer);
@@ -474,7 +479,9 @@ impl FamilyCache {
             kind: offer.kind,
             help: match offer.help {
                 "" => Cow::Borrowed(""),
-                help => Cow::Owned(help.replace(char::is_control, " ")),
+                help => {
+                    Cow::Owned(help.replace(|c: char| c.is_control() || is_unprintable(c), " "))
+                }
             },
             unit: Cow::Borrowed(""),
             level: offer.level,
@@ -525,6 +532,33 @@ mod tests {
         assert_eq!(b.series(), 1, "a refused series is charged to no sender");
         drop(first);
         gate.admit(&b, &offer("y")).expect("room again");
+    }
+
+    #[test]
+    fn no_name_or_label_has_control_or_invisible_characters() {
+        let gate = gate(10, 10);
+        let a = gate.sender(Input::Statsd, "a");
+        for c in [
+            "\u{1b}",
+            "\u{200b}",
+            "\u{202e}",
+            "\u{2028}",
+            "\u{feff}",
+            "\u{e0041}",
+        ] {
+            let text = format!("n{c}ode_load1");
+            let refused = gate.admit(&a, &offer(&text)).map(drop);
+            let reason = refused.map_err(|error| error.reason());
+            assert_eq!(reason, Err(DropReason::BadName));
+            for label in [("k", &*text), (&*text, "v")] {
+                let labels = [label];
+                let spec = SeriesSpec {
+                    labels: &labels,
+                    ..offer("x")
+                };
+                assert!(gate.admit(&a, &spec).is_err(), "{label:?}");
+            }
+        }
     }
 
     #[test]

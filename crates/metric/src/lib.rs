@@ -24,6 +24,7 @@ mod series;
 mod series_list;
 pub mod slurm;
 mod tick;
+mod unprintable;
 
 pub use clock::{Clock, SystemClock};
 pub use error_chain::with_causes;
@@ -35,6 +36,7 @@ pub use selector::{Selector, SelectorError};
 pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
 pub use series_list::split_series_list;
 pub use tick::{GroupMembers, GroupRow, Point, SampleGroup, Slot, Tick};
+pub use unprintable::is_unprintable;
 
 /// Milliseconds since 1970-01-01 00:00 UTC.
 pub type Millis = i64;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::{Family, Input, Level, Millis, Series, SeriesError};
+use crate::{Family, Input, Level, Millis, Series, SeriesError, unprintable};
 
 /// A single sample with its own time.
 #[derive(Debug, Clone)]
@@ -74,7 +74,8 @@ impl SampleGroup {
         level <= self.level
     }
 
-    /// Allocates a slot for a new series. Call it once per series, not once per tick.
+    /// Allocates a slot for a new series. Call it once per series, not once per tick. Control and invisible characters in
+    /// values of labels are escaped: some values, such as names of processes, are chosen by any user.
     pub fn declare(
         &mut self,
         family: &Arc<Family>,
@@ -83,7 +84,10 @@ impl SampleGroup {
         if family.level > self.level {
             return Ok(Slot::DISCARD);
         }
-        Ok(self.add(Arc::new(Series::new(family.clone(), labels)?)))
+        let labels = unprintable::escape_values(labels);
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(key, value)| (*key, &**value)).collect();
+        Ok(self.add(Arc::new(Series::new(family.clone(), &labels)?)))
     }
 
     /// Like [`declare`](SampleGroup::declare), for an existing series whose level was already checked.
@@ -305,6 +309,16 @@ mod tests {
             "load{d=\"b\"}",
             "the old version is untouched"
         );
+    }
+
+    #[test]
+    fn labels_of_the_node_bring_no_control_characters_to_terminals() {
+        let mut group = SampleGroup::new("load", 3, 1000);
+        let labels = [("comm", "\u{1b}[31m\u{202e}x")];
+        let declared = group.declare(&Arc::new(LOAD.clone()), &labels);
+        declared.expect("valid");
+        let text = group.members().series[0].text().to_owned();
+        assert_eq!(text, r#"load{comm="\\u{1b}[31m\\u{202e}x"}"#);
     }
 
     #[test]
