@@ -75,7 +75,15 @@ fn is_allowed(name: &str) -> bool {
     let has_prefix = ALLOWED_PREFIXES
         .iter()
         .any(|prefix| name.starts_with(prefix));
-    is_listed || (has_prefix && !redact::is_secret_name(name))
+    is_listed || (has_prefix && !redact::is_secret_name(name) && !has_secret_ending(name))
+}
+
+/// Whether the last word of a name is one of a secret.
+fn has_secret_ending(name: &str) -> bool {
+    let last = name.rsplit('_').next().unwrap_or_default();
+    ["KEY", "PWD", "PASS", "PW", "PSK", "CREDS"]
+        .iter()
+        .any(|ending| last.to_ascii_uppercase().ends_with(ending))
 }
 
 fn redacted_value(value: &str) -> String {
@@ -104,6 +112,10 @@ mod tests {
             ("AZ_BATCH_AUTHENTICATION_TOKEN", "PLANTED"),
             ("AWS_SECRET_ACCESS_KEY", "PLANTED"),
             ("UCX_AUTH_TOKEN", "PLANTED"),
+            ("UCX_KEY", "PLANTED"),
+            ("NCCL_PWD", "PLANTED"),
+            ("FI_USERPASS", "PLANTED"),
+            ("MPICH_CREDENTIALS", "PLANTED"),
             ("http_proxy", "http://u:PLANTED@proxy"),
             ("PEGEL_PARENT", "https://u:PLANTED@parent:1/?token=PLANTED"),
             ("PEGEL_IMDS_URL", "http://u:PLANTED@127.0.0.1:1"),
