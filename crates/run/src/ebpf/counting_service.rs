@@ -1,8 +1,10 @@
 //! The agent's side of remote counting: counts for wrappers that lack the permission.
 //!
 //! A wrapper names a process over the agent's socket and polls its counts until the process ends. The programs are loaded
-//! only while a process is watched. A client can watch only processes of its own user, and receives only numbers.
+//! only while a process is watched. A client can watch only processes of its own user, and receives only numbers. A user
+//! other than root and the agent's can have half of all watched programs.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -36,6 +38,8 @@ pub struct CountingService {
     sets: Mutex<[Weak<ProgramSet>; 2]>,
     /// One reference for each program that is watched or being released.
     permits: Arc<()>,
+    /// The same for each user.
+    user_permits: Mutex<HashMap<u32, Weak<()>>>,
     programs_max: usize,
     drop_queue: Arc<DropQueue<WatchedProgram>>,
 }
@@ -44,7 +48,14 @@ pub struct CountingService {
 #[derive(Debug)]
 struct WatchedProgram {
     watched: WatchedProcess,
-    _permit: Arc<()>,
+    _permit: WatchPermit,
+}
+
+/// The permit for one watched program, from all of them and from the share of its user.
+#[derive(Debug)]
+struct WatchPermit {
+    _all: Arc<()>,
+    of_user: Arc<()>,
 }
 
 /// A program watched for one connection. Dropping it ends the watch on another thread, because that takes milliseconds.
@@ -84,6 +95,8 @@ enum WatchRefusal {
     AlreadyWatching,
     #[error("the limit of {0} watched programs is reached")]
     Full(usize),
+    #[error("the limit of {0} watched programs of one user is reached")]
+    UserFull(usize),
     #[error("eBPF is not available: {0}")]
     Ebpf(#[from] EbpfError),
 }
@@ -98,6 +111,7 @@ impl CountingService {
             unavailable_reason: (!is_allowed).then(|| EbpfError::Permission.to_string()),
             sets: Mutex::default(),
             permits: Arc::default(),
+            user_permits: Mutex::default(),
             programs_max: programs_max(),
             drop_queue: Arc::new(DropQueue::new(supervisor)),
         }
@@ -169,10 +183,7 @@ impl CountingService {
             Ok(())
         };
         check(None)?;
-        let permit = self.permits.clone();
-        if self.programs() > self.programs_max {
-            return Err(WatchRefusal::Full(self.programs_max));
-        }
+        let permit = self.take_permit(uid)?;
         let slot = self.allocate_slot(request.time)?;
         let watched = match request.from {
             CountFrom::Exec => WatchedProcess::from_exec(slot, pid, process),
@@ -194,6 +205,26 @@ impl CountingService {
         })
     }
 
+    fn take_permit(&self, uid: u32) -> Result<WatchPermit, WatchRefusal> {
+        let mut users = self.user_permits.lock();
+        users.retain(|_, permit| permit.strong_count() > 0);
+        let of_user = users.get(&uid).and_then(Weak::upgrade).unwrap_or_default();
+        users.insert(uid, Arc::downgrade(&of_user));
+        let permit = WatchPermit {
+            _all: self.permits.clone(),
+            of_user,
+        };
+        if self.programs() > self.programs_max {
+            return Err(WatchRefusal::Full(self.programs_max));
+        }
+        let is_owner = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let share = (self.programs_max / 2).max(1);
+        if !is_owner && Arc::strong_count(&permit.of_user) > share {
+            return Err(WatchRefusal::UserFull(share));
+        }
+        Ok(permit)
+    }
+
     /// Allocates a slot in the loaded set, or loads a new one.
     fn allocate_slot(&self, time: CallTiming) -> Result<WatchSlot, EbpfError> {
         let mut sets = self.sets.lock();
@@ -206,5 +237,32 @@ impl CountingService {
         let set = Arc::new(ProgramSet::load(&table, time)?);
         *kept = Arc::downgrade(&set);
         WatchSlot::first(set, table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_half_of_the_watched_programs_to_others() {
+        let service = CountingService::new(&Supervisor::default()).with_programs_max(8);
+        let own = rustix::process::geteuid().as_raw();
+        let (eve, ann) = (own ^ 4711, own ^ 4712);
+        let mut held: Vec<WatchPermit> = (0..8)
+            .map_while(|_| service.take_permit(eve).ok())
+            .collect();
+        assert_eq!(held.len(), 4);
+        assert!(matches!(
+            service.take_permit(eve),
+            Err(WatchRefusal::UserFull(4))
+        ));
+        held.extend([ann, own, 0, ann].map(|uid| service.take_permit(uid).expect("free")));
+        assert!(matches!(
+            service.take_permit(own),
+            Err(WatchRefusal::Full(8))
+        ));
+        held.clear();
+        assert!(service.take_permit(eve).is_ok() && service.programs() == 0);
     }
 }
