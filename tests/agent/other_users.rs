@@ -329,6 +329,40 @@ fn another_user_cannot_take_all_connections() {
 }
 
 #[test]
+fn another_user_cannot_send_large_bodies_even_to_open_routes() {
+    let Some(other_user) = OtherUser::new() else {
+        return;
+    };
+    let agent = PEGEL.agent().start();
+    let body = "x".repeat(8 << 10);
+    for path in ["/healthz", "/api/ready", "/api/token"] {
+        let (status, output) = other_user.curl(&["-H", "Expect:", "-d", &body, &url(&agent, path)]);
+        assert_eq!(status, 413, "{path}: {output}");
+    }
+    agent.assert_conserved();
+}
+
+#[test]
+fn an_allowed_user_does_not_change_annotations_of_the_agents_user() {
+    let Some(other_user) = OtherUser::new() else {
+        return;
+    };
+    let allow = format!("allow_users: [{}]\n", OtherUser::UID);
+    let agent = PEGEL.agent().config(&allow).start();
+    let note = url(&agent, "/api/annotation?start_time=1369141261&notes=");
+    assert_eq!(curl(&["-X", "POST", &format!("{note}owner")]).0, 200);
+    for method in ["POST", "PUT", "DELETE"] {
+        let (status, output) = other_user.curl(&["-X", method, &format!("{note}user")]);
+        assert_eq!(status, 403, "{method}: {output}");
+    }
+    let own = url(&agent, "/api/annotation?start_time=1369141262&notes=own");
+    for (method, expected) in [("POST", 200), ("DELETE", 204)] {
+        assert_eq!(other_user.curl(&["-X", method, &own]).0, expected);
+    }
+    agent.assert_conserved();
+}
+
+#[test]
 fn connections_closed_before_the_check_disturb_nothing() {
     let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {
