@@ -18,6 +18,11 @@ impl UserInfo {
                 .and_then(|users| find_user_name(&users, uid).map(str::to_owned)),
         }
     }
+
+    /// Returns the number of the user with this name, as [`UserInfo::lookup`] finds it.
+    pub fn uid_of(name: &str) -> Option<u32> {
+        find_uid(&std::fs::read_to_string("/etc/passwd").ok()?, name)
+    }
 }
 
 fn find_user_name(users: &str, uid: u32) -> Option<&str> {
@@ -25,6 +30,14 @@ fn find_user_name(users: &str, uid: u32) -> Option<&str> {
         let mut fields = line.split(':');
         let name = fields.next()?;
         (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
+    })
+}
+
+fn find_uid(users: &str, name: &str) -> Option<u32> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_same = fields.next()? == name;
+        is_same.then(|| fields.nth(1)?.parse().ok())?
     })
 }
 

@@ -336,8 +336,7 @@ impl Admission {
         series: &Series,
     ) -> Result<SeriesPermit, AdmissionError> {
         let settings = &self.settings;
-        let claim = self.owners.claim(series.text(), series.family().input);
-        let claim = claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)?;
+        let claim = self.claim_name(series)?;
         let max = settings.senders.series_per_sender.get();
         if !sender.try_reserve_series(max) {
             return Err(AdmissionError::SenderLimit(max));
@@ -380,6 +379,34 @@ impl Admission {
             return Err(AdmissionError::SenderRate);
         }
         Ok(permit)
+    }
+
+    /// Charges a series that was admitted before a restart, beyond all limits: what was counted is not lost because a
+    /// user has reached a limit.
+    pub fn permit_restored(
+        &self,
+        sender: &Arc<Sender>,
+        series: &Series,
+    ) -> Result<SeriesPermit, AdmissionError> {
+        let claim = self.claim_name(series)?;
+        let text_bytes = series.text().len() as u64;
+        sender.charge_restored(text_bytes);
+        self.usage.series.fetch_add(1, Ordering::Relaxed);
+        let held = &self.usage.text_bytes;
+        held.fetch_add(text_bytes, Ordering::Relaxed);
+        Ok(SeriesPermit {
+            sender: sender.clone(),
+            usage: self.usage.clone(),
+            series: 1,
+            text_bytes,
+            owners: self.owners.clone(),
+            claim,
+        })
+    }
+
+    fn claim_name(&self, series: &Series) -> Result<Option<NameClaim>, AdmissionError> {
+        let claim = self.owners.claim(series.text(), series.family().input);
+        claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)
     }
 
     /// Returns the series under which a request is stored, after the rules. It is not charged to any sender

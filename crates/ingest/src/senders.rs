@@ -121,6 +121,12 @@ impl Sender {
             .is_ok()
     }
 
+    /// Charges a series that was admitted before a restart, beyond all limits.
+    pub(crate) fn charge_restored(&self, text_bytes: u64) {
+        self.series.fetch_add(1, Ordering::Relaxed);
+        self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn release_series(&self, count: u32) {
         self.series.fetch_sub(count, Ordering::Relaxed);
     }
@@ -153,6 +159,16 @@ pub(crate) fn other_user_name(uid: u32) -> Option<String> {
             .name
             .unwrap_or_else(|| uid.to_string())
     })
+}
+
+/// Returns the account of the user that [`other_user_name`] names, or of the agent's user. `None` if there is no such
+/// user any more.
+pub(crate) fn account_of(user: Option<&str>) -> Option<String> {
+    let uid = match user {
+        None => rustix::process::geteuid().as_raw(),
+        Some(user) => UserInfo::uid_of(user).or_else(|| user.parse().ok())?,
+    };
+    Some(format!("uid {uid}"))
 }
 
 /// One sender, as shown in `/status`.
@@ -308,6 +324,17 @@ mod tests {
         assert_eq!(written(&stranger), 600, "at most a burst");
         senders.refill(0);
         assert_eq!(written(&stranger), 0, "the clock was set back");
+    }
+
+    #[test]
+    fn the_account_of_a_user_is_found_by_the_label_of_its_series() {
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(account_of(None), Some(format!("uid {own}")));
+        assert_eq!(account_of(Some("root")).as_deref(), Some("uid 0"));
+        let nameless = "4000000001";
+        let account = account_of(Some(nameless)).expect("a number is enough");
+        assert_eq!(other_user(Input::Lane, &account).as_deref(), Some(nameless));
+        assert_eq!(account_of(Some("no such user")), None);
     }
 
     #[test]

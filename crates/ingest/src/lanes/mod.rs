@@ -25,7 +25,7 @@ mod total_spec;
 mod totals;
 mod watched_directory;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -36,12 +36,12 @@ use crate::admission::{Admission, AdmissionError};
 use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
-use crate::senders::{Sender, other_user_name};
+use crate::senders::{Sender, account_of, other_user_name};
 use directories::{LaneDirectories, OpenedLane};
-use journal::{JournalContents, LaneId};
+use journal::{JournalContents, JournalSeries, LaneId};
 use journal_writer::JournalWriter;
 use open_lane::OpenLane;
-use totals::LaneTotals;
+use totals::{LaneTotals, TotalId};
 
 pub use journal::JournalError;
 pub use quota::LANES_MAX;
@@ -151,18 +151,7 @@ impl Lanes {
 
     /// Continues where the previous agent ended.
     fn resume(&mut self, kept: JournalContents, now: Millis) {
-        let own = format!("uid {}", rustix::process::geteuid().as_raw());
-        let own = self.gate.sender(Input::Lane, &own);
-        let others = self.gate.sender(Input::Lane, "programs that ended");
-        let mut numbers = HashMap::new();
-        for (old, series) in &kept.series {
-            match self.totals.restore(&own, &others, series, now) {
-                Ok(number) => {
-                    numbers.insert(*old, number);
-                }
-                Err(refusal) => self.refuse(&others, refusal),
-            }
-        }
+        let numbers = self.restore_series(&kept.series, now);
         for (old, base) in &kept.base {
             if let Some(&number) = numbers.get(old) {
                 self.totals.set_base(number, *base);
@@ -193,6 +182,33 @@ impl Lanes {
             }
         }
         self.find_new(now);
+    }
+
+    /// Restores the counters of the journal. Returns their new numbers by the old ones.
+    fn restore_series(
+        &mut self,
+        kept: &BTreeMap<u32, JournalSeries>,
+        now: Millis,
+    ) -> HashMap<u32, TotalId> {
+        let gate = self.gate.clone();
+        let removed_user = gate.sender(Input::Lane, "programs that ended");
+        let mut senders: HashMap<Option<Box<str>>, Arc<Sender>> = HashMap::new();
+        let mut sender_of = |user: Option<&str>| {
+            let sender = senders.entry(user.map(Box::from));
+            let new_sender = || account_of(user).map(|who| gate.sender(Input::Lane, &who));
+            let sender = sender.or_insert_with(|| new_sender().unwrap_or(removed_user.clone()));
+            sender.clone()
+        };
+        let mut numbers = HashMap::new();
+        for (old, series) in kept {
+            match self.totals.restore(&mut sender_of, series, now) {
+                Ok(number) => {
+                    numbers.insert(*old, number);
+                }
+                Err(refusal) => self.refuse(&removed_user, refusal),
+            }
+        }
+        numbers
     }
 
     fn add(&mut self, opened: OpenedLane, resumed: Option<journal::JournalLane>, now: Millis) {

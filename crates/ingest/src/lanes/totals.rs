@@ -112,11 +112,10 @@ impl LaneTotals {
         Err(AdmissionError::OtherKind)
     }
 
-    /// Adds a counter from the journal, of the agent's user or of another. Its base is set later.
+    /// Adds a counter from the journal, charged to the sender of its label `user`. Its base is set later.
     pub(super) fn restore(
         &mut self,
-        own: &Arc<Sender>,
-        others: &Arc<Sender>,
+        sender_of: &mut dyn FnMut(Option<&str>) -> Arc<Sender>,
         kept: &JournalSeries,
         now: Millis,
     ) -> Result<TotalId, AdmissionError> {
@@ -130,12 +129,9 @@ impl LaneTotals {
         };
         let series = Series::parse(&kept.text, |_| Arc::new(family))?;
         self.gate.check_reserved(series.name())?;
-        let sender = if series.labels().any(|(key, _)| key == USER_LABEL) {
-            others
-        } else {
-            own
-        };
-        let pass = self.gate.permit(sender, &series)?;
+        let user = series.labels().find(|(key, _)| *key == USER_LABEL);
+        let sender = sender_of(user.as_ref().map(|(_, user)| &**user));
+        let pass = self.gate.permit_restored(&sender, &series)?;
         Ok(self.add((Arc::new(series), pass), TotalKind::Counter(kept.kind), now))
     }
 

@@ -844,6 +844,60 @@ fn lanes_of_different_users_do_not_add_up() {
     }
 }
 
+/// Gives the lanes that `create` makes to this user.
+fn lanes_of_user(node: &LaneTestNode, uid: u32, create: impl FnOnce(&'static ProcessLanes)) {
+    let before: Vec<PathBuf> = node.lane_files();
+    create(ProcessLanes::in_directory(node.lanes()));
+    for file in node.lane_files() {
+        if !before.contains(&file) {
+            std::os::unix::fs::chown(&file, Some(uid), None).expect("root");
+        }
+    }
+}
+
+#[test]
+fn a_user_at_its_limit_costs_nobody_a_total_at_a_restart() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to give files to others").is_none() {
+        return;
+    }
+    const STRANGER: u32 = 4_000_000_001;
+    let node = LaneTestNode::new();
+    let (journal, store) = (node.dir.join("lanes.journal"), node.dir.join("store"));
+    let agent_with_limit = |most| node.agent_at(&journal, &store, most);
+    let mut agent = agent_with_limit(10);
+    lanes_of_user(&node, STRANGER, |home| {
+        for at in 0..20 {
+            counter(home, &format!("junk{at:02}_total")).add(1);
+        }
+    });
+    agent.pass_after(SECOND);
+    lanes_of_user(&node, STRANGER + 1, |home| {
+        counter(home, "victim_total").add(100);
+    });
+    agent.pass_after(SECOND);
+    let victim = format!("victim_total{{user=\"{}\"}}", STRANGER + 1);
+    agent.assert_value(&victim, 100.0);
+    agent.kill();
+    for file in node.lane_files() {
+        fs::remove_file(file).expect("removed");
+    }
+    for most in [10, 5, 10] {
+        let mut agent = agent_with_limit(most);
+        agent.pass_after(SECOND);
+        agent.assert_value(&victim, 100.0);
+        let senders = agent.gate.senders().statuses();
+        let charged = |uid: u32| {
+            let who = format!("uid {uid}");
+            let sender = senders.iter().find(|sender| sender.sender == who);
+            sender.map(|sender| (sender.series, sender.dropped.is_empty()))
+        };
+        assert_eq!(charged(STRANGER), Some((10, true)), "{senders:?}");
+        assert_eq!(charged(STRANGER + 1), Some((1, true)), "{senders:?}");
+        agent.kill();
+    }
+}
+
 #[test]
 fn values_are_updated_while_the_journal_hangs_and_files_kept_until_it_is_written() {
     let node = LaneTestNode::new();
