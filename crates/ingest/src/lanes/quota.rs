@@ -30,14 +30,22 @@ impl LaneQuota {
         }
     }
 
-    /// Returns why a lane of this user and size is not read, or `None` if it is within the limits.
+    /// Returns why a new lane of this user and size is not read, or `None` if it is within the limits. A user has at
+    /// most half as many lanes as are left: however many one user creates, there is room for the first ones of others.
     pub(super) fn exceeded_limit(&self, owner: u32, bytes: u64) -> Option<&'static str> {
+        self.check(owner, bytes, true)
+    }
+
+    fn check(&self, owner: u32, bytes: u64, is_new: bool) -> Option<&'static str> {
         let (lanes, used) = self.users.get(&owner).copied().unwrap_or_default();
         // A share is reserved for the agent's user and root.
         let is_privileged = owner == self.own_uid || owner == 0;
         let reserve = if is_privileged { 0 } else { self.lanes_max / 4 };
-        if self.lanes + reserve >= self.lanes_max {
+        let free = self.lanes_max.saturating_sub(self.lanes + reserve);
+        if free == 0 {
             Some("the node has too many lanes")
+        } else if !is_privileged && is_new && 2 * lanes >= free {
+            Some("the user has its share of the node's lanes")
         } else if lanes >= LANES_PER_USER_MAX {
             Some("the user has too many lanes")
         } else if used + bytes > BYTES_PER_USER_MAX {
@@ -47,8 +55,9 @@ impl LaneQuota {
         }
     }
 
-    pub(super) fn admit(&mut self, file: &LaneFile) -> Result<(), &'static str> {
-        if let Some(obstacle) = self.exceeded_limit(file.owner(), file.file_bytes()) {
+    /// Counts a lane as read. `is_new`: it was not read before a restart.
+    pub(super) fn admit(&mut self, file: &LaneFile, is_new: bool) -> Result<(), &'static str> {
+        if let Some(obstacle) = self.check(file.owner(), file.file_bytes(), is_new) {
             return Err(obstacle);
         }
         let (lanes, bytes) = self.users.entry(file.owner()).or_default();

@@ -123,6 +123,9 @@ impl WatchedDirectory {
                 "more than {ENTRIES_PER_SCAN} files; finding new lanes takes longer"
             ));
         }
+        for (reason, count) in self.counts_over_limit() {
+            faults.push(format!("{count} lanes are not read: {reason}"));
+        }
         for (uid, count) in &self.removed {
             faults.push(format!(
                 "removed {count} files of user {uid} that are not lanes"
@@ -133,6 +136,17 @@ impl WatchedDirectory {
             .iter()
             .map(|fault| format!("{path}: {fault}"))
             .collect()
+    }
+
+    /// Returns the number of lanes that wait for room, by the limit that was reached.
+    fn counts_over_limit(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for skipped in self.skipped.values() {
+            if let SkipReason::OverLimit(limit) = skipped.reason {
+                *counts.entry(limit).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// Adds the skipped files to the counts by reason.
@@ -151,7 +165,7 @@ impl WatchedDirectory {
             .directory
             .open_lane(&file_name(id), &self.limits)
             .ok()?;
-        quota.admit(&file).ok()?;
+        quota.admit(&file, false).ok()?;
         Some(file)
     }
 
@@ -246,7 +260,7 @@ impl WatchedDirectory {
             return Err(Some(SkipReason::OverLimit(obstacle)));
         }
         match open.directory.open_lane(&found.name, &self.limits) {
-            Ok(file) => match quota.admit(&file) {
+            Ok(file) => match quota.admit(&file, true) {
                 Ok(()) => Ok(file),
                 Err(obstacle) => Err(Some(SkipReason::OverLimit(obstacle))),
             },

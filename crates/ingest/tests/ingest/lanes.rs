@@ -856,6 +856,41 @@ fn lanes_of_user(node: &LaneTestNode, uid: u32, create: impl FnOnce(&'static Pro
 }
 
 #[test]
+fn lanes_of_one_user_leave_places_for_those_of_others() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to give files to others").is_none() {
+        return;
+    }
+    const STRANGER: u32 = 4_000_000_001;
+    let mut node = LaneTestNode::new();
+    node.lanes_max = 40;
+    // A quarter is reserved for the agent's user and root; a user gets a third of the rest.
+    for (uid, name) in [(STRANGER, "junk_total"), (STRANGER + 1, "more_total")] {
+        for _ in 0..30 {
+            lanes_of_user(&node, uid, |home| counter(home, name).add(1));
+        }
+        let mut agent = node.agent();
+        agent.pass_after(SECOND);
+        agent.kill();
+    }
+    let mut agent = node.agent();
+    lanes_of_user(&node, STRANGER + 2, |home| {
+        counter(home, "victim_total").add(1)
+    });
+    agent.pass_after(SECOND);
+    let name = |name: &str, uid: u32| format!("{name}{{user=\"{uid}\"}}");
+    agent.assert_value(&name("junk_total", STRANGER), 10.0);
+    agent.assert_value(&name("more_total", STRANGER + 1), 7.0);
+    agent.assert_value(&name("victim_total", STRANGER + 2), 1.0);
+    let faults = agent.status().faults;
+    let expected = "43 lanes are not read: the user has its share of the node's lanes";
+    assert!(
+        faults.iter().any(|fault| fault.ends_with(expected)),
+        "{faults:?}"
+    );
+}
+
+#[test]
 fn a_user_at_its_limit_costs_nobody_a_total_at_a_restart() {
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to give files to others").is_none() {
