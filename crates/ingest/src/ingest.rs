@@ -110,10 +110,14 @@ impl Ingest {
         self.points.write(sender, offered, self.now())
     }
 
-    /// Samples all sources now. On success, everything that programs counted until now is in the log and
-    /// readable. Blocks on the log: do not call from async workers.
+    /// See [`ProgramSampler::refresh`].
     pub fn refresh(&self) -> Result<(), PushError> {
         self.sampler.refresh()
+    }
+
+    /// See [`ProgramSampler::write_awaited`].
+    pub fn write_awaited(&self) -> Result<(), PushError> {
+        self.sampler.write_awaited()
     }
 
     /// Returns an error if nothing can be stored now. Blocks on the log: do not call from async workers.

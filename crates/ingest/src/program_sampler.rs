@@ -23,6 +23,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Names found in the store after a restart are freed if no sender of their input used them for this long.
 const UNUSED_NAMES_MS: Millis = 10 * 60 * 1000;
 
+/// Readers may cause one pass per tick on average, and this many at once: each pass stores what changed, so that
+/// readers without end must not multiply what is written.
+const READER_PASSES_MAX: u32 = 64;
+
 /// If the clock is this far behind the last pass, it was set back.
 const CLOCK_STEP_BACK_MS: Millis = 5_000;
 
@@ -30,6 +34,11 @@ const CLOCK_STEP_BACK_MS: Millis = 5_000;
 pub trait ValueSource: Send + fmt::Debug {
     /// Brings the values up to date and adds the rows that changed.
     fn update(&mut self, tick: &mut Tick);
+
+    /// Returns whether its senders wait until their values are in the log.
+    fn has_waiting_senders(&self) -> bool {
+        false
+    }
 }
 
 /// The running sampler. Stops when dropped, after a last pass.
@@ -55,6 +64,8 @@ struct ProgramSamplerState {
     sources: Vec<Box<dyn ValueSource>>,
     tick: Tick,
     last: Millis,
+    /// The number of passes that readers may cause now.
+    reader_passes: u32,
     /// When unused names were last freed.
     names_freed: Millis,
 }
@@ -76,6 +87,7 @@ impl ProgramSampler {
                 sources,
                 tick: Tick::new(Input::Programs),
                 last: Millis::MIN,
+                reader_passes: READER_PASSES_MAX,
                 names_freed: freed,
             }),
             is_stopping: AtomicBool::new(false),
@@ -83,7 +95,7 @@ impl ProgramSampler {
             sleep: Mutex::new(()),
         });
         // End series that a previous agent left behind before the first query.
-        shared.pass(shared.clock.utc());
+        shared.pass(shared.clock.utc(), &mut shared.state(), |_| true);
         let for_thread = shared.clone();
         let rate = rate.max(INTERVAL_MIN);
         let thread = shared.store.supervisor().thread("programs");
@@ -99,15 +111,35 @@ impl ProgramSampler {
         self.shared.state().sources.push(source);
     }
 
-    /// Takes the values of this moment. On success they are in the log and readable. Blocks on the log: do
-    /// not call from async workers.
+    /// Takes the values of this moment for a reader. On success they are in the log and readable. If readers ask more
+    /// often than once per tick for long, the values are those of the last tick. Blocks on the log: do not call from
+    /// async workers.
     pub fn refresh(&self) -> Result<(), PushError> {
+        self.write(|shared| {
+            let mut state = shared.state();
+            if let Some(left) = state.reader_passes.checked_sub(1) {
+                state.reader_passes = left;
+                shared.pass(shared.clock.utc(), &mut state, |_| true);
+            }
+        })
+    }
+
+    /// Writes what senders wait for. On success it is in the log and readable. Values of others are left to the next
+    /// tick. Blocks on the log: do not call from async workers.
+    pub fn write_awaited(&self) -> Result<(), PushError> {
+        self.write(|shared| {
+            let is_awaited = |source: &dyn ValueSource| source.has_waiting_senders();
+            shared.pass(shared.clock.utc(), &mut shared.state(), is_awaited);
+        })
+    }
+
+    fn write(&self, pass: impl FnOnce(&ProgramSamplerContext)) -> Result<(), PushError> {
         let dropped = || {
             let ledger = self.shared.gate.ledger();
             ledger.dropped_total(Input::Programs, DropReason::QueueFull)
         };
         let before = dropped();
-        self.shared.pass(self.shared.clock.utc());
+        pass(&self.shared);
         // Ticks are written in order: once an empty push is written, so is this tick, and so is the one of a
         // pass that took the values just before.
         self.check_log()?;
@@ -133,7 +165,8 @@ impl ProgramSampler {
             drop(self.shared.sleep.lock());
             self.shared.wake.notify_all();
             thread.join();
-            self.shared.pass(self.shared.clock.utc());
+            let shared = &self.shared;
+            shared.pass(shared.clock.utc(), &mut shared.state(), |_| true);
         }
     }
 }
@@ -157,7 +190,10 @@ impl ProgramSamplerContext {
             heartbeat.busy();
             self.gate.set_store_series_count(self.store.status().series);
             let now = self.clock.utc();
-            self.pass(now - now.rem_euclid(rate));
+            let mut state = self.state();
+            state.reader_passes = (state.reader_passes + 1).min(READER_PASSES_MAX);
+            self.pass(now - now.rem_euclid(rate), &mut state, |_| true);
+            drop(state);
             heartbeat.idle();
         }
     }
@@ -170,14 +206,20 @@ impl ProgramSamplerContext {
         }
     }
 
-    fn pass(&self, nominal: Millis) {
-        let mut state = self.state();
+    /// Updates the sources for which `is_wanted` returns true, and stores what changed.
+    fn pass(
+        &self,
+        nominal: Millis,
+        state: &mut ProgramSamplerState,
+        is_wanted: impl Fn(&dyn ValueSource) -> bool,
+    ) {
         let ProgramSamplerState {
             sources,
             tick,
             last,
             names_freed: freed,
-        } = &mut *state;
+            ..
+        } = state;
         // Passes for readers lie between two nominal times. After a clock that was set back, times start
         // again.
         let is_same_clock = last.saturating_sub(nominal) < CLOCK_STEP_BACK_MS;
@@ -192,7 +234,7 @@ impl ProgramSamplerContext {
             *freed = nominal;
             self.gate.name_owners().forget_unused();
         }
-        for source in sources {
+        for source in sources.iter_mut().filter(|source| is_wanted(&***source)) {
             source.update(tick);
         }
         if !tick.rows().is_empty() {

@@ -112,7 +112,7 @@ impl LineHandler for LineSession {
             .iter()
             .any(|line| matches!(line, LineOutcome::Statsd));
         let written = if has_statsd {
-            self.ingest.refresh()
+            self.ingest.write_awaited()
         } else {
             Ok(())
         };

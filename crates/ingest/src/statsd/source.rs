@@ -208,4 +208,9 @@ impl ValueSource for StatsdSource {
         }
         self.values.emit(tick);
     }
+
+    /// Lines on the push socket are acknowledged.
+    fn has_waiting_senders(&self) -> bool {
+        true
+    }
 }

@@ -128,6 +128,27 @@ fn a_refresh_makes_values_readable_at_once() {
 }
 
 #[test]
+fn readers_without_end_do_not_multiply_what_is_stored() {
+    let scene = IngestFixture::new();
+    let store = scene.store();
+    let gate = gate(&store, 10_000);
+    let pulse = pulse(&scene, &store, &gate, 1);
+    for _ in 0..500 {
+        pulse.refresh().expect("in the log");
+    }
+    // One pass at the start, and those that readers may cause at once.
+    assert_eq!(current(&store, "c*"), [("c00000".to_owned(), 65.0)]);
+    for _ in 0..10 {
+        pulse.write_awaited().expect("in the log");
+    }
+    assert_eq!(
+        current(&store, "c*"),
+        [("c00000".to_owned(), 65.0)],
+        "no sender waits for this source"
+    );
+}
+
+#[test]
 fn counters_continue_from_the_previous_agent() {
     let scene = IngestFixture::new();
     {
