@@ -19,7 +19,7 @@ use pegel_metric::{
 };
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
-use crate::reserved_names::{ReservedNames, exported};
+use crate::reserved_names::{ReservedNames, USER_LABEL, exported};
 use crate::rules::RelabelRules;
 use crate::senders::{Sender, Senders};
 
@@ -229,6 +229,12 @@ impl SeriesPermit {
         self.series > 0
     }
 
+    fn make_name_lasting(&self, series: &Series) {
+        if let Some(claim) = self.claim.as_ref().filter(|_| is_name_lasting(series)) {
+            claim.make_lasting();
+        }
+    }
+
     fn release_usage(&self, series: u32, text_bytes: u64) {
         self.sender.release_series(series);
         self.sender.release_text(text_bytes);
@@ -378,6 +384,7 @@ impl Admission {
         if !sender.try_charge(bytes) {
             return Err(AdmissionError::SenderRate);
         }
+        permit.make_name_lasting(series);
         Ok(permit)
     }
 
@@ -394,14 +401,16 @@ impl Admission {
         self.usage.series.fetch_add(1, Ordering::Relaxed);
         let held = &self.usage.text_bytes;
         held.fetch_add(text_bytes, Ordering::Relaxed);
-        Ok(SeriesPermit {
+        let permit = SeriesPermit {
             sender: sender.clone(),
             usage: self.usage.clone(),
             series: 1,
             text_bytes,
             owners: self.owners.clone(),
             claim,
-        })
+        };
+        permit.make_name_lasting(series);
+        Ok(permit)
     }
 
     fn claim_name(&self, series: &Series) -> Result<Option<NameClaim>, AdmissionError> {
@@ -450,6 +459,11 @@ impl Admission {
         let family = self.families.get(offer);
         Ok(Arc::new(Series::named(family, name, labels)?))
     }
+}
+
+/// Returns whether the name of a series stays with its input after its last use. See [`crate::name_owners`].
+pub(crate) fn is_name_lasting(series: &Series) -> bool {
+    !series.labels().any(|(key, _)| key == USER_LABEL)
 }
 
 /// Returns the same series with the label `input`.
@@ -648,6 +662,10 @@ mod tests {
         let forged = gate.admit(&a, &labelled).expect("another name");
         assert_eq!(forged.series.text(), "x{exported_input=\"statsd\"}");
         drop(lane);
+        let still = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        assert!(still.has_input_label, "its samples are in the store");
+        gate.name_owners().forget_unused(0, 0);
+        gate.name_owners().forget_unused(1, 0);
         let plain = gate.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(plain.series.text(), "x");
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pegel_metric::{Clock, Input, Millis, Selector};
-use pegel_store::{PushError, Store};
+use pegel_metric::{Clock, Input, Millis, Selector, Series};
+use pegel_store::{PushError, RangeQuery, Store};
 
-use crate::admission::{Admission, AdmissionSettings};
+use crate::admission::{Admission, AdmissionSettings, is_name_lasting};
 use crate::lanes::{JournalError, Lanes, LanesSettings, LanesStatus};
 use crate::point_writer::{IncomingPoint, PointWriter, PointsResult};
 use crate::program_sampler::{ProgramSampler, ValueSource};
@@ -45,10 +45,7 @@ impl Ingest {
     ) -> Result<Ingest, IngestStartError> {
         let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
         gate.set_store_series_count(store.status().series);
-        store.latest(&Selector::all(), 0, &mut |series, _| {
-            gate.name_owners()
-                .restore_owner(series.text(), series.family().input);
-        });
+        restore_name_owners(&gate, store);
         let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
         let mut sources: Vec<Box<dyn ValueSource>> = Vec::new();
         let mut lanes_status = None;
@@ -145,5 +142,23 @@ impl Ingest {
     /// Takes the last values and stops the threads.
     pub fn stop(&self) {
         self.sampler.stop();
+    }
+}
+
+/// Records the owners of all names that the store has samples of, also of series that are not live any more.
+fn restore_name_owners(gate: &Admission, store: &Store) {
+    let restore = |series: &Arc<Series>| {
+        let (text, input) = (series.text(), series.family().input);
+        let owners = gate.name_owners();
+        owners.restore_owner(text, input, is_name_lasting(series));
+    };
+    store.latest(&Selector::all(), 0, &mut |series, _| restore(series));
+    let all = RangeQuery::new(Selector::all(), 0, Millis::MAX, None);
+    if let Err(error) = store.series(&all, &mut |series| restore(series)) {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            "cannot list the series of the store; statsd may take names of points that are not in use"
+        );
     }
 }

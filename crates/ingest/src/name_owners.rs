@@ -5,6 +5,10 @@
 //! continues under the same name with the label `input`. [`crate::admission`] claims the text of every new
 //! series here.
 //!
+//! A name without the label `user` stays with its input as long as the store may have its samples: otherwise anyone
+//! could add to the series of the agent's user by UDP. Names with that label are free at once, as only their user can
+//! produce them.
+//!
 //! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it checks
 //! whether a name is free, and at each pass calls [`NameOwners::take_claimed`] to find names that it must
 //! give up.
@@ -15,12 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use pegel_metric::Input;
+use pegel_metric::{Input, Millis};
 
 /// The label of a series whose plain name belongs to another input.
 pub const INPUT_LABEL: &str = "input";
 /// The most claimed names that are listed for statsd. When there are more, it checks all of its own names.
 const CLAIMED_MAX: usize = 65_536;
+
+/// The most names that are kept without a series in use; the ones that were used last stay.
+const UNUSED_MAX: usize = 1 << 18;
 
 /// Returns the precedence of an input: the higher one gets the plain name, whichever came first.
 fn precedence(input: Input) -> u8 {
@@ -45,8 +52,23 @@ pub struct NameOwners {
 #[derive(Debug)]
 struct NameOwner {
     input: Input,
-    /// The number of series in use with this name: several if rules map names to one. 0: only known from the store.
+    /// The number of series in use with this name: several if rules map names to one. 0: only in the store.
     use_count: u32,
+    /// Whether the name stays with its input after its last use.
+    is_lasting: bool,
+    /// When it was first found unused.
+    unused_since: Option<Millis>,
+}
+
+impl NameOwner {
+    fn new(input: Input, use_count: u32, is_lasting: bool) -> NameOwner {
+        NameOwner {
+            input,
+            use_count,
+            is_lasting,
+            unused_since: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +87,13 @@ pub(crate) struct NameClaim {
 }
 
 impl NameClaim {
+    /// Keeps the name for its input after its last use: the series was admitted.
+    pub(crate) fn make_lasting(&self) {
+        if let Some(owner) = self.owners.names().get_mut(&self.hash) {
+            owner.is_lasting |= owner.input == self.input;
+        }
+    }
+
     /// Leaves the release to [`NameOwners::release`].
     pub(crate) fn keep(mut self) {
         self.is_kept = true;
@@ -93,26 +122,20 @@ impl NameOwners {
             return owner.map_or(Ok(None), |_| Err(NameTaken));
         }
         match owner {
-            Some(owner) if owner.input == input => owner.use_count += 1,
+            Some(owner) if owner.input == input => {
+                owner.use_count += 1;
+                owner.unused_since = None;
+            }
             Some(owner) if precedence(owner.input) >= precedence(input) => return Err(NameTaken),
             Some(owner) => {
                 if owner.use_count > 0 {
                     self.takeovers.fetch_add(1, Ordering::Relaxed);
                 }
-                *owner = NameOwner {
-                    input,
-                    use_count: 1,
-                };
+                *owner = NameOwner::new(input, 1, owner.is_lasting);
                 self.record_claim(text);
             }
             None => {
-                names.insert(
-                    hash,
-                    NameOwner {
-                        input,
-                        use_count: 1,
-                    },
-                );
+                names.insert(hash, NameOwner::new(input, 1, false));
                 self.record_claim(text);
             }
         }
@@ -126,20 +149,33 @@ impl NameOwners {
     }
 
     /// Records the owner of a name found in the store after a restart, until [`NameOwners::forget_unused`].
-    pub fn restore_owner(&self, text: &str, input: Input) {
+    pub fn restore_owner(&self, text: &str, input: Input, is_lasting: bool) {
         if precedence(input) > 0 {
             let hash = self.hasher.hash_one(text);
-            let owner = NameOwner {
-                input,
-                use_count: 0,
-            };
+            let owner = NameOwner::new(input, 0, is_lasting);
             self.names().entry(hash).or_insert(owner);
         }
     }
 
-    /// Frees names that no series in use has.
-    pub fn forget_unused(&self) {
-        self.names().retain(|_, owner| owner.use_count > 0);
+    /// Frees names that no series in use has; lasting ones after `keep`, when the store has no samples of them.
+    pub fn forget_unused(&self, now: Millis, keep: Millis) {
+        let mut names = self.names();
+        let mut unused = Vec::new();
+        names.retain(|_, owner| {
+            if owner.use_count > 0 {
+                return true;
+            }
+            let since = *owner.unused_since.get_or_insert(now);
+            let stays = owner.is_lasting && now.saturating_sub(since) <= keep;
+            if stays {
+                unused.push(since);
+            }
+            stays
+        });
+        if let Some(surplus) = unused.len().checked_sub(UNUSED_MAX).filter(|n| *n > 0) {
+            let (_, &mut latest_freed, _) = unused.select_nth_unstable(surplus - 1);
+            names.retain(|_, owner| owner.unused_since.is_none_or(|since| since > latest_freed));
+        }
     }
 
     pub(crate) fn release(&self, text: &str, input: Input) {
@@ -151,7 +187,7 @@ impl NameOwners {
         // A name that was taken over no longer belongs to this input.
         if let Some(owner) = names.get_mut(&hash).filter(|owner| owner.input == input) {
             owner.use_count = owner.use_count.saturating_sub(1);
-            if owner.use_count == 0 {
+            if owner.use_count == 0 && !owner.is_lasting {
                 names.remove(&hash);
             }
         }
@@ -237,13 +273,49 @@ mod tests {
     #[test]
     fn what_the_store_knows_keeps_its_owner_for_a_while() {
         let owners = Arc::new(NameOwners::default());
-        owners.restore_owner("x", Input::Put);
+        owners.restore_owner("x", Input::Put, false);
         assert!(owners.claim("x", Input::Push).is_err());
         assert!(owners.claim("x", Input::Statsd).is_err());
         drop(owners.claim("x", Input::Put).expect("its own"));
-        owners.restore_owner("y", Input::Lane);
-        owners.forget_unused();
+        owners.restore_owner("y", Input::Lane, false);
+        owners.forget_unused(0, 100);
         assert!(owners.claim("y", Input::Statsd).is_ok());
+    }
+
+    #[test]
+    fn a_name_stays_with_its_input_as_long_as_the_store_may_have_its_samples() {
+        let owners = Arc::new(NameOwners::default());
+        let is_free = |text| owners.claim(text, Input::Statsd).is_ok();
+        let claim = |text| owners.claim(text, Input::Put).expect("free");
+        let claim = |text| claim(text).expect("points claim names");
+        owners.restore_owner("restored", Input::Put, true);
+        let used = claim("used");
+        used.make_lasting();
+        drop(used);
+        drop(claim("refused"));
+        assert!(is_free("refused"), "it was not admitted");
+        for now in [0, 100] {
+            owners.forget_unused(now, 100);
+            assert!(!is_free("used") && !is_free("restored"), "at {now}");
+        }
+        drop(claim("used"));
+        owners.forget_unused(101, 100);
+        assert!(!is_free("used") && is_free("restored"));
+        owners.forget_unused(202, 100);
+        assert!(is_free("used"));
+    }
+
+    #[test]
+    fn unused_names_have_a_bound_and_the_oldest_are_freed() {
+        let owners = Arc::new(NameOwners::default());
+        owners.restore_owner("old", Input::Put, true);
+        owners.forget_unused(0, Millis::MAX);
+        for at in 0..UNUSED_MAX {
+            owners.restore_owner(&at.to_string(), Input::Put, true);
+        }
+        owners.forget_unused(1, Millis::MAX);
+        assert_eq!(owners.names().len(), UNUSED_MAX);
+        assert!(owners.claim("old", Input::Statsd).is_ok());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::admission::Admission;
 /// The shortest interval between passes, however fast the node is sampled: a pass reads every lane.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Names found in the store after a restart are freed if no sender of their input used them for this long.
+/// The interval between searches for names that no sender uses any more.
 const UNUSED_NAMES_MS: Millis = 10 * 60 * 1000;
 
 /// Readers may cause one pass per tick on average, and this many at once: each pass stores what changed, so that
@@ -232,7 +232,8 @@ impl ProgramSamplerContext {
         self.gate.senders().refill(nominal);
         if (nominal - *freed).abs() >= UNUSED_NAMES_MS {
             *freed = nominal;
-            self.gate.name_owners().forget_unused();
+            let keep = Millis::try_from(self.store.retention().as_millis()).unwrap_or(Millis::MAX);
+            self.gate.name_owners().forget_unused(nominal, keep);
         }
         for source in sources.iter_mut().filter(|source| is_wanted(&***source)) {
             source.update(tick);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use pegel_metric::{DropReason, Input, Ledger, Millis, Point, Selector, Series, Tick};
@@ -253,6 +253,11 @@ impl Store {
     /// Returns the time before which the samples of an input are hidden.
     pub fn hidden_before(&self, input: Input) -> Option<Millis> {
         hidden_ranges::hidden_before(&self.inner.shared.hidden_ranges.ranges(), input)
+    }
+
+    /// Returns how long samples are kept.
+    pub fn retention(&self) -> Duration {
+        self.inner.shared.options.keep.disk.duration()
     }
 
     /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_ingest::Ingest;
 use pegel_ingest::admission::{Admission, AdmissionSettings, SeriesSpec};
 use pegel_ingest::current_values::{CurrentValues, ValueSlot};
 use pegel_ingest::point_writer::{IncomingPoint, PointWriter};
@@ -316,4 +317,44 @@ fn points_of_another_user_do_not_replace_those_of_the_agents_user() {
     found.sort_by(|a, b| a.0.cmp(&b.0));
     let other = "depth{user=\"4000000001\"}".to_owned();
     assert_eq!(found, [("depth".to_owned(), 1.0), (other, 2.0)]);
+}
+
+#[test]
+fn a_name_of_points_is_not_taken_by_statsd_while_the_store_has_its_samples() {
+    let scene = IngestFixture::new();
+    let own = format!("uid {}", rustix::process::geteuid().as_raw());
+    for round in 0..3 {
+        let store = scene.store();
+        let clock: Arc<dyn Clock> = scene.clock.clone();
+        let settings = AdmissionSettings::for_tests();
+        let rate = Duration::from_secs(3600);
+        let ingest = Ingest::start(settings, None, &store, clock, rate).expect("started");
+        let put = |name| {
+            let point = IncomingPoint {
+                name,
+                labels: &[],
+                help: "",
+                level: 1,
+                time: scene.clock.utc(),
+                value: 44.0,
+            };
+            let sender = ingest.sender(Input::Put, &own);
+            ingest.store_points(&sender, &[point]).expect("taken");
+        };
+        if round == 0 {
+            put("depth");
+        }
+        // Longer than a series without points is charged to its sender.
+        scene.clock.advance(Duration::from_secs(11 * 60));
+        put("other");
+        ingest.refresh().expect("in the log");
+        let stranger = ingest.sender(Input::Statsd, "127.0.0.1");
+        let line = SeriesSpec::counter("depth", Input::Statsd);
+        let admitted = ingest.admission().admit(&stranger, &line).expect("room");
+        let text = admitted.series.text();
+        assert_eq!(text, "depth{input=\"statsd\"}", "round {round}");
+        ingest.stop();
+        drop(ingest);
+        store.close();
+    }
 }
