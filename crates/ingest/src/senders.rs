@@ -35,17 +35,34 @@ pub struct Sender {
     user: Option<Box<str>>,
     received: AtomicU64,
     series: AtomicU32,
-    text_bytes: AtomicU64,
-    /// The bytes that may be written now. Increased by [`Senders::refill`].
-    allowance: AtomicI64,
+    usage: Arc<SenderUsage>,
     delayed: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
-impl Sender {
-    fn new(input: Input, who: &str, allowance: i64) -> Arc<Sender> {
-        Arc::new(Sender {
+/// What limits apply to: of one sender, or of all inputs of one user.
+#[derive(Debug)]
+struct SenderUsage {
+    series: AtomicU32,
+    text_bytes: AtomicU64,
+    /// The bytes that may be written now. Increased by [`Senders::refill`].
+    allowance: AtomicI64,
+}
+
+impl SenderUsage {
+    fn new(allowance: i64) -> Arc<SenderUsage> {
+        Arc::new(SenderUsage {
+            series: AtomicU32::new(0),
+            text_bytes: AtomicU64::new(0),
             allowance: AtomicI64::new(allowance),
+        })
+    }
+}
+
+impl Sender {
+    fn new(input: Input, who: &str, usage: Arc<SenderUsage>) -> Arc<Sender> {
+        Arc::new(Sender {
+            usage,
             delayed: AtomicU64::new(0),
             input,
             name: who.into(),
@@ -53,7 +70,6 @@ impl Sender {
             user: other_user(input, who),
             received: AtomicU64::new(0),
             series: AtomicU32::new(0),
-            text_bytes: AtomicU64::new(0),
             dropped: std::array::from_fn(|_| AtomicU64::new(0)),
         })
     }
@@ -83,6 +99,7 @@ impl Sender {
         let take = |left: i64| (left > 0).then_some(left - bytes as i64);
         self.is_trusted
             || self
+                .usage
                 .allowance
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
                 .is_ok()
@@ -92,7 +109,9 @@ impl Sender {
     /// is refilled.
     pub(crate) fn charge(&self, bytes: u64) {
         if !self.is_trusted {
-            self.allowance.fetch_sub(bytes as i64, Ordering::Relaxed);
+            self.usage
+                .allowance
+                .fetch_sub(bytes as i64, Ordering::Relaxed);
         }
     }
 
@@ -106,29 +125,35 @@ impl Sender {
     }
 
     pub(crate) fn try_reserve_text(&self, bytes: u64, max: u64) -> bool {
-        try_add(&self.text_bytes, bytes, max)
+        try_add(&self.usage.text_bytes, bytes, max)
     }
 
     pub(crate) fn release_text(&self, bytes: u64) {
-        self.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.usage.text_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Charges one more series. Returns false if the sender has `max` already.
     pub(crate) fn try_reserve_series(&self, max: u32) -> bool {
         let more = |series| (series < max).then_some(series + 1);
-        self.series
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        let all = &self.usage.series;
+        let reserved = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if reserved.is_ok() {
+            self.series.fetch_add(1, Ordering::Relaxed);
+        }
+        reserved.is_ok()
     }
 
     /// Charges a series that was admitted before a restart, beyond all limits.
     pub(crate) fn charge_restored(&self, text_bytes: u64) {
         self.series.fetch_add(1, Ordering::Relaxed);
-        self.text_bytes.fetch_add(text_bytes, Ordering::Relaxed);
+        self.usage.series.fetch_add(1, Ordering::Relaxed);
+        let held = &self.usage.text_bytes;
+        held.fetch_add(text_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn release_series(&self, count: u32) {
         self.series.fetch_sub(count, Ordering::Relaxed);
+        self.usage.series.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
@@ -186,10 +211,28 @@ pub struct SenderStatus {
 
 type SenderMap = HashMap<(Input, Box<str>), Arc<Sender>>;
 
+#[derive(Debug, Default)]
+struct SenderTable {
+    senders: SenderMap,
+    /// Usage by account: all inputs of a user have one, so that a user is not several senders.
+    usages: HashMap<(Option<Input>, Box<str>), Arc<SenderUsage>>,
+}
+
+impl SenderTable {
+    /// The agent's user and root have the limits of a sender with each input. Senders that the kernel does not
+    /// identify are distinguished by input.
+    fn usage(&mut self, input: Input, who: &str, allowance: i64) -> Arc<SenderUsage> {
+        let is_user = uid_of(who).is_some() && !is_trusted(who);
+        let account = ((!is_user).then_some(input), who.into());
+        let usage = self.usages.entry(account);
+        usage.or_insert_with(|| SenderUsage::new(allowance)).clone()
+    }
+}
+
 /// All senders.
 #[derive(Debug)]
 pub struct Senders {
-    senders: Mutex<SenderMap>,
+    table: Mutex<SenderTable>,
     /// The bytes that each sender may write per second.
     bytes_per_second: i64,
     refilled: Mutex<Millis>,
@@ -198,7 +241,7 @@ pub struct Senders {
 impl Senders {
     pub fn new(bytes_per_second: u64) -> Senders {
         Senders {
-            senders: Mutex::default(),
+            table: Mutex::default(),
             bytes_per_second: i64::try_from(bytes_per_second)
                 .unwrap_or(i64::MAX)
                 .min(i64::MAX / BURST_SECONDS),
@@ -214,39 +257,44 @@ impl Senders {
         let elapsed = elapsed.clamp(0, BURST_SECONDS * 1000);
         let more = self.bytes_per_second.saturating_mul(elapsed) / 1000;
         let max = self.bytes_per_second * BURST_SECONDS;
-        for sender in self.lock().values() {
+        for usage in self.lock().usages.values() {
             let refill = |left: i64| Some(left.saturating_add(more).clamp(-max, max));
-            let _ = sender
+            let _ = usage
                 .allowance
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, refill);
         }
     }
 
     pub fn get(&self, input: Input, who: &str) -> Arc<Sender> {
-        let mut known = self.lock();
+        let mut table = self.lock();
+        let known = &mut table.senders;
         if let Some(sender) = known.get(&(input, who.into())) {
             return sender.clone();
         }
         // The agent's user and root always get accounts, however many others there are.
         let is_full = |known: &SenderMap| known.len() >= SENDERS_MAX && !is_trusted(who);
-        if is_full(&known) {
+        if is_full(known) {
             // Senders without series and connections are removed; their drops stay in the ledger.
             known.retain(|_, sender| {
                 sender.is_trusted || sender.series() > 0 || Arc::strong_count(sender) > 1
             });
         }
-        let who = if is_full(&known) { OTHER_SENDERS } else { who };
-        let burst = self.bytes_per_second * BURST_SECONDS;
-        known
-            .entry((input, who.into()))
-            .or_insert_with(|| Sender::new(input, who, burst))
+        let who = if is_full(known) { OTHER_SENDERS } else { who };
+        let usages = &mut table.usages;
+        if usages.len() >= SENDERS_MAX {
+            usages.retain(|_, usage| Arc::strong_count(usage) > 1);
+        }
+        let usage = table.usage(input, who, self.bytes_per_second * BURST_SECONDS);
+        let sender = table.senders.entry((input, who.into()));
+        sender
+            .or_insert_with(|| Sender::new(input, who, usage))
             .clone()
     }
 
     /// Returns every sender that sent something, the one with the most series first.
     pub fn statuses(&self) -> Vec<SenderStatus> {
-        let known = self.lock();
-        let accounts = known.values().map(|sender| status_of(sender));
+        let table = self.lock();
+        let accounts = table.senders.values().map(|sender| status_of(sender));
         let has_sent = |account: &SenderStatus| {
             account.received > 0 || account.series > 0 || !account.dropped.is_empty()
         };
@@ -256,8 +304,8 @@ impl Senders {
         accounts
     }
 
-    fn lock(&self) -> MutexGuard<'_, SenderMap> {
-        self.senders.lock()
+    fn lock(&self) -> MutexGuard<'_, SenderTable> {
+        self.table.lock()
     }
 }
 
@@ -324,6 +372,27 @@ mod tests {
         assert_eq!(written(&stranger), 600, "at most a burst");
         senders.refill(0);
         assert_eq!(written(&stranger), 0, "the clock was set back");
+    }
+
+    #[test]
+    fn a_user_is_one_sender_whatever_inputs_it_uses() {
+        let senders = Senders::new(10);
+        let [put, push] =
+            [Input::Put, Input::Push].map(|input| senders.get(input, "uid 4000000001"));
+        assert!(put.try_reserve_series(2) && push.try_reserve_series(2));
+        assert!(!put.try_reserve_series(2) && !push.try_reserve_series(2));
+        assert_eq!((put.series(), push.series()), (1, 1), "shown by input");
+        assert!(put.try_reserve_text(5, 8) && !push.try_reserve_text(5, 8));
+        assert!(put.try_charge(6000) && !push.try_charge(1));
+        senders.refill(0);
+        senders.refill(1000);
+        assert!(push.try_charge(10) && !put.try_charge(1), "refilled once");
+        put.release_series(1);
+        assert!(push.try_reserve_series(2));
+        let root = [Input::Put, Input::Push].map(|input| senders.get(input, "uid 0"));
+        assert!(root.iter().all(|sender| sender.try_reserve_series(1)));
+        let hosts = [Input::Put, Input::Statsd].map(|input| senders.get(input, "127.0.0.1"));
+        assert!(hosts.iter().all(|sender| sender.try_reserve_series(1)));
     }
 
     #[test]
