@@ -17,15 +17,17 @@ impl Lanes {
         self.last_journaled = now;
         self.report_journal_error(self.journal.error_message());
         if !self.journal.is_busy() {
-            self.submit_changes(now);
+            self.submit_changes(now, false);
         } else if self.journal.records.byte_len() > PENDING_BYTES_MAX {
             self.journal.records.clear();
             self.needs_rewrite = true;
         }
     }
 
-    /// Submits what changed. At shutdown also while the last task fails: both are tried once more.
-    pub(super) fn submit_changes(&mut self, now: Millis) {
+    /// Submits what changed. Lanes of a sender that exceeds `limits.sender_bytes` are submitted later: until then their
+    /// files are kept, from which a restarted agent reads their counts. At shutdown (`is_last`) everything is submitted,
+    /// also while the last task fails: both are tried once more.
+    pub(super) fn submit_changes(&mut self, now: Millis, is_last: bool) {
         let is_time_to_sync = (now - self.last_synced).abs() >= SYNC_MS;
         if is_time_to_sync {
             self.last_synced = now;
@@ -43,12 +45,18 @@ impl Lanes {
             let Some(kept) = lane.journal_record() else {
                 continue;
             };
+            if !is_last && !lane.sender.try_charge(0) {
+                continue;
+            }
+            let before = self.journal.records.byte_len();
             for (number, _) in &kept.amounts {
                 if let Some(series) = self.totals.take_unjournaled(*number) {
                     self.journal.records.put_series(*number, &series);
                 }
             }
             self.journal.records.put_lane(id, &kept);
+            let written = self.journal.records.byte_len() - before;
+            lane.sender.charge(written as u64);
             lane.journaled_in = Some(number);
         }
         self.journal.append(is_time_to_sync);
