@@ -153,8 +153,21 @@ fn open(directory: &LaneDirectoryHandle) -> io::Result<File> {
     if directory.owner_of(CLAIM_NAME)? == 0 && !rustix::process::geteuid().is_root() {
         return Err(foreign());
     }
-    rustix::fs::unlinkat(directory, CLAIM_NAME, AtFlags::empty())?;
+    remove_foreign(directory)?;
     try_open(directory)?.ok_or_else(foreign)
+}
+
+/// Removes what is in place of the claim; a directory that is not empty is renamed.
+fn remove_foreign(directory: &LaneDirectoryHandle) -> rustix::io::Result<()> {
+    let remove = |flags| rustix::fs::unlinkat(directory, CLAIM_NAME, flags);
+    match remove(AtFlags::empty()) {
+        Err(Errno::ISDIR) => remove(AtFlags::REMOVEDIR).or_else(|_| {
+            let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+            let aside = format!("{CLAIM_NAME}.{}", time.as_nanos());
+            rustix::fs::renameat(directory, CLAIM_NAME, directory, aside)
+        }),
+        done => done,
+    }
 }
 
 fn try_open(directory: &LaneDirectoryHandle) -> io::Result<Option<File>> {
@@ -257,5 +270,19 @@ mod tests {
         DirectoryClaim::acquire(&directory, Path::new("/a"), true).expect("taken");
         let text = fs::read_to_string(dir.join("target")).expect("readable");
         assert_eq!(text, "kept");
+    }
+
+    #[test]
+    fn a_directory_in_place_of_the_claim_is_replaced() {
+        for has_files in [false, true] {
+            let dir = TempDir::new();
+            let directory = LaneDirectoryHandle::open(dir.path()).expect("opened");
+            fs::create_dir(dir.join(CLAIM_NAME)).expect("made");
+            if has_files {
+                fs::write(dir.join(CLAIM_NAME).join("file"), "kept").expect("written");
+            }
+            DirectoryClaim::acquire(&directory, Path::new("/a"), true).expect("taken");
+            assert!(dir.join(CLAIM_NAME).is_file());
+        }
     }
 }

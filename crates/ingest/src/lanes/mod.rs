@@ -312,7 +312,6 @@ impl Lanes {
             return;
         };
         if let Some(fault) = lane.error.take() {
-            tracing::warn!(lane = lane.file.name(), fault, "a lane is no longer read");
             self.directories.refuse(lane.directory, &lane.file, fault);
         } else {
             // The journal first: a removed file cannot be read again.
@@ -381,7 +380,7 @@ impl Drop for Lanes {
         if self.is_aborted {
             self.journal.discard();
         } else if self.journal.wait_until_idle() {
-            self.submit_changes(self.clock.utc());
+            self.submit_changes(self.clock.utc(), true);
         }
     }
 }

@@ -310,6 +310,8 @@ impl WatchedDirectory {
 
     /// Marks a lane with inconsistent contents, so that it is not opened again.
     pub(super) fn refuse(&mut self, file: &LaneFile, reason: String) {
+        // Logged with the files that are skipped: a user may create any number of such lanes.
+        self.skip_log.add(file.name(), &reason);
         self.skip(file.name().to_owned(), SkipReason::NotALane(reason));
     }
 

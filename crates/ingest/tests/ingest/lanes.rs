@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_config::ByteSize;
 use pegel_ingest::admission::{Admission, AdmissionSettings, SenderLimits};
 use pegel_ingest::lanes::{LaneDirectory, Lanes, LanesSettings, LanesStatus};
 use pegel_ingest::point_writer::PointWriter;
@@ -28,6 +29,7 @@ struct LaneTestNode {
     dir: TempDir,
     clock: Arc<FakeClock>,
     lanes_max: usize,
+    sender_bytes: Option<ByteSize>,
     /// The disk of the journal.
     disk: HangingFiles,
 }
@@ -47,6 +49,7 @@ impl LaneTestNode {
             dir,
             clock: Arc::new(FakeClock::new(START)),
             lanes_max: usize::MAX,
+            sender_bytes: None,
             disk: HangingFiles::default(),
         }
     }
@@ -85,7 +88,10 @@ impl LaneTestNode {
         let store = eventually("the store opens", || Store::open(options.clone()));
         let settings = AdmissionSettings {
             series_max: 100_000,
-            senders: SenderLimits::of_series(series_per_sender),
+            senders: SenderLimits {
+                sender_bytes: self.sender_bytes.clone(),
+                ..SenderLimits::of_series(series_per_sender)
+            },
             ..AdmissionSettings::for_tests()
         };
         let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
@@ -721,6 +727,17 @@ fn countless_files_hide_no_lane_and_are_reported() {
 }
 
 #[test]
+fn countless_directories_named_like_lanes_are_removed() {
+    let node = LaneTestNode::new();
+    for number in 0..5_000 {
+        fs::create_dir(node.lanes().join(format!("{number:032x}.lane"))).expect("made");
+    }
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    assert_eq!(node.files(), 4_096);
+}
+
+#[test]
 fn an_agent_with_another_store_counts_from_when_it_took_over() {
     let node = LaneTestNode::new();
     let other = || {
@@ -888,6 +905,35 @@ fn lanes_of_one_user_leave_places_for_those_of_others() {
         faults.iter().any(|fault| fault.ends_with(expected)),
         "{faults:?}"
     );
+}
+
+#[test]
+fn what_a_user_makes_the_journal_write_is_bounded_and_no_count_is_lost() {
+    let is_root = rustix::process::geteuid().is_root();
+    if need_hardware(is_root, "root privilege to give files to others").is_none() {
+        return;
+    }
+    const STRANGER: u32 = 4_000_000_001;
+    let mut node = LaneTestNode::new();
+    // 6,000 bytes at once. Nothing refills them here.
+    node.sender_bytes = Some(ByteSize::bytes(10));
+    let mut agent = node.agent();
+    let mut counters = Vec::new();
+    lanes_of_user(&node, STRANGER, |home| {
+        counters.extend((0..50).map(|at| counter(home, &format!("c{at}_total"))));
+    });
+    for _ in 0..100 {
+        counters.iter().for_each(|counter| counter.add(1));
+        agent.pass_after(SECOND);
+    }
+    let journal = node.dir.join("lanes.journal");
+    let bytes = fs::metadata(&journal).expect("written").len();
+    assert!(bytes < 10_000, "{bytes} bytes");
+    agent.kill();
+    node.sender_bytes = None;
+    let mut agent = node.agent();
+    agent.pass_after(SECOND);
+    agent.assert_value(&format!("c7_total{{user=\"{STRANGER}\"}}"), 100.0);
 }
 
 #[test]

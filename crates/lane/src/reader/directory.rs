@@ -71,13 +71,16 @@ impl LaneDirectoryHandle {
         LaneFile::open(self.fd.as_fd(), name, limits)
     }
 
-    /// Removes a lane's file; a missing file is not an error.
+    /// Removes a lane's file, or an empty directory of such a name; a missing file is not an error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         if is_temporary(name).is_none() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(rustix::io::Errno::ISDIR) => {
+                Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
+            }
             done => Ok(done?),
         }
     }
