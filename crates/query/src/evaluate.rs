@@ -1,7 +1,7 @@
 //! Evaluates one sub-query: reads samples from the store series by series, transforms each series (downsampling,
 //! rate), and merges the series of each group into one result series.
 //!
-//! Called by the response writer and by the expression endpoints. Memory is bounded by [`MemoryBudget`], time
+//! Called by the response writer and by the expression endpoints. Memory is bounded by [`QueryMemoryBudget`], time
 //! by the deadline of the request. With the aggregator `none` each result is passed on at once; otherwise only the
 //! groups are held in memory.
 
@@ -23,7 +23,7 @@ use crate::aggregator::Aggregator;
 use crate::downsample::{Buckets, Downsample, DownsampleInterval};
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 use crate::request::{QueryRequest, QueryTarget, SubQuery};
 use crate::tags::owned_tags;
 use crate::tsuid::tsuid;
@@ -74,7 +74,7 @@ pub(crate) fn collect_results(
     request: &QueryRequest,
     query: &SubQuery,
     deadline: Instant,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<Vec<ResultSeries>, OpentsdbError> {
     let mut lines = Vec::new();
     evaluate(engine, request, query, deadline, &mut |line| {
@@ -98,7 +98,7 @@ fn evaluate_known(
     let Some(plan) = plan_sub_query(engine, request, query, deadline)? else {
         return Ok(0);
     };
-    let mut budget = MemoryBudget::new(engine.limits.bytes_max);
+    let mut budget = QueryMemoryBudget::new(engine.limits.bytes_max);
     let mut transform = SeriesTransform::new(&plan, &mut budget)?;
     match query.aggregator {
         Aggregator::None => evaluate_each(engine, &plan, &selection, &mut transform, visit),
@@ -235,7 +235,7 @@ fn evaluate_grouped(
     plan: &SubQueryPlan<'_>,
     selection: &SeriesSelection,
     transform: &mut SeriesTransform<'_>,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
     visit: &mut ResultVisitor<'_>,
 ) -> Result<u64, OpentsdbError> {
     let mut groups: BTreeMap<Vec<Option<String>>, SeriesGroup> = BTreeMap::new();
@@ -255,7 +255,7 @@ fn find_group<'a>(
     groups: &'a mut BTreeMap<Vec<Option<String>>, SeriesGroup>,
     key: Vec<Option<String>>,
     plan: &SubQueryPlan<'_>,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<&'a mut SeriesGroup, OpentsdbError> {
     Ok(match groups.entry(key) {
         Entry::Occupied(group) => group.into_mut(),

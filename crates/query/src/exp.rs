@@ -14,7 +14,7 @@ use pegel_metric::Millis;
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
 use crate::evaluate::collect_results;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 use crate::request::QueryRequest;
 use arithmetic::Term;
 use operand::{Join, Operand};
@@ -66,7 +66,7 @@ impl QueryEngine {
         out: &mut dyn Write,
     ) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut budget = MemoryBudget::new(self.limits.bytes_max);
+        let mut budget = QueryMemoryBudget::new(self.limits.bytes_max);
         let mut sets: BTreeMap<&str, Operand> = BTreeMap::new();
         for (metric, query) in exp_request.metrics.iter().zip(&exp_request.request.queries) {
             let lines = collect_results(self, &exp_request.request, query, deadline, &mut budget)?;

@@ -11,7 +11,7 @@ use pegel_metric::Millis;
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, collect_results};
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 use crate::request::{QueryParams, QueryRequest};
 use crate::response::ResponseWriter;
 use function::GexpFunction;
@@ -60,7 +60,7 @@ impl QueryEngine {
     /// Answers a request in the format of `/api/query`.
     pub fn gexp(&self, gexp: &GexpRequest, out: &mut dyn Write) -> Result<(), OpentsdbError> {
         let deadline = self.deadline();
-        let mut budget = MemoryBudget::new(self.limits.bytes_max);
+        let mut budget = QueryMemoryBudget::new(self.limits.bytes_max);
         let mut answer = ResponseWriter::new(self, &gexp.request, out);
         answer.begin()?;
         for expression in &gexp.expressions {
@@ -78,7 +78,7 @@ impl QueryEngine {
         gexp: &GexpRequest,
         expression: &GexpExpression,
         deadline: Instant,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<Vec<ResultSeries>, OpentsdbError> {
         match expression {
             GexpExpression::Query(number) => {

@@ -7,14 +7,14 @@ use crate::error::OpentsdbError;
 
 /// The memory that may still be used. Reserving more than is left fails the request.
 #[derive(Debug)]
-pub(crate) struct MemoryBudget {
+pub(crate) struct QueryMemoryBudget {
     left: usize,
     max: usize,
 }
 
-impl MemoryBudget {
-    pub(crate) fn new(max: usize) -> MemoryBudget {
-        MemoryBudget { left: max, max }
+impl QueryMemoryBudget {
+    pub(crate) fn new(max: usize) -> QueryMemoryBudget {
+        QueryMemoryBudget { left: max, max }
     }
 
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), OpentsdbError> {

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use pegel_metric::DropReason;
 
 use crate::api_error::ApiError;
-use crate::budgeted_buffer::MemoryBudget;
+use crate::budgeted_buffer::BufferMemoryBudget;
 use crate::guard::AccessRights;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
@@ -25,7 +25,7 @@ const UNKNOWN_CLIENT_BYTES_MAX: usize = 4 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct BodyMemory {
     body_bytes_max: usize,
-    budget: MemoryBudget,
+    budget: BufferMemoryBudget,
 }
 
 /// Why a body was not read.
@@ -43,7 +43,7 @@ impl BodyMemory {
     pub(crate) fn new(settings: &ServeSettings) -> BodyMemory {
         BodyMemory {
             body_bytes_max: settings.limits.body.as_usize(),
-            budget: MemoryBudget::new(settings.limits.bodies.as_usize()),
+            budget: BufferMemoryBudget::new(settings.limits.bodies.as_usize()),
         }
     }
 

@@ -22,7 +22,7 @@ const SMALL_BYTES: usize = 256 << 10;
 /// use five eighths of it, so that the rest is free for these two whatever others leave unread or
 /// unfinished.
 #[derive(Debug, Clone)]
-pub(crate) struct MemoryBudget {
+pub(crate) struct BufferMemoryBudget {
     permits: usize,
     all: Arc<Semaphore>,
     /// The part of `all` that large buffers may use.
@@ -31,10 +31,10 @@ pub(crate) struct MemoryBudget {
     guests: Arc<Semaphore>,
 }
 
-impl MemoryBudget {
-    pub(crate) fn new(bytes: usize) -> MemoryBudget {
+impl BufferMemoryBudget {
+    pub(crate) fn new(bytes: usize) -> BufferMemoryBudget {
         let permits = bytes.div_ceil(PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
-        MemoryBudget {
+        BufferMemoryBudget {
             permits,
             all: Arc::new(Semaphore::new(permits)),
             large: Arc::new(Semaphore::new(permits)),
@@ -43,8 +43,8 @@ impl MemoryBudget {
     }
 
     /// Reserves an eighth for small buffers, which then find room even if large ones stay in use.
-    pub(crate) fn with_share_for_small(bytes: usize) -> MemoryBudget {
-        let mut budget = MemoryBudget::new(bytes);
+    pub(crate) fn with_share_for_small(bytes: usize) -> BufferMemoryBudget {
+        let mut budget = BufferMemoryBudget::new(bytes);
         budget.large = Arc::new(Semaphore::new(budget.permits / 8 * 7));
         budget
     }
@@ -75,7 +75,7 @@ pub(crate) struct BudgetedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
     rights: AccessRights,
-    budget: MemoryBudget,
+    budget: BufferMemoryBudget,
     /// Those beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also in `guests`.
     permits: Vec<OwnedSemaphorePermit>,
     reserved: usize,
@@ -183,11 +183,11 @@ mod tests {
 
     use super::*;
 
-    fn fits(budget: &MemoryBudget, bytes: usize) -> bool {
+    fn fits(budget: &BufferMemoryBudget, bytes: usize) -> bool {
         fits_for(AccessRights::Owner, budget, bytes)
     }
 
-    fn fits_for(rights: AccessRights, budget: &MemoryBudget, bytes: usize) -> bool {
+    fn fits_for(rights: AccessRights, budget: &BufferMemoryBudget, bytes: usize) -> bool {
         match budget.buffer(8 << 20, rights).write_all(&vec![0; bytes]) {
             Ok(()) => true,
             Err(error) => {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_when_the_last_byte_is_gone() {
-        let budget = MemoryBudget::new(8 << 10);
+        let budget = BufferMemoryBudget::new(8 << 10);
         let mut first = budget.buffer(1 << 20, AccessRights::Owner);
         first.write_all(&[0; 6 << 10]).expect("room");
         assert_eq!(budget.bytes_in_use(), 6 << 10);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn large_buffers_leave_room_for_small_ones() {
-        let budget = MemoryBudget::with_share_for_small(8 << 20);
+        let budget = BufferMemoryBudget::with_share_for_small(8 << 20);
         let mut large = budget.buffer(8 << 20, AccessRights::Owner);
         large.write_all(&[0; 13 << 19]).expect("room");
         assert!(!fits(&budget, 5 << 18));
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn guests_leave_memory_to_the_agents_user_and_root() {
         for budget in [
-            MemoryBudget::new(8 << 20),
-            MemoryBudget::with_share_for_small(8 << 20),
+            BufferMemoryBudget::new(8 << 20),
+            BufferMemoryBudget::with_share_for_small(8 << 20),
         ] {
             for guest in [AccessRights::None, AccessRights::User] {
                 let mut held = Vec::new();
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_buffer_stops_at_its_largest_size() {
-        let mut buffer = MemoryBudget::new(1 << 20).buffer(10, AccessRights::Owner);
+        let mut buffer = BufferMemoryBudget::new(1 << 20).buffer(10, AccessRights::Owner);
         buffer.write_all(b"123456789").expect("room");
         let error = buffer.write_all(b"ab").expect_err("too large");
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);

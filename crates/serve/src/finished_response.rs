@@ -120,11 +120,11 @@ impl IntoResponse for FinishedResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budgeted_buffer::MemoryBudget;
+    use crate::budgeted_buffer::BufferMemoryBudget;
     use crate::guard::AccessRights;
 
     fn response_buffer(bytes_max: usize) -> ResponseBuffer {
-        ResponseBuffer::new(MemoryBudget::new(1 << 20).buffer(bytes_max, AccessRights::Owner))
+        ResponseBuffer::new(BufferMemoryBudget::new(1 << 20).buffer(bytes_max, AccessRights::Owner))
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(buffer.text("ab"), Err(ApiError::response_too_large(10)));
         assert_eq!(buffer.into_bytes(), b"\"1234567\""[..]);
         let mut other =
-            ResponseBuffer::new(MemoryBudget::new(1).buffer(4 << 10, AccessRights::Owner));
+            ResponseBuffer::new(BufferMemoryBudget::new(1).buffer(4 << 10, AccessRights::Owner));
         let text = "x".repeat(2 << 10);
         assert_eq!(other.text(&text), Err(ApiError::response_memory_full()));
     }

@@ -13,7 +13,7 @@ use tokio::sync::{AcquireError, Semaphore};
 use tokio::time::timeout;
 
 use crate::api_error::ApiError;
-use crate::budgeted_buffer::MemoryBudget;
+use crate::budgeted_buffer::BufferMemoryBudget;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::AccessRights;
 use crate::query_threads::QueryThreads;
@@ -39,7 +39,7 @@ pub(crate) struct RequestExecutor {
     /// At most one refresh of programs' counters runs at a time.
     refreshes: Arc<Semaphore>,
     /// From the first byte built to the last byte sent.
-    memory: MemoryBudget,
+    memory: BufferMemoryBudget,
     refusals: Arc<RefusalCounters>,
 }
 
@@ -55,7 +55,7 @@ impl RequestExecutor {
             latest_reads: Slots::new(settings.queries_max),
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
             refreshes: Arc::new(Semaphore::new(1)),
-            memory: MemoryBudget::with_share_for_small(settings.responses_bytes_max),
+            memory: BufferMemoryBudget::with_share_for_small(settings.responses_bytes_max),
             refusals,
         })
     }

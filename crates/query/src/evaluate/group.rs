@@ -11,7 +11,7 @@ use super::merge::{BucketGrid, merge};
 use super::result_series::ResultSeries;
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 use crate::tags::CommonTags;
 use crate::tsuid::tsuid;
 
@@ -37,7 +37,7 @@ enum GroupData {
 impl SeriesGroup {
     pub(super) fn new(
         plan: &SubQueryPlan<'_>,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<SeriesGroup, OpentsdbError> {
         budget.reserve(size_of::<SeriesGroup>() + 256)?;
         let is_running = plan.query.aggregator.is_running();
@@ -65,7 +65,7 @@ impl SeriesGroup {
         series: &Series,
         plan: &SubQueryPlan<'_>,
         node: &str,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<(), OpentsdbError> {
         self.tags.add(series, node);
         if plan.wants_tsuids {
@@ -80,7 +80,7 @@ impl SeriesGroup {
         &mut self,
         plan: &SubQueryPlan<'_>,
         points: &[(Millis, f64)],
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<(), OpentsdbError> {
         match &mut self.data {
             GroupData::Grid(grid) => grid.add(plan.query.aggregator, points),
@@ -96,7 +96,7 @@ impl SeriesGroup {
         mut self,
         metric: &str,
         plan: &SubQueryPlan<'_>,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<ResultSeries, OpentsdbError> {
         let aggregator = plan.query.aggregator;
         let points = match self.data {

@@ -9,7 +9,7 @@ use pegel_store::QueryError;
 use crate::aggregator::{Accumulator, Aggregator, Interpolation};
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 
 /// The deadline is checked once per this many times.
 const DEADLINE_EVERY: usize = 256;
@@ -106,7 +106,7 @@ pub(super) fn merge(
     tracks: &[Vec<(Millis, f64)>],
     aggregator: Aggregator,
     deadline: Instant,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<Vec<(Millis, f64)>, OpentsdbError> {
     let times = all_times(tracks, budget)?;
     let interpolation = aggregator.interpolation();
@@ -137,7 +137,7 @@ pub(super) fn merge(
 /// Returns the sorted distinct times of all series.
 fn all_times(
     tracks: &[Vec<(Millis, f64)>],
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<Vec<Millis>, OpentsdbError> {
     let Some((first, rest)) = tracks.split_first() else {
         return Ok(Vec::new());
@@ -176,7 +176,7 @@ mod tests {
             &tracks,
             aggregator,
             deadline,
-            &mut MemoryBudget::new(1 << 20),
+            &mut QueryMemoryBudget::new(1 << 20),
         )
         .expect("small");
         if aggregator.is_running() {
@@ -259,7 +259,7 @@ mod tests {
             &all,
             Aggregator::Sum,
             deadline,
-            &mut MemoryBudget::new(1 << 20),
+            &mut QueryMemoryBudget::new(1 << 20),
         )
         .expect("small");
         assert!(points[0].1.is_nan() && points[1..] == [(10, 3.0), (20, 5.0)]);
@@ -272,7 +272,7 @@ mod tests {
             &tracks,
             Aggregator::Sum,
             Instant::now(),
-            &mut MemoryBudget::new(1 << 20),
+            &mut QueryMemoryBudget::new(1 << 20),
         );
         let late = late.map_err(|problem| problem.status());
         assert_eq!(late, Err(504));
@@ -281,7 +281,7 @@ mod tests {
             &tracks,
             Aggregator::Sum,
             deadline,
-            &mut MemoryBudget::new(8),
+            &mut QueryMemoryBudget::new(8),
         );
         assert_eq!(large.map_err(|problem| problem.status()), Err(413));
     }

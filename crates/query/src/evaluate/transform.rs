@@ -5,7 +5,7 @@ use pegel_metric::Millis;
 use super::SubQueryPlan;
 use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 
 /// Turns the samples of one series into the points of its group: downsampled, filled, as rates. The buffers are
 /// reused from series to series.
@@ -19,7 +19,7 @@ pub(super) struct SeriesTransform<'a> {
 impl<'a> SeriesTransform<'a> {
     pub(super) fn new(
         plan: &'a SubQueryPlan<'a>,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<SeriesTransform<'a>, OpentsdbError> {
         if let Some((downsample, buckets)) = &plan.downsample
             && downsample.fill.value().is_some()

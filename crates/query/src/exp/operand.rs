@@ -7,7 +7,7 @@ use pegel_metric::Millis;
 use super::{ExpressionMetric, NamedExpression};
 use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, common_tags};
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 
 /// How the series of several operands are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl OperandSeries {
 pub(super) fn evaluate_expression(
     expression: &NamedExpression,
     sets: &BTreeMap<&str, Operand>,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<Operand, OpentsdbError> {
     let names = expression.term.variables();
     let used: Vec<&Operand> = names.iter().filter_map(|name| sets.get(name)).collect();
@@ -146,7 +146,7 @@ fn combine(
     names: &[&str],
     sets: &[&Operand],
     members: &[Option<&OperandSeries>],
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<OperandSeries, OpentsdbError> {
     let there: Vec<&OperandSeries> = members.iter().flatten().copied().collect();
     let times: BTreeSet<Millis> = there

@@ -6,7 +6,7 @@ use pegel_metric::Millis;
 
 use crate::error::OpentsdbError;
 use crate::evaluate::{ResultSeries, common_tags};
-use crate::memory_budget::MemoryBudget;
+use crate::memory_budget::QueryMemoryBudget;
 use crate::time_syntax::parse_duration;
 
 /// A function over result series.
@@ -90,7 +90,7 @@ impl GexpFunction {
     pub(super) fn apply(
         self,
         sets: Vec<Vec<ResultSeries>>,
-        budget: &mut MemoryBudget,
+        budget: &mut QueryMemoryBudget,
     ) -> Result<Vec<ResultSeries>, OpentsdbError> {
         if let GexpFunction::Combine(operation) = self {
             return combine_by_tags(operation, sets, budget);
@@ -182,7 +182,7 @@ fn keep_highest(lines: &mut Vec<ResultSeries>, count: usize, of: impl Fn(&Result
 fn combine_by_tags(
     operation: SeriesOperation,
     sets: Vec<Vec<ResultSeries>>,
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<Vec<ResultSeries>, OpentsdbError> {
     if sets.iter().all(|set| set.len() == 1) {
         let lines: Vec<&ResultSeries> = sets.iter().flatten().collect();
@@ -216,7 +216,7 @@ fn combine_by_tags(
 fn combine(
     operation: SeriesOperation,
     lines: &[&ResultSeries],
-    budget: &mut MemoryBudget,
+    budget: &mut QueryMemoryBudget,
 ) -> Result<ResultSeries, OpentsdbError> {
     let mut at: BTreeMap<Millis, Vec<f64>> = BTreeMap::new();
     let missing = match operation {

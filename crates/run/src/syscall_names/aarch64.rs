@@ -44,5 +44,5 @@ pub(super) const RUNS: &[(u32, &[&str])] = &[
         "bpf", "execveat", "userfaultfd", "membarrier", "mlock2", "copy_file_range", "preadv2", "pwritev2",
         "pkey_mprotect", "pkey_alloc", "pkey_free", "statx", "io_pgetevents", "rseq", "kexec_file_load",
     ]),
-    (424, super::common::FROM_424),
+    (424, super::all_architectures::FROM_424),
 ];

@@ -1,7 +1,7 @@
 //! The names and properties of system calls, by architecture and number.
 
 mod aarch64;
-mod common;
+mod all_architectures;
 mod x86_64;
 
 /// The architecture of a system call (AUDIT_ARCH of the kernel).

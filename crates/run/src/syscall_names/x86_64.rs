@@ -48,5 +48,5 @@ pub(super) const RUNS: &[(u32, &[&str])] = &[
         "mlock2", "copy_file_range", "preadv2", "pwritev2", "pkey_mprotect", "pkey_alloc", "pkey_free",
         "statx", "io_pgetevents", "rseq", "uretprobe",
     ]),
-    (424, super::common::FROM_424),
+    (424, super::all_architectures::FROM_424),
 ];
