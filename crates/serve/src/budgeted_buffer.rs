@@ -19,7 +19,7 @@ const GROWTH_BYTES_MAX: usize = 1 << 20;
 const SMALL_BYTES: usize = 256 << 10;
 
 /// Memory that buffers share. Clones share it, too. Clients other than the agent's user and root may
-/// use five eighths of it, so that the rest is free for these two whatever others leave unread or
+/// use three quarters of it, so that the rest is free for these two whatever others leave unread or
 /// unfinished.
 #[derive(Debug, Clone)]
 pub(crate) struct BufferMemoryBudget {
@@ -29,6 +29,8 @@ pub(crate) struct BufferMemoryBudget {
     large: Arc<Semaphore>,
     /// The part of `all` that clients other than the agent's user and root may use.
     guests: Arc<Semaphore>,
+    /// The part of `guests` that their large buffers may use.
+    large_of_guests: Arc<Semaphore>,
 }
 
 impl BufferMemoryBudget {
@@ -38,7 +40,8 @@ impl BufferMemoryBudget {
             permits,
             all: Arc::new(Semaphore::new(permits)),
             large: Arc::new(Semaphore::new(permits)),
-            guests: Arc::new(Semaphore::new(permits.div_ceil(8) * 5)),
+            guests: Arc::new(Semaphore::new(permits.div_ceil(4) * 3)),
+            large_of_guests: Arc::new(Semaphore::new(permits)),
         }
     }
 
@@ -46,6 +49,7 @@ impl BufferMemoryBudget {
     pub(crate) fn with_share_for_small(bytes: usize) -> BufferMemoryBudget {
         let mut budget = BufferMemoryBudget::new(bytes);
         budget.large = Arc::new(Semaphore::new(budget.permits / 8 * 7));
+        budget.large_of_guests = Arc::new(Semaphore::new(budget.permits / 8 * 5));
         budget
     }
 
@@ -76,7 +80,7 @@ pub(crate) struct BudgetedBuffer {
     bytes_max: usize,
     rights: AccessRights,
     budget: BufferMemoryBudget,
-    /// Those beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also in `guests`.
+    /// Those of buffers beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also in the parts for guests.
     permits: Vec<OwnedSemaphorePermit>,
     reserved: usize,
 }
@@ -133,7 +137,14 @@ impl BudgetedBuffer {
     /// Reserves what is missing for this capacity.
     fn reserve(&mut self, capacity: usize) -> io::Result<()> {
         let wanted = capacity.div_ceil(PERMIT_BYTES).max(self.reserved);
-        let large = |permits: usize| permits.saturating_sub(SMALL_BYTES / PERMIT_BYTES);
+        // A buffer that becomes large no longer takes room from the small ones.
+        let large = |permits: usize| {
+            if permits > SMALL_BYTES / PERMIT_BYTES {
+                permits
+            } else {
+                0
+            }
+        };
         let acquire = |permits: &Arc<Semaphore>, more: usize| {
             let more = u32::try_from(more).unwrap_or(u32::MAX);
             let acquired = permits.clone().try_acquire_many_owned(more);
@@ -144,9 +155,11 @@ impl BudgetedBuffer {
             AccessRights::Owner => 0,
         };
         let more = wanted - self.reserved;
+        let more_large = large(wanted) - large(self.reserved);
         let permits = [
             acquire(&self.budget.guests, of_guests(more))?,
-            acquire(&self.budget.large, large(wanted) - large(self.reserved))?,
+            acquire(&self.budget.large_of_guests, of_guests(more_large))?,
+            acquire(&self.budget.large, more_large)?,
             acquire(&self.budget.all, more)?,
         ];
         self.permits.extend(permits);
@@ -227,9 +240,9 @@ mod tests {
 
     #[test]
     fn guests_leave_memory_to_the_agents_user_and_root() {
-        for budget in [
-            BufferMemoryBudget::new(8 << 20),
-            BufferMemoryBudget::with_share_for_small(8 << 20),
+        for (budget, has_share_for_small) in [
+            (BufferMemoryBudget::new(8 << 20), false),
+            (BufferMemoryBudget::with_share_for_small(8 << 20), true),
         ] {
             for guest in [AccessRights::None, AccessRights::User] {
                 let mut held = Vec::new();
@@ -238,8 +251,9 @@ mod tests {
                     let _ = buffer.write_all(&[0; 1 << 20]);
                     held.push(buffer);
                 }
-                assert!(!fits_for(AccessRights::User, &budget, 64 << 10));
-                assert!(!fits_for(AccessRights::None, &budget, 64 << 10));
+                assert!(!fits_for(AccessRights::User, &budget, 512 << 10));
+                let small = fits_for(AccessRights::User, &budget, 64 << 10);
+                assert_eq!(small, has_share_for_small);
                 assert!(fits(&budget, 2 << 20), "the rest is for the owner");
             }
             assert_eq!(budget.bytes_in_use(), 0);
