@@ -413,6 +413,34 @@ impl Admission {
         Ok(permit)
     }
 
+    /// Charges a total of statsd from before a restart. Its sender is not known: all of them together have the limits of
+    /// untrusted senders for series and of one sender for names. Returns `None` beyond that.
+    pub fn permit_restored_statsd(&self, series: &Series) -> Option<SeriesPermit> {
+        let sender = self.sender(Input::Statsd, "before the restart");
+        let settings = &self.settings;
+        let series_max = settings.series_max - settings.series_max / 4;
+        if !sender.try_reserve_series(u32::try_from(series_max).unwrap_or(u32::MAX)) {
+            return None;
+        }
+        self.usage.series.fetch_add(1, Ordering::Relaxed);
+        let mut permit = SeriesPermit {
+            sender: sender.clone(),
+            usage: self.usage.clone(),
+            series: 1,
+            text_bytes: 0,
+            owners: self.owners.clone(),
+            claim: None,
+        };
+        let bytes = series.text().len() as u64;
+        if !sender.try_reserve_text(bytes, settings.text_bytes_max / 2) {
+            return None;
+        }
+        permit.text_bytes = bytes;
+        let held = &self.usage.text_bytes;
+        held.fetch_add(bytes, Ordering::Relaxed);
+        Some(permit)
+    }
+
     fn claim_name(&self, series: &Series) -> Result<Option<NameClaim>, AdmissionError> {
         let claim = self.owners.claim(series.text(), series.family().input);
         claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)
@@ -712,6 +740,26 @@ mod tests {
         assert_eq!(other.series(), 0);
         held.truncate(1);
         gate.admit(&other, &offer(&long)).expect("room again");
+    }
+
+    #[test]
+    fn totals_from_before_a_restart_have_a_bound() {
+        let gate = gate(20, 100);
+        let restored = |name: &str| {
+            let series = gate.resolve_series(&offer(name)).expect("valid");
+            gate.permit_restored_statsd(&series)
+        };
+        let long = "x".repeat(300);
+        let held = restored(&long).expect("room");
+        assert!(restored(&long).is_none(), "half of the bytes of names");
+        let short: Vec<_> = (0..20).map(|at| restored(&format!("s{at}"))).collect();
+        assert_eq!(short.iter().flatten().count(), 14, "three quarters");
+        let stranger = gate.sender(Input::Statsd, "127.0.0.1");
+        assert!(gate.admit(&stranger, &offer("y")).is_err(), "all are taken");
+        drop((held, short));
+        assert_eq!(gate.usage.series.load(Ordering::Relaxed), 0);
+        assert_eq!(gate.usage.text_bytes.load(Ordering::Relaxed), 0);
+        gate.admit(&stranger, &offer("y")).expect("room again");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::time::Duration;
 use pegel_metric::{GroupMembers, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
 use pegel_store::Store;
 
+use crate::admission::SeriesPermit;
+
 /// Small enough that one busy series does not drag many idle ones into every row.
 const GROUP_SERIES: usize = 256;
 /// How often an unchanged group is written.
@@ -51,6 +53,8 @@ struct RestoredTotal {
     value: f64,
     /// Its slot while it is published.
     slot: Option<ValueSlot>,
+    /// Its charge while it is published.
+    permit: Option<SeriesPermit>,
 }
 
 #[derive(Debug)]
@@ -74,6 +78,7 @@ impl CurrentValues {
                         series: series.clone(),
                         value,
                         slot: None,
+                        permit: None,
                     };
                     // The group that was written last comes last.
                     restored.insert(series.text().into(), known);
@@ -106,16 +111,26 @@ impl CurrentValues {
         (self.assign_slot(series), value)
     }
 
-    /// Publishes the totals from before a restart, until their series is added or they are dropped.
-    pub fn publish_restored(&mut self, now: Millis) {
+    /// Publishes the totals from before a restart that `charge` permits, until their series is added or they are dropped.
+    /// Those with short names come first, so that a few with very long ones do not use up the limit.
+    pub fn publish_restored(
+        &mut self,
+        now: Millis,
+        mut charge: impl FnMut(&Series) -> Option<SeriesPermit>,
+    ) {
         self.restored_until = now + PUBLISHED_RESTORED_MS;
-        let mut restored = std::mem::take(&mut self.restored);
-        for one in restored.values_mut() {
-            let place = self.assign_slot(one.series.clone());
-            self.set(place, one.value);
-            one.slot = Some(place);
+        let restored = std::mem::take(&mut self.restored);
+        let mut restored: Vec<(Box<str>, RestoredTotal)> = restored.into_iter().collect();
+        restored.sort_unstable_by_key(|(text, _)| text.len());
+        for (text, mut one) in restored {
+            one.permit = charge(&one.series);
+            if one.permit.is_some() {
+                let place = self.assign_slot(one.series.clone());
+                self.set(place, one.value);
+                one.slot = Some(place);
+                self.restored.insert(text, one);
+            }
         }
-        self.restored = restored;
     }
 
     /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops publishing
@@ -156,6 +171,7 @@ impl CurrentValues {
                 series,
                 value,
                 slot: Some(place),
+                permit: one.permit,
             };
             self.restored
                 .insert(restored.series.text().into(), restored);

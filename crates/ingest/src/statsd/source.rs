@@ -47,7 +47,7 @@ impl StatsdSource {
         flush: Duration,
         now: Millis,
     ) -> StatsdSource {
-        values.publish_restored(now);
+        values.publish_restored(now, |series| shared.gate.permit_restored_statsd(series));
         rename_restored(&mut values, &shared.gate);
         StatsdSource {
             shared,

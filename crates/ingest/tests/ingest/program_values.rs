@@ -178,6 +178,32 @@ fn counters_continue_from_the_previous_agent() {
 }
 
 #[test]
+fn totals_of_the_previous_agent_that_are_not_permitted_are_not_published() {
+    let scene = IngestFixture::new();
+    {
+        let store = scene.store();
+        let gate = gate(&store, 10_000);
+        drop(pulse(&scene, &store, &gate, 600));
+        let _ = store.push(Input::Programs, Vec::new());
+        store.close();
+    }
+    let store = scene.store();
+    let gate = gate(&store, 400);
+    let mut values = CurrentValues::new("test", &store, START);
+    values.publish_restored(START, |series| gate.permit_restored_statsd(series));
+    assert_eq!(values.len(), 300);
+    let charged = || {
+        gate.senders()
+            .statuses()
+            .first()
+            .map(|sender| sender.series)
+    };
+    assert_eq!(charged(), Some(300));
+    values.remove_restored(|_| true);
+    assert_eq!(charged(), None);
+}
+
+#[test]
 fn a_removed_series_disappears_and_its_slot_is_reused() {
     let scene = IngestFixture::new();
     let store = scene.store();
