@@ -475,7 +475,8 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
         let shown = points(&mut page).len();
         if shown >= 4 { Ok(()) } else { Err(shown) }
     });
-    let before = *points(&mut page).last().expect("a sample");
+    // Not the newest one: the last sample, which the agent takes when it stops, may fall into the same step of the chart.
+    let before = points(&mut page)[2];
     first.stop();
     page.until("document.getElementById('state').dataset.state === 'lost'");
     // Requests that failed meanwhile are in the console, as expected.
