@@ -33,7 +33,7 @@ impl SkipLog {
         }
     }
 
-    fn take_due(&mut self, now: Millis) -> Option<(u64, String, String)> {
+    pub(super) fn take_due(&mut self, now: Millis) -> Option<(u64, String, String)> {
         // A clock that was set back must not delay the line.
         let is_due = |logged: Millis| (now - logged).abs() >= PAUSE_MS;
         if !self.logged.is_none_or(is_due) {

@@ -372,3 +372,29 @@ pub(super) fn with_directory(
         .into_iter()
         .map(move |file| OpenedLane { file, directory })
 }
+
+#[cfg(test)]
+mod tests {
+    use pegel_lane::{Counter, Handle, LaneKind, LaneSeriesSpec, ProcessLanes};
+    use pegel_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn invalid_lanes_are_logged_together() {
+        let dir = TempDir::new();
+        let mut watched = WatchedDirectory::new(&LaneDirectory::for_all_users(dir.path()));
+        assert!(watched.open(&dir.join("journal"), true));
+        for _ in 0..3 {
+            let home = ProcessLanes::in_directory(dir.path());
+            let spec = LaneSeriesSpec::new(LaneKind::Counter, "c_total");
+            Counter::create_in(home, &spec).expect("made");
+        }
+        let files = watched.scan(&|_| false, &mut LaneQuota::new(10), 0);
+        for file in &files {
+            watched.refuse(file, "invalid".to_owned());
+        }
+        let (count, first, reason) = watched.skip_log.take_due(0).expect("due");
+        assert_eq!((count, &*first, &*reason), (3, files[0].name(), "invalid"));
+    }
+}
