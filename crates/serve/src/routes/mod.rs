@@ -67,6 +67,8 @@ const ROUTES: &[Route] = &[
     ("/metrics/", Access::Read, || get(metrics::metrics)),
     ("/status", Access::Read, || get(status::status)),
     ("/healthz", Access::Open, || get(status::healthz)),
+    ("/-/healthy", Access::Open, || get(status::healthz)),
+    ("/-/ready", Access::Open, || get(status::healthz)),
     ("/api/v1/list", Access::Read, || get(list::list)),
     ("/api/v1/values", Access::Read, || get(values::values)),
     ("/api/v1/range", Access::Read, || get(range::range)),

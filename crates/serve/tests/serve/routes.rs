@@ -185,8 +185,10 @@ fn status_shows_the_agent_and_its_ledger() {
     assert_eq!(status["store"]["series"], 1);
     assert_eq!(status["http"]["connections"], 1);
     assert_eq!(status["http"]["refused"]["uri_length"], 0);
-    let health = site.get("/healthz");
-    assert_eq!((health.status, health.text()), (200, "ok\n"));
+    for path in ["/healthz", "/-/healthy", "/-/ready"] {
+        let health = site.get(path);
+        assert_eq!((health.status, health.text()), (200, "ok\n"), "{path}");
+    }
 }
 
 #[test]
