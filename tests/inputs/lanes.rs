@@ -240,6 +240,11 @@ fn no_other_input_overwrites_what_a_lane_counted() {
     });
     let second = scene.counter("second_total");
     second.add(100);
+    // Points that arrive before the lane is read would be the first with this name.
+    eventually("the lane has it", || {
+        let found = value(&agent, "second_total");
+        (found == Some(100.0)).then_some(()).ok_or(found)
+    });
     for name in ["first_total", "second_total"] {
         let put = format!(
             r#"{{"metric":"{name}","timestamp":{},"value":7,"tags":{{}}}}"#,
