@@ -363,14 +363,7 @@ impl Admission {
             return Err(AdmissionError::SeriesLimit(settings.series_max));
         }
         // From here on, dropping the permit releases everything.
-        let mut permit = SeriesPermit {
-            sender: sender.clone(),
-            usage: self.usage.clone(),
-            series: 1,
-            text_bytes: 0,
-            owners: self.owners.clone(),
-            claim,
-        };
+        let mut permit = self.new_permit(sender, 0, claim);
         let bytes = series.text().len() as u64;
         let (all, half) = (settings.text_bytes_max, settings.text_bytes_max / 2);
         if !sender.try_reserve_text(bytes, half) {
@@ -388,6 +381,23 @@ impl Admission {
         Ok(permit)
     }
 
+    /// Returns a permit for one series that is already counted; dropping it releases the series and `text_bytes`.
+    fn new_permit(
+        &self,
+        sender: &Arc<Sender>,
+        text_bytes: u64,
+        claim: Option<NameClaim>,
+    ) -> SeriesPermit {
+        SeriesPermit {
+            sender: sender.clone(),
+            usage: self.usage.clone(),
+            series: 1,
+            text_bytes,
+            owners: self.owners.clone(),
+            claim,
+        }
+    }
+
     /// Charges a series that was admitted before a restart, beyond all limits: what was counted is not lost because a
     /// user has reached a limit.
     pub fn permit_restored(
@@ -401,14 +411,7 @@ impl Admission {
         self.usage.series.fetch_add(1, Ordering::Relaxed);
         let held = &self.usage.text_bytes;
         held.fetch_add(text_bytes, Ordering::Relaxed);
-        let permit = SeriesPermit {
-            sender: sender.clone(),
-            usage: self.usage.clone(),
-            series: 1,
-            text_bytes,
-            owners: self.owners.clone(),
-            claim,
-        };
+        let permit = self.new_permit(sender, text_bytes, claim);
         permit.make_name_lasting(series);
         Ok(permit)
     }
@@ -423,14 +426,7 @@ impl Admission {
             return None;
         }
         self.usage.series.fetch_add(1, Ordering::Relaxed);
-        let mut permit = SeriesPermit {
-            sender: sender.clone(),
-            usage: self.usage.clone(),
-            series: 1,
-            text_bytes: 0,
-            owners: self.owners.clone(),
-            claim: None,
-        };
+        let mut permit = self.new_permit(&sender, 0, None);
         let bytes = series.text().len() as u64;
         if !sender.try_reserve_text(bytes, settings.text_bytes_max / 2) {
             return None;

@@ -937,7 +937,7 @@ fn what_a_user_makes_the_journal_write_is_bounded_and_no_count_is_lost() {
 }
 
 #[test]
-fn a_user_at_its_limit_costs_nobody_a_total_at_a_restart() {
+fn a_restart_loses_no_total_if_a_user_is_at_its_limit() {
     let is_root = rustix::process::geteuid().is_root();
     if need_hardware(is_root, "root privilege to give files to others").is_none() {
         return;
