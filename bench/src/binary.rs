@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the agent in release mode and returns its path. `$PEGEL_BENCH_BINARY` names an existing binary to use
-/// instead.
+/// Builds the agent in release mode and returns its path. `$PEGEL_BENCH_BINARY` names an existing
+/// binary to use instead.
 pub fn release_binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("PEGEL_BENCH_BINARY") {
         return PathBuf::from(binary);

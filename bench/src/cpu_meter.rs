@@ -16,8 +16,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Returns the CPU time of another process so far, from the scheduler's statistics. Threads that have ended are not
-/// included.
+/// Returns the CPU time of another process so far, from the scheduler's statistics. Threads that
+/// have ended are not included.
 pub fn process_cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let nanos = tasks

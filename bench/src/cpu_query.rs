@@ -7,7 +7,8 @@ use crate::RecordedHour;
 
 const STEP_MS: Millis = 10_000;
 
-/// Sums 192 CPU counters (24 CPUs, 8 modes), or their rates, at each of 360 steps. Returns the total over all steps.
+/// Sums 192 CPU counters (24 CPUs, 8 modes), or their rates, at each of 360 steps. Returns the
+/// total over all steps.
 pub fn sum_of_192(store: &Store, start: Millis, rate: bool) -> f64 {
     let selector = Selector::parse("node_cpu_seconds_total").expect("a valid selector");
     let fold = if rate {

@@ -1,8 +1,8 @@
-//! Code shared by the benchmark scenarios: CPU meters, a simulated node, a store with one hour of its samples, and a
-//! report with gates.
+//! Code shared by the benchmark scenarios: CPU meters, a simulated node, a store with one hour of
+//! its samples, and a report with gates.
 //!
-//! A scenario repeats its measurement and reports median and spread. It measures CPU time unless stated otherwise.
-//! With `PEGEL_BENCH_ONCE=1` it runs one repetition and ignores the gates.
+//! A scenario repeats its measurement and reports median and spread. It measures CPU time unless
+//! stated otherwise. With `PEGEL_BENCH_ONCE=1` it runs one repetition and ignores the gates.
 
 mod binary;
 mod cpu_meter;

@@ -47,7 +47,8 @@ impl BenchReport {
         self.row_with_peers(work, unit, gate, figures, &[]);
     }
 
-    /// Like [`BenchReport::row`], with the figures of other programs for the same work in the same run.
+    /// Like [`BenchReport::row`], with the figures of other programs for the same work in the same
+    /// run.
     pub fn row_with_peers(
         &mut self,
         work: &str,

@@ -1,5 +1,5 @@
-//! A simulated node: the series of a 24-core machine whose load changes between idle, computing and input. The samples
-//! are determined by the seed, so that every run measures the same data.
+//! A simulated node: the series of a 24-core machine whose load changes between idle, computing and
+//! input. The samples are determined by the seed, so that every run measures the same data.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Builds the library that this crate embeds. Cargo has no stable artifact dependencies, so that a second cargo process
-//! builds it, in a target directory shared by all profiles.
+//! Builds the library that this crate embeds. Cargo has no stable artifact dependencies, so that a
+//! second cargo process builds it, in a target directory shared by all profiles.
 #![allow(clippy::print_stdout)] // Build scripts send instructions to cargo on stdout.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,8 +1,8 @@
 //! Fuzzes every parser and every file reader.
 //!
-//! A target is a function over bytes that panics if a property is violated. Properties are not only the
-//! absence of panics, but also round trips through parser and writer, agreement of encoders and decoders,
-//! and bounded memory.
+//! A target is a function over bytes that panics if a property is violated. Properties are not only
+//! the absence of panics, but also round trips through parser and writer, agreement of encoders and
+//! decoders, and bounded memory.
 //!
 //! ```text
 //! corpus/TARGET/…   interesting inputs; `fuzz --seeds` writes the ones named seed-*

@@ -20,7 +20,8 @@ fn count(change: isize) {
     });
 }
 
-// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of `GlobalAlloc`.
+// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of
+// `GlobalAlloc`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

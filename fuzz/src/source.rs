@@ -1,4 +1,5 @@
-//! Decodes structured values from the bytes of an input. After the end of the input all values are zero.
+//! Decodes structured values from the bytes of an input. After the end of the input all values are
+//! zero.
 
 /// Consumes values from the front of an input.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl<'a> InputReader<'a> {
         usize::from(self.u16()) % (max + 1)
     }
 
-    /// Returns a float of one of the kinds that occur in practice: whole, decimal, small steps, arbitrary bits.
+    /// Returns a float of one of the kinds that occur in practice: whole, decimal, small steps,
+    /// arbitrary bits.
     pub(crate) fn float(&mut self) -> f64 {
         match self.u8() {
             0..=63 => f64::from(self.u16()),

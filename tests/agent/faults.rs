@@ -1,5 +1,5 @@
-//! Faults that the agent survives (a full or read-only disk, `kill -9` under load), and one that ends it (the end of a
-//! thread).
+//! Faults that the agent survives (a full or read-only disk, `kill -9` under load), and one that
+//! ends it (the end of a thread).
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -70,7 +70,8 @@ fn a_start_on_a_read_only_disk_is_degraded_until_it_can_write() {
     let Some(disk) = SmallDisk::mount("16m") else {
         return;
     };
-    // A file system with a file open for writing cannot become read-only: it is remounted between two runs.
+    // A file system with a file open for writing cannot become read-only: it is remounted between
+    // two runs.
     assert_starts_degraded(&disk, |disk| disk.remount("ro"), |disk| disk.remount("rw"));
 }
 

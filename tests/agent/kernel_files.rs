@@ -1,5 +1,5 @@
-//! Kernel files that become malformed while the agent runs: one collector fails with a reason, the others are not
-//! affected, and all series return with the file.
+//! Kernel files that become malformed while the agent runs: one collector fails with a reason, the
+//! others are not affected, and all series return with the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,7 +35,8 @@ impl KernelFilesNode {
         fs::write(self.root.join(file), text).expect("written");
     }
 
-    /// Returns the series of the machine, without those about the agent, which change by themselves.
+    /// Returns the series of the machine, without those about the agent, which change by
+    /// themselves.
     fn series(&self) -> BTreeSet<String> {
         let readings = ExporterReadings::parse_prometheus(self.agent.get("/metrics").text());
         let texts = readings.values.into_keys();
@@ -202,7 +203,8 @@ fn devices_come_and_go_under_any_name() {
         node.wait_until_whole(&whole);
     }
 
-    // The kernel permits any bytes in the name of an interface except white space, slashes and colons.
+    // The kernel permits any bytes in the name of an interface except white space, slashes and
+    // colons.
     let mut text = good("proc/net/dev");
     text.extend_from_slice(
         b" e\xff\"\\: 18446744073709551615 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n",

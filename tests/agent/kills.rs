@@ -1,5 +1,5 @@
-//! `kill -9` of the agent at random moments, many times on one directory, while it samples hundreds of times a second
-//! and writes blocks. Readers record every value that they received.
+//! `kill -9` of the agent at random moments, many times on one directory, while it samples hundreds
+//! of times a second and writes blocks. Readers record every value that they received.
 //!
 //! `PEGEL_KILLS=1000 cargo test -p pegel --test agent kills` does it more often.
 
@@ -76,7 +76,8 @@ fn text(name: &Value, labels: &Value) -> String {
     format!("{name}{labels}")
 }
 
-/// Splits `name{input="push"}` into the name and the labels of a range. No watched series has two labels.
+/// Splits `name{input="push"}` into the name and the labels of a range. No watched series has two
+/// labels.
 fn split(series: &str) -> (Value, Value) {
     let Some((name, label)) = series.split_once('{') else {
         return (series.into(), serde_json::json!({}));
@@ -108,7 +109,8 @@ fn nothing_that_was_shown_is_lost_changed_or_doubled_by_kill_9() {
         assert_eq!(store["degraded"], Value::Null, "kill {kill}: {store}");
         blocks = blocks.max(store["blocks"].as_u64().expect("a number"));
         torn += u64::from(store["torn_bytes"] != 0);
-        // Everything at every tenth kill, otherwise the last seconds: reading everything takes long.
+        // Everything at every tenth kill, otherwise the last seconds: reading everything takes
+        // long.
         if kill % 10 == 9 {
             remembered.assert_all_in(&agent.samples(&watched()));
         } else {

@@ -49,8 +49,8 @@ fn tcp(address: &AgentAddress) -> std::net::SocketAddr {
     }
 }
 
-/// Opens `count` connections on every listener, keeps the accepted ones, and checks that blocks and log are still
-/// written.
+/// Opens `count` connections on every listener, keeps the accepted ones, and checks that blocks and
+/// log are still written.
 fn crowd_and_check(agent: &AgentProcess, count: usize) {
     let statsd = agent.endpoint.json["statsd"]["tcp"][0].as_str();
     let statsd = statsd.expect("an address").parse().expect("an address");

@@ -1,4 +1,5 @@
-//! Other users of the node, and pages of other sites, have no access, and get an error with the reason.
+//! Other users of the node, and pages of other sites, have no access, and get an error with the
+//! reason.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -207,7 +208,8 @@ fn an_agent_of_another_user_serves_that_user_and_root_only() {
     command.args(third).args(["-w", "%{http_code}", &status]);
     let finished = ChildProcess::start(&mut command).wait(Duration::from_secs(30));
     assert_eq!(finished.stdout, "401", "{finished}");
-    // A client trusts agents of its own user and of root only; the message names the owner of this one.
+    // A client trusts agents of its own user and of root only; the message names the owner of this
+    // one.
     let mut command = Command::new("setpriv");
     isolate(&mut command, &home);
     command

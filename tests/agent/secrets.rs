@@ -122,8 +122,8 @@ fn a_token_file_that_others_can_read_is_refused() {
     }
 }
 
-/// Every agent of a test has the planted token, and its output is searched for it. This test searches responses, files and
-/// the output of commands.
+/// Every agent of a test has the planted token, and its output is searched for it. This test
+/// searches responses, files and the output of commands.
 #[test]
 fn the_token_appears_in_no_output() {
     let home = TempDir::new();

@@ -1,4 +1,5 @@
-//! Files and sockets of other users at the agent's paths: they are left in place, and the message names their owner.
+//! Files and sockets of other users at the agent's paths: they are left in place, and the message
+//! names their owner.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};

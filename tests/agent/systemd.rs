@@ -1,4 +1,5 @@
-//! The systemd units: systemd accepts them, they restrict the agent, and the agent works within their restrictions.
+//! The systemd units: systemd accepts them, they restrict the agent, and the agent works within
+//! their restrictions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +43,8 @@ fn drop_ins() -> Vec<(String, String)> {
     all
 }
 
-/// The unit in a temporary directory, with some of the drop-ins, and with this binary instead of the installed one.
+/// The unit in a temporary directory, with some of the drop-ins, and with this binary instead of
+/// the installed one.
 struct InstalledUnit {
     home: TempDir,
 }
@@ -314,7 +316,8 @@ fn live(endpoint: &Path, socket: &Path) {
     }
 }
 
-/// No service manager runs the unit here: the system calls of the agent are compared with the filter instead.
+/// No service manager runs the unit here: the system calls of the agent are compared with the
+/// filter instead.
 #[test]
 fn the_agent_makes_no_system_call_that_the_filter_forbids() {
     if need("systemd-analyze").is_none() || need("strace").is_none() {

@@ -1,5 +1,5 @@
-//! Addresses that other machines can reach, in a network namespace of the test: TLS, tokens and certificates, and changes
-//! of them while the agent runs.
+//! Addresses that other machines can reach, in a network namespace of the test: TLS, tokens and
+//! certificates, and changes of them while the agent runs.
 
 use std::fs;
 use std::io::{Read, Write};

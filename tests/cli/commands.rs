@@ -155,8 +155,8 @@ impl CannedAgent {
                     return;
                 }
                 let mut stream = stream.expect("a connection");
-                // One thread per connection: the client requests the list while it follows the stream. Errors of
-                // clients that close early are ignored.
+                // One thread per connection: the client requests the list while it follows the
+                // stream. Errors of clients that close early are ignored.
                 std::thread::spawn(move || drop(serve(&mut stream, stream_end)));
             }
         });

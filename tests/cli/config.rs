@@ -1,5 +1,5 @@
-//! Configuration files: the valid ones are accepted, each invalid one gets the message in `NAME.txt` (`PEGEL_BLESS=1`
-//! rewrites it).
+//! Configuration files: the valid ones are accepted, each invalid one gets the message in
+//! `NAME.txt` (`PEGEL_BLESS=1` rewrites it).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -291,8 +291,8 @@ fn no_other_input_overwrites_what_a_lane_counted() {
     agent.assert_conserved();
 }
 
-/// Runs a script in a mount namespace of its own, in `home`, with a copy of the binary there: tests mount over the
-/// directories in which lanes and sockets are by default.
+/// Runs a script in a mount namespace of its own, in `home`, with a copy of the binary there: tests
+/// mount over the directories in which lanes and sockets are by default.
 fn run_among_own_mounts(unshare: &Path, home: &TempDir, script: &str) -> FinishedProcess {
     PEGEL.copy_to(&home.join("pegel"));
     let mut command = Command::new(unshare);
@@ -335,7 +335,8 @@ fn programs_of_allowed_users_are_counted() {
     assert_eq!(lines[1], "1733");
 }
 
-/// Another user has taken the default names in `/dev/shm` and `/tmp`: agent, programs and commands use the next ones.
+/// Another user has taken the default names in `/dev/shm` and `/tmp`: agent, programs and commands
+/// use the next ones.
 #[test]
 fn default_paths_taken_by_another_user_are_skipped() {
     let (Some(_), Some(unshare)) = (OtherUser::new(), need("unshare")) else {

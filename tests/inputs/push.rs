@@ -133,7 +133,8 @@ fn acknowledged_values_survive_sigkill() {
         let stream = UnixStream::connect(&agent.socket).expect("connected");
         let mut writer = stream.try_clone().expect("cloned");
         let begun = now_millis() - 600_000;
-        // One thread sends until the connection breaks, one counts acknowledgements, and the agent is killed.
+        // One thread sends until the connection breaks, one counts acknowledgements, and the agent
+        // is killed.
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for at in 0.. {

@@ -1,4 +1,5 @@
-//! statsd: lines over every socket, recorded lines of Flux, common client libraries, and malformed lines.
+//! statsd: lines over every socket, recorded lines of Flux, common client libraries, and malformed
+//! lines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -103,7 +104,8 @@ fn lines_are_accepted_on_every_socket() {
     assert!(!Path::new(&unix).exists(), "the sockets go with the agent");
 }
 
-/// Sends recorded lines, each sender from its own socket, and computes the expected values independently.
+/// Sends recorded lines, each sender from its own socket, and computes the expected values
+/// independently.
 fn replay(file: &str) {
     let agent = agent().start();
     let text = fs::read_to_string(fixture("statsd").join(file)).expect("the fixture");
@@ -442,7 +444,8 @@ fn other_users_may_not_write_where_the_user_is_known() {
     agent.assert_conserved();
 }
 
-/// Sends a datagram with eight descriptors. Returns false if the kernel's limit for this user is reached.
+/// Sends a datagram with eight descriptors. Returns false if the kernel's limit for this user is
+/// reached.
 fn send_with_descriptors(socket: &UnixDatagram, attached: BorrowedFd<'_>) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut control = SendAncillaryBuffer::new(&mut space);

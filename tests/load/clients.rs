@@ -1,5 +1,5 @@
-//! The agent under load: slow, silent, numerous and hostile clients. It continues to sample, stays within its memory,
-//! responds to other clients, and counts refusals.
+//! The agent under load: slow, silent, numerous and hostile clients. It continues to sample, stays
+//! within its memory, responds to other clients, and counts refusals.
 
 #![allow(clippy::print_stderr)] // A failing test shows what it measured; a passing one does not.
 
@@ -78,7 +78,8 @@ impl LoadSetup {
         stream
     }
 
-    /// Sends a request and does not read the response. The small window blocks it after a few kilobytes.
+    /// Sends a request and does not read the response. The small window blocks it after a few
+    /// kilobytes.
     fn ask_and_stall(&self, path: &str) -> TcpStream {
         let mut stream = self.connect();
         sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("set");
@@ -115,7 +116,8 @@ impl LoadSetup {
         );
     }
 
-    /// Checks that the agent samples without a gap, is within its memory and healthy, and that received = kept + dropped.
+    /// Checks that the agent samples without a gap, is within its memory and healthy, and that
+    /// received = kept + dropped.
     fn assert_unharmed(mut self) {
         eventually("connections are given back", || {
             let http = get(&self.agent.unix(), "/status")
@@ -147,8 +149,8 @@ impl LoadSetup {
             "samples: {} of {due}, {missed} missed, {late} late, {gap:?} ms apart at most",
             times.len()
         );
-        // On a machine with both cores in use, an agent without clients misses 13 to 18 % at 100 Hz, and none or one at
-        // 10 Hz: the cost of the clients is visible at 10 Hz.
+        // On a machine with both cores in use, an agent without clients misses 13 to 18 % at 100
+        // Hz, and none or one at 10 Hz: the cost of the clients is visible at 10 Hz.
         let missed_max = if self.rate_ms >= 100 {
             due / 5
         } else {

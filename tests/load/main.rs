@@ -1,5 +1,5 @@
-//! Tests that measure time or memory of the agent. They form a binary of their own, because cargo runs one test binary at
-//! a time, and run one after the other: they would measure each other.
+//! Tests that measure time or memory of the agent. They form a binary of their own, because cargo
+//! runs one test binary at a time, and run one after the other: they would measure each other.
 
 mod clients;
 mod sampling_times;

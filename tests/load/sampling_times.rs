@@ -1,6 +1,7 @@
 //! Sampling times of a real agent: at every rate, and while the process is stopped.
 //!
-//! Steps of the clock are tested in `crates/agent/tests/agent/clock_steps.rs`: a test must not set the machine's clock.
+//! Steps of the clock are tested in `crates/agent/tests/agent/clock_steps.rs`: a test must not set
+//! the machine's clock.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ impl StoredTimes {
         }
     }
 
-    /// Checks that absent times were counted. Collectors that run every 5 s may have missed one of their own.
+    /// Checks that absent times were counted. Collectors that run every 5 s may have missed one of
+    /// their own.
     fn assert_counted(&self, what: &str) {
         let StoredTimes { absent, missed, .. } = self;
         assert!(
@@ -95,7 +97,8 @@ fn a_suspended_agent_counts_every_missed_sample() {
         "{} missed",
         after.missed
     );
-    // One pass replaces all missed ones, at the newest of their times; then sampling is on time again.
+    // One pass replaces all missed ones, at the newest of their times; then sampling is on time
+    // again.
     let during = after
         .times
         .iter()

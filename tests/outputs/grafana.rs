@@ -1,5 +1,5 @@
-//! The output of `pegel grafana provision` and `pegel prometheus-config`, and its effect: every panel finds data, and
-//! Grafana's user has access.
+//! The output of `pegel grafana provision` and `pegel prometheus-config`, and its effect: every
+//! panel finds data, and Grafana's user has access.
 
 mod panel_queries;
 mod panels;

@@ -1,4 +1,5 @@
-//! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the snapshot.
+//! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the
+//! snapshot.
 
 mod grafana;
 mod node_exporter;

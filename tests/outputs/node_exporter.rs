@@ -1,5 +1,5 @@
-//! Comparison with Debian's node_exporter: equal values on one fixture tree; live counters between two of its readings;
-//! and its default metrics are present or documented as omitted.
+//! Comparison with Debian's node_exporter: equal values on one fixture tree; live counters between
+//! two of its readings; and its default metrics are present or documented as omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,8 @@ use crate::PEGEL;
 
 const PROGRAM: &str = "prometheus-node-exporter";
 
-/// Its collectors that read a fixture tree. The others query the kernel or read the machine's own files.
+/// Its collectors that read a fixture tree. The others query the kernel or read the machine's own
+/// files.
 const COLLECTORS: &[&str] = &[
     "arp",
     "bonding",
@@ -165,8 +166,8 @@ fn series_of(readings: &ExporterReadings, name: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Compares up to the last bit: node_exporter multiplies by 0.001, the agent divides by 1000, which gives the nearest
-/// double (2.941, not 2.9410000000000003).
+/// Compares up to the last bit: node_exporter multiplies by 0.001, the agent divides by 1000, which
+/// gives the nearest double (2.941, not 2.9410000000000003).
 fn is_same(ours: f64, theirs: f64) -> bool {
     ours == theirs || (ours - theirs).abs() <= f64::EPSILON * ours.abs()
 }

@@ -1,5 +1,5 @@
-//! Requests of Grafana's OpenTSDB data source to a real agent: samples of the node, pushed points, and data after a
-//! restart.
+//! Requests of Grafana's OpenTSDB data source to a real agent: samples of the node, pushed points,
+//! and data after a restart.
 
 use pegel_testkit::{
     AgentAddress, AgentProcess, TempDir, TestResponse, eventually, now_seconds, post,

@@ -1,4 +1,5 @@
-//! The page in a real browser: it shows the data, survives restarts, stays small, and contacts no other host.
+//! The page in a real browser: it shows the data, survives restarts, stays small, and contacts no
+//! other host.
 
 mod prefix;
 
@@ -226,7 +227,8 @@ fn leaving_the_page_frees_its_connection() {
     };
     let agent = agent();
     let mut page = BrowserPage::start(&chromium);
-    // A browser keeps the pages of its history, and has six connections per host: the seventh page would wait.
+    // A browser keeps the pages of its history, and has six connections per host: the seventh page
+    // would wait.
     for _ in 0..9 {
         let begun = Instant::now();
         page.open(&url(&agent));
@@ -349,7 +351,8 @@ fn live_values_equal_the_stored_ones() {
             Err(shown.len())
         }
     });
-    // On a busy machine one event may cover two ticks: then the mean is exact, the single values are not.
+    // On a busy machine one event may cover two ticks: then the mean is exact, the single values
+    // are not.
     let (mut same, mut sums) = (0, (0.0, 0.0));
     for (time, rate) in &live {
         let known = stored.iter().find(|(known, _)| known == time);
@@ -475,7 +478,8 @@ fn an_agent_that_comes_back_is_found_and_the_gap_is_filled() {
         let shown = points(&mut page).len();
         if shown >= 4 { Ok(()) } else { Err(shown) }
     });
-    // Not the newest one: the last sample, which the agent takes when it stops, may fall into the same step of the chart.
+    // Not the newest one: the last sample, which the agent takes when it stops, may fall into the
+    // same step of the chart.
     let before = points(&mut page)[2];
     first.stop();
     page.until("document.getElementById('state').dataset.state === 'lost'");
@@ -568,7 +572,8 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
     page.eval(&format!("window.names = {}; 0", Value::from(names)));
     let mut used = Vec::new();
     for ticks in [1_000, 1_000, 9_000, 9_000] {
-        // A command of the browser has a limit of a minute; so many ticks may take longer on a busy machine.
+        // A command of the browser has a limit of a minute; so many ticks may take longer on a busy
+        // machine.
         for _ in 0..ticks / 500 {
             page.eval("makeTicks(names, 500)");
         }
@@ -580,8 +585,8 @@ fn a_page_that_is_open_for_hours_does_not_grow() {
     }
     page.until(&format!("{LINES} >= 10"));
     let ((early, nodes), (late, nodes_late)) = (used[1], used[3]);
-    // Real ticks arrive meanwhile, until the page's buffers are full. A leak of fifty bytes for each of the 18,000 ticks
-    // would be noticed.
+    // Real ticks arrive meanwhile, until the page's buffers are full. A leak of fifty bytes for
+    // each of the 18,000 ticks would be noticed.
     assert!(late < early * 1.05 + 900_000.0, "{used:?}");
     assert!(nodes_late <= nodes + 20, "{used:?}");
     assert_eq!(page.console_errors(), [""; 0]);

@@ -1,4 +1,5 @@
-//! Comparison with Prometheus: its linter checks the metrics, and a real server scrapes them in both formats.
+//! Comparison with Prometheus: its linter checks the metrics, and a real server scrapes them in
+//! both formats.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,8 +107,8 @@ fn promtool_accepts_what_this_machine_gives() {
     agent.assert_conserved();
 }
 
-/// A proxy that forwards scrapes to the agent but requests the text format: this version of Prometheus uses OpenMetrics
-/// whenever it is offered.
+/// A proxy that forwards scrapes to the agent but requests the text format: this version of
+/// Prometheus uses OpenMetrics whenever it is offered.
 struct TextRelay {
     address: SocketAddr,
     /// The `Accept` header of Prometheus.
@@ -185,7 +186,8 @@ fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> P
     prometheus
 }
 
-/// Returns the current values of all series with this label, by series text, without labels that Prometheus adds.
+/// Returns the current values of all series with this label, by series text, without labels that
+/// Prometheus adds.
 fn query(prometheus: &PrometheusProcess, job: &str) -> BTreeMap<String, f64> {
     let answer = prometheus
         .get(&format!(
@@ -296,12 +298,14 @@ fn a_real_prometheus_scrapes_both_formats_and_answers_with_our_values() {
                 return Err(format!("{job}: not scraped yet"));
             }
             theirs.retain(|series, _| stands_still(series));
-            // Read again: collectors with a thread of their own may deliver their first values after Prometheus asked.
+            // Read again: collectors with a thread of their own may deliver their first values
+            // after Prometheus asked.
             differences(&ours(), &theirs).map_err(|difference| format!("{job}: {difference}"))
         });
     }
 
-    // The direct scrape used OpenMetrics, which the agent selects for the `Accept` header of Prometheus.
+    // The direct scrape used OpenMetrics, which the agent selects for the `Accept` header of
+    // Prometheus.
     let accept = relay
         .accept
         .lock()

@@ -215,7 +215,8 @@ fn privileged_programs_keep_their_privileges_and_are_not_counted() {
     let count = finished.stdout.matches("uid 65534 euid 0").count();
     assert_eq!(count, 3, "{finished}");
     let calls = read_report(&scene.home.join("report.json"));
-    // The shell and the one ordinary program that it starts. The others are detached after their exec.
+    // The shell and the one ordinary program that it starts. The others are detached after their
+    // exec.
     assert_eq!(calls["execve"][0], 2, "{calls:?}");
 }
 
@@ -449,7 +450,8 @@ fn a_process_is_watched_once_and_released_with_its_connection() {
     assert_eq!(scene.exchange(&[&request]), ["ok"], "once more");
 }
 
-/// Detaching a program waits for the kernel: a separate thread does it, not those that serve connections.
+/// Detaching a program waits for the kernel: a separate thread does it, not those that serve
+/// connections.
 #[test]
 fn connections_that_end_do_not_delay_others() {
     let (Some(scene), Some(strace)) = (OtherUserSetup::new(&[OtherUser::UID]), need("strace"))

@@ -21,7 +21,8 @@ fn report(way: RunMode, home: &TempDir, argv: &[&str]) -> BTreeMap<String, [u64;
     let args = [&options[..], argv].concat();
     let finished = ChildProcess::start(&mut pegel(home, &args)).wait(BOUND);
     assert!(finished.status.code().is_some(), "{finished}");
-    // The report exists when the command returns, except after an exec by another thread, whose exit cannot be delayed.
+    // The report exists when the command returns, except after an exec by another thread, whose
+    // exit cannot be delayed.
     if way == RunMode::Ebpf && argv[0].ends_with("/exec_from_thread") {
         eventually("the report", || {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -61,7 +62,8 @@ fn calls_of_threads_children_and_programs_are_counted_exactly() {
     }
 }
 
-/// Like ranks under mpirun: later ones share the BPF programs that the first one loaded, even after it has exited.
+/// Like ranks under mpirun: later ones share the BPF programs that the first one loaded, even after
+/// it has exited.
 #[test]
 fn concurrent_programs_are_counted_separately() {
     let homes: Vec<TempDir> = (0..8).map(|_| TempDir::new()).collect();
@@ -206,8 +208,8 @@ fn strace_counts_the_test_programs_the_same() {
     }
 }
 
-/// The calls of the program with handlers, timers and queued signals are known without strace, which counts a call
-/// again when it is restarted after a handler.
+/// The calls of the program with handlers, timers and queued signals are known without strace,
+/// which counts a call again when it is restarted after a handler.
 #[test]
 fn signals_are_not_counted_as_calls() {
     let home = TempDir::new();
@@ -377,7 +379,8 @@ fn forbid_ptrace(command: &mut Command, request: Option<u32>) {
     ]));
     let install = move || {
         let filter = BpfProgram(steps.len() as u16, steps.as_ptr());
-        // SAFETY: the filter outlives the call, and its length is that of the array; the kernel copies it.
+        // SAFETY: the filter outlives the call, and its length is that of the array; the kernel
+        // copies it.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const filter)

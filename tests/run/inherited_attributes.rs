@@ -99,8 +99,8 @@ fn the_library_for_mpi_adds_one_variable_and_nothing_else() {
     }
 }
 
-/// Copies the binary with another file name for its MPI library: a library that was installed on this machine before must
-/// not be found.
+/// Copies the binary with another file name for its MPI library: a library that was installed on
+/// this machine before must not be found.
 fn copy_without_installed_library(pair: &InheritancePair) -> String {
     const PREFIX: &[u8] = b"libpegel_mpi-";
     let new_hash = format!("{:016x}", now_millis());

@@ -13,7 +13,8 @@ fn source(name: &str) -> PathBuf {
     Path::new(REPOSITORY).join("tests/run/programs").join(name)
 }
 
-/// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is counted.
+/// Runs in a directory of its own. Returns hits, bytes and errors by call, or nothing if nothing is
+/// counted.
 fn run(way: RunMode, argv: &[String]) -> (FinishedProcess, BTreeMap<String, [u64; 3]>) {
     let home = TempDir::new();
     let report = home.join("report.json");

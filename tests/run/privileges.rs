@@ -1,4 +1,5 @@
-//! Programs with privileges of their own (set-uid, set-gid, file capabilities) get them, however they are started.
+//! Programs with privileges of their own (set-uid, set-gid, file capabilities) get them, however
+//! they are started.
 
 use std::ffi::CString;
 use std::fs;
@@ -70,7 +71,8 @@ impl SetUidSetup {
         ChildProcess::start(&mut command).wait(BOUND)
     }
 
-    /// Runs directly, as a child of a shell and by exec: the result is the same as without the wrapper.
+    /// Runs directly, as a child of a shell and by exec: the result is the same as without the
+    /// wrapper.
     #[track_caller]
     fn assert_same(&self, uid: u32, program: &str, line: &str) {
         let script = format!("{program}; {program} & wait; exec {program}");

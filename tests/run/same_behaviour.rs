@@ -1,4 +1,5 @@
-//! The same program with and without the wrapper: exit status, output, environment and everything else it can observe.
+//! The same program with and without the wrapper: exit status, output, environment and everything
+//! else it can observe.
 
 use std::fs;
 use std::io::Read;

@@ -77,7 +77,8 @@ fn a_gigabyte_passes_between_two_programs() {
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
         if way != RunMode::Wrapped {
             let calls = read_report(&home.join("report.json"));
-            // The first program writes all bytes, the second nine tenths of them, and the third a number.
+            // The first program writes all bytes, the second nine tenths of them, and the third a
+            // number.
             let (all, part) = (1000 << 20, 900 << 20);
             assert_eq!(calls["write"][1], all + part + 10, "{way:?}: {calls:?}");
             // Read once from the device and once from the pipe, plus the headers of libraries.

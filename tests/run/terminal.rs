@@ -1,4 +1,5 @@
-//! Under a shell with job control, the program stops, continues and is interrupted as without the wrapper.
+//! Under a shell with job control, the program stops, continues and is interrupted as without the
+//! wrapper.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -51,7 +52,8 @@ impl PtyTerminal {
         // SAFETY: a few system calls between fork and exec.
         unsafe {
             command.pre_exec(|| {
-                // A test in the background ignores signals from the keyboard, which the shell would inherit.
+                // A test in the background ignores signals from the keyboard, which the shell would
+                // inherit.
                 for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
                     libc::signal(signal, libc::SIG_DFL);
                 }
@@ -104,8 +106,9 @@ impl PtyTerminal {
 
     /// Brings the only job to the foreground, and returns once keys reach it.
     ///
-    /// The shell prints the job's command before it hands over the terminal and continues the job: a key pressed in
-    /// between would signal the shell, and Ctrl-Z before the continuation would have no effect.
+    /// The shell prints the job's command before it hands over the terminal and continues the job:
+    /// a key pressed in between would signal the shell, and Ctrl-Z before the continuation would
+    /// have no effect.
     #[track_caller]
     fn foreground(&mut self, end_of_command: &str) {
         self.press("fg\r");
@@ -285,7 +288,8 @@ fn background(way: RunMode, home: &TempDir, bash: &std::path::Path) -> String {
     terminal.wait_for("31 2000\n");
     terminal.wait_for("ready> ");
     terminal.run("echo resized=$?");
-    // Process IDs of background jobs differ between runs, and bash reports stops, with empty lines, at varying times.
+    // Process IDs of background jobs differ between runs, and bash reports stops, with empty lines,
+    // at varying times.
     let is_certain =
         |line: &&str| !line.is_empty() && !line.starts_with("[1] ") && !line.ends_with("  cat");
     let transcript = terminal.transcript(&words);

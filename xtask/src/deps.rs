@@ -88,8 +88,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the packages that are built on some platform. The lock file, and thus `cargo metadata`, also
-/// lists packages behind features that are never enabled.
+/// Returns the names of the packages that are built on some platform. The lock file, and thus
+/// `cargo metadata`, also lists packages behind features that are never enabled.
 fn built_packages() -> Result<BTreeSet<String>> {
     let tree = step::cargo_output(&[
         "tree",
@@ -137,7 +137,8 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether an SPDX expression can be satisfied with accepted licences. `/` is the deprecated form of OR.
+/// Whether an SPDX expression can be satisfied with accepted licences. `/` is the deprecated form
+/// of OR.
 fn is_accepted(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     let tokens = expression.replace('(', " ( ").replace(')', " ) ");

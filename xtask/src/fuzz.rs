@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::step;
 
-/// Replays the corpora, then mutates their inputs at random. `args` are passed to `fuzz/src/bin/fuzz.rs`.
+/// Replays the corpora, then mutates their inputs at random. `args` are passed to
+/// `fuzz/src/bin/fuzz.rs`.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     let mut command = step::cargo_command();
     command.args([
@@ -35,8 +36,8 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing -Zsanitizer=address \
     -Ccodegen-units=1 -Cdebug-assertions";
 
-/// Fuzzes one target with coverage feedback for this many seconds. New inputs are collected in `target/fuzz-coverage`;
-/// those that reach code the corpus does not reach are added to the corpus.
+/// Fuzzes one target with coverage feedback for this many seconds. New inputs are collected in
+/// `target/fuzz-coverage`; those that reach code the corpus does not reach are added to the corpus.
 pub(crate) fn coverage(target: &str, seconds: &str) -> Result<()> {
     let seconds: u32 = seconds
         .parse()

@@ -48,7 +48,8 @@ fn target_dir() -> PathBuf {
     }
 }
 
-/// Renders the pkg-config file. `Libs.private` lists what Rust's standard library requires for static linking.
+/// Renders the pkg-config file. `Libs.private` lists what Rust's standard library requires for
+/// static linking.
 fn pkg_config(prefix: &Path) -> String {
     format!(
         "prefix={}\n\

@@ -63,7 +63,8 @@ fn run(args: &[&str]) -> Result<()> {
     }
 }
 
-/// Runs the lane tests with loom. Loom replaces the atomics, so only this one test target works with the feature.
+/// Runs the lane tests with loom. Loom replaces the atomics, so only this one test target works
+/// with the feature.
 fn loom() -> Result<()> {
     step::cargo(&[
         "test",

@@ -39,8 +39,8 @@ const PROGRAMS: [(&str, &str); 28] = [
     ("victoria-metrics", "victoria-metrics"),
 ];
 
-/// Installs packages without starting their services: a temporary `policy-rc.d` prevents it, and an existing policy is
-/// restored afterwards.
+/// Installs packages without starting their services: a temporary `policy-rc.d` prevents it, and an
+/// existing policy is restored afterwards.
 const INSTALL: &str = r#"
 set -e
 policy=/usr/sbin/policy-rc.d
@@ -92,8 +92,8 @@ pub(crate) fn install_missing() {
     }
 }
 
-/// Returns a prefix for a command that requires root: `env` if this process is root, `sudo` if it needs no password,
-/// else `None`.
+/// Returns a prefix for a command that requires root: `env` if this process is root, `sudo` if it
+/// needs no password, else `None`.
 fn as_root() -> Option<Command> {
     use std::os::unix::fs::MetadataExt;
     // The owner of /proc/self is the user of this process.

@@ -1,5 +1,5 @@
-//! Installs third-party clients and servers for the tests and benchmarks from public registries, below `target/peers`,
-//! so that the system is not changed.
+//! Installs third-party clients and servers for the tests and benchmarks from public registries,
+//! below `target/peers`, so that the system is not changed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The expected skips, one line for each test and reason: `BINARY::TEST: REASON`. Lines with `#` are comments.
+/// The expected skips, one line for each test and reason: `BINARY::TEST: REASON`. Lines with `#`
+/// are comments.
 pub(crate) const EXPECTED_SKIPS: &str = "tests/expected-skips.txt";
 
 /// A skipped test with one of its reasons.
@@ -20,7 +21,8 @@ impl fmt::Display for SkippedTest {
 }
 
 impl SkippedTest {
-    /// Parses a line of the file that tests append to: test, tab, reason. See the `need` module of crates/testkit.
+    /// Parses a line of the file that tests append to: test, tab, reason. See the `need` module of
+    /// crates/testkit.
     pub(crate) fn from_record(line: &str) -> Option<SkippedTest> {
         let (test, reason) = line.split_once('\t')?;
         Some(SkippedTest {
@@ -29,8 +31,8 @@ impl SkippedTest {
         })
     }
 
-    /// Parses `test NAME ... ignored, REASON`. Functions that another test runs as a child process are marked as "not a
-    /// test" and are not skips.
+    /// Parses `test NAME ... ignored, REASON`. Functions that another test runs as a child process
+    /// are marked as "not a test" and are not skips.
     pub(crate) fn from_ignored(line: &str) -> Option<SkippedTest> {
         let (test, state) = line.strip_prefix("test ")?.split_once(" ... ")?;
         let reason = state.strip_prefix("ignored")?;

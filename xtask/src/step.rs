@@ -27,7 +27,8 @@ pub(crate) fn run(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     result.with_context(|| format!("step {name:?} failed"))
 }
 
-/// Returns the cargo that runs this process, which preserves a toolchain selected on the command line.
+/// Returns the cargo that runs this process, which preserves a toolchain selected on the command
+/// line.
 pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }

@@ -75,8 +75,8 @@ fn run_cargo(records: &Path) -> Result<(TestCount, Vec<SkippedTest>, ExitStatus)
     Ok((count, ignored, status))
 }
 
-/// Compares skipped tests with the expected ones. With CI=true a difference is a failure: a test that is skipped
-/// unnoticed tests nothing.
+/// Compares skipped tests with the expected ones. With CI=true a difference is a failure: a test
+/// that is skipped unnoticed tests nothing.
 fn check_skips(skipped: &BTreeSet<SkippedTest>) -> Result<()> {
     let path = step::root().join(skips::EXPECTED_SKIPS);
     let expected =

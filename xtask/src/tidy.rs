@@ -2,6 +2,7 @@
 
 mod cited_code;
 mod collectors;
+mod comment_width;
 mod dead_files;
 mod generated;
 mod guarantees;
@@ -47,6 +48,7 @@ pub(crate) fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(vague_names::check(&tree));
     issues.extend(dead_files::check(&tree)?);
     issues.extend(unfinished::check(&tree));
+    issues.extend(comment_width::check(&tree));
     issues.extend(unsafe_code::check(&tree));
     issues.extend(threads::check(&tree));
     issues.extend(type_names::check(&tree));

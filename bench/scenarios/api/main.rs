@@ -1,5 +1,5 @@
-//! Points posted in batches of 100, in the formats of OpenTSDB and Dragon: CPU time of the agent per point, with few
-//! points in memory and with a million.
+//! Points posted in batches of 100, in the formats of OpenTSDB and Dragon: CPU time of the agent
+//! per point, with few points in memory and with a million.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};

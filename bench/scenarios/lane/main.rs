@@ -1,5 +1,5 @@
-//! The cost of an update over that of its atomic operations alone, on one thread, for every kind of series; and the
-//! cost of a pass over a thousand lanes for the agent.
+//! The cost of an update over that of its atomic operations alone, on one thread, for every kind of
+//! series; and the cost of a pass over a thousand lanes for the agent.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -113,7 +113,8 @@ fn updates(report: &mut BenchReport) {
 
 /// The cost of the atomic operations of an update on private memory, in nanoseconds.
 ///
-/// Processors differ by a factor of three in these, so the budgets are for what a lane adds to them.
+/// Processors differ by a factor of three in these, so the budgets are for what a lane adds to
+/// them.
 struct PlainAtomics {
     add: f64,
     float_add: f64,

@@ -1,4 +1,5 @@
-//! The overhead of the preloaded library per MPI call, compared with the same program without it in the same run.
+//! The overhead of the preloaded library per MPI call, compared with the same program without it in
+//! the same run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ const LIBRARIES: [(&str, &str); 2] = [("Open MPI", "openmpi"), ("MPICH", "mpich"
 
 /// The row of the program that measures what no wrapper can avoid.
 const FLOOR: &str = "floor";
-/// The budget above that floor, in nanoseconds. Reading the processor's counter takes 5 to 13 ns and an atomic addition 2
-/// to 6, depending on the processor, so a budget for the sum would measure the processor.
+/// The budget above that floor, in nanoseconds. Reading the processor's counter takes 5 to 13 ns
+/// and an atomic addition 2 to 6, depending on the processor, so a budget for the sum would measure
+/// the processor.
 const OVER_FLOOR_MAX: f64 = 15.0;
 /// `MPI_Sendrecv` passes on twelve arguments, most of them on the stack, and reads a status.
 const SENDRECV_OVER_FLOOR_MAX: f64 = 20.0;

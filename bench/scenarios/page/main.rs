@@ -1,4 +1,5 @@
-//! The web page: CPU time of the whole browser per tick with fifty charts on the screen, and the size of all files.
+//! The web page: CPU time of the whole browser per tick with fifty charts on the screen, and the
+//! size of all files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -97,7 +97,8 @@ impl PeerStore {
         )
     }
 
-    /// Runs a range query over the hour, in steps of ten seconds; returns an empty text if there is no result.
+    /// Runs a range query over the hour, in steps of ten seconds; returns an empty text if there is
+    /// no result.
     pub(crate) fn query(&self, query: &str, start: Millis) -> String {
         let encoded = query.replace('[', "%5B").replace(']', "%5D");
         let end = start + RecordedHour::MILLIS - 10_000;
@@ -129,7 +130,8 @@ impl PeerStore {
         pegel_bench::median(&mut figures)
     }
 
-    /// Kills and restarts the process; returns the time from its start to its first answer, in milliseconds.
+    /// Kills and restarts the process; returns the time from its start to its first answer, in
+    /// milliseconds.
     pub(crate) fn restart_ms(&mut self, start: Millis) -> f64 {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -220,7 +222,8 @@ impl PeerStore {
     }
 }
 
-/// Formats the hour as text exposition with timestamps, series by series. Timestamps are divided by `divisor`.
+/// Formats the hour as text exposition with timestamps, series by series. Timestamps are divided by
+/// `divisor`.
 fn exposition(hour: &RecordedHour, divisor: Millis) -> String {
     let mut text = String::new();
     let mut family = String::new();

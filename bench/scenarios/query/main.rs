@@ -1,5 +1,6 @@
-//! Queries over one hour at 1 Hz: the sum of 192 counters with a 10 s step, and the sum of their rates, from memory and
-//! fresh blocks and from a sealed block. Then the first answer after a crash.
+//! Queries over one hour at 1 Hz: the sum of 192 counters with a 10 s step, and the sum of their
+//! rates, from memory and fresh blocks and from a sealed block. Then the first answer after a
+//! crash.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ fn measure(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     );
 }
 
-/// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to response body. Their
-/// budgets allow a millisecond more than the store's own.
+/// Measures the same queries through the OpenTSDB API that Grafana uses, from request body to
+/// response body. Their budgets allow a millisecond more than the store's own.
 fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     let annotations = Annotations::open(hour.dir.path()).expect("no annotations");
     let engine = QueryEngine::new(hour.store.clone(), Arc::new(annotations), "nid1", false);
@@ -101,7 +102,8 @@ fn opentsdb(report: &mut BenchReport, hour: &RecordedHour, from: &str) {
     }
 }
 
-/// Measures the time to open a copy of the files, as a crash would leave them, and to answer a first query.
+/// Measures the time to open a copy of the files, as a crash would leave them, and to answer a
+/// first query.
 fn restart(report: &mut BenchReport, hour: &RecordedHour) {
     let mut figures = Vec::new();
     for _ in 0..report.repetitions(11) {

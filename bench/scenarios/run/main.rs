@@ -1,8 +1,8 @@
-//! The overhead of `pegel run`: nanoseconds per system call for each method, compared with strace and perf in the same
-//! run, and milliseconds per start of a program.
+//! The overhead of `pegel run`: nanoseconds per system call for each method, compared with strace
+//! and perf in the same run, and milliseconds per start of a program.
 //!
-//! Calls that are counted in the kernel cost CPU time of the caller only. With ptrace and strace a call stops for another
-//! process, so the CPU time of all processes involved is measured.
+//! Calls that are counted in the kernel cost CPU time of the caller only. With ptrace and strace a
+//! call stops for another process, so the CPU time of all processes involved is measured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -29,7 +29,8 @@ fn main() -> ExitCode {
     report.finish()
 }
 
-/// The load, run in a child process under the method that is measured. Prints the cost of a call in nanoseconds.
+/// The load, run in a child process under the method that is measured. Prints the cost of a call in
+/// nanoseconds.
 #[allow(clippy::print_stdout)] // Read by the parent process.
 fn make_calls(count: u64) -> ExitCode {
     let before = cpu_time();
@@ -49,8 +50,8 @@ fn isolated_command(dir: &TempDir, program: &Path) -> Command {
     command
 }
 
-/// Runs the load under the command `words` and returns the cost of a call that it reports; `None` if the command does
-/// not work on this machine.
+/// Runs the load under the command `words` and returns the cost of a call that it reports; `None`
+/// if the command does not work on this machine.
 fn cost_in_caller(dir: &TempDir, words: &[&str], count: u64) -> Option<f64> {
     let load = std::env::current_exe().expect("this program");
     let (first, rest) = match words.split_first() {

@@ -1,5 +1,6 @@
-//! The minimum cost of UNIX datagrams: a process that receives them like the agent, with the credentials of the sender,
-//! and discards them. Its CPU time is the kernel's share, a lower bound for any agent.
+//! The minimum cost of UNIX datagrams: a process that receives them like the agent, with the
+//! credentials of the sender, and discards them. Its CPU time is the kernel's share, a lower bound
+//! for any agent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -93,8 +94,9 @@ pub(crate) fn receive(path: &Path) -> io::Error {
             header.msg_hdr.msg_control = control.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
         }
-        // SAFETY: every header points to a data buffer and a control buffer of the lengths it states; all buffers
-        // outlive the call, and no two headers share one. The loop above upholds this.
+        // SAFETY: every header points to a data buffer and a control buffer of the lengths it
+        // states; all buffers outlive the call, and no two headers share one. The loop above
+        // upholds this.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

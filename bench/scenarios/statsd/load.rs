@@ -1,4 +1,5 @@
-//! Typical statsd lines: seven of ten are counters, the others gauges and timers, under a thousand names.
+//! Typical statsd lines: seven of ten are counters, the others gauges and timers, under a thousand
+//! names.
 
 use std::io;
 use std::net::UdpSocket;
@@ -46,8 +47,8 @@ impl DatagramSender for UnixDatagram {
     }
 }
 
-/// Sends datagrams at a constant rate per second, in steps of a millisecond; 0 means unlimited. Returns the number
-/// sent.
+/// Sends datagrams at a constant rate per second, in steps of a millisecond; 0 means unlimited.
+/// Returns the number sent.
 pub(crate) fn send(
     to: &dyn DatagramSender,
     datagrams: &[Vec<u8>],

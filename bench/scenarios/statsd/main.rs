@@ -1,5 +1,5 @@
-//! statsd lines sent to the agent and to other servers in the same run: CPU time per million metrics, the rate that one
-//! core can send without loss, and memory per name.
+//! statsd lines sent to the agent and to other servers in the same run: CPU time per million
+//! metrics, the rate that one core can send without loss, and memory per name.
 
 mod bare_receiver;
 mod line_cost;
@@ -149,7 +149,8 @@ fn unix_datagrams(report: &mut BenchReport, agent: &AgentProcess, time: Duration
     );
 }
 
-/// Returns the number of metrics received by statsd and of datagrams dropped by the kernel, from the ledger.
+/// Returns the number of metrics received by statsd and of datagrams dropped by the kernel, from
+/// the ledger.
 fn statsd_ledger(agent: &AgentProcess) -> (u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");

@@ -1,5 +1,5 @@
-//! A million points of one series in shuffled order: CPU time of all threads per point, for the pushes and for the
-//! replay of their log.
+//! A million points of one series in shuffled order: CPU time of all threads per point, for the
+//! pushes and for the replay of their log.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Append by handle, log included: CPU time of all threads. Bytes per sample, in the log and in sealed blocks, with all
-//! overhead. The data is one hour of a simulated node at 1 Hz. Then a back-fill in shuffled order, and its replay.
+//! Append by handle, log included: CPU time of all threads. Bytes per sample, in the log and in
+//! sealed blocks, with all overhead. The data is one hour of a simulated node at 1 Hz. Then a
+//! back-fill in shuffled order, and its replay.
 
 mod back_fill;
 
@@ -60,7 +61,8 @@ fn fast_and_single(
     sealed.push(figures.2);
 }
 
-/// Returns million samples per CPU second, bytes per sample in the log, and bytes per sample in sealed blocks.
+/// Returns million samples per CPU second, bytes per sample in the log, and bytes per sample in
+/// sealed blocks.
 fn measure(is_fast: bool) -> (f64, f64, f64) {
     let dir = TempDir::new();
     let clock = Arc::new(FakeClock::new(START));

@@ -1,5 +1,6 @@
-//! Measures the cost of one pass of each collector and prints JSON for docs/metrics-cost.json. Measures on this
-//! machine if the collector is active here, else on the recorded machine in `tests/fixtures/basic`.
+//! Measures the cost of one pass of each collector and prints JSON for docs/metrics-cost.json.
+//! Measures on this machine if the collector is active here, else on the recorded machine in
+//! `tests/fixtures/basic`.
 #![allow(clippy::print_stdout)] // The result is printed.
 
 use std::path::Path;
@@ -47,7 +48,8 @@ fn main() {
     println!("{{\n{}\n}}", lines.join(",\n"));
 }
 
-/// Returns the status after many passes of this collector alone; `None` if it is inactive or has no series.
+/// Returns the status after many passes of this collector alone; `None` if it is inactive or has no
+/// series.
 fn measure(name: &str, host: Host, passes: u32) -> Option<CollectorStatus> {
     let others = REGISTRY.iter().filter(|entry| entry.name != name);
     let off = CollectorSettings {

@@ -1,11 +1,13 @@
-//! Measures how many statsd metrics an agent receives without loss. Requires only the agent's binary:
+//! Measures how many statsd metrics an agent receives without loss. Requires only the agent's
+//! binary:
 //!
 //! ```text
 //! statsd_load PEGEL [senders=4] [seconds=5] [lines=20] [rates=2,4,5,6,7,8] [threads=auto]
 //! ```
 //!
-//! Starts the agent in a temporary directory, sends from `senders` threads, each with its own socket, and prints a row
-//! for each rate. Rates are millions of metrics per second over all senders; 0 means unlimited.
+//! Starts the agent in a temporary directory, sends from `senders` threads, each with its own
+//! socket, and prints a row for each rate. Rates are millions of metrics per second over all
+//! senders; 0 means unlimited.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command-line tool.
 
@@ -78,7 +80,8 @@ fn parse_args(args: impl Iterator<Item = String>) -> Option<LoadPlan> {
     Some(plan)
 }
 
-/// Returns the number of received metrics, of datagrams dropped by the kernel, and of helping threads.
+/// Returns the number of received metrics, of datagrams dropped by the kernel, and of helping
+/// threads.
 fn counts(agent: &AgentProcess) -> (u64, u64, u64) {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list");

@@ -1,5 +1,5 @@
-//! The functions of `pegel.h`. A handle is the address of its series in shared memory: nothing is allocated
-//! for it, and nothing has to be freed.
+//! The functions of `pegel.h`. A handle is the address of its series in shared memory: nothing is
+//! allocated for it, and nothing has to be freed.
 
 mod error;
 mod labels;

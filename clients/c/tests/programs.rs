@@ -25,8 +25,8 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Returns an installation shared by all tests here. A static value is never dropped, so the directory is one
-/// that the next run reuses.
+/// Returns an installation shared by all tests here. A static value is never dropped, so the
+/// directory is one that the next run reuses.
 fn installed() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {

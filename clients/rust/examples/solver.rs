@@ -1,6 +1,7 @@
 //! A small solver with metrics: Jacobi's method for a tridiagonal system.
 //!
-//! `cargo run -p pegel-client --example solver -- 200`, and beside it `pegel values --match 'solver_*'`.
+//! `cargo run -p pegel-client --example solver -- 200`, and beside it `pegel values --match
+//! 'solver_*'`.
 #![allow(clippy::print_stdout)] // A program may print.
 
 use std::process::ExitCode;

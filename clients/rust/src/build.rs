@@ -88,7 +88,8 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Sets the level of detail: an agent at level N keeps metrics of level N and below. The default is 1.
+    /// Sets the level of detail: an agent at level N keeps metrics of level N and below. The
+    /// default is 1.
     pub fn level(mut self, level: u8) -> Builder<T> {
         self.level = level;
         self
@@ -96,7 +97,8 @@ impl<T> Builder<T> {
 }
 
 impl Builder<Gauge> {
-    /// Sets how the values of several programs are combined. The default is the value that was set last.
+    /// Sets how the values of several programs are combined. The default is the value that was set
+    /// last.
     pub fn aggregate(mut self, aggregation: Aggregation) -> Builder<Gauge> {
         self.aggregation = aggregation;
         self

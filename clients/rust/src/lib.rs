@@ -14,17 +14,17 @@
 //! }
 //! ```
 //!
-//! An update is a few atomic instructions in shared memory: no system call, no lock, no allocation. It never
-//! fails, blocks or panics, and is safe in a signal handler. Build a handle once and keep it: building looks
-//! the series up, and may wait for other threads that build.
+//! An update is a few atomic instructions in shared memory: no system call, no lock, no allocation.
+//! It never fails, blocks or panics, and is safe in a signal handler. Build a handle once and keep
+//! it: building looks the series up, and may wait for other threads that build.
 //!
-//! Without an agent on the node the program runs unchanged, and an agent that starts later finds the totals
-//! so far. Counts survive a kill of the program. `PEGEL_DISABLE=1` in the environment turns metrics off;
-//! `PEGEL_LANES` sets another directory for the shared memory.
+//! Without an agent on the node the program runs unchanged, and an agent that starts later finds
+//! the totals so far. Counts survive a kill of the program. `PEGEL_DISABLE=1` in the environment
+//! turns metrics off; `PEGEL_LANES` sets another directory for the shared memory.
 //!
-//! The agent sums what all programs of the node count under one name, and adds the label `jobid` if a
-//! scheduler has set a job. Request `pid` or `rank` to distinguish processes. A child of `fork` counts
-//! separately from its first update on.
+//! The agent sums what all programs of the node count under one name, and adds the label `jobid` if
+//! a scheduler has set a job. Request `pid` or `rank` to distinguish processes. A child of `fork`
+//! counts separately from its first update on.
 
 mod build;
 mod timing;
@@ -74,8 +74,8 @@ pub fn point(name: &str) -> Builder<Points> {
     Builder::new(LaneKind::Point, name)
 }
 
-/// Returns whether an agent can read what this program counts. False before the first series, if there is no
-/// space in shared memory, and if metrics are turned off.
+/// Returns whether an agent can read what this program counts. False before the first series, if
+/// there is no space in shared memory, and if metrics are turned off.
 pub fn is_published() -> bool {
     pegel_lane::process_lanes().is_published()
 }

@@ -51,8 +51,8 @@ settings! {
         /// journal if standard error leads there, else standard error. A file is reopened on
         /// SIGHUP.
         log: LogConfig = LogConfig::DEFAULT,
-        /// More files to read, relative to this one, in the order of their names. A key may be set in
-        /// one file only.
+        /// More files to read, relative to this one, in the order of their names. A key may be set
+        /// in one file only.
         include: Vec<String> = Vec::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! The inputs that the server hosts: points over HTTP, lines, and the requests of wrappers whose programs the agent
-//! counts. Registers them with the server, and reports their state.
+//! The inputs that the server hosts: points over HTTP, lines, and the requests of wrappers whose
+//! programs the agent counts. Registers them with the server, and reports their state.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl HostedInputs {
         }
     }
 
-    /// Stores what programs counted until now. Values that cannot be written are as old as the last tick; `/status`
-    /// reports the reason.
+    /// Stores what programs counted until now. Values that cannot be written are as old as the last
+    /// tick; `/status` reports the reason.
     pub(crate) fn refresh_programs(&self) -> Arc<dyn Fn() + Send + Sync> {
         let ingest = self.ingest.clone();
         Arc::new(move || drop(ingest.refresh()))

@@ -153,7 +153,8 @@ mod tests {
             before.elapsed()
         };
         assert!(wait(100, 10) < Duration::from_secs(5));
-        // SAFETY: the child only creates a lane and waits to be killed; it uses no lock that another thread may hold.
+        // SAFETY: the child only creates a lane and waits to be killed; it uses no lock that
+        // another thread may hold.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let spec = LaneSeriesSpec::new(LaneKind::Counter, "test_total");

@@ -1,5 +1,5 @@
-//! `pegel agent`: runs the agent until a signal, the end of a process or the end of all lanes. Also holds
-//! the flags that override configuration keys, which `pegel config show` shares.
+//! `pegel agent`: runs the agent until a signal, the end of a process or the end of all lanes. Also
+//! holds the flags that override configuration keys, which `pegel config show` shares.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub(crate) struct ConfigFlags {
     /// Address for HTTP; may be repeated, replaces the configured list
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<String>,
-    /// Address for statsd lines: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be repeated,
-    /// replaces the configured list
+    /// Address for statsd lines: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be
+    /// repeated, replaces the configured list
     #[arg(long, value_name = "PROTOCOL:ADDRESS:PORT")]
     pub statsd: Vec<String>,
     /// UNIX socket for programs and for the other commands
@@ -70,8 +70,8 @@ pub(crate) struct ConfigFlags {
     /// Permit addresses reachable from other machines without TLS and without a token
     #[arg(long)]
     insecure: bool,
-    /// Log level and destination: error, warn, info, debug or off; journal, syslog, stderr or a file's path;
-    /// or both, such as journal:info
+    /// Log level and destination: error, warn, info, debug or off; journal, syslog, stderr or a
+    /// file's path; or both, such as journal:info
     #[arg(long, value_name = "LEVEL|PLACE[:LEVEL]")]
     log: Option<String>,
 }

@@ -1,5 +1,6 @@
-//! Client for the HTTP API on an agent's UNIX socket. Before it sends anything, it verifies that the agent runs as this
-//! user, as root, or as a user to whom root delegated the socket's directory.
+//! Client for the HTTP API on an agent's UNIX socket. Before it sends anything, it verifies that
+//! the agent runs as this user, as root, or as a user to whom root delegated the socket's
+//! directory.
 
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +29,8 @@ pub(crate) struct AgentClient {
     timeout: Duration,
 }
 
-/// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones and `more`.
+/// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones
+/// and `more`.
 pub(crate) fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<PathBuf> {
     let named = given.map(Path::to_owned).or_else(|| {
         std::env::var_os("PEGEL_SOCKET")
@@ -45,7 +47,8 @@ pub(crate) fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<P
 }
 
 impl AgentClient {
-    /// Finds the agent on the given socket, else on the first default socket that accepts a connection.
+    /// Finds the agent on the given socket, else on the first default socket that accepts a
+    /// connection.
     pub(crate) fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
         AgentClient::find_within(TIMEOUT, given, more)
     }
@@ -196,7 +199,8 @@ fn open_stream(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(stream))
 }
 
-/// Verifies the owner of the serving process by SO_PEERCRED: in a directory writable by others, anyone can bind a socket.
+/// Verifies the owner of the serving process by SO_PEERCRED: in a directory writable by others,
+/// anyone can bind a socket.
 fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)
         .with_context(|| format!("cannot determine which user serves {}", socket.display()))?;
@@ -216,8 +220,8 @@ fn check_owner(socket: &Path, stream: &UnixStream) -> anyhow::Result<()> {
     )
 }
 
-/// Returns whether root created the socket's directory for this user and no other user can write to it. This holds for
-/// the system service, which runs as a user of its own.
+/// Returns whether root created the socket's directory for this user and no other user can write to
+/// it. This holds for the system service, which runs as a user of its own.
 fn is_delegated_by_root(socket: &Path, uid: u32) -> bool {
     let found = |path: Option<&Path>| std::fs::symlink_metadata(path?).ok();
     let is_for = |found: &std::fs::Metadata, uid: u32| {

@@ -1,4 +1,5 @@
-//! Options and requests shared by the commands that query an agent: `list`, `values`, `get`, `track`.
+//! Options and requests shared by the commands that query an agent: `list`, `values`, `get`,
+//! `track`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -64,7 +64,8 @@ pub(crate) fn parse_values(json: &Value) -> anyhow::Result<Vec<SeriesValue>> {
         .collect()
 }
 
-/// Parses a number. JSON cannot express NaN and infinity: the agent sends them as a string or as null.
+/// Parses a number. JSON cannot express NaN and infinity: the agent sends them as a string or as
+/// null.
 fn parse_number(json: &Value) -> Option<f64> {
     match json {
         Value::Null => Some(f64::NAN),

@@ -28,7 +28,8 @@ enum ConfigAction {
     },
     /// Check a configuration file and report all errors
     ///
-    /// Also checks access to the files and directories that it names, as an agent of the same user does at startup.
+    /// Also checks access to the files and directories that it names, as an agent of the same user
+    /// does at startup.
     Check {
         /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
         file: Option<PathBuf>,

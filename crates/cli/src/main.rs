@@ -1,6 +1,6 @@
-//! The binary `pegel`, one file per command. It parses the command line, runs the command and maps the
-//! result to an exit code. Called as `tau_metric_client`, `tau_metric_proxy` or `tau_metric_proxy_run`, it
-//! accepts the options of those programs instead.
+//! The binary `pegel`, one file per command. It parses the command line, runs the command and maps
+//! the result to an exit code. Called as `tau_metric_client`, `tau_metric_proxy` or
+//! `tau_metric_proxy_run`, it accepts the options of those programs instead.
 
 mod agent;
 mod agent_client;
@@ -88,7 +88,8 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are printed to stdout and exit with 0. Errors are ignored: the pipe may be closed.
+            // Help and version are printed to stdout and exit with 0. Errors are ignored: the pipe
+            // may be closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { OK });
         }

@@ -1,4 +1,5 @@
-//! Writes results to standard output or a file, and messages to standard error. No other module prints.
+//! Writes results to standard output or a file, and messages to standard error. No other module
+//! prints.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};

@@ -11,8 +11,8 @@ const PORT: u16 = 1337;
 
 /// Generate the Prometheus configuration for scraping agents
 ///
-/// The output is a section of prometheus.yml; Prometheus 2.43 or newer can also read it as a separate file listed under
-/// scrape_config_files.
+/// The output is a section of prometheus.yml; Prometheus 2.43 or newer can also read it as a
+/// separate file listed under scrape_config_files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PrometheusConfigArgs {
     /// Comma-separated nodes, each NAME or NAME:PORT [default: this node, over loopback]
@@ -24,7 +24,8 @@ pub(crate) struct PrometheusConfigArgs {
     /// Scrape interval: 5s, 1m
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_interval)]
     interval: String,
-    /// File from which Prometheus reads the token [default for other nodes: /etc/prometheus/pegel.token]
+    /// File from which Prometheus reads the token [default for other nodes:
+    /// /etc/prometheus/pegel.token]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// CA certificate that signed the agents' certificates [default: the system's trust store]

@@ -15,8 +15,8 @@ const REPLY_BYTES_MAX: u64 = 16 << 10;
 
 /// Send values to the agent
 ///
-/// Sets a gauge to VALUE, increments a counter by VALUE, or records VALUE as one duration of a timer in milliseconds.
-/// When the command returns, the values are stored and can be read.
+/// Sets a gauge to VALUE, increments a counter by VALUE, or records VALUE as one duration of a
+/// timer in milliseconds. When the command returns, the values are stored and can be read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     pegel push queue.depth=42 --tag q=main\n  \
@@ -141,7 +141,8 @@ impl PushArgs {
             }
             PushKind::Counter => (value.to_owned(), "c"),
             PushKind::Timer => (value.to_owned(), "ms"),
-            // A signed value changes a gauge by that amount: set it to zero first, in the same line.
+            // A signed value changes a gauge by that amount: set it to zero first, in the same
+            // line.
             PushKind::Gauge if is_signed => (format!("0:{value}"), "g"),
             PushKind::Gauge => (value.to_owned(), "g"),
         };
@@ -173,7 +174,8 @@ impl PushArgs {
     }
 }
 
-/// Returns the first character that the protocol cannot carry: control, white space, or one of `forbidden`.
+/// Returns the first character that the protocol cannot carry: control, white space, or one of
+/// `forbidden`.
 fn find_forbidden_char(text: &str, forbidden: &str) -> Option<char> {
     text.chars()
         .find(|c| c.is_control() || c.is_whitespace() || forbidden.contains(*c))

@@ -1,5 +1,6 @@
-//! `tau_metric_client`: the queries of `pegel list`, `values`, `get` and `track` with the options and formats of TAU's
-//! client, for existing scripts. Undocumented details follow the commands of pegel.
+//! `tau_metric_client`: the queries of `pegel list`, `values`, `get` and `track` with the options
+//! and formats of TAU's client, for existing scripts. Undocumented details follow the commands of
+//! pegel.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! `tau_metric_proxy`: the agent under the name of TAU's proxy, for existing scripts. It takes no options but `-h`, prints
-//! the addresses that it listens on, and creates a symlink at the path where TAU's clients expect the socket.
+//! `tau_metric_proxy`: the agent under the name of TAU's proxy, for existing scripts. It takes no
+//! options but `-h`, prints the addresses that it listens on, and creates a symlink at the path
+//! where TAU's clients expect the socket.
 
 use std::ffi::OsString;
 use std::fs;
@@ -54,8 +55,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<(
     })
 }
 
-/// TAU's proxy has one port for Prometheus and one socket. The agent's other ports, which its users do not expect and
-/// could not turn off by option, open only if a configuration names them.
+/// TAU's proxy has one port for Prometheus and one socket. The agent's other ports, which its users
+/// do not expect and could not turn off by option, open only if a configuration names them.
 fn default_flags() -> anyhow::Result<ConfigFlags> {
     let mut settings = ConfigFlags::default();
     let loaded = settings.load()?;

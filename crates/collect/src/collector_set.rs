@@ -1,6 +1,6 @@
-//! All collectors of a node. Opens those that settings and level enable, runs the due ones in the order of the
-//! registry, and appends their rows to a tick. Called by the sampler thread only. Threaded collectors are never
-//! waited for, except before the first sample.
+//! All collectors of a node. Opens those that settings and level enable, runs the due ones in the
+//! order of the registry, and appends their rows to a tick. Called by the sampler thread only.
+//! Threaded collectors are never waited for, except before the first sample.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use crate::{
 #[derive(Debug)]
 pub struct CollectorSet {
     context: Context,
-    /// In the order of the registry, each with the index of its rate in `rates`; `None` for disabled collectors.
+    /// In the order of the registry, each with the index of its rate in `rates`; `None` for
+    /// disabled collectors.
     collectors: Vec<Option<(usize, ManagedCollector)>>,
     rates: Vec<Duration>,
 }

@@ -1,9 +1,10 @@
 //! The thread of a collector whose reads may be slow or hang.
 //!
-//! The sampler never waits for it. It publishes the last completed pass and requests the next one, which runs shortly
-//! before it is due. A pass that does not complete within [`PASS_TIMEOUT`] marks the collector as failed, with the
-//! operation that hangs; when the read returns, the collector recovers by itself. There is exactly one thread per such
-//! collector, however long it hangs, and it is never joined: stopping the agent does not wait for a dead disk.
+//! The sampler never waits for it. It publishes the last completed pass and requests the next one,
+//! which runs shortly before it is due. A pass that does not complete within [`PASS_TIMEOUT`] marks
+//! the collector as failed, with the operation that hangs; when the read returns, the collector
+//! recovers by itself. There is exactly one thread per such collector, however long it hangs, and
+//! it is never joined: stopping the agent does not wait for a dead disk.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +55,8 @@ pub(crate) struct CollectorThread {
     last_pass_number: u64,
 }
 
-/// Shared between the sampler thread and the worker. The lock is never held while a collector reads.
+/// Shared between the sampler thread and the worker. The lock is never held while a collector
+/// reads.
 #[derive(Debug, Default)]
 struct PassExchange {
     state: Mutex<ExchangeState>,
@@ -192,8 +194,8 @@ impl CollectorThread {
         };
     }
 
-    /// Publishes the last completed pass and requests the next one. Returns how many series have a value,
-    /// and the cost of the pass if it was not published before.
+    /// Publishes the last completed pass and requests the next one. Returns how many series have a
+    /// value, and the cost of the pass if it was not published before.
     pub(crate) fn publish(
         &mut self,
         context: &Context,
@@ -235,8 +237,8 @@ impl CollectorThread {
         (series, new)
     }
 
-    /// Returns whether an absent source is due for a retry, and requests the pass if so. The worker of an
-    /// absent source ends; a new one is started every minute.
+    /// Returns whether an absent source is due for a retry, and requests the pass if so. The worker
+    /// of an absent source ends; a new one is started every minute.
     fn is_reopen_due(&self, now: Duration) -> bool {
         let mut locked = self.exchange.lock();
         let last = locked.completed.as_ref().map_or(now, |reading| reading.at);
@@ -248,8 +250,8 @@ impl CollectorThread {
         is_time
     }
 
-    /// Waits until a pass that was not published yet is complete, requesting one if none is running; at
-    /// most until `deadline`.
+    /// Waits until a pass that was not published yet is complete, requesting one if none is
+    /// running; at most until `deadline`.
     pub(crate) fn wait_for_pass(&self, deadline: Instant) {
         let mut locked = self.exchange.lock();
         let is_new = |locked: &ExchangeState| {
@@ -302,7 +304,8 @@ impl CollectorThread {
 }
 
 impl Drop for CollectorThread {
-    /// Signals the worker, which ends when its current read returns, at the latest with the process.
+    /// Signals the worker, which ends when its current read returns, at the latest with the
+    /// process.
     fn drop(&mut self) {
         self.exchange.lock().is_closed = true;
         self.exchange.changed.notify_all();

@@ -20,7 +20,8 @@ pub struct Context {
     pub stats: Arc<SamplerStats>,
     /// Restarts the threads of threaded collectors.
     pub supervisor: Supervisor,
-    /// Set by a collector with [`Execution::Threaded`](crate::Execution::Threaded) before each call that may hang.
+    /// Set by a collector with [`Execution::Threaded`](crate::Execution::Threaded) before each call
+    /// that may hang.
     pub operation: CurrentOperation,
     /// `/proc/stat`, which two collectors use: read once per pass.
     pub(crate) proc_stat: Arc<SharedFile>,
@@ -28,8 +29,9 @@ pub struct Context {
 
 /// A part of the agent that publishes metrics about itself.
 pub trait SelfMetrics: Debug + Send + Sync {
-    /// Calls `put` for each metric. Runs on the sampler thread in every pass of the `agent` collector, so
-    /// it must be fast and must not block. Cheapest when order and labels stay the same.
+    /// Calls `put` for each metric. Runs on the sampler thread in every pass of the `agent`
+    /// collector, so it must be fast and must not block. Cheapest when order and labels stay the
+    /// same.
     #[allow(
         clippy::type_complexity,
         reason = "an alias would hide the signature that implementers need"

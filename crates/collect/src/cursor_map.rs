@@ -1,7 +1,8 @@
 //! A map for entries that a file lists by name in nearly the same order each time.
 //!
-//! Entries are kept in file order with a cursor. In the usual case the next line belongs to the entry at the
-//! cursor, so a lookup is one comparison; only when the list changed are all entries searched.
+//! Entries are kept in file order with a cursor. In the usual case the next line belongs to the
+//! entry at the cursor, so a lookup is one comparison; only when the list changed are all entries
+//! searched.
 
 use crate::proc_parse::ProcParseError;
 

@@ -10,8 +10,8 @@ use crate::cursor_map::CursorMap;
 use crate::families::keyed_family;
 use crate::proc_parse::ProcParseError;
 
-/// The series of a collector whose devices and attributes come and go. A series is declared when it is first set,
-/// and retired after a pass that did not set it.
+/// The series of a collector whose devices and attributes come and go. A series is declared when it
+/// is first set, and retired after a pass that did not set it.
 #[derive(Debug, Default)]
 pub(crate) struct DynamicSeries {
     slots: CursorMap<Slot>,
@@ -78,8 +78,8 @@ impl SeriesWriter<'_> {
         value.map_or(Ok(()), |value| self.set(family, labels, value))
     }
 
-    /// Like [`set`](SeriesWriter::set), for a family whose name contains `<key>`: `key` is the kernel's name,
-    /// which is sanitized for the metric name.
+    /// Like [`set`](SeriesWriter::set), for a family whose name contains `<key>`: `key` is the
+    /// kernel's name, which is sanitized for the metric name.
     pub(crate) fn set_keyed(
         &mut self,
         base: &Family,

@@ -1,8 +1,10 @@
-//! Declares the families of a collector as a table, one line each: the name of the static, then kind, level, name,
-//! unit and help of the metric. A name with `<key>` in it stands for many metrics, see [`keyed_family`].
+//! Declares the families of a collector as a table, one line each: the name of the static, then
+//! kind, level, name, unit and help of the metric. A name with `<key>` in it stands for many
+//! metrics, see [`keyed_family`].
 //!
-//! A table may add a source to a line, such as the file or the column of the value: `sources: TYPE;` names its type, and
-//! `<- VALUE` follows the help. [`families!`] then also declares `SOURCES`, the families that have a source.
+//! A table may add a source to a line, such as the file or the column of the value: `sources:
+//! TYPE;` names its type, and `<- VALUE` follows the help. [`families!`] then also declares
+//! `SOURCES`, the families that have a source.
 
 use std::sync::Arc;
 

@@ -39,7 +39,8 @@ struct FileCollector {
     files: Vec<(ProcFile, Box<dyn FileParser>)>,
 }
 
-/// Opens a single file, such as `proc/meminfo`, of which one read returns everything; absent if it does not exist.
+/// Opens a single file, such as `proc/meminfo`, of which one read returns everything; absent if it
+/// does not exist.
 pub(crate) fn open_file(
     context: &Context,
     path: &str,

@@ -1,10 +1,11 @@
-//! The machine that is sampled: its file trees, the units of its kernel, and the calls that tests replace.
+//! The machine that is sampled: its file trees, the units of its kernel, and the calls that tests
+//! replace.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The name that the loader resolves, then the locations used by containers and other systems that the loader does
-/// not search.
+/// The name that the loader resolves, then the locations used by containers and other systems that
+/// the loader does not search.
 const NVML_PATHS: [&str; 4] = [
     "libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -24,8 +25,8 @@ pub struct Host {
     pub page_bytes: u64,
     /// Ticks per second in `/proc/stat` and `/proc/<pid>/stat`.
     pub user_hz: u64,
-    /// Candidate paths of the NVIDIA driver's library, in search order. Empty for a fixture tree: the
-    /// library would report the GPUs of the local machine.
+    /// Candidate paths of the NVIDIA driver's library, in search order. Empty for a fixture tree:
+    /// the library would report the GPUs of the local machine.
     pub nvml: Vec<PathBuf>,
     /// The call that queries a mounted file system.
     pub statvfs: StatVfs,

@@ -1,5 +1,5 @@
-//! Samples the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on schedule and
-//! passes one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
+//! Samples the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on schedule
+//! and passes one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
 //!
 //! A collector is one file in `collectors/` and one line in [`REGISTRY`]. It declares each series
 //! once, keeps the slots, and afterwards only sets values: a pass allocates nothing. Files are
@@ -196,8 +196,9 @@ pub trait Collector: Debug + Send {
     /// all series are absent.
     fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError>;
 
-    /// Describes what the last pass could not read although the rest succeeded. The collector counts as
-    /// failed, but its values are kept and it is not reopened, so it must recover by itself.
+    /// Describes what the last pass could not read although the rest succeeded. The collector
+    /// counts as failed, but its values are kept and it is not reopened, so it must recover by
+    /// itself.
     fn partial_failure(&self) -> Option<&str> {
         None
     }

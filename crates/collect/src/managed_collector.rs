@@ -1,10 +1,11 @@
-//! One collector with its state: opens it, runs its passes, catches its panics, and reopens it after a failure or when
-//! an absent source may have appeared.
+//! One collector with its state: opens it, runs its passes, catches its panics, and reopens it
+//! after a failure or when an absent source may have appeared.
 //!
-//! The set of collectors holds one for each enabled collector. An inline collector runs here, on the sampler thread. The
-//! passes of a threaded one run on its [`CollectorThread`], which holds a `ManagedCollector` in turn; here its last
-//! completed pass is published. A failed pass publishes no values and never affects other collectors. State changes go to
-//! [`CollectorStats`], and a failure is logged once per distinct reason.
+//! The set of collectors holds one for each enabled collector. An inline collector runs here, on
+//! the sampler thread. The passes of a threaded one run on its [`CollectorThread`], which holds a
+//! `ManagedCollector` in turn; here its last completed pass is published. A failed pass publishes
+//! no values and never affects other collectors. State changes go to [`CollectorStats`], and a
+//! failure is logged once per distinct reason.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -85,8 +86,9 @@ impl ManagedCollector {
         collector
     }
 
-    /// Runs a pass, or takes the last completed one from its thread, and appends the values to `tick`. Returns how many
-    /// series have a value, and the cost of the pass if that is not the time spent here.
+    /// Runs a pass, or takes the last completed one from its thread, and appends the values to
+    /// `tick`. Returns how many series have a value, and the cost of the pass if that is not the
+    /// time spent here.
     pub(crate) fn pass(
         &mut self,
         context: &Context,
@@ -103,14 +105,16 @@ impl ManagedCollector {
         (self.append_to(tick), None)
     }
 
-    /// Waits until its thread, if it has one, has completed a pass that was not published yet; at most until `deadline`.
+    /// Waits until its thread, if it has one, has completed a pass that was not published yet; at
+    /// most until `deadline`.
     pub(crate) fn wait_for_thread(&self, deadline: Instant) {
         if let CollectorSource::Thread(thread) = &self.source {
             thread.wait_for_pass(deadline);
         }
     }
 
-    /// Returns whether the source is to be opened: for the first time, or again after its retry interval.
+    /// Returns whether the source is to be opened: for the first time, or again after its retry
+    /// interval.
     fn is_open_due(&self, context: &Context) -> bool {
         let wait = match self.state {
             CollectorState::Disabled => return true,
@@ -178,8 +182,8 @@ impl ManagedCollector {
         }
     }
 
-    /// Appends the values of the last pass to `tick` and returns their number. A failed collector appends none, so
-    /// that its old values do not appear current.
+    /// Appends the values of the last pass to `tick` and returns their number. A failed collector
+    /// appends none, so that its old values do not appear current.
     fn append_to(&mut self, tick: &mut Tick) -> u64 {
         let CollectorSource::Open(_, group) = &mut self.source else {
             return 0;
@@ -211,8 +215,9 @@ impl ManagedCollector {
     }
 }
 
-/// Runs one pass; after an error the group has no values. Also returns whether the collector can go on: one that
-/// failed while declaring series, or panicked, no longer knows its slots and would declare more of them in each pass.
+/// Runs one pass; after an error the group has no values. Also returns whether the collector can go
+/// on: one that failed while declaring series, or panicked, no longer knows its slots and would
+/// declare more of them in each pass.
 fn run_pass(
     collector: &mut dyn Collector,
     group: &mut SampleGroup,
@@ -267,7 +272,8 @@ mod tests {
             }
         }
 
-        /// Runs a pass one second later; returns the declared series, the series with a value, and the error.
+        /// Runs a pass one second later; returns the declared series, the series with a value, and
+        /// the error.
         fn pass(&mut self) -> (usize, u64, Option<String>) {
             self.clock.0.fetch_add(1_000, Relaxed);
             let mut tick = Tick::new(Input::Collect);

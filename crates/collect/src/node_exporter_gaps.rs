@@ -1,6 +1,6 @@
-//! Metrics that node_exporter publishes by default, or that the dashboard Node Exporter Full queries, and that
-//! Pegel omits or publishes differently, each with a reason. docs/metrics.md shows both tables, and the tests
-//! reject any difference that is not listed here.
+//! Metrics that node_exporter publishes by default, or that the dashboard Node Exporter Full
+//! queries, and that Pegel omits or publishes differently, each with a reason. docs/metrics.md
+//! shows both tables, and the tests reject any difference that is not listed here.
 
 /// Prefixes of omitted metric names, and the reasons.
 pub static OMITTED_METRICS: &[(&str, &str)] = &[

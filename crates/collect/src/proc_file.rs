@@ -1,7 +1,8 @@
 //! Files of `/proc` that are opened once and read in every pass.
 //!
-//! Used by the collectors on the sampler thread. A read allocates nothing once the buffer has grown to the size of
-//! the file, and the buffer never exceeds 16 MiB. A read returns the whole file or an error, never a part of it.
+//! Used by the collectors on the sampler thread. A read allocates nothing once the buffer has grown
+//! to the size of the file, and the buffer never exceeds 16 MiB. A read returns the whole file or
+//! an error, never a part of it.
 
 use std::fs::File;
 use std::io;
@@ -139,7 +140,8 @@ impl ProcFile {
                 }
                 self.text.resize(2 * length, 0);
                 if self.read_mode == ReadMode::SingleRead {
-                    // The kernel generates the text for each read: a second part would be from another moment.
+                    // The kernel generates the text for each read: a second part would be from
+                    // another moment.
                     length = 0;
                 }
             } else if count == 0 || self.read_mode == ReadMode::SingleRead {

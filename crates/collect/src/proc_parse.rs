@@ -1,5 +1,5 @@
-//! Lines of `/proc` files, and what can be wrong with them. Called by the collectors in every pass. The functions never
-//! panic, and do not allocate (except for label values that need escaping).
+//! Lines of `/proc` files, and what can be wrong with them. Called by the collectors in every pass.
+//! The functions never panic, and do not allocate (except for label values that need escaping).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -35,8 +35,8 @@ impl From<SeriesError> for ProcParseError {
     }
 }
 
-/// Returns the lines of a text that must not be empty and must end with a newline: the kernel's files
-/// do, so anything else is truncated.
+/// Returns the lines of a text that must not be empty and must end with a newline: the kernel's
+/// files do, so anything else is truncated.
 pub(crate) fn non_empty_lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcParseError> {
     if text.is_empty() {
         return Err(ProcParseError::at_line(0, "the file is empty"));
@@ -51,8 +51,8 @@ pub(crate) fn first_line(text: &[u8]) -> Result<&[u8], ProcParseError> {
         .map_or(&[][..], |(_, line)| line))
 }
 
-/// Checks that the first line starts with `heading`: columns are identified by their order, so an unknown header is
-/// rejected.
+/// Checks that the first line starts with `heading`: columns are identified by their order, so an
+/// unknown header is rejected.
 pub(crate) fn check_heading(
     lines: &mut NumberedLines<'_>,
     heading: &[u8],
@@ -101,8 +101,8 @@ impl<'a> Iterator for NumberedLines<'a> {
     }
 }
 
-/// Returns the position of the first newline, or the length. Scans eight bytes at a time: the `intr`
-/// line of a large machine has ten thousand.
+/// Returns the position of the first newline, or the length. Scans eight bytes at a time: the
+/// `intr` line of a large machine has ten thousand.
 #[inline]
 fn find_newline(text: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -124,8 +124,8 @@ fn find_newline(text: &[u8]) -> usize {
             .unwrap_or(tail.len())
 }
 
-/// Returns the name of a device as a label value. Bytes that are not UTF-8 are escaped as `\xNN`, and so
-/// is a backslash, so that distinct names stay distinct.
+/// Returns the name of a device as a label value. Bytes that are not UTF-8 are escaped as `\xNN`,
+/// and so is a backslash, so that distinct names stay distinct.
 pub(crate) fn label_value(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.contains('\\') => Cow::Borrowed(text),

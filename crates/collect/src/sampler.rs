@@ -1,9 +1,9 @@
-//! The sampler thread: waits for the next deadline of the [`Schedule`], runs the due collectors of the
-//! [`CollectorSet`] and passes the tick to the sink.
+//! The sampler thread: waits for the next deadline of the [`Schedule`], runs the due collectors of
+//! the [`CollectorSet`] and passes the tick to the sink.
 //!
-//! The agent starts it once. The first tick is delivered before [`Sampler::start`] returns, the last one before
-//! [`Sampler::stop`] returns. The loop must never block on a collector, and the sink must not block either: a
-//! late pass is counted and skipped, never made up for.
+//! The agent starts it once. The first tick is delivered before [`Sampler::start`] returns, the
+//! last one before [`Sampler::stop`] returns. The loop must never block on a collector, and the
+//! sink must not block either: a late pass is counted and skipped, never made up for.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -20,7 +20,8 @@ use crate::{
     SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
 };
 
-/// Receives each tick. It may take the tick and leave another in its place, which need not be empty.
+/// Receives each tick. It may take the tick and leave another in its place, which need not be
+/// empty.
 pub type TickSink = Box<dyn FnMut(&mut Tick) + Send>;
 
 /// The longest wait: the clocks are compared at least this often.
@@ -112,7 +113,8 @@ impl Sampler {
         self.stats.schedule_counts()
     }
 
-    /// Takes a last sample and ends the thread. When this returns, the sink has received its last tick.
+    /// Takes a last sample and ends the thread. When this returns, the sink has received its last
+    /// tick.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
@@ -160,8 +162,8 @@ impl SamplerLoop {
     }
 
     fn run_until_stopped(mut self, stop: &SamplerStop, heartbeat: &Heartbeat) {
-        // By default the kernel may wake a thread 50 µs late, which is visible at 1000 Hz. Best effort:
-        // not permitted everywhere.
+        // By default the kernel may wake a thread 50 µs late, which is visible at 1000 Hz. Best
+        // effort: not permitted everywhere.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let clock = self.set.clock().clone();
         while !self.wait(stop, &*clock) {

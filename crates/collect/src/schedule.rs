@@ -1,11 +1,12 @@
-//! Decides when to sample: a pure state machine over two clocks, without threads or waiting. The sampler
-//! feeds it the clocks and takes the due tracks from it.
+//! Decides when to sample: a pure state machine over two clocks, without threads or waiting. The
+//! sampler feeds it the clocks and takes the due tracks from it.
 //!
 //! Each track has a rate; its nominal times are the UTC multiples of that rate. A nominal time is
-//! converted to a monotonic deadline with one offset between the clocks, which is measured again every
-//! second. So a slewing clock moves deadlines but never repeats a nominal time: nominal times only increase.
-//! If the clock is off by [`STEP_MIN`] or the fastest rate, whichever is larger, it was stepped: the step
-//! is counted, and every track continues with the next multiple of the new time.
+//! converted to a monotonic deadline with one offset between the clocks, which is measured again
+//! every second. So a slewing clock moves deadlines but never repeats a nominal time: nominal times
+//! only increase. If the clock is off by [`STEP_MIN`] or the fastest rate, whichever is larger, it
+//! was stepped: the step is counted, and every track continues with the next multiple of the new
+//! time.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks. If the thread were preempted between the reads, the difference would look like
-    /// a clock step, so a slow read is repeated.
+    /// Reads both clocks. If the thread were preempted between the reads, the difference would look
+    /// like a clock step, so a slow read is repeated.
     pub fn read(clock: &dyn Clock) -> ClockPair {
         let mut before = nanos(clock.monotonic());
         for _ in 0..3 {
@@ -79,7 +80,8 @@ struct RateTrack {
 }
 
 impl Schedule {
-    /// Creates a schedule whose tracks are all due at once. A rate below a millisecond counts as one millisecond.
+    /// Creates a schedule whose tracks are all due at once. A rate below a millisecond counts as
+    /// one millisecond.
     pub fn new(rates: &[Duration], now: ClockPair) -> Schedule {
         let track = |rate: &Duration| {
             let rate = nanos(*rate).max(MILLI_NANOS);
@@ -117,8 +119,9 @@ impl Schedule {
         self.offset_measured_at = now.monotonic;
     }
 
-    /// Returns the oldest nominal time that is due and puts its tracks into `due`, by position. Call it until
-    /// it returns `None`. A track that fell behind yields only its newest time; the others count as missed.
+    /// Returns the oldest nominal time that is due and puts its tracks into `due`, by position.
+    /// Call it until it returns `None`. A track that fell behind yields only its newest time; the
+    /// others count as missed.
     pub fn take_due(&mut self, now: ClockPair, due: &mut Vec<usize>) -> Option<Millis> {
         let utc = now.monotonic + self.offset;
         due.clear();
@@ -147,8 +150,9 @@ impl Schedule {
         Some(time.div_euclid(MILLI_NANOS))
     }
 
-    /// Makes all tracks due. The first pass lies between two nominal times and carries the actual time: the
-    /// previous multiple is in the past, and an agent that ran until just now may have sampled it.
+    /// Makes all tracks due. The first pass lies between two nominal times and carries the actual
+    /// time: the previous multiple is in the past, and an agent that ran until just now may have
+    /// sampled it.
     fn take_first(&mut self, utc: i64, due: &mut Vec<usize>) -> Option<Millis> {
         due.extend(0..self.tracks.len());
         for track in &mut self.tracks {
@@ -166,7 +170,8 @@ impl Schedule {
         ))
     }
 
-    /// Returns the time of a last pass between two nominal times: now, unless it was already sampled.
+    /// Returns the time of a last pass between two nominal times: now, unless it was already
+    /// sampled.
     pub fn final_time(&self, now: ClockPair) -> Option<Millis> {
         let utc = (now.monotonic + self.offset).div_euclid(MILLI_NANOS);
         let is_taken = self

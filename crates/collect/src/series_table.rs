@@ -1,7 +1,7 @@
 //! The series of devices that a file lists, as a table: one row per device, one column per family.
 //!
-//! For collectors on the hot path: a pass over the same devices in the same order finds each row with one comparison
-//! and then only sets values.
+//! For collectors on the hot path: a pass over the same devices in the same order finds each row
+//! with one comparison and then only sets values.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Run-time statistics of the collectors and the schedule: states, costs, failures. Written by the
-//! sampler thread, read by `/status` and by the `agent` collector. Readers never block a pass for longer
-//! than copying one state.
+//! sampler thread, read by `/status` and by the `agent` collector. Readers never block a pass for
+//! longer than copying one state.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -124,8 +124,8 @@ impl CollectorStats {
         }
     }
 
-    /// Records cost and series count of a pass. Only the sampler thread writes, so load and store need not be
-    /// atomic together.
+    /// Records cost and series count of a pass. Only the sampler thread writes, so load and store
+    /// need not be atomic together.
     pub(crate) fn record_pass(&self, cost: Duration, series: u64) {
         let nanos = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         self.nanos.fetch_add(nanos, Relaxed);
@@ -139,8 +139,8 @@ impl CollectorStats {
         self.series.store(series, Relaxed);
     }
 
-    /// Changes the state. `detail` is the reason of a failure, or the path that an absent collector looked for. Returns
-    /// false, and allocates nothing, if both are the same as before.
+    /// Changes the state. `detail` is the reason of a failure, or the path that an absent collector
+    /// looked for. Returns false, and allocates nothing, if both are the same as before.
     pub(crate) fn set_state(
         &self,
         state: CollectorState,

@@ -1,8 +1,8 @@
 //! Directories of `/sys`, whose files are attributes with one value each.
 //!
-//! Attributes are opened, read and closed each time: an open file pins a page in the kernel, and a large
-//! node has thousands. An unreadable attribute has no value and is not a failure: drivers omit attributes,
-//! or reject reads while a device is down.
+//! Attributes are opened, read and closed each time: an open file pins a page in the kernel, and a
+//! large node has thousands. An unreadable attribute has no value and is not a failure: drivers
+//! omit attributes, or reject reads while a device is down.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -90,8 +90,8 @@ impl SysfsDir {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Reads labels from files: pairs of a label and its file. Attributes that do not exist are left out, empty ones
-    /// are not.
+    /// Reads labels from files: pairs of a label and its file. Attributes that do not exist are
+    /// left out, empty ones are not.
     pub(crate) fn labels<'a>(&self, files: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
         let read = |(label, file): &(&'a str, &str)| {
             let text = trimmed_text(&self.bytes(file).ok()?);

@@ -1,5 +1,6 @@
-//! Collectors that walk through directories of `/sys` and discover the devices in each pass. A walk writes its
-//! values through a [`SeriesWriter`], which declares new series and retires those that a pass did not set.
+//! Collectors that walk through directories of `/sys` and discover the devices in each pass. A walk
+//! writes its values through a [`SeriesWriter`], which declares new series and retires those that a
+//! pass did not set.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ struct WalkCollector<W> {
     operation: CurrentOperation,
 }
 
-/// Opens the collector of a walk through `root`, a path such as `sys/class/net`; absent if a first walk finds nothing.
+/// Opens the collector of a walk through `root`, a path such as `sys/class/net`; absent if a first
+/// walk finds nothing.
 pub(crate) fn open_walk(
     context: &Context,
     root: &str,
@@ -46,7 +48,8 @@ pub(crate) fn open_walk(
     OpenOutcome::active(walker)
 }
 
-/// Opens the collector of a walk; absent if `marker` does not exist, active even if a walk finds nothing.
+/// Opens the collector of a walk; absent if `marker` does not exist, active even if a walk finds
+/// nothing.
 pub(crate) fn open_walk_if_exists(
     context: &Context,
     root: &str,

@@ -156,8 +156,8 @@ impl ConfigTree {
         path.split('.').try_fold(self, |tree, key| tree.get(key))
     }
 
-    /// Sets a scalar at the top level and replaces any earlier value of the key. The environment and
-    /// the command line override files this way.
+    /// Sets a scalar at the top level and replaces any earlier value of the key. The environment
+    /// and the command line override files this way.
     pub fn set(&mut self, key: &str, text: &str, origin: ConfigOrigin) {
         let scalar = ConfigValue::Scalar(text.to_owned());
         self.insert(key, scalar, origin);

@@ -1,5 +1,5 @@
-//! Configuration: components declare their keys here, and files, the environment and the command line
-//! are read into typed values.
+//! Configuration: components declare their keys here, and files, the environment and the command
+//! line are read into typed values.
 //!
 //! 1. A component declares its keys once, with [`settings!`]: documentation, type, default.
 //! 2. [`load`] reads a file and its includes into a [`ConfigTree`], in which every value has an

@@ -1,8 +1,8 @@
 //! Loads a configuration file and its includes into one [`ConfigTree`].
 //!
 //! Limits: 1 MiB per file, includes nested at most 8 deep, 1,000 files in total. Maps from several
-//! files are merged. Any other key may be set once over all files: a duplicate is an error that names
-//! both positions, because no order of precedence between files would be obvious.
+//! files are merged. Any other key may be set once over all files: a duplicate is an error that
+//! names both positions, because no order of precedence between files would be obvious.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -82,8 +82,8 @@ impl<T: Section> Setting for T {
     }
 }
 
-/// Returns the entries of a map, or adds a problem that expects `T`. A key without a value is an empty
-/// map.
+/// Returns the entries of a map, or adds a problem that expects `T`. A key without a value is an
+/// empty map.
 pub fn map_entries<'a, T: Setting>(
     tree: &'a ConfigTree,
     problems: &mut Vec<ConfigProblem>,
@@ -243,8 +243,9 @@ impl<T: Setting> Setting for Vec<T> {
     }
 }
 
-/// Declares the keys of a component: documentation, name, type and default. Generates the struct, its
-/// `Default` and the reader; the default file and the manual are made from the same declaration.
+/// Declares the keys of a component: documentation, name, type and default. Generates the struct,
+/// its `Default` and the reader; the default file and the manual are made from the same
+/// declaration.
 ///
 /// ```
 /// pegel_config::settings! {
@@ -258,9 +259,9 @@ impl<T: Setting> Setting for Vec<T> {
 /// }
 /// ```
 ///
-/// `..name: Type;` lines before the first key include the keys of another section at the same depth. A
-/// block `with { … }` after the keys declares fields that are not keys, with their defaults: the struct is
-/// then everything that the component needs to know.
+/// `..name: Type;` lines before the first key include the keys of another section at the same
+/// depth. A block `with { … }` after the keys declares fields that are not keys, with their
+/// defaults: the struct is then everything that the component needs to know.
 #[macro_export]
 macro_rules! settings {
     (

@@ -1,7 +1,7 @@
 //! Parses YAML text into a [`ConfigTree`]. The only file that depends on the YAML library.
 //!
-//! Scalars keep their source text, so that `007` or `1e3` reach the setting as written. Depth, nodes
-//! and aliases are bounded: a file with expanding aliases is an error.
+//! Scalars keep their source text, so that `007` or `1e3` reach the setting as written. Depth,
+//! nodes and aliases are bounded: a file with expanding aliases is an error.
 
 use std::fmt;
 use std::path::Path;

@@ -1,8 +1,10 @@
-//! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket, and to metadata
-//! services over plain TCP. One request per connection; no redirects, no proxies, no name resolution.
+//! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
+//! and to metadata services over plain TCP. One request per connection; no redirects, no proxies,
+//! no name resolution.
 //!
-//! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect themselves, so that they
-//! can verify the server before anything is sent, and limit the size of a body with [`Read::take`].
+//! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
+//! themselves, so that they can verify the server before anything is sent, and limit the size of a
+//! body with [`Read::take`].
 
 use std::fmt;
 use std::io::{self, Read};
@@ -39,7 +41,8 @@ pub struct HttpRequest<'a> {
 pub struct WaitLimit {
     /// The wait ends with [`io::ErrorKind::TimedOut`] after this time.
     pub timeout: Option<Duration>,
-    /// The wait ends with [`io::ErrorKind::ConnectionAborted`] soon after another thread sets this flag.
+    /// The wait ends with [`io::ErrorKind::ConnectionAborted`] soon after another thread sets this
+    /// flag.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -99,7 +102,8 @@ impl HttpConnection {
         Ok(HttpConnection { runtime, sender })
     }
 
-    /// Sends the request and waits for the response headers. `limit` also applies to each read of the body.
+    /// Sends the request and waits for the response headers. `limit` also applies to each read of
+    /// the body.
     pub fn send(mut self, request: &HttpRequest<'_>, limit: WaitLimit) -> io::Result<HttpResponse> {
         let mut builder = hyper::Request::builder()
             .method(request.method)
@@ -210,7 +214,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends a request to a server that answers with these bytes. Returns the request's lines and the response.
+    /// Sends a request to a server that answers with these bytes. Returns the request's lines and
+    /// the response.
     fn exchange(answer: &'static str, limit: WaitLimit) -> (Vec<String>, io::Result<HttpResponse>) {
         let (client, server) = UnixStream::pair().expect("a pair");
         let server = thread::spawn(move || {

@@ -1,10 +1,11 @@
 //! Admission: the check that every new series of a program passes once.
 //!
-//! All inputs from programs call [`Admission::admit`] before they use a series. It applies the rules, rejects
-//! reserved names, claims the name for the input and charges the series to its sender within the limits. It
-//! also counts samples in the ledger and on the sender's account: received = kept + dropped, by reason. A
-//! series stays charged exactly as long as its [`SeriesPermit`] lives. The memory that programs can make the
-//! agent use is bounded here; no input may create series without it.
+//! All inputs from programs call [`Admission::admit`] before they use a series. It applies the
+//! rules, rejects reserved names, claims the name for the input and charges the series to its
+//! sender within the limits. It also counts samples in the ledger and on the sender's account:
+//! received = kept + dropped, by reason. A series stays charged exactly as long as its
+//! [`SeriesPermit`] lives. The memory that programs can make the agent use is bounded here; no
+//! input may create series without it.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
@@ -27,7 +28,8 @@ use crate::senders::{Sender, Senders};
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesSpec<'a> {
     pub name: &'a str,
-    /// Labels as the program sent them. Keys that collide with labels added by the agent are renamed.
+    /// Labels as the program sent them. Keys that collide with labels added by the agent are
+    /// renamed.
     pub labels: &'a [(&'a str, &'a str)],
     /// Labels that the agent adds to distinguish it from other programs' series.
     pub identity: &'a [(&'a str, &'a str)],
@@ -109,11 +111,13 @@ impl AdmissionError {
 settings! {
     /// The keys of the section `limits` that apply to each sender.
     pub struct SenderLimits {
-        /// Maximum number of live series of one sender: a user's programs, or a host that sends statsd.
+        /// Maximum number of live series of one sender: a user's programs, or a host that sends
+        /// statsd.
         series_per_sender: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero"),
-        /// Bytes per second that one sender may have written to disk, averaged over ten minutes; the agent's user and
-        /// root are not limited. Values that change more often are stored less often, further points are rejected.
-        /// Without this key: keep.bytes per day, and at least 4KiB.
+        /// Bytes per second that one sender may have written to disk, averaged over ten minutes;
+        /// the agent's user and root are not limited. Values that change more often are stored less
+        /// often, further points are rejected. Without this key: keep.bytes per day, and at least
+        /// 4KiB.
         sender_bytes: Option<ByteSize> = None => "12KiB",
     }
 }
@@ -136,8 +140,8 @@ pub struct AdmissionSettings {
     pub series_max: u64,
     /// Limits of each sender; without `sender_bytes`, its bytes are not limited.
     pub senders: SenderLimits,
-    /// The most bytes that names and labels of all programs' series may take. They are held several times,
-    /// and a response that lists all series must have room for them.
+    /// The most bytes that names and labels of all programs' series may take. They are held several
+    /// times, and a response that lists all series must have room for them.
     pub text_bytes_max: u64,
     pub rules: RelabelRules,
     /// Names of the node and of the agent, which programs may not use.
@@ -203,7 +207,8 @@ impl SeriesPermit {
         &self.sender
     }
 
-    /// Turns this into a permit for several series. Each is released with [`SeriesPermit::release`].
+    /// Turns this into a permit for several series. Each is released with
+    /// [`SeriesPermit::release`].
     pub(crate) fn into_shared(mut self) -> SeriesPermit {
         if let Some(claim) = self.claim.take() {
             claim.keep();
@@ -211,7 +216,8 @@ impl SeriesPermit {
         self
     }
 
-    /// Takes over the series of another permit of the same sender: one permit is enough for all of them.
+    /// Takes over the series of another permit of the same sender: one permit is enough for all of
+    /// them.
     pub(crate) fn merge(&mut self, other: SeriesPermit) {
         debug_assert!(Arc::ptr_eq(&self.sender, &other.sender));
         let mut other = other.into_shared();
@@ -299,16 +305,16 @@ impl Admission {
         self.ledger.add_dropped(sender.input, reason, count);
     }
 
-    /// Sets the number of series in the store: series that did not pass admission count towards the limit
-    /// too.
+    /// Sets the number of series in the store: series that did not pass admission count towards the
+    /// limit too.
     pub fn set_store_series_count(&self, stored: u64) {
         let held = self.usage.series.load(Ordering::Relaxed);
         self.other_series
             .store(stored.saturating_sub(held), Ordering::Relaxed);
     }
 
-    /// Applies the rules and the limits to a new series. If another input owns its name, it gets the label
-    /// `input`.
+    /// Applies the rules and the limits to a new series. If another input owns its name, it gets
+    /// the label `input`.
     pub fn admit(
         &self,
         sender: &Arc<Sender>,
@@ -347,8 +353,8 @@ impl Admission {
         if !sender.try_reserve_series(max) {
             return Err(AdmissionError::SenderLimit(max));
         }
-        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from being shown,
-        // and a quarter for the agent's user, root and the node together.
+        // A twentieth is reserved for the node, so that programs cannot prevent a new disk from
+        // being shown, and a quarter for the agent's user, root and the node together.
         let reserve = |of_trusted: u64, of_others: u64| {
             if sender.is_trusted() {
                 of_trusted
@@ -381,7 +387,8 @@ impl Admission {
         Ok(permit)
     }
 
-    /// Returns a permit for one series that is already counted; dropping it releases the series and `text_bytes`.
+    /// Returns a permit for one series that is already counted; dropping it releases the series and
+    /// `text_bytes`.
     fn new_permit(
         &self,
         sender: &Arc<Sender>,
@@ -398,8 +405,8 @@ impl Admission {
         }
     }
 
-    /// Charges a series that was admitted before a restart, beyond all limits: what was counted is not lost because a
-    /// user has reached a limit.
+    /// Charges a series that was admitted before a restart, beyond all limits: what was counted is
+    /// not lost because a user has reached a limit.
     pub fn permit_restored(
         &self,
         sender: &Arc<Sender>,
@@ -416,8 +423,9 @@ impl Admission {
         Ok(permit)
     }
 
-    /// Charges a total of statsd from before a restart. Its sender is not known: all of them together have the limits of
-    /// untrusted senders for series and of one sender for names. Returns `None` beyond that.
+    /// Charges a total of statsd from before a restart. Its sender is not known: all of them
+    /// together have the limits of untrusted senders for series and of one sender for names.
+    /// Returns `None` beyond that.
     pub fn permit_restored_statsd(&self, series: &Series) -> Option<SeriesPermit> {
         let sender = self.sender(Input::Statsd, "before the restart");
         let settings = &self.settings;
@@ -442,8 +450,8 @@ impl Admission {
         claim.map_err(|NameTaken| AdmissionError::OwnedByOtherInput)
     }
 
-    /// Returns the series under which a request is stored, after the rules. It is not charged to any sender
-    /// yet.
+    /// Returns the series under which a request is stored, after the rules. It is not charged to
+    /// any sender yet.
     pub fn resolve_series(&self, offer: &SeriesSpec<'_>) -> Result<Arc<Series>, AdmissionError> {
         let borrowed = |&(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value));
         let mut labels = exported(offer.labels);
@@ -472,7 +480,8 @@ impl Admission {
         offer: &SeriesSpec<'_>,
     ) -> Result<Arc<Series>, AdmissionError> {
         self.check_reserved(name)?;
-        // They would reach the terminals of users, and an invisible character makes a name look like another one.
+        // They would reach the terminals of users, and an invisible character makes a name look
+        // like another one.
         let texts = labels.iter().flat_map(|(key, value)| [*key, *value]);
         if texts
             .chain([name])
@@ -485,7 +494,8 @@ impl Admission {
     }
 }
 
-/// Returns whether the name of a series stays with its input after its last use. See [`crate::name_owners`].
+/// Returns whether the name of a series stays with its input after its last use. See
+/// [`crate::name_owners`].
 pub(crate) fn is_name_lasting(series: &Series) -> bool {
     !series.labels().any(|(key, _)| key == USER_LABEL)
 }
@@ -509,8 +519,8 @@ pub(crate) fn try_add(held: &AtomicU64, more: u64, max: u64) -> bool {
         .is_ok()
 }
 
-/// Recently used families, so that series share them. They have no names: most programs send no description
-/// of their metrics, so that one family serves all of a kind.
+/// Recently used families, so that series share them. They have no names: most programs send no
+/// description of their metrics, so that one family serves all of a kind.
 #[derive(Debug)]
 struct FamilyCache {
     hasher: RandomState,

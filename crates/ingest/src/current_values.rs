@@ -1,10 +1,11 @@
 //! The current values of programs' metrics, from which the store is sampled.
 //!
-//! The lanes and the statsd source each own one [`CurrentValues`] and set values in it; at each tick the
-//! program sampler calls [`CurrentValues::emit`]. Series are arranged in groups of at most [`GROUP_SERIES`].
-//! A group whose values changed since the last tick emits a row with all its values; an unchanged one emits a
-//! row every [`IDLE_WRITE_INTERVAL`], so that a hundred thousand idle series cost almost nothing. Counters
-//! continue from their totals in the store after a restart.
+//! The lanes and the statsd source each own one [`CurrentValues`] and set values in it; at each
+//! tick the program sampler calls [`CurrentValues::emit`]. Series are arranged in groups of at most
+//! [`GROUP_SERIES`]. A group whose values changed since the last tick emits a row with all its
+//! values; an unchanged one emits a row every [`IDLE_WRITE_INTERVAL`], so that a hundred thousand
+//! idle series cost almost nothing. Counters continue from their totals in the store after a
+//! restart.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ struct ValueGroup {
 }
 
 impl CurrentValues {
-    /// Continues the values of the same name of a previous agent: counters resume from their last totals.
+    /// Continues the values of the same name of a previous agent: counters resume from their last
+    /// totals.
     pub fn new(name: &'static str, store: &Store, now: Millis) -> CurrentValues {
         let prefix = format!("{name}-");
         let mut restored = HashMap::new();
@@ -96,7 +98,8 @@ impl CurrentValues {
         }
     }
 
-    /// Adds a series that is not present yet. Returns its slot, and the total that it had before a restart.
+    /// Adds a series that is not present yet. Returns its slot, and the total that it had before a
+    /// restart.
     pub fn add(&mut self, series: Arc<Series>) -> (ValueSlot, Option<f64>) {
         let restored = self.restored.remove(series.text());
         let value = restored.as_ref().map(|restored| restored.value);
@@ -111,8 +114,9 @@ impl CurrentValues {
         (self.assign_slot(series), value)
     }
 
-    /// Publishes the totals from before a restart that `charge` permits, until their series is added or they are dropped.
-    /// Those with short names come first, so that a few with very long ones do not use up the limit.
+    /// Publishes the totals from before a restart that `charge` permits, until their series is
+    /// added or they are dropped. Those with short names come first, so that a few with very long
+    /// ones do not use up the limit.
     pub fn publish_restored(
         &mut self,
         now: Millis,
@@ -133,8 +137,8 @@ impl CurrentValues {
         }
     }
 
-    /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops publishing
-    /// them.
+    /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops
+    /// publishing them.
     pub fn remove_restored(&mut self, is_unwanted: impl Fn(&Series) -> bool) {
         let mut restored = std::mem::take(&mut self.restored);
         restored.retain(|_, one| {
@@ -147,7 +151,8 @@ impl CurrentValues {
         self.restored = restored;
     }
 
-    /// Renames totals from before a restart. `rename` returns the new series of a total that must be renamed.
+    /// Renames totals from before a restart. `rename` returns the new series of a total that must
+    /// be renamed.
     pub fn rename_restored(&mut self, rename: impl Fn(&Series) -> Option<Arc<Series>>) {
         let renamed: Vec<(Box<str>, Arc<Series>)> = self
             .restored

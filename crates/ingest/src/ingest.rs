@@ -1,8 +1,8 @@
 //! Input from programs as a whole, as the agent starts and stops it.
 //!
-//! [`Ingest`] owns admission, the point writer, the lanes and the program sampler. The agent creates it, HTTP
-//! handlers and the push socket call it. After [`Ingest::stop`] the last values are in the store. Methods
-//! that wait for the log must not be called from async workers.
+//! [`Ingest`] owns admission, the point writer, the lanes and the program sampler. The agent
+//! creates it, HTTP handlers and the push socket call it. After [`Ingest::stop`] the last values
+//! are in the store. Methods that wait for the log must not be called from async workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl Ingest {
         self.gate.sender(input, who)
     }
 
-    /// Charges a client of HTTP for bytes that it has written outside of the store. Returns false if its allowance is
-    /// used up.
+    /// Charges a client of HTTP for bytes that it has written outside of the store. Returns false
+    /// if its allowance is used up.
     pub fn try_charge(&self, who: &str, bytes: u64) -> bool {
         self.sender(Input::Put, who).try_charge(bytes)
     }
@@ -117,7 +117,8 @@ impl Ingest {
         self.sampler.write_awaited()
     }
 
-    /// Returns an error if nothing can be stored now. Blocks on the log: do not call from async workers.
+    /// Returns an error if nothing can be stored now. Blocks on the log: do not call from async
+    /// workers.
     pub fn check_log(&self) -> Result<(), PushError> {
         self.sampler.check_log()
     }
@@ -145,7 +146,8 @@ impl Ingest {
     }
 }
 
-/// Records the owners of all names that the store has samples of, also of series that are not live any more.
+/// Records the owners of all names that the store has samples of, also of series that are not live
+/// any more.
 fn restore_name_owners(gate: &Admission, store: &Store) {
     let restore = |series: &Arc<Series>| {
         let (text, input) = (series.text(), series.family().input);

@@ -1,6 +1,6 @@
-//! Input from programs. Lanes, statsd, HTTP and the socket all pass the same [`admission`]: it knows the
-//! senders and their limits, applies the rules, and counts every sample in the ledger. Nothing reaches the
-//! store without it.
+//! Input from programs. Lanes, statsd, HTTP and the socket all pass the same [`admission`]: it
+//! knows the senders and their limits, applies the rules, and counts every sample in the ledger.
+//! Nothing reaches the store without it.
 //!
 //! ```text
 //! statsd lines, lanes ──► admission ──► current values ──tick──► store     values that add up or replace each other

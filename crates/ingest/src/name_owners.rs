@@ -1,17 +1,17 @@
 //! The owner of each name: the input that may write it.
 //!
-//! A series has one input. If two inputs use one name, lanes take precedence over points and pushes, and
-//! those over statsd, whose senders over UDP are unknown; among equals the first keeps it. The other input
-//! continues under the same name with the label `input`. [`crate::admission`] claims the text of every new
-//! series here.
+//! A series has one input. If two inputs use one name, lanes take precedence over points and
+//! pushes, and those over statsd, whose senders over UDP are unknown; among equals the first keeps
+//! it. The other input continues under the same name with the label `input`. [`crate::admission`]
+//! claims the text of every new series here.
 //!
-//! A name without the label `user` stays with its input as long as the store may have its samples: otherwise anyone
-//! could add to the series of the agent's user by UDP. Names with that label are free at once, as only their user can
-//! produce them.
+//! A name without the label `user` stays with its input as long as the store may have its samples:
+//! otherwise anyone could add to the series of the agent's user by UDP. Names with that label are
+//! free at once, as only their user can produce them.
 //!
-//! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it checks
-//! whether a name is free, and at each pass calls [`NameOwners::take_claimed`] to find names that it must
-//! give up.
+//! statsd has the lowest precedence, so its names, which may be very many, are not stored here: it
+//! checks whether a name is free, and at each pass calls [`NameOwners::take_claimed`] to find names
+//! that it must give up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,8 @@ use pegel_metric::{Input, Millis};
 
 /// The label of a series whose plain name belongs to another input.
 pub const INPUT_LABEL: &str = "input";
-/// The most claimed names that are listed for statsd. When there are more, it checks all of its own names.
+/// The most claimed names that are listed for statsd. When there are more, it checks all of its own
+/// names.
 const CLAIMED_MAX: usize = 65_536;
 
 /// The most names that are kept without a series in use; the ones that were used last stay.
@@ -52,7 +53,8 @@ pub struct NameOwners {
 #[derive(Debug)]
 struct NameOwner {
     input: Input,
-    /// The number of series in use with this name: several if rules map names to one. 0: only in the store.
+    /// The number of series in use with this name: several if rules map names to one. 0: only in
+    /// the store.
     use_count: u32,
     /// Whether the name stays with its input after its last use.
     is_lasting: bool,
@@ -109,7 +111,8 @@ impl Drop for NameClaim {
 }
 
 impl NameOwners {
-    /// Claims a name. Fails if another input owns it. Returns no claim for statsd, whose names are not stored.
+    /// Claims a name. Fails if another input owns it. Returns no claim for statsd, whose names are
+    /// not stored.
     pub(crate) fn claim(
         self: &Arc<NameOwners>,
         text: &str,
@@ -148,7 +151,8 @@ impl NameOwners {
         }))
     }
 
-    /// Records the owner of a name found in the store after a restart, until [`NameOwners::forget_unused`].
+    /// Records the owner of a name found in the store after a restart, until
+    /// [`NameOwners::forget_unused`].
     pub fn restore_owner(&self, text: &str, input: Input, is_lasting: bool) {
         if precedence(input) > 0 {
             let hash = self.hasher.hash_one(text);
@@ -157,7 +161,8 @@ impl NameOwners {
         }
     }
 
-    /// Frees names that no series in use has; lasting ones after `keep`, when the store has no samples of them.
+    /// Frees names that no series in use has; lasting ones after `keep`, when the store has no
+    /// samples of them.
     pub fn forget_unused(&self, now: Millis, keep: Millis) {
         let mut names = self.names();
         let mut unused = Vec::new();

@@ -1,8 +1,9 @@
-//! Batches of points as the parsers return them: valid points go to the store, every one is counted.
+//! Batches of points as the parsers return them: valid points go to the store, every one is
+//! counted.
 //!
-//! HTTP handlers and the push socket call [`Ingest::store_batch`]. Each point of the batch ends up either
-//! kept or refused with a reason, in the ledger and in the result; one malformed point does not affect the
-//! others.
+//! HTTP handlers and the push socket call [`Ingest::store_batch`]. Each point of the batch ends up
+//! either kept or refused with a reason, in the ledger and in the result; one malformed point does
+//! not affect the others.
 
 use std::sync::Arc;
 
@@ -57,8 +58,8 @@ impl BatchPointError {
 }
 
 impl Ingest {
-    /// Stores the valid points of a batch. Fails only as a whole, if the store accepts nothing at this time.
-    /// Blocks on the log: do not call from async workers.
+    /// Stores the valid points of a batch. Fails only as a whole, if the store accepts nothing at
+    /// this time. Blocks on the log: do not call from async workers.
     pub fn store_batch(
         &self,
         sender: &Arc<Sender>,

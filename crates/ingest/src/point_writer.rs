@@ -1,10 +1,10 @@
-//! Writes points with their own timestamps: `POST /api/metrics`, `put`, statsd gauges with times, the rings
-//! of lanes.
+//! Writes points with their own timestamps: `POST /api/metrics`, `put`, statsd gauges with times,
+//! the rings of lanes.
 //!
-//! Points go to the store individually and are never merged. The writer caches the admitted series of each
-//! sender, so that admission runs once per series. When [`PointWriter::write`] returns, accepted points are
-//! in the log and readable. It waits for the log and must not be called from async workers or from threads
-//! that read sockets.
+//! Points go to the store individually and are never merged. The writer caches the admitted series
+//! of each sender, so that admission runs once per series. When [`PointWriter::write`] returns,
+//! accepted points are in the log and readable. It waits for the log and must not be called from
+//! async workers or from threads that read sockets.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -118,8 +118,8 @@ impl PointWriter {
         &self.store
     }
 
-    /// Stores a batch. A refused point does not affect the others. Fails only as a whole, if the store
-    /// accepts nothing at this time. Blocks on the log: do not call from async workers.
+    /// Stores a batch. A refused point does not affect the others. Fails only as a whole, if the
+    /// store accepts nothing at this time. Blocks on the log: do not call from async workers.
     pub fn write(
         &self,
         sender: &Arc<Sender>,
@@ -157,7 +157,8 @@ impl PointWriter {
         }
         let count = points.len() as u64;
         sender.add_received(count);
-        // The store counts points that reach it in the ledger; the sender's account is updated here.
+        // The store counts points that reach it in the ledger; the sender's account is updated
+        // here.
         let pushed = self
             .store
             .push(sender.input, points)
@@ -218,8 +219,8 @@ impl PointWriter {
         Ok(series)
     }
 
-    /// Returns whether another input claimed the name of a statsd gauge with times since it was admitted.
-    /// statsd claims no names, so this is not a takeover.
+    /// Returns whether another input claimed the name of a statsd gauge with times since it was
+    /// admitted. statsd claims no names, so this is not a takeover.
     fn is_taken_from_statsd(&self, series: &Series) -> bool {
         let input = series.family().input;
         input == Input::Statsd

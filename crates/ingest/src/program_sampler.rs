@@ -1,9 +1,10 @@
 //! The thread that samples programs' metrics into the store.
 //!
-//! It wakes at each multiple of the rate, calls every [`ValueSource`] (the lanes, statsd) and sends the
-//! changed rows to the store as one tick. Readers that need values of this moment call
-//! [`ProgramSampler::refresh`]. Sending to the store never blocks: if its queue is full, the tick is dropped
-//! and counted. Every pass has a later timestamp than the one before, unless the clock was set back.
+//! It wakes at each multiple of the rate, calls every [`ValueSource`] (the lanes, statsd) and sends
+//! the changed rows to the store as one tick. Readers that need values of this moment call
+//! [`ProgramSampler::refresh`]. Sending to the store never blocks: if its queue is full, the tick
+//! is dropped and counted. Every pass has a later timestamp than the one before, unless the clock
+//! was set back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// The interval between searches for names that no sender uses any more.
 const UNUSED_NAMES_MS: Millis = 10 * 60 * 1000;
 
-/// Readers may cause one pass per tick on average, and this many at once: each pass stores what changed, so that
-/// readers without end must not multiply what is written.
+/// Readers may cause one pass per tick on average, and this many at once: each pass stores what
+/// changed, so that readers without end must not multiply what is written.
 const READER_PASSES_MAX: u32 = 64;
 
 /// If the clock is this far behind the last pass, it was set back.
@@ -111,9 +112,9 @@ impl ProgramSampler {
         self.shared.state().sources.push(source);
     }
 
-    /// Takes the values of this moment for a reader. On success they are in the log and readable. If readers ask more
-    /// often than once per tick for long, the values are those of the last tick. Blocks on the log: do not call from
-    /// async workers.
+    /// Takes the values of this moment for a reader. On success they are in the log and readable.
+    /// If readers ask more often than once per tick for long, the values are those of the last
+    /// tick. Blocks on the log: do not call from async workers.
     pub fn refresh(&self) -> Result<(), PushError> {
         self.write(|shared| {
             let mut state = shared.state();
@@ -124,8 +125,8 @@ impl ProgramSampler {
         })
     }
 
-    /// Writes what senders wait for. On success it is in the log and readable. Values of others are left to the next
-    /// tick. Blocks on the log: do not call from async workers.
+    /// Writes what senders wait for. On success it is in the log and readable. Values of others are
+    /// left to the next tick. Blocks on the log: do not call from async workers.
     pub fn write_awaited(&self) -> Result<(), PushError> {
         self.write(|shared| {
             let is_awaited = |source: &dyn ValueSource| source.has_waiting_senders();
@@ -140,8 +141,8 @@ impl ProgramSampler {
         };
         let before = dropped();
         pass(&self.shared);
-        // Ticks are written in order: once an empty push is written, so is this tick, and so is the one of a
-        // pass that took the values just before.
+        // Ticks are written in order: once an empty push is written, so is this tick, and so is the
+        // one of a pass that took the values just before.
         self.check_log()?;
         if dropped() == before {
             Ok(())
@@ -150,7 +151,8 @@ impl ProgramSampler {
         }
     }
 
-    /// Waits until everything queued so far is written. Returns an error if the log cannot be written.
+    /// Waits until everything queued so far is written. Returns an error if the log cannot be
+    /// written.
     pub fn check_log(&self) -> Result<(), PushError> {
         let nothing = Vec::new();
         self.shared.store.push(Input::Programs, nothing).map(drop)
@@ -220,8 +222,8 @@ impl ProgramSamplerContext {
             names_freed: freed,
             ..
         } = state;
-        // Passes for readers lie between two nominal times. After a clock that was set back, times start
-        // again.
+        // Passes for readers lie between two nominal times. After a clock that was set back, times
+        // start again.
         let is_same_clock = last.saturating_sub(nominal) < CLOCK_STEP_BACK_MS;
         let time = if *last >= nominal && is_same_clock {
             *last + 1

@@ -1,10 +1,10 @@
 //! Reserved names and labels: those that programs may not use.
 //!
-//! A program's series must not appear in a family of the node or of the agent, in any output. `/metrics` maps
-//! many names to one (`node.load1` is shown as `node_load1`), so names are compared in the form that
-//! `/metrics` shows; so are the keys of labels. A program's label that has the key of one that the agent adds
-//! is renamed, as Prometheus does it: `user` becomes `exported_user`. Called by [`crate::admission`] for
-//! every new series.
+//! A program's series must not appear in a family of the node or of the agent, in any output.
+//! `/metrics` maps many names to one (`node.load1` is shown as `node_load1`), so names are compared
+//! in the form that `/metrics` shows; so are the keys of labels. A program's label that has the key
+//! of one that the agent adds is renamed, as Prometheus does it: `user` becomes `exported_user`.
+//! Called by [`crate::admission`] for every new series.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,8 +13,8 @@ use pegel_wire::{label_key, metric_name};
 
 use crate::name_owners::INPUT_LABEL;
 
-/// Families of collectors and of the agent begin with the first two. Prometheus adds series with the third on
-/// each scrape.
+/// Families of collectors and of the agent begin with the first two. Prometheus adds series with
+/// the third on each scrape.
 const PREFIXES: [&str; 3] = ["node_", "pegel_", "scrape_"];
 const SCRAPE_HEALTH_METRIC: &str = "up";
 /// Suffixes that exposition formats append to a family's name.
@@ -27,7 +27,8 @@ pub const STATSD_TYPE_LABEL: &str = "statsd_type";
 /// The label of a lane's series whose plain name has another kind.
 pub const LANE_TYPE_LABEL: &str = "lane_type";
 const IDENTITY_LABELS: [&str; 4] = [USER_LABEL, INPUT_LABEL, STATSD_TYPE_LABEL, LANE_TYPE_LABEL];
-/// The tag that OpenTSDB responses have for every series: the node's name, unless the series has its own.
+/// The tag that OpenTSDB responses have for every series: the node's name, unless the series has
+/// its own.
 const HOST_LABEL: &str = "host";
 
 /// Returns a program's labels, renaming those whose key the agent uses itself.
@@ -68,14 +69,15 @@ impl ReservedNames {
         self
     }
 
-    /// Returns whether a label carries no information: Prometheus treats an empty value as absent, and
-    /// OpenTSDB responses add the node's name to series without a `host`. A series with such a label would
-    /// look the same as the one without.
+    /// Returns whether a label carries no information: Prometheus treats an empty value as absent,
+    /// and OpenTSDB responses add the node's name to series without a `host`. A series with such a
+    /// label would look the same as the one without.
     pub fn is_implied(&self, key: &str, value: &str) -> bool {
         value.is_empty() || (key == HOST_LABEL && *value == *self.node)
     }
 
-    /// Returns whether a series of this name would be shown in a family of the node, of the agent or of a scrape.
+    /// Returns whether a series of this name would be shown in a family of the node, of the agent
+    /// or of a scrape.
     pub fn contains(&self, name: &str) -> bool {
         let shown = metric_name(name);
         let is_family = |name: &str| name == SCRAPE_HEALTH_METRIC || self.families.contains(name);

@@ -1,8 +1,8 @@
-//! Senders: a user's programs, or a host. Each has its own account and limits, so that a sender that floods
-//! the agent is identified and cannot crowd out the others.
+//! Senders: a user's programs, or a host. Each has its own account and limits, so that a sender
+//! that floods the agent is identified and cannot crowd out the others.
 //!
-//! [`Senders`] creates accounts on first use; [`crate::admission`] charges them. Counts are atomic and are
-//! updated without a lock.
+//! [`Senders`] creates accounts on first use; [`crate::admission`] charges them. Counts are atomic
+//! and are updated without a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::admission::try_add;
 const SENDERS_MAX: usize = 1000;
 pub const OTHER_SENDERS: &str = "others";
 
-/// The approximate maximum size of a stored current value in the log: a difference to the previous one.
+/// The approximate maximum size of a stored current value in the log: a difference to the previous
+/// one.
 pub(crate) const SAMPLE_BYTES: u64 = 8;
 /// The same for a point with its own timestamp.
 pub(crate) const POINT_BYTES: u64 = 16;
@@ -74,14 +75,14 @@ impl Sender {
         })
     }
 
-    /// Returns whether it is the agent's user or root, for whom a part of shared pools is reserved. Known
-    /// only if the kernel identifies the sender.
+    /// Returns whether it is the agent's user or root, for whom a part of shared pools is reserved.
+    /// Known only if the kernel identifies the sender.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
     }
 
-    /// Returns the value of the label `user` of its points and pushes: no user writes to the series of
-    /// another.
+    /// Returns the value of the label `user` of its points and pushes: no user writes to the series
+    /// of another.
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -105,8 +106,8 @@ impl Sender {
                 .is_ok()
     }
 
-    /// Charges the sender for bytes that are written in any case: its next writes are delayed until the debt
-    /// is refilled.
+    /// Charges the sender for bytes that are written in any case: its next writes are delayed until
+    /// the debt is refilled.
     pub(crate) fn charge(&self, bytes: u64) {
         if !self.is_trusted {
             self.usage
@@ -186,8 +187,8 @@ pub(crate) fn other_user_name(uid: u32) -> Option<String> {
     })
 }
 
-/// Returns the account of the user that [`other_user_name`] names, or of the agent's user. `None` if there is no such
-/// user any more.
+/// Returns the account of the user that [`other_user_name`] names, or of the agent's user. `None`
+/// if there is no such user any more.
 pub(crate) fn account_of(user: Option<&str>) -> Option<String> {
     let uid = match user {
         None => rustix::process::geteuid().as_raw(),
@@ -219,8 +220,8 @@ struct SenderTable {
 }
 
 impl SenderTable {
-    /// The agent's user and root have the limits of a sender with each input. Senders that the kernel does not
-    /// identify are distinguished by input.
+    /// The agent's user and root have the limits of a sender with each input. Senders that the
+    /// kernel does not identify are distinguished by input.
     fn usage(&mut self, input: Input, who: &str, allowance: i64) -> Arc<SenderUsage> {
         let is_user = uid_of(who).is_some() && !is_trusted(who);
         let account = ((!is_user).then_some(input), who.into());

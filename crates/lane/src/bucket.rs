@@ -1,7 +1,8 @@
 //! The buckets of histograms and timers: two per power of two, from a billionth to billions.
 //!
-//! Bucket `i` holds the values above the bound of the previous bucket, up to and including its own, so that
-//! bounds mean the same as `le` in Prometheus. Zero and negative values are in the first bucket.
+//! Bucket `i` holds the values above the bound of the previous bucket, up to and including its own,
+//! so that bounds mean the same as `le` in Prometheus. Zero and negative values are in the first
+//! bucket.
 
 /// The number of buckets; the last one has no upper bound.
 pub const BUCKETS: usize = 128;
@@ -20,8 +21,8 @@ pub(crate) fn bucket_of(value: f64) -> usize {
     if value <= 0.0 {
         return 0;
     }
-    // The bits of positive floats sort like their values. One less, so that a bound itself falls into the
-    // bucket that it closes.
+    // The bits of positive floats sort like their values. One less, so that a bound itself falls
+    // into the bucket that it closes.
     let half = (value.to_bits() - 1) >> HALF_SHIFT;
     (half + 1)
         .saturating_sub(FIRST_HALF)

@@ -1,15 +1,17 @@
-//! Updates of the words of a slot: plain atomics, so that threads and signal handlers may run them at any
-//! time, and a reader sees each word whole. Words of one slot may be slightly out of step.
+//! Updates of the words of a slot: plain atomics, so that threads and signal handlers may run them
+//! at any time, and a reader sees each word whole. Words of one slot may be slightly out of step.
 
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::bucket::bucket_of;
 use crate::layout::word;
 
-/// The words for the smallest and largest value are XORed with these, so that zeroed memory means unset.
+/// The words for the smallest and largest value are XORed with these, so that zeroed memory means
+/// unset.
 pub(crate) const MIN_UNSET: u64 = f64::INFINITY.to_bits();
 pub(crate) const MAX_UNSET: u64 = f64::NEG_INFINITY.to_bits();
 
-/// Adds to a whole number. An amount with the highest bit set was negative before a cast and is ignored.
+/// Adds to a whole number. An amount with the highest bit set was negative before a cast and is
+/// ignored.
 #[inline]
 pub(crate) fn add(line: &[AtomicU64; word::LINE], value: &AtomicU64, amount: u64) {
     if amount >> 63 == 0 {

@@ -7,7 +7,8 @@ pub fn now_ms() -> i64 {
     millis(clock_gettime(ClockId::Realtime))
 }
 
-/// Returns the same as of the last tick of the kernel's clock, some milliseconds ago, at half the cost.
+/// Returns the same as of the last tick of the kernel's clock, some milliseconds ago, at half the
+/// cost.
 #[inline]
 pub(crate) fn recent_ms() -> i64 {
     millis(clock_gettime(ClockId::RealtimeCoarse))

@@ -1,11 +1,13 @@
 //! Detects without a system call whether this process was forked since its lanes were set up.
 //!
-//! A page of private memory is marked so that the kernel wipes it in a child of `fork`. While the page is
-//! *open*, updates proceed; a child finds it *closed* and creates its own lanes first. If the kernel cannot
-//! wipe (before Linux 4.14), the page holds a pid, and each update compares it with its own.
+//! A page of private memory is marked so that the kernel wipes it in a child of `fork`. While the
+//! page is *open*, updates proceed; a child finds it *closed* and creates its own lanes first. If
+//! the kernel cannot wipe (before Linux 4.14), the page holds a pid, and each update compares it
+//! with its own.
 //!
-//! The lock is in the same page: one that a thread of the parent held is free in the child. All signals are
-//! blocked while it is held, so that a handler never waits for the thread that it interrupted.
+//! The lock is in the same page: one that a thread of the parent held is free in the child. All
+//! signals are blocked while it is held, so that a handler never waits for the thread that it
+//! interrupted.
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -65,8 +67,8 @@ impl ForkGuard {
 
     #[inline]
     fn page(&self) -> Option<&GuardPage> {
-        // SAFETY: the pointer is null or a mapping that is never removed, at least as large as a `GuardPage`;
-        // everything in it is atomic, and all bit patterns are valid.
+        // SAFETY: the pointer is null or a mapping that is never removed, at least as large as a
+        // `GuardPage`; everything in it is atomic, and all bit patterns are valid.
         unsafe { self.page.load(Ordering::Acquire).as_ref() }
     }
 
@@ -113,8 +115,8 @@ impl GuardPage {
         };
         match take(0) {
             Ok(_) => true,
-            // In a page that is not wiped, the holder may be a thread of the parent, which does not exist
-            // here.
+            // In a page that is not wiped, the holder may be a thread of the parent, which does not
+            // exist here.
             Err(holder) => !is_wiped && holder != me && take(holder).is_ok(),
         }
     }
@@ -146,8 +148,8 @@ fn pid() -> u32 {
 fn block_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are local; sigfillset and pthread_sigmask fill them and cannot fail with these
-    // arguments.
+    // SAFETY: both sets are local; sigfillset and pthread_sigmask fill them and cannot fail with
+    // these arguments.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
@@ -179,9 +181,11 @@ fn map_page() -> Option<NonNull<GuardPage>> {
 mod tests {
     use super::*;
 
-    /// Returns whether the guard is open in a child, before and after the child opens it for itself.
+    /// Returns whether the guard is open in a child, before and after the child opens it for
+    /// itself.
     fn in_a_child(guard: &ForkGuard) -> (bool, bool) {
-        // SAFETY: the child calls nothing that another thread's lock could block, and leaves by _exit.
+        // SAFETY: the child calls nothing that another thread's lock could block, and leaves by
+        // _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let before = guard.is_open();

@@ -1,5 +1,6 @@
-//! The handles that a program holds, one for each series. They are small, `Copy`, and do nothing if they
-//! belong to no series. Updates never block, allocate or fail, and are safe in signal handlers.
+//! The handles that a program holds, one for each series. They are small, `Copy`, and do nothing if
+//! they belong to no series. Updates never block, allocate or fail, and are safe in signal
+//! handlers.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -49,8 +50,8 @@ impl SlotPointer {
     #[inline]
     fn line(&self, stripe: usize) -> Option<&'static CacheLine> {
         let at = self.at.filter(|_| self.process_lanes.is_ready())?;
-        // SAFETY: slots stay mapped until the process ends, begin at a cache line, have at least one
-        // line for each stripe, and are only used through atomics.
+        // SAFETY: slots stay mapped until the process ends, begin at a cache line, have at least
+        // one line for each stripe, and are only used through atomics.
         Some(unsafe { at.cast::<CacheLine>().add(stripe).as_ref() })
     }
 }
@@ -129,8 +130,8 @@ pub struct Counter(SlotPointer);
 handle!(Counter, LaneKind::Counter, slot);
 
 impl Counter {
-    /// Adds. An amount of 2^63 or more was a negative number before a cast: it is ignored, and that is
-    /// counted.
+    /// Adds. An amount of 2^63 or more was a negative number before a cast: it is ignored, and that
+    /// is counted.
     #[inline]
     pub fn add(&self, amount: u64) {
         if let Some(line) = self.0.line(0) {
@@ -251,8 +252,8 @@ impl Calls {
         }
     }
 
-    /// Like `add`, if the program ensures that no two threads call it at once: half the cost. A reader still
-    /// sees each number whole.
+    /// Like `add`, if the program ensures that no two threads call it at once: half the cost. A
+    /// reader still sees each number whole.
     #[inline]
     pub fn add_alone(&self, bytes: u64, nanos: u64) {
         if let Some(line) = self.0.line(0) {
@@ -331,8 +332,8 @@ impl Points {
         self.add_at(value, clock::now_ms());
     }
 
-    /// Adds a point at a time in milliseconds since 1970. The ring holds 2048 points of all series together;
-    /// points that arrive faster than the agent reads are overwritten, and counted there.
+    /// Adds a point at a time in milliseconds since 1970. The ring holds 2048 points of all series
+    /// together; points that arrive faster than the agent reads are overwritten, and counted there.
     pub fn add_at(&self, value: f64, time_ms: i64) {
         let Some(at) = self.0.at.filter(|_| self.0.process_lanes.is_ready()) else {
             return;
@@ -340,8 +341,8 @@ impl Points {
         let Some((base, offset)) = self.0.process_lanes.ring_of(at) else {
             return;
         };
-        // SAFETY: `base` is the start of a mapped lane with a ring, whose offset and size are fixed. The ring
-        // consists of atomics, for which all bit patterns are valid.
+        // SAFETY: `base` is the start of a mapped lane with a ring, whose offset and size are
+        // fixed. The ring consists of atomics, for which all bit patterns are valid.
         let (head, places) = unsafe {
             let head: &AtomicU64 = base.add(header::RING_HEAD).cast().as_ref();
             let first = base.add(RING_OFFSET).cast::<RingSlot>();

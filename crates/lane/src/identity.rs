@@ -4,7 +4,8 @@ use std::io::Write;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Variables with the job's id, most specific first. `PEGEL_JOB` takes precedence over any scheduler.
+/// Variables with the job's id, most specific first. `PEGEL_JOB` takes precedence over any
+/// scheduler.
 const JOB_VARIABLES: [&str; 10] = [
     "PEGEL_JOB",
     "SLURM_JOB_ID",
@@ -94,8 +95,8 @@ pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     start_ticks(read_prefix(path, &mut text)?)
 }
 
-/// Parses the twenty-second field. The second one, the name, may contain anything, also parentheses and
-/// spaces.
+/// Parses the twenty-second field. The second one, the name, may contain anything, also parentheses
+/// and spaces.
 fn start_ticks(stat: &[u8]) -> Option<u64> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let field = stat

@@ -2,9 +2,9 @@
 //!
 //! Nothing here allocates or takes a lock: a child of `fork` calls it from within an update.
 //!
-//! The file is closed again at once. Its lock belongs to the open file description, which the mapping holds:
-//! it is released when the last mapping is gone, by the end of the process or by `exec`. So the program holds
-//! no descriptor of this library that it could close by mistake.
+//! The file is closed again at once. Its lock belongs to the open file description, which the
+//! mapping holds: it is released when the last mapping is gone, by the end of the process or by
+//! `exec`. So the program holds no descriptor of this library that it could close by mistake.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -65,8 +65,8 @@ impl LaneFileNames {
 
 /// Creates the memory of a lane, filled by `fill` before any other process can find it.
 ///
-/// If the file cannot be created (no space, no directory), the memory is private: the program counts into it
-/// and no agent reads it. Returns `None` if there is no memory at all.
+/// If the file cannot be created (no space, no directory), the memory is private: the program
+/// counts into it and no agent reads it. Returns `None` if there is no memory at all.
 pub(crate) fn create_mapping(
     place: Option<&WriterDirectory>,
     id: [u8; 16],
@@ -98,8 +98,8 @@ const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Returns a new mapping as bytes, before it is shared.
 fn mapping_bytes<'a>(base: NonNull<u8>, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: only called on mappings of `bytes` bytes that the caller has just created; the kernel has
-    // zeroed them.
+    // SAFETY: only called on mappings of `bytes` bytes that the caller has just created; the kernel
+    // has zeroed them.
     unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) }
 }
 
@@ -112,8 +112,8 @@ fn create_lane_file(
     let (dir, stat) = place.open()?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&dir, names.temporary(), flags, Mode::RUSR | Mode::WUSR)?;
-    // In a directory of our own user, the agent is the same user's. Elsewhere it may be any user's, and other
-    // users are kept out by the directory, which they cannot list.
+    // In a directory of our own user, the agent is the same user's. Elsewhere it may be any user's,
+    // and other users are kept out by the directory, which they cannot list.
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
     let mapped = fill_file(file, is_own, dir.as_fd(), names, bytes, fill);
     if mapped.is_err() {
@@ -143,7 +143,8 @@ fn fill_file(
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)?;
     let shared = MapFlags::SHARED;
-    // SAFETY: a new mapping at an address that the kernel chooses, of a file that was just extended.
+    // SAFETY: a new mapping at an address that the kernel chooses, of a file that was just
+    // extended.
     let base = unsafe { rustix::mm::mmap(null_mut(), bytes, READ_WRITE, shared, &file, 0) }?;
     let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
     fill(mapping_bytes(base, bytes));
@@ -164,8 +165,8 @@ impl LaneMapping {
     ///
     /// # Safety
     ///
-    /// `at` must be a mapping of `self.bytes` bytes that belongs to the caller, and there must be no plain
-    /// references into it.
+    /// `at` must be a mapping of `self.bytes` bytes that belongs to the caller, and there must be
+    /// no plain references into it.
     // SAFETY: upheld by the caller, see above.
     pub(crate) unsafe fn move_to(self, at: NonNull<u8>) -> Option<LaneMapping> {
         // SAFETY: both ranges are mappings of this size and owned by the caller.

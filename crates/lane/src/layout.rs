@@ -179,7 +179,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Writes `value` at `at`; bytes that do not fit are left out, so that a caller's mistake cannot panic.
+/// Writes `value` at `at`; bytes that do not fit are left out, so that a caller's mistake cannot
+/// panic.
 pub(crate) fn put_bytes(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(to) = bytes.get_mut(at..at + value.len()) {
         to.copy_from_slice(value);

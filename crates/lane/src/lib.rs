@@ -1,9 +1,9 @@
 //! Lanes: how a program's counters reach the agent without a system call.
 //!
-//! A lane is a file of fixed size in shared memory. A process creates one with its first series, and further
-//! ones when that is full. It writes with plain atomic instructions; the agent finds the file and reads
-//! copies of it. Neither side waits for the other, and everything counted is in the file, even
-//! after `kill -9`.
+//! A lane is a file of fixed size in shared memory. A process creates one with its first series,
+//! and further ones when that is full. It writes with plain atomic instructions; the agent finds
+//! the file and reads copies of it. Neither side waits for the other, and everything counted is in
+//! the file, even after `kill -9`.
 //!
 //! ```text
 //! header            512 bytes: magic, version, 128 random bits, pid + start time + pid namespace, uid,
@@ -21,15 +21,16 @@
 //! ring              only in lanes for points: 2048 slots of sequence, time, value, offset of the series
 //! ```
 //!
-//! Guarantees of the writer: series are appended and never change or disappear; the published length is
-//! stored after what it covers. After `fork`, the child's first update creates its own lanes, with the same
-//! series at the same addresses and zeroed slots. `exec` ends a lane; closing descriptors does not, because
-//! there are none: the mapping holds the lock. Updates are safe in signal handlers; creating a series is not.
+//! Guarantees of the writer: series are appended and never change or disappear; the published
+//! length is stored after what it covers. After `fork`, the child's first update creates its own
+//! lanes, with the same series at the same addresses and zeroed slots. `exec` ends a lane; closing
+//! descriptors does not, because there are none: the mapping holds the lock. Updates are safe in
+//! signal handlers; creating a series is not.
 //!
-//! Visible side effects: a mapping per lane, and one more page; a child of `fork` that counts nothing holds
-//! its parent's mapping, so that the parent's lane appears locked until both are gone (which is why
-//! [`reader::LaneFile::is_ended`] checks the process as well); a user who truncates the file of an own
-//! running program kills that program.
+//! Visible side effects: a mapping per lane, and one more page; a child of `fork` that counts
+//! nothing holds its parent's mapping, so that the parent's lane appears locked until both are gone
+//! (which is why [`reader::LaneFile::is_ended`] checks the process as well); a user who truncates
+//! the file of an own running program kills that program.
 
 mod atomic;
 mod bucket;

@@ -1,6 +1,6 @@
-//! Private directories of a user below one in which every user can create files. Another user may have
-//! created the name first, so there are several candidates, in the same order for programs, agents and the
-//! command line: the first that belongs to the user, or does not exist yet, is used.
+//! Private directories of a user below one in which every user can create files. Another user may
+//! have created the name first, so there are several candidates, in the same order for programs,
+//! agents and the command line: the first that belongs to the user, or does not exist yet, is used.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -45,16 +45,16 @@ pub fn not_private_reason(found: &Metadata, uid: u32) -> Option<String> {
     }
 }
 
-/// Returns why a path cannot be the private directory of a user; `None` if it can, or if it does not exist
-/// yet.
+/// Returns why a path cannot be the private directory of a user; `None` if it can, or if it does
+/// not exist yet.
 pub fn unusable_reason(path: &Path, uid: u32) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?;
     let reason = not_private_reason(&found, uid)?;
     Some(format!("{} {reason}", path.display()))
 }
 
-/// Returns the first usable directory, and why those before it are not usable. If none is usable, returns the
-/// first: using it fails with the reason.
+/// Returns the first usable directory, and why those before it are not usable. If none is usable,
+/// returns the first: using it fails with the reason.
 pub fn choose(directories: impl IntoIterator<Item = PathBuf>, uid: u32) -> (PathBuf, Vec<String>) {
     let mut obstacles = Vec::new();
     let mut first = None;

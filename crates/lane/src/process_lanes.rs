@@ -1,7 +1,9 @@
-//! The lanes of this process: created with the first series, and created again in a child of `fork`.
+//! The lanes of this process: created with the first series, and created again in a child of
+//! `fork`.
 //!
-//! Handles call [`ProcessLanes::is_ready`] before every update, which is a load in the common case. Creating
-//! a series takes the fork guard's lock; updates never do, except the first one in a child.
+//! Handles call [`ProcessLanes::is_ready`] before every update, which is a load in the common case.
+//! Creating a series takes the fork guard's lock; updates never do, except the first one in a
+//! child.
 
 use std::cell::UnsafeCell;
 use std::path::PathBuf;
@@ -57,7 +59,8 @@ impl ProcessLanes {
         }
     }
 
-    /// Creates another instance in its own directory, for tests and benches; it lives until the process ends.
+    /// Creates another instance in its own directory, for tests and benches; it lives until the
+    /// process ends.
     pub fn in_directory(path: impl Into<PathBuf>) -> &'static ProcessLanes {
         Box::leak(Box::new(ProcessLanes::new(WriterConfigSource::Directory(
             path.into(),
@@ -79,9 +82,9 @@ impl ProcessLanes {
         self.lanes.iter().take(self.count.load(Ordering::Acquire))
     }
 
-    /// Returns the start of the lane with a ring that contains the description `at`, and its offset there.
-    /// Determined from this process's own memory: the bytes of a lane may be overwritten by other processes
-    /// of the user.
+    /// Returns the start of the lane with a ring that contains the description `at`, and its offset
+    /// there. Determined from this process's own memory: the bytes of a lane may be overwritten by
+    /// other processes of the user.
     #[inline]
     pub(crate) fn ring_of(&self, at: NonNull<u8>) -> Option<(NonNull<u8>, usize)> {
         self.lanes().find_map(|lane| {

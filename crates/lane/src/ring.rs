@@ -1,9 +1,9 @@
 //! The ring of points, shared by all threads of one process without a lock.
 //!
-//! A writer takes the next number, claims its slot, writes, and marks the slot complete. The sequence of a
-//! slot is `2n + 1` while point `n` is being written and `2n + 2` once it is complete. A writer that finds
-//! its slot claimed by a slower writer drops its point: the reader sees a gap, as for a point that was
-//! overwritten before it was read.
+//! A writer takes the next number, claims its slot, writes, and marks the slot complete. The
+//! sequence of a slot is `2n + 1` while point `n` is being written and `2n + 2` once it is
+//! complete. A writer that finds its slot claimed by a slower writer drops its point: the reader
+//! sees a gap, as for a point that was overwritten before it was read.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 
@@ -45,7 +45,8 @@ pub(crate) fn push(
     {
         return false;
     }
-    // A reader that sees a part of this point also sees that its number was taken and its slot claimed.
+    // A reader that sees a part of this point also sees that its number was taken and its slot
+    // claimed.
     fence(Ordering::Release);
     place.time.store(time as u64, Ordering::Relaxed);
     place.value.store(value.to_bits(), Ordering::Relaxed);

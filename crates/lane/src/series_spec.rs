@@ -17,7 +17,8 @@ pub struct LaneSeriesSpec<'a> {
     pub labels: &'a [(&'a str, &'a str)],
     /// For gauges.
     pub aggregation: Aggregation,
-    /// The number of cache lines that share the updates of many threads; 1 for all but busy counters.
+    /// The number of cache lines that share the updates of many threads; 1 for all but busy
+    /// counters.
     pub stripes: u8,
     /// The level of detail: an agent at level N keeps metrics of level N and below.
     pub level: u8,
@@ -43,7 +44,8 @@ impl<'a> LaneSeriesSpec<'a> {
     }
 }
 
-/// The reason why a series cannot be created. The program continues with a handle that does nothing.
+/// The reason why a series cannot be created. The program continues with a handle that does
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateError {
     NameEmpty,

@@ -1,5 +1,6 @@
-//! Removes stale lanes. An agent removes the lanes of ended programs; without one, they would accumulate in
-//! shared memory. So a program that creates its first lane checks whether there are too many.
+//! Removes stale lanes. An agent removes the lanes of ended programs; without one, they would
+//! accumulate in shared memory. So a program that creates its first lane checks whether there are
+//! too many.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -17,8 +18,8 @@ const STALE_LANES_KEPT: usize = 768;
 /// If most of them are in use, checking all would take too long.
 const CHECKED_MAX: usize = 512;
 
-/// Removes the oldest lanes of ended programs, if there are too many and no agent reads them. Allocates: must
-/// not be called by a child of `fork` within an update.
+/// Removes the oldest lanes of ended programs, if there are too many and no agent reads them.
+/// Allocates: must not be called by a child of `fork` within an update.
 pub(crate) fn remove_stale_lanes(place: &WriterDirectory) {
     // Best effort: errors here must not affect the program.
     let _ = try_remove_stale_lanes(place);

@@ -18,9 +18,9 @@ pub const SYSTEM_DIRECTORY: &str = "/run/pegel/lanes";
 /// The number of candidate directories of a user.
 const USER_DIRECTORIES: u32 = 5;
 
-/// Returns the directories for lanes of one user without a system agent, best first. Every user can create
-/// files in `/dev/shm`: if another user took a name, programs use the next one. An agent reads all of them
-/// that belong to its user.
+/// Returns the directories for lanes of one user without a system agent, best first. Every user can
+/// create files in `/dev/shm`: if another user took a name, programs use the next one. An agent
+/// reads all of them that belong to its user.
 pub fn user_directories(uid: u32) -> impl Iterator<Item = PathBuf> {
     (0..USER_DIRECTORIES).filter_map(move |number| {
         let mut path = [0; PATH_BYTES];
@@ -50,8 +50,8 @@ pub fn guests_directory(uid: u32) -> PathBuf {
     PathBuf::from(format!("{SHARED_MEMORY_PREFIX}{uid}.guests"))
 }
 
-/// Returns the directory in which a process of this user and environment creates its lanes: `$PEGEL_LANES`,
-/// else the system's directory if it exists, else the user's own in shared memory.
+/// Returns the directory in which a process of this user and environment creates its lanes:
+/// `$PEGEL_LANES`, else the system's directory if it exists, else the user's own in shared memory.
 pub fn lane_directory() -> PathBuf {
     match (configured_directory(), Path::new(SYSTEM_DIRECTORY).is_dir()) {
         (Some(path), _) => path,
@@ -77,7 +77,8 @@ pub(crate) enum WriterDirectory {
     Configured(CString),
     /// Only root can have created it.
     System,
-    /// The user's own in shared memory. Resolved each time: a daemon may have changed its user since.
+    /// The user's own in shared memory. Resolved each time: a daemon may have changed its user
+    /// since.
     Shared,
 }
 
@@ -151,8 +152,8 @@ fn open_with(path: &CStr, more: OFlags) -> Result<(OwnedFd, Stat), Errno> {
     Ok((dir, stat))
 }
 
-/// Returns `$PEGEL_LANES`, unless the program runs with elevated privileges (AT_SECURE): its user must not
-/// choose where it writes.
+/// Returns `$PEGEL_LANES`, unless the program runs with elevated privileges (AT_SECURE): its user
+/// must not choose where it writes.
 fn configured_directory() -> Option<PathBuf> {
     if is_privileged() {
         return None;

@@ -1,7 +1,7 @@
 //! The memory of one lane, as its writer sees it: series are appended and never removed.
 //!
-//! Other processes of the same user may overwrite the file at any time, so nothing read back from it is used
-//! without a check.
+//! Other processes of the same user may overwrite the file at any time, so nothing read back from
+//! it is used without a check.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -69,12 +69,13 @@ impl WriterLane {
         })
     }
 
-    /// In a child: maps the same series at the same addresses, in memory not shared with the parent.
+    /// In a child: maps the same series at the same addresses, in memory not shared with the
+    /// parent.
     pub(crate) fn remap_after_fork(&self, settings: &WriterConfig, number: usize) -> Option<()> {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
         let fresh = self.create_mapping(settings, number)?;
-        // SAFETY: `base` is the mapping of this lane, of the same size, and the fork guard is closed: no
-        // thread of this process holds a reference into it.
+        // SAFETY: `base` is the mapping of this lane, of the same size, and the fork guard is
+        // closed: no thread of this process holds a reference into it.
         self.set_mapping(&unsafe { fresh.move_to(base) }?);
         Some(())
     }
@@ -85,9 +86,10 @@ impl WriterLane {
         self.base.store(mapped.base.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Calls `each` with the offset and the description of every series, until it returns false. Other processes of the
-    /// user may overwrite the lane at any time: each length is read once and checked before it is used, and offsets
-    /// are whole cache lines within what this process published.
+    /// Calls `each` with the offset and the description of every series, until it returns false.
+    /// Other processes of the user may overwrite the lane at any time: each length is read once and
+    /// checked before it is used, and offsets are whole cache lines within what this process
+    /// published.
     fn for_each_series(&self, mut each: impl FnMut(usize, &[u8]) -> bool) {
         let Some(base) = NonNull::new(self.base.load(Ordering::Relaxed)) else {
             return;
@@ -95,8 +97,8 @@ impl WriterLane {
         let used = self.used.load(Ordering::Relaxed);
         let mut at = HEADER_BYTES;
         while at + spec_offset::TEXT <= used {
-            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so that the
-            // checked value is the used one.
+            // SAFETY: within the mapping, because `used` is; aligned, because `at` is; atomics, so
+            // that the checked value is the used one.
             let [length, slot] = [spec_offset::BYTES, spec_offset::SLOT].map(|field| unsafe {
                 let word: &AtomicU32 = base.add(at + field).cast().as_ref();
                 u32::from_le(word.load(Ordering::Relaxed)) as usize
@@ -105,8 +107,8 @@ impl WriterLane {
             if !is_whole || slot < spec_offset::TEXT || slot > length || length > used - at {
                 return;
             }
-            // SAFETY: within the mapping, as checked above. The owning process never changes a description;
-            // the slot behind it, which does change, is left out.
+            // SAFETY: within the mapping, as checked above. The owning process never changes a
+            // description; the slot behind it, which does change, is left out.
             let description = unsafe { std::slice::from_raw_parts(base.as_ptr().add(at), slot) };
             if !each(at, description) {
                 return;
@@ -149,7 +151,8 @@ impl WriterLane {
             return None;
         }
         let bytes = description.bytes();
-        // SAFETY: the range is within the mapping and not published yet, so nothing else accesses it.
+        // SAFETY: the range is within the mapping and not published yet, so nothing else accesses
+        // it.
         let memory = unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(at), bytes.len()) };
         put_bytes(memory, 0, bytes);
         put_bytes(memory, spec_offset::OFFSET, &(at as u32).to_le_bytes());

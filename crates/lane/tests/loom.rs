@@ -34,8 +34,8 @@ fn a_histogram_keeps_count_sum_and_bounds() {
     });
 }
 
-/// More points than slots: writers compete for one slot, and a reader copies meanwhile. Each point that it
-/// reads is one that was written, complete.
+/// More points than slots: writers compete for one slot, and a reader copies meanwhile. Each point
+/// that it reads is one that was written, complete.
 #[test]
 fn points_are_complete_in_every_order() {
     // Unbounded, three threads take minutes; bugs of this kind show with two or three preemptions.

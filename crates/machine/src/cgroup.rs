@@ -3,8 +3,8 @@
 /// Limits from here on mean no limit: cgroup v1 reports it as a number near 2^63.
 pub const CGROUP_UNLIMITED_BYTES: u64 = 1 << 60;
 
-/// Parses lines such as `4:memory:/slurm/uid_1000/job_7` into controllers, separated by commas, and path. Cgroup v2 has
-/// no controllers: `0::/path`. Other lines are skipped.
+/// Parses lines such as `4:memory:/slurm/uid_1000/job_7` into controllers, separated by commas, and
+/// path. Cgroup v2 has no controllers: `0::/path`. Other lines are skipped.
 pub fn cgroup_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -1,8 +1,9 @@
-//! The files of a machine: bounded reads below a root, and parsers of `/proc`, `/sys` and `/etc` that collectors,
-//! snapshot and doctor share.
+//! The files of a machine: bounded reads below a root, and parsers of `/proc`, `/sys` and `/etc`
+//! that collectors, snapshot and doctor share.
 //!
-//! The parsers are pure functions over untrusted text. They never panic, and those that collectors call in every pass
-//! ([`Words`], the `parse_*` functions for numbers, [`MeminfoField`], [`ProcessStat`]) do not allocate.
+//! The parsers are pure functions over untrusted text. They never panic, and those that collectors
+//! call in every pass ([`Words`], the `parse_*` functions for numbers, [`MeminfoField`],
+//! [`ProcessStat`]) do not allocate.
 
 mod cgroup;
 mod cpu_list;

@@ -1,5 +1,6 @@
-//! Access to the files of a machine. Snapshot and doctor read through [`MachineFiles`]: a fixture tree can stand in for a
-//! machine, every read is bounded, and files without read permission are recorded.
+//! Access to the files of a machine. Snapshot and doctor read through [`MachineFiles`]: a fixture
+//! tree can stand in for a machine, every read is bounded, and files without read permission are
+//! recorded.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -34,7 +35,8 @@ impl MachineFiles {
         }
     }
 
-    /// Whether this is the local machine, so that its clocks and mounted file systems may be used as well.
+    /// Whether this is the local machine, so that its clocks and mounted file systems may be used
+    /// as well.
     pub fn is_local(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -116,12 +118,14 @@ impl MachineFiles {
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Returns the paths for which read permission was missing so far: absolute paths on the machine itself.
+    /// Returns the paths for which read permission was missing so far: absolute paths on the
+    /// machine itself.
     pub fn unreadable(&self) -> Vec<PathBuf> {
         self.unreadable.borrow().iter().cloned().collect()
     }
 
-    /// Records missing permission only. Absent files and drivers that reject the read are not errors.
+    /// Records missing permission only. Absent files and drivers that reject the read are not
+    /// errors.
     fn record_unreadable(&self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::PermissionDenied {
             let path = Path::new("/").join(path);
@@ -163,7 +167,8 @@ impl MachineDir<'_> {
         self.text(file)?.parse().ok()
     }
 
-    /// Returns the PCI address that the link `device` names; `None` for devices that are not on the bus.
+    /// Returns the PCI address that the link `device` names; `None` for devices that are not on the
+    /// bus.
     pub fn pci_address(&self) -> Option<String> {
         self.link_name("device")
             .filter(|address| address.contains(':'))

@@ -13,9 +13,9 @@ pub struct MountInfo {
 }
 
 impl MountInfo {
-    /// Parses a line such as
-    /// `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root rw,errors=continue`. Any number of optional
-    /// words may stand between the mount options and the dash.
+    /// Parses a line such as `36 35 98:0 /root /mnt/point rw,noatime shared:1 - ext3 /dev/root
+    /// rw,errors=continue`. Any number of optional words may stand between the mount options and
+    /// the dash.
     pub fn parse(line: &[u8]) -> Option<MountInfo> {
         let mut words = Words(line);
         let mountpoint = words.nth(4)?;

@@ -1,6 +1,8 @@
-//! The description of the distribution, `/etc/os-release`: lines `KEY=value` in the syntax of a shell.
+//! The description of the distribution, `/etc/os-release`: lines `KEY=value` in the syntax of a
+//! shell.
 
-/// Returns the value of a variable, without quotes; `None` if it is missing or empty. The last assignment counts.
+/// Returns the value of a variable, without quotes; `None` if it is missing or empty. The last
+/// assignment counts.
 pub fn os_release_value(text: &str, key: &str) -> Option<String> {
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let mut of_key = pairs.filter(|(name, _)| name.trim() == key);

@@ -12,8 +12,8 @@ const BYTES_MAX: u64 = 256 * 1024;
 pub struct UdevProperties(HashMap<String, String>);
 
 impl UdevProperties {
-    /// Reads the properties of a block device; `None` if udev has none or they are unreadable, which is common
-    /// and not logged.
+    /// Reads the properties of a block device; `None` if udev has none or they are unreadable,
+    /// which is common and not logged.
     pub fn of_block_device(udev: &Path, major: u64, minor: u64) -> Option<UdevProperties> {
         let path = udev.join(format!("b{major}:{minor}"));
         let text = read_plain(&path, BYTES_MAX + 1).ok()?;

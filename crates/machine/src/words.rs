@@ -1,5 +1,5 @@
-//! Words and numbers in the bytes of kernel files. They accept exactly what the kernel writes and reject everything else,
-//! never panic, and do not allocate.
+//! Words and numbers in the bytes of kernel files. They accept exactly what the kernel writes and
+//! reject everything else, never panic, and do not allocate.
 
 /// An iterator over words separated by blanks and tabs.
 #[derive(Debug, Clone)]
@@ -89,8 +89,8 @@ pub fn parse_decimal(word: &[u8]) -> Option<f64> {
     Some(whole.checked_add(parse_u64(fraction)?)? as f64 / scale as f64)
 }
 
-/// Parses numbers from `words` until `out` is full; returns how many there were. Further columns are
-/// ignored: newer kernels append some.
+/// Parses numbers from `words` until `out` is full; returns how many there were. Further columns
+/// are ignored: newer kernels append some.
 #[inline]
 pub fn parse_u64s(words: Words<'_>, out: &mut [u64]) -> Option<usize> {
     let mut count = 0;

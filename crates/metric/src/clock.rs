@@ -1,4 +1,5 @@
-//! The clocks of the agent: a trait that tests replace, and the implementation over the system clocks.
+//! The clocks of the agent: a trait that tests replace, and the implementation over the system
+//! clocks.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -11,8 +12,8 @@ pub trait Clock: Debug + Send + Sync {
     /// The wall clock. It may step in either direction.
     fn utc(&self) -> Millis;
 
-    /// The wall clock in nanoseconds since 1970, at the resolution of the clock. At 1000 samples a second
-    /// whole milliseconds are too coarse for deadlines.
+    /// The wall clock in nanoseconds since 1970, at the resolution of the clock. At 1000 samples a
+    /// second whole milliseconds are too coarse for deadlines.
     fn utc_nanos(&self) -> i64 {
         self.utc().saturating_mul(1_000_000)
     }

@@ -1,5 +1,5 @@
-//! Families: the properties that series share. Collectors declare them as statics; inputs of programs create
-//! them at run time.
+//! Families: the properties that series share. Collectors declare them as statics; inputs of
+//! programs create them at run time.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,8 @@ pub type Level = u8;
 /// The properties that series share: kind, help text, unit, level, input and usually their name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Family {
-    /// Empty where series of many names share the family, as those of programs do: see [`crate::Series::named`].
+    /// Empty where series of many names share the family, as those of programs do: see
+    /// [`crate::Series::named`].
     pub name: Cow<'static, str>,
     pub kind: MetricKind,
     pub help: Cow<'static, str>,

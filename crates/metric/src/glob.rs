@@ -1,14 +1,16 @@
-//! Globs: `*` is any run of characters, `?` any single one. A pattern is split at its `*`: the first part is a
-//! prefix, the last one a suffix, and each part between them is searched once, starting where the previous match
-//! ended. The leftmost match of each part is always correct, so matching never backtracks.
+//! Globs: `*` is any run of characters, `?` any single one. A pattern is split at its `*`: the
+//! first part is a prefix, the last one a suffix, and each part between them is searched once,
+//! starting where the previous match ended. The leftmost match of each part is always correct, so
+//! matching never backtracks.
 
-/// The longest part between two `*` that may contain a `?`: such a part is compared at every position of the text.
+/// The longest part between two `*` that may contain a `?`: such a part is compared at every
+/// position of the text.
 pub(crate) const SEARCHED_CHARS_MAX: usize = 64;
 
 /// Returns whether `pattern` matches the whole of `text`.
 ///
-/// Linear in the text: searching for a part without `?` is linear, and a part with `?` multiplies that by at most
-/// its length, which [`is_linear`] bounds.
+/// Linear in the text: searching for a part without `?` is linear, and a part with `?` multiplies
+/// that by at most its length, which [`is_linear`] bounds.
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else {
         return strip_part(pattern, text) == Some("");
@@ -27,8 +29,8 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// Returns whether matching with this pattern is linear in the text: no searched part with a `?` is longer than
-/// [`SEARCHED_CHARS_MAX`].
+/// Returns whether matching with this pattern is linear in the text: no searched part with a `?` is
+/// longer than [`SEARCHED_CHARS_MAX`].
 pub(crate) fn is_linear(pattern: &str) -> bool {
     let after_prefix = pattern.split_once('*').map_or("", |(_, rest)| rest);
     let searched = after_prefix.rsplit_once('*').map_or("", |(parts, _)| parts);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A string that is stored inline when it is short. Most series texts are short, and a separate allocation would
-/// double their memory: a node may hold hundreds of thousands of them.
+/// A string that is stored inline when it is short. Most series texts are short, and a separate
+/// allocation would double their memory: a node may hold hundreds of thousands of them.
 pub(crate) enum InlineString {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     Heap(Box<str>),
@@ -17,8 +17,8 @@ impl InlineString {
         match self {
             InlineString::Inline { len, bytes } => {
                 let bytes = &bytes[..usize::from(*len)];
-                // SAFETY: `from`, the only constructor, copied exactly these bytes from a `str`, and the fields
-                // are never modified afterwards.
+                // SAFETY: `from`, the only constructor, copied exactly these bytes from a `str`,
+                // and the fields are never modified afterwards.
                 unsafe { std::str::from_utf8_unchecked(bytes) }
             }
             InlineString::Heap(text) => text,

@@ -1,8 +1,8 @@
 //! Counts every sample: per input, how many were received, kept, and dropped by reason.
 //!
-//! Inputs add to `received` and to the drops that they cause; the store adds to `kept` and to its own drops.
-//! When no sample is in flight, received = kept + dropped for every input; a black-box test checks the sum.
-//! Counting never blocks and never allocates.
+//! Inputs add to `received` and to the drops that they cause; the store adds to `kept` and to its
+//! own drops. When no sample is in flight, received = kept + dropped for every input; a black-box
+//! test checks the sum. Counting never blocks and never allocates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,8 @@ label_enum! {
         Collect = "collect",
         /// Lines on the socket.
         Push = "push",
-        /// The aggregated metrics of programs, sampled at each tick. The inputs below count what programs sent.
+        /// The aggregated metrics of programs, sampled at each tick. The inputs below count what
+        /// programs sent.
         Programs = "programs",
         /// Timestamped points in lanes.
         Lane = "lane",
@@ -57,13 +58,15 @@ label_enum! {
         Rule = "rule",
         /// More detailed than the agent's level.
         Level = "level",
-        /// The kernel's receive buffer was full. Counts datagrams, because their content is unknown.
+        /// The kernel's receive buffer was full. Counts datagrams, because their content is
+        /// unknown.
         Kernel = "kernel",
         /// The ring of a lane was overwritten before it was read.
         Overrun = "overrun",
         /// The sender is not permitted to write.
         Denied = "denied",
-        /// The body or the line exceeds the limit. Counts bodies and lines, because they were not parsed.
+        /// The body or the line exceeds the limit. Counts bodies and lines, because they were not
+        /// parsed.
         TooLarge = "too_large",
         /// More concurrent bodies than the memory limit permits. Counts bodies.
         Busy = "busy",
@@ -110,8 +113,9 @@ impl Ledger {
         self.dropped[input as usize][reason as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts samples that replaced an earlier one of the same series and time. They also count as kept. Duplicates
-    /// among late points are counted when these are merged, at the latest when they are written to a block.
+    /// Counts samples that replaced an earlier one of the same series and time. They also count as
+    /// kept. Duplicates among late points are counted when these are merged, at the latest when
+    /// they are written to a block.
     pub fn add_duplicates(&self, count: u64) {
         self.duplicates.fetch_add(count, Ordering::Relaxed);
     }

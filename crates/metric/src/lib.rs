@@ -1,5 +1,5 @@
-//! The core types of Pegel: series, samples, ticks and selectors. This crate performs no I/O except reading the
-//! system clocks.
+//! The core types of Pegel: series, samples, ticks and selectors. This crate performs no I/O except
+//! reading the system clocks.
 //!
 //! | word | meaning |
 //! |---|---|

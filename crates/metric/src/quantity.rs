@@ -1,7 +1,8 @@
-//! Formats quantities for people: about three digits, a prefix and a unit. Exact values are the task of
-//! [`format_value`](crate::format_value).
+//! Formats quantities for people: about three digits, a prefix and a unit. Exact values are the
+//! task of [`format_value`](crate::format_value).
 //!
-//! Texts in sentences are as short as possible (`64 GiB`); those in columns that change keep a steady width (`64.0 GiB`).
+//! Texts in sentences are as short as possible (`64 GiB`); those in columns that change keep a
+//! steady width (`64.0 GiB`).
 
 const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
@@ -27,7 +28,8 @@ pub fn steady_bytes(value: f64) -> String {
     }
 }
 
-/// Formats a number with decimal prefix and unit in a steady width: `12.4 kW`, at most six characters plus the unit.
+/// Formats a number with decimal prefix and unit in a steady width: `12.4 kW`, at most six
+/// characters plus the unit.
 pub fn steady_decimal(value: f64, unit: &str) -> String {
     let (number, prefix) = steady_scaled(value, 1000.0);
     let suffix = format!("{}{unit}", DECIMAL[prefix]);

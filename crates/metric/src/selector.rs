@@ -11,13 +11,14 @@ use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
 use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, parse_quoted};
 use crate::{Family, Input, MetricKind, Series, SeriesError};
 
-/// The memory limit of one compiled expression, which also bounds its matching time: enough for thousands of
-/// characters, not for `(.{1000}){1000}`.
+/// The memory limit of one compiled expression, which also bounds its matching time: enough for
+/// thousands of characters, not for `(.{1000}){1000}`.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
 /// A pattern over series.
 ///
-/// - `node_load1`, `node_cpu*`: a glob, matched against the name and against the whole text of a series.
+/// - `node_load1`, `node_cpu*`: a glob, matched against the name and against the whole text of a
+///   series.
 /// - `node_cpu_seconds_total{mode!="idle",cpu=~"[0-3]"}`: a glob for the name, then matchers as in
 ///   Prometheus (`=`, `!=`, `=~`, `!~`; an expression must match the whole value; a missing label
 ///   has the empty value).
@@ -140,8 +141,8 @@ impl Selector {
         }
     }
 
-    /// Matches the series of exactly this name that `test` accepts. `test` is called several times for each series
-    /// and must be deterministic.
+    /// Matches the series of exactly this name that `test` accepts. `test` is called several times
+    /// for each series and must be deterministic.
     pub fn with_predicate(
         name: &str,
         test: impl Fn(&Series) -> bool + Send + Sync + 'static,
@@ -151,8 +152,8 @@ impl Selector {
         }
     }
 
-    /// Matches exactly these series: an entry with labels is one series, with its labels in any order; a bare name
-    /// is all series of that name. The error carries the malformed entry.
+    /// Matches exactly these series: an entry with labels is one series, with its labels in any
+    /// order; a bare name is all series of that name. The error carries the malformed entry.
     pub fn from_list<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Selector, (&'a str, SeriesError)> {
@@ -222,7 +223,8 @@ impl Selector {
         }
     }
 
-    /// Returns the names that can match, if the pattern has no wildcard, so that an index can skip the others.
+    /// Returns the names that can match, if the pattern has no wildcard, so that an index can skip
+    /// the others.
     pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
         match &self.kind {
             SelectorKind::Glob(pattern) | SelectorKind::Matchers(pattern, _) => {

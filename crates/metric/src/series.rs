@@ -1,6 +1,6 @@
-//! Series: a name and labels, identified by their text. Every input creates series through this module, so that
-//! the limits and the rules for names hold everywhere. The text is canonical (labels sorted by key), which makes
-//! equality of series equality of texts.
+//! Series: a name and labels, identified by their text. Every input creates series through this
+//! module, so that the limits and the rules for names hold everywhere. The text is canonical
+//! (labels sorted by key), which makes equality of series equality of texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +19,8 @@ pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// A family, a name and labels. Two series are equal if their texts are equal.
 ///
-/// The text is the only copy of name and labels: a node may hold hundreds of thousands of series, and
-/// nearly all uses need the text.
+/// The text is the only copy of name and labels: a node may hold hundreds of thousands of series,
+/// and nearly all uses need the text.
 pub struct Series {
     family: Arc<Family>,
     text: InlineString,
@@ -55,7 +55,8 @@ impl Series {
         Ok(Series { family, text })
     }
 
-    /// Creates a series with any name. Its family may have no name, so that the series of programs can share one.
+    /// Creates a series with any name. Its family may have no name, so that the series of programs
+    /// can share one.
     pub fn named(
         family: Arc<Family>,
         name: &str,
@@ -284,7 +285,8 @@ pub(crate) fn next_label<'a>(rest: &mut &'a str) -> Option<ParsedLabel<'a>> {
     }
 }
 
-/// Parses a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and the remaining text.
+/// Parses a double-quoted value with the escapes `\\`, `\"`, `\n`; returns it and the remaining
+/// text.
 pub(crate) fn parse_quoted(text: &str) -> Result<(Cow<'_, str>, &str), SeriesError> {
     let Some(body) = text.strip_prefix('"') else {
         return Err(SeriesError::Syntax("a label value without quotes"));

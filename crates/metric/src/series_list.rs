@@ -2,8 +2,8 @@
 
 /// Splits a comma-separated list of names and series: `a,b{k="x,y"},c` has three entries.
 ///
-/// Commas inside quotes or braces belong to their entry. Entries are trimmed and empty entries removed.
-/// Entries are not validated.
+/// Commas inside quotes or braces belong to their entry. Entries are trimmed and empty entries
+/// removed. Entries are not validated.
 pub fn split_series_list(list: &str) -> Vec<&str> {
     let mut entries = Vec::new();
     let mut start = 0;

@@ -1,4 +1,5 @@
-//! Identifiers of Slurm jobs: a number, and since 26.05 also a SLUID, an `s` and 13 characters of Crockford's base
+//! Identifiers of Slurm jobs: a number, and since 26.05 also a SLUID, an `s` and 13 characters of
+//! Crockford's base
 //! 32. Used by the collectors and by the snapshot.
 
 /// The digits of the largest `u64`; a longer job number is malformed.
@@ -13,7 +14,8 @@ pub fn is_sluid(name: &str) -> bool {
     name.len() == 14 && name.starts_with('s') && name.bytes().skip(1).all(is_base_32)
 }
 
-/// Returns the job number that belongs to this SLUID in the environment of a process (`/proc/PID/environ`).
+/// Returns the job number that belongs to this SLUID in the environment of a process
+/// (`/proc/PID/environ`).
 pub fn job_id_in<'a>(environment: &'a [u8], sluid: &str) -> Option<&'a str> {
     let value = |name: &[u8]| {
         let mut variables = environment.split(|byte| *byte == 0);

@@ -1,9 +1,10 @@
 //! The containers in which samples travel from the inputs to the store.
 //!
-//! Collectors write into a [`SampleGroup`]; at each nominal time the groups are copied into a [`Tick`], which goes
-//! to the store. Samples of programs travel as single [`Point`]s. The list of series of a group
-//! ([`GroupMembers`]) is immutable and shared, so that the store resolves each version once and afterwards only
-//! compares pointers. Filling a group and copying it into a tick allocates nothing unless series were declared.
+//! Collectors write into a [`SampleGroup`]; at each nominal time the groups are copied into a
+//! [`Tick`], which goes to the store. Samples of programs travel as single [`Point`]s. The list of
+//! series of a group ([`GroupMembers`]) is immutable and shared, so that the store resolves each
+//! version once and afterwards only compares pointers. Filling a group and copying it into a tick
+//! allocates nothing unless series were declared.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The series of a group, in the order of their slots. Immutable: a change creates a new version, so that
-/// the store resolves each version once and compares pointers afterwards.
+/// The series of a group, in the order of their slots. Immutable: a change creates a new version,
+/// so that the store resolves each version once and compares pointers afterwards.
 #[derive(Debug)]
 pub struct GroupMembers {
     /// The group's name, unique among all groups: the name of its collector.
@@ -39,8 +40,8 @@ impl Slot {
 
 /// The series of a collector, declared once, and their current values.
 ///
-/// Values and presence bits are parallel arrays indexed by slot, so that a pass only writes numbers. A series whose
-/// slot is not set in a pass is absent from that tick.
+/// Values and presence bits are parallel arrays indexed by slot, so that a pass only writes
+/// numbers. A series whose slot is not set in a pass is absent from that tick.
 #[derive(Debug)]
 pub struct SampleGroup {
     level: Level,
@@ -69,13 +70,15 @@ impl SampleGroup {
         }
     }
 
-    /// Returns whether families of this level are kept, so that a collector can skip expensive reads.
+    /// Returns whether families of this level are kept, so that a collector can skip expensive
+    /// reads.
     pub fn keeps_level(&self, level: Level) -> bool {
         level <= self.level
     }
 
-    /// Allocates a slot for a new series. Call it once per series, not once per tick. Control and invisible characters in
-    /// values of labels are escaped: some values, such as names of processes, are chosen by any user.
+    /// Allocates a slot for a new series. Call it once per series, not once per tick. Control and
+    /// invisible characters in values of labels are escaped: some values, such as names of
+    /// processes, are chosen by any user.
     pub fn declare(
         &mut self,
         family: &Arc<Family>,
@@ -90,7 +93,8 @@ impl SampleGroup {
         Ok(self.add(Arc::new(Series::new(family.clone(), &labels)?)))
     }
 
-    /// Like [`declare`](SampleGroup::declare), for an existing series whose level was already checked.
+    /// Like [`declare`](SampleGroup::declare), for an existing series whose level was already
+    /// checked.
     pub fn add(&mut self, series: Arc<Series>) -> Slot {
         let next = self
             .next_series

@@ -1,10 +1,10 @@
-//! Characters that must not reach terminals: control characters, and characters that are invisible or change the order of
-//! the text around them, so that one name looks like another.
+//! Characters that must not reach terminals: control characters, and characters that are invisible
+//! or change the order of the text around them, so that one name looks like another.
 
 use std::borrow::Cow;
 
-/// Whether a character is a control character, invisible, or changes the direction of text. Newlines are not among them:
-/// every output escapes them.
+/// Whether a character is a control character, invisible, or changes the direction of text.
+/// Newlines are not among them: every output escapes them.
 pub fn is_unprintable(c: char) -> bool {
     let is_invisible = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

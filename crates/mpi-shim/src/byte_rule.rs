@@ -1,5 +1,6 @@
-//! Byte rules: how many bytes a call transfers, computed from its arguments. This file has the rules for single transfers,
-//! `collective` those for collective calls; `table` assigns one to each function.
+//! Byte rules: how many bytes a call transfers, computed from its arguments. This file has the
+//! rules for single transfers, `collective` those for collective calls; `table` assigns one to each
+//! function.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +14,8 @@ use crate::status::{self, MpiStatus};
 #[derive(Debug)]
 pub(crate) struct CallScratch {
     status: MpiStatus,
-    /// Set by the rule that reads it. Not initialised: otherwise the compiler would zero the status as well.
+    /// Set by the rule that reads it. Not initialised: otherwise the compiler would zero the status
+    /// as well.
     request: MaybeUninit<usize>,
 }
 
@@ -123,7 +125,8 @@ impl<const C: usize, const T: usize, const C2: usize, const T2: usize> ByteRule
     }
 }
 
-/// Bytes received, from the status: the caller's, or our own if the caller passes `MPI_STATUS_IGNORE`.
+/// Bytes received, from the status: the caller's, or our own if the caller passes
+/// `MPI_STATUS_IGNORE`.
 #[derive(Debug)]
 pub(crate) struct Received<const TYPE: usize, const STATUS: usize>;
 
@@ -157,13 +160,15 @@ impl<const STATUS: usize> ByteRule for Exchanged<STATUS> {
 
     #[inline(always)]
     fn after<W: Width>(arguments: &Arguments<'_>, scratch: &CallScratch) -> u64 {
-        // Only a library with an opaque status needs the type; in both calls the received type has the same elements.
+        // Only a library with an opaque status needs the type; in both calls the received type has
+        // the same elements.
         let received = Received::<2, STATUS>::after::<W>(arguments, scratch);
         Posted::<1, 2>::after::<W>(arguments, scratch).saturating_add(received)
     }
 }
 
-/// Creates a persistent request, stored through the last argument; its bytes are counted at each start.
+/// Creates a persistent request, stored through the last argument; its bytes are counted at each
+/// start.
 #[derive(Debug)]
 pub(crate) struct Prepared<R>(R);
 
@@ -177,7 +182,8 @@ impl<R: ByteRule> ByteRule for Prepared<R> {
     }
 }
 
-/// Bytes of `MPI_Psend_init` and `MPI_Precv_init`: a number of partitions, with an `MPI_Count` for each.
+/// Bytes of `MPI_Psend_init` and `MPI_Precv_init`: a number of partitions, with an `MPI_Count` for
+/// each.
 #[derive(Debug)]
 pub(crate) struct Partitioned;
 

@@ -96,7 +96,8 @@ impl ActiveCall {
         self.calls().hit();
     }
 
-    /// Counts the call with its bytes and time. Not inlined, because there are over a thousand wrappers.
+    /// Counts the call with its bytes and time. Not inlined, because there are over a thousand
+    /// wrappers.
     #[inline(never)]
     pub(crate) fn finish(self, bytes: u64, begin: u64, end: u64) {
         let nanos = ticks::nanos(begin, end);

@@ -1,6 +1,7 @@
-//! Byte rules of collective calls: the bytes that the caller contributes or, if it only receives, those that it gets. A
-//! buffer sent to all members counts once; separate parts for each member are summed. Arguments that are not significant
-//! for the caller (for example the root's, on other members) are never read: they may be invalid.
+//! Byte rules of collective calls: the bytes that the caller contributes or, if it only receives,
+//! those that it gets. A buffer sent to all members counts once; separate parts for each member are
+//! summed. Arguments that are not significant for the caller (for example the root's, on other
+//! members) are never read: they may be invalid.
 
 use crate::arguments::{Arguments, Width};
 use crate::byte_rule::{ByteRule, CallScratch, bytes};
@@ -158,8 +159,8 @@ rules! {
     }
 }
 
-/// The role of the caller in a gather. All members contribute their part, except the root of an intercommunicator, which
-/// only receives.
+/// The role of the caller in a gather. All members contribute their part, except the root of an
+/// intercommunicator, which only receives.
 enum GatherRole {
     Nothing,
     From(usize),

@@ -74,7 +74,8 @@ impl MpiFamily {
         }
     }
 
-    /// Returns the value of `MPI_PROC_NULL`: as a root, it is passed by members of the root's group that do not take part.
+    /// Returns the value of `MPI_PROC_NULL`: as a root, it is passed by members of the root's group
+    /// that do not take part.
     #[inline]
     pub(crate) const fn proc_null(self) -> i32 {
         match self {
@@ -91,7 +92,8 @@ impl MpiFamily {
         }
     }
 
-    /// Returns the results of MPI_Topo_test for a Cartesian, a general and a distributed graph; None if not known.
+    /// Returns the results of MPI_Topo_test for a Cartesian, a general and a distributed graph;
+    /// None if not known.
     pub(crate) const fn topologies(self) -> Option<[i32; 3]> {
         match self {
             MpiFamily::OpenMpi => Some([1, 2, 3]),

@@ -1,8 +1,9 @@
 //! Support for Fortran beyond the wrappers of the C functions, which the Fortran bindings call.
 //!
-//! Some bindings query the library before they make the program's call, for example the size of a communicator to convert
-//! an array. Such queries are told apart from the program's calls by their return address, and are not counted. A few
-//! functions never reach C by name: they have wrappers under their Fortran names.
+//! Some bindings query the library before they make the program's call, for example the size of a
+//! communicator to convert an array. Such queries are told apart from the program's calls by their
+//! return address, and are not counted. A few functions never reach C by name: they have wrappers
+//! under their Fortran names.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,7 +22,8 @@ const BINDINGS: [&[u8]; 5] = [
     b"libmpi_abi_f",
 ];
 
-/// A cache by return address: the address, and in the lowest bit whether calls from there are counted.
+/// A cache by return address: the address, and in the lowest bit whether calls from there are
+/// counted.
 static CALLER_CACHE: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 /// Returns whether the call of `name` that returns to address `place` is the program's.
@@ -46,7 +48,8 @@ fn look_up_caller(name: &str, place: usize) -> bool {
     };
     let text = |text: *const c_char| match text {
         text if text.is_null() => Vec::new(),
-        // SAFETY: a C string owned by the dynamic linker; its object contains the caller and stays loaded.
+        // SAFETY: a C string owned by the dynamic linker; its object contains the caller and stays
+        // loaded.
         text => unsafe { CStr::from_ptr(text) }
             .to_bytes()
             .to_ascii_lowercase(),
@@ -102,8 +105,9 @@ macro_rules! questions {
                 ask(&CALL, &REAL, [a, b, c, d], place)
             }
 
-            // SAFETY: replaces the MPI function of this name on purpose. Only the register of the sixth argument is
-            // written, which the function does not have; `inner` returns to the caller directly.
+            // SAFETY: replaces the MPI function of this name on purpose. Only the register of the
+            // sixth argument is written, which the function does not have; `inner` returns to the
+            // caller directly.
             #[unsafe(export_name = $symbol)]
             #[unsafe(naked)]
             extern "C-unwind" fn wrapper() {
@@ -122,8 +126,8 @@ questions! {
     Dist_graph_neighbors_count 4;
 }
 
-/// `Name lower UPPER arguments;` defines wrappers for all spellings that compilers generate from a Fortran name. `ompi_` is
-/// called by Open MPI's module `mpi_f08`.
+/// `Name lower UPPER arguments;` defines wrappers for all spellings that compilers generate from a
+/// Fortran name. `ompi_` is called by Open MPI's module `mpi_f08`.
 macro_rules! names {
     ($($name:ident $lower:ident $upper:ident $arity:tt;)*) => {$(
         const _: () = {

@@ -1,9 +1,9 @@
 //! A flag per thread: whether the thread is inside an MPI call.
 //!
-//! `thread_local!` in a shared library calls the dynamic linker for the address each time (2 to 3 ns), and every wrapper
-//! would have to save its arguments around that call. This library is loaded at program start, so that its thread-local data
-//! is at a fixed offset from the thread pointer (the initial-exec model). Stable Rust cannot select that model, hence the
-//! assembly.
+//! `thread_local!` in a shared library calls the dynamic linker for the address each time (2 to 3
+//! ns), and every wrapper would have to save its arguments around that call. This library is loaded
+//! at program start, so that its thread-local data is at a fixed offset from the thread pointer
+//! (the initial-exec model). Stable Rust cannot select that model, hence the assembly.
 
 /// The flag of the current thread. Must not be sent to another thread.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,8 @@ mod byte {
     #[inline(always)]
     pub(super) fn address() -> *mut bool {
         let at: *mut bool;
-        // SAFETY: reads the thread pointer and adds the offset that the dynamic linker stored in the GOT.
+        // SAFETY: reads the thread pointer and adds the offset that the dynamic linker stored in
+        // the GOT.
         unsafe {
             std::arch::asm!(
                 "mov {at}, qword ptr fs:[0]",

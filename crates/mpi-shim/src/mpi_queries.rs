@@ -1,18 +1,21 @@
-//! Queries to the MPI library about types and communicators, from which byte counts are computed. They call the library's
-//! `PMPI_` functions directly, not the wrappers, so that they are never counted.
+//! Queries to the MPI library about types and communicators, from which byte counts are computed.
+//! They call the library's `PMPI_` functions directly, not the wrappers, so that they are never
+//! counted.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::family::{MpiFamily, mpi_family};
 use crate::resolve::{self, RealFunction};
 
-/// Defines a query function: takes a handle and returns the integers that the MPI function stores through pointers.
+/// Defines a query function: takes a handle and returns the integers that the MPI function stores
+/// through pointers.
 macro_rules! ask {
     ($name:ident, $symbol:literal, $($out:ident: $type:ty),*) => {
         fn $name(handle: usize) -> Option<($($type,)*)> {
             static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
             $(let mut $out: $type = 0;)*
-            // SAFETY: the signature is that of the MPI standard; all libraries pass a handle as a word.
+            // SAFETY: the signature is that of the MPI standard; all libraries pass a handle as a
+            // word.
             let result = unsafe {
                 let real: extern "C-unwind" fn(usize, $(*mut $type),*) -> i32 =
                     std::mem::transmute(REAL.get());
@@ -33,13 +36,13 @@ ask!(topo_test, "PMPI_Topo_test", kind: i32);
 ask!(cart_dimensions, "PMPI_Cartdim_get", dimensions: i32);
 ask!(dist_graph_degrees, "PMPI_Dist_graph_neighbors_count", sources: i32, targets: i32, weighted: i32);
 
-/// The sizes of types in the static data of a loaded object: the library's predefined types, which are never freed. A word
-/// contains the handle and, in its lower 16 bits, the size.
+/// The sizes of types in the static data of a loaded object: the library's predefined types, which
+/// are never freed. A word contains the handle and, in its lower 16 bits, the size.
 static SIZES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// Instead of a size: the type is not static, and its address may be reused by another type.
 const NOT_CACHED: u64 = 0xffff;
-/// The maximum number of lookups of a type's location, each of which takes microseconds. After that, sizes of unknown types
-/// are queried each time.
+/// The maximum number of lookups of a type's location, each of which takes microseconds. After
+/// that, sizes of unknown types are queried each time.
 const LOOKUPS_MAX: u32 = 1024;
 
 /// Returns the number of data bytes of one element of a type.
@@ -97,7 +100,8 @@ fn queried_size(datatype: usize) -> u64 {
     }
 }
 
-/// Returns the size of a basic type of MPICH, which is encoded in its handle and thus part of the ABI.
+/// Returns the size of a basic type of MPICH, which is encoded in its handle and thus part of the
+/// ABI.
 #[inline]
 fn size_in_handle(datatype: usize) -> Option<u64> {
     let handle = datatype as u32;
@@ -113,7 +117,8 @@ pub(crate) fn rank(comm: usize) -> Option<i32> {
     comm_rank(comm).map(|(rank,)| rank)
 }
 
-/// Returns the number of partners in a collective call: the remote group's size for an intercommunicator.
+/// Returns the number of partners in a collective call: the remote group's size for an
+/// intercommunicator.
 pub(crate) fn peers(comm: usize) -> usize {
     if has_two_groups(comm) {
         positive(comm_remote_size(comm).map(|(size,)| size))

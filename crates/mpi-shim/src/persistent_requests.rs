@@ -1,7 +1,9 @@
-//! The bytes of persistent requests, which are known when a request is created and counted at each start.
+//! The bytes of persistent requests, which are known when a request is created and counted at each
+//! start.
 //!
-//! A lock-free hash table of fixed size with linear probing. Entries are claimed by compare-and-swap of the handle; a removed
-//! entry leaves a tombstone, so that later entries of the same probe sequence are still found.
+//! A lock-free hash table of fixed size with linear probing. Entries are claimed by
+//! compare-and-swap of the handle; a removed entry leaves a tombstone, so that later entries of the
+//! same probe sequence are still found.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -23,7 +25,8 @@ struct RequestEntry {
     bytes: AtomicU64,
 }
 
-/// Static and zeroed: its pages cost no memory until the first persistent request, which most programs never create.
+/// Static and zeroed: its pages cost no memory until the first persistent request, which most
+/// programs never create.
 struct Requests {
     entries: [RequestEntry; REQUESTS_MAX],
 }
@@ -74,7 +77,8 @@ impl Requests {
         None
     }
 
-    /// Inserts a request. The library gives a handle to one thread, so that no handle is inserted concurrently.
+    /// Inserts a request. The library gives a handle to one thread, so that no handle is inserted
+    /// concurrently.
     fn insert(&self, handle: usize, bytes: u64) {
         if handle == EMPTY || handle == REMOVED {
             return;

@@ -47,14 +47,15 @@ impl RealFunction {
     }
 }
 
-/// Replaces a function that the library does not have. A program linked to the library cannot call it; one that looks it up
-/// by name gets an error, MPI_ERR_OTHER or a similar one.
+/// Replaces a function that the library does not have. A program linked to the library cannot call
+/// it; one that looks it up by name gets an error, MPI_ERR_OTHER or a similar one.
 extern "C-unwind" fn missing() -> usize {
     16
 }
 
-/// Finds a symbol outside this library: the next one in load order, otherwise any, otherwise that of the loaded object
-/// with MPI. The last case covers languages that load MPI locally (RTLD_LOCAL), as Python does.
+/// Finds a symbol outside this library: the next one in load order, otherwise any, otherwise that
+/// of the loaded object with MPI. The last case covers languages that load MPI locally
+/// (RTLD_LOCAL), as Python does.
 pub(crate) fn find_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: `name` is a C string; the result is only compared and returned.
     unsafe {
@@ -97,7 +98,8 @@ fn is_in_this_library(at: *const c_void) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own.dli_fbase == other.dli_fbase)
 }
 
-/// Returns the handle of a loaded object that has `PMPI_Init`, itself or through a dependency. It is never closed.
+/// Returns the handle of a loaded object that has `PMPI_Init`, itself or through a dependency. It
+/// is never closed.
 fn object_with_mpi() -> *mut c_void {
     static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
     let known = OBJECT.load(Ordering::Acquire);
@@ -127,7 +129,8 @@ fn open_if_mpi(file: &CStr) -> Option<*mut c_void> {
     None
 }
 
-/// Returns the names of all loaded objects. They are collected first, because dlopen must not be called during the walk.
+/// Returns the names of all loaded objects. They are collected first, because dlopen must not be
+/// called during the walk.
 fn loaded_files() -> Vec<CString> {
     let mut files: Vec<CString> = Vec::new();
     // SAFETY: `collect_name` receives this vector as its last argument.
@@ -161,12 +164,13 @@ mod tests {
         assert!(!find_symbol(c"getpid").is_null());
         let absent = RealFunction::new("PMPI_No_such_function\0");
         assert!(absent.resolved().is_null());
-        // The address is not compared: the compiler may place `missing` in the object more than once.
+        // The address is not compared: the compiler may place `missing` in the object more than
+        // once.
         let first = absent.get();
         assert!(is_in_this_library(first.cast()));
-        // SAFETY: `get` returned a function of this library, and the only one it returns is `missing`.
-        let called =
-            unsafe { std::mem::transmute::<*const (), extern "C-unwind" fn() -> usize>(first) };
+        type Function = extern "C-unwind" fn() -> usize;
+        // SAFETY: the only function of this library that `get` returns is `missing`.
+        let called = unsafe { std::mem::transmute::<*const (), Function>(first) };
         assert_eq!(called(), 16);
         assert_eq!(absent.get(), first);
     }

@@ -35,8 +35,8 @@ pub(crate) unsafe fn received(family: MpiFamily, status: usize, datatype: usize)
         // Source, tag, error, cancelled, then the bytes as a `size_t`.
         // SAFETY: upheld by the caller.
         MpiFamily::OpenMpi => unsafe { *words.add(4).cast::<u64>() },
-        // The lower half of the bytes, the upper half shifted above the cancelled bit, source, tag, error.
-        // SAFETY: upheld by the caller.
+        // The lower half of the bytes, the upper half shifted above the cancelled bit, source, tag,
+        // error. SAFETY: upheld by the caller.
         MpiFamily::Mpich => unsafe { u64::from(*words) | u64::from(*words.add(1) >> 1) << 32 },
         MpiFamily::Abi => mpi_queries::elements(words.cast(), datatype)
             .saturating_mul(mpi_queries::size_of(datatype)),

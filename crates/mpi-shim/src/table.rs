@@ -1,5 +1,6 @@
-//! The wrapped functions of MPI 3.1, 4.0 and 4.1: name, number of arguments, rule. Names and numbers are facts of the
-//! standard; a test compares them with the installed headers and libraries.
+//! The wrapped functions of MPI 3.1, 4.0 and 4.1: name, number of arguments, rule. Names and
+//! numbers are facts of the standard; a test compares them with the installed headers and
+//! libraries.
 
 use crate::arguments::{Narrow, Wide};
 use crate::byte_rule::*;
@@ -68,7 +69,8 @@ calls! {
 
     // One-sided.
     Put 8 => Posted<1, 2>, c; Rput 9 => Posted<1, 2>, c; Get 8 => Posted<1, 2>, c; Rget 9 => Posted<1, 2>, c;
-    // With MPI_NO_OP the origin arguments of MPI_Get_accumulate are not significant; the target's always are.
+    // With MPI_NO_OP the origin arguments of MPI_Get_accumulate are not significant; the target's
+    // always are.
     Accumulate 9 => Posted<1, 2>, c; Raccumulate 10 => Posted<1, 2>, c; Get_accumulate 12 => Posted<8, 9>, c;
     Rget_accumulate 13 => Posted<8, 9>, c; Fetch_and_op 7 => OneElement<2>; Compare_and_swap 7 => OneElement<3>;
     Win_allocate 6 => Timed, c; Win_allocate_shared 6 => Timed, c; Win_create 6 => Timed, c;

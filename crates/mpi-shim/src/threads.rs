@@ -1,5 +1,5 @@
-//! Detects whether several threads may call MPI at the same time. Most programs exclude that, and counting then needs no
-//! atomic additions.
+//! Detects whether several threads may call MPI at the same time. Most programs exclude that, and
+//! counting then needs no atomic additions.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -22,7 +22,8 @@ pub(crate) fn is_serialized() -> bool {
     STATE.load(Relaxed) == SERIALIZED
 }
 
-/// `MPI_Init` and `MPI_Init_thread`. The level is queried, because settings of the library may raise it.
+/// `MPI_Init` and `MPI_Init_thread`. The level is queried, because settings of the library may
+/// raise it.
 #[derive(Debug)]
 pub(crate) struct Initialise;
 

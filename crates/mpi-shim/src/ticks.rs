@@ -1,8 +1,10 @@
-//! Time for wrappers: the processor's counter (TSC), converted to nanoseconds with the system clock.
+//! Time for wrappers: the processor's counter (TSC), converted to nanoseconds with the system
+//! clock.
 //!
-//! Reading the system clock costs more than the rest of a wrapper. The rate of the counter is measured while the program
-//! runs, first over the time since its first MPI call, then over ever longer intervals up to a second, without a thread and
-//! without waiting. If the kernel does not trust the counter, the system clock is used instead.
+//! Reading the system clock costs more than the rest of a wrapper. The rate of the counter is
+//! measured while the program runs, first over the time since its first MPI call, then over ever
+//! longer intervals up to a second, without a thread and without waiting. If the kernel does not
+//! trust the counter, the system clock is used instead.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -12,10 +14,11 @@ use std::sync::{Mutex, Once};
 
 /// Nanoseconds per tick, times 2^32; 0 before the first measurement.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// The count at which to measure the rate again. Stored after the rate (release) and loaded before it (acquire), so that a
-/// thread that need not measure sees a rate.
+/// The count at which to measure the rate again. Stored after the rate (release) and loaded before
+/// it (acquire), so that a thread that need not measure sees a rate.
 static MEASURE_AT: AtomicU64 = AtomicU64::new(0);
-/// The start of the current interval. Two words that must match, hence the lock; only the thread that measures takes it.
+/// The start of the current interval. Two words that must match, hence the lock; only the thread
+/// that measures takes it.
 static BEGIN: Mutex<ClockReading> = Mutex::new(ClockReading { ticks: 0, nanos: 0 });
 /// Written once, before any wrapper reads it: see [`start`].
 static USES_CLOCK: AtomicBool = AtomicBool::new(false);
@@ -32,7 +35,8 @@ const INTERVAL_NANOS_MAX: u64 = 1_000_000_000;
 /// A reading of both that took longer was interrupted and is retried.
 const READ_NANOS_MAX: u64 = 2_000;
 
-/// Initialises the clock. Must be called before the first timed call; concurrent callers wait until it is complete.
+/// Initialises the clock. Must be called before the first timed call; concurrent callers wait until
+/// it is complete.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -137,8 +141,8 @@ mod counter {
         let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         match std::fs::read_to_string(path).as_deref().map(str::trim) {
             Ok("tsc") => true,
-            // These clocks are based on the counter. Whether it is constant, here and where the file cannot be read, is
-            // up to CPUID.
+            // These clocks are based on the counter. Whether it is constant, here and where the
+            // file cannot be read, is up to CPUID.
             Ok("kvm-clock" | "hyperv_clocksource_tsc_page") | Err(_) => is_constant(),
             Ok(_) => false,
         }
@@ -146,7 +150,8 @@ mod counter {
 
     #[allow(unused_unsafe)] // `__cpuid` is safe in newer compilers.
     fn is_constant() -> bool {
-        // SAFETY: every x86-64 processor has CPUID; the second leaf is read only if the first reports it.
+        // SAFETY: every x86-64 processor has CPUID; the second leaf is read only if the first
+        // reports it.
         unsafe {
             __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
         }
@@ -180,7 +185,8 @@ mod tests {
         assert_eq!(convert(u64::MAX / 2, 1 << 32), u64::MAX / 2);
     }
 
-    /// No thread may see a partially written rate, counter or start. (On x86 the memory model hides most errors.)
+    /// No thread may see a partially written rate, counter or start. (On x86 the memory model hides
+    /// most errors.)
     #[test]
     fn threads_that_begin_together_agree_with_the_clock() {
         let barrier = std::sync::Barrier::new(16);

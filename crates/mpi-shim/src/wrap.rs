@@ -1,7 +1,8 @@
 //! The body of every wrapper, and the macro that defines wrappers from the rows of the table.
 //!
-//! A wrapper runs in the program's process on every MPI call. It must return exactly what the real function returns, must
-//! not allocate, lock or make system calls after the first call of a name, and must let unwinding pass through.
+//! A wrapper runs in the program's process on every MPI call. It must return exactly what the real
+//! function returns, must not allocate, lock or make system calls after the first call of a name,
+//! and must let unwinding pass through.
 
 use crate::arguments::{Arguments, Width};
 use crate::byte_rule::{ByteRule, CallScratch};
@@ -13,7 +14,8 @@ use crate::ticks;
 /// Calls a function of the library with these arguments.
 type Invoke<const N: usize> = fn(*const (), [usize; N]) -> usize;
 
-/// Returns the real function if no initialisation is required; null otherwise, and the wrapper calls [`first`].
+/// Returns the real function if no initialisation is required; null otherwise, and the wrapper
+/// calls [`first`].
 #[inline(always)]
 pub(crate) fn ready(call: &'static Call, real: &'static RealFunction) -> *const () {
     if call.is_open() && !ticks::uses_clock() {
@@ -23,7 +25,8 @@ pub(crate) fn ready(call: &'static Call, real: &'static RealFunction) -> *const 
     }
 }
 
-/// The slow path: the first call of a name, and every call if the processor's counter is not usable.
+/// The slow path: the first call of a name, and every call if the processor's counter is not
+/// usable.
 #[cold]
 #[inline(never)]
 pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
@@ -43,8 +46,9 @@ pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
 
 /// Passes a call on, and counts it unless it is nested in another one.
 ///
-/// Inlined: the rule is a constant of each wrapper, so that little code is left. No other function is called before the
-/// real one, so that the arguments, some of which are on the stack, need not be saved.
+/// Inlined: the rule is a constant of each wrapper, so that little code is left. No other function
+/// is called before the real one, so that the arguments, some of which are on the stack, need not
+/// be saved.
 #[inline(always)]
 pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     call: &'static Call,
@@ -65,7 +69,8 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     let begin = now();
     let result = invoke(function, words);
     let end = now();
-    // The result is an `int`: the upper half of the register is undefined. 0 is MPI_SUCCESS in every library.
+    // The result is an `int`: the upper half of the register is undefined. 0 is MPI_SUCCESS in
+    // every library.
     let bytes = match result as u32 {
         0 => R::after::<W>(&Arguments::new(&words), &scratch),
         _ => 0,
@@ -74,7 +79,8 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
     result
 }
 
-/// `Name arguments => rule;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions with large counts.
+/// `Name arguments => rule;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions with
+/// large counts.
 macro_rules! calls {
     ($($name:ident $arity:tt => $rule:ty $(, $large:ident)?;)*) => {
         /// Every function of this table, with the number of its arguments.
@@ -118,7 +124,8 @@ macro_rules! calls {
                 static REAL: $crate::resolve::RealFunction = $crate::resolve::RealFunction::new(concat!($symbol, "\0"));
                 let invoke = |real: *const (), words| {
                     let [$($word),*] = words;
-                    // SAFETY: by the table, a function of this name takes this many words and returns one.
+                    // SAFETY: by the table, a function of this name takes this many words and
+                    // returns one.
                     unsafe {
                         let real: extern "C-unwind" fn($($crate::wrap::word!($word)),*) -> usize =
                             std::mem::transmute(real);

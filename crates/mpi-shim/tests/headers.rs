@@ -1,4 +1,5 @@
-//! Compares the table with installed headers and libraries: every function is present, with its number of arguments.
+//! Compares the table with installed headers and libraries: every function is present, with its
+//! number of arguments.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -38,8 +39,8 @@ fn is_excluded(name: &str) -> bool {
         || conversions.iter().any(|end| name.ends_with(end))
 }
 
-/// Returns a C++ program that does not compile if a function has another number of arguments, a floating-point one, or returns
-/// anything but an `int`.
+/// Returns a C++ program that does not compile if a function has another number of arguments, a
+/// floating-point one, or returns anything but an `int`.
 fn checks(names: &BTreeSet<String>) -> String {
     let mut text = String::from(
         "#include <mpi.h>\n#include <type_traits>\n\

@@ -1,6 +1,6 @@
 //! Opens files named by a configuration, a variable or a simulated machine. Only regular files are
-//! accepted: opening a pipe must not block the caller, and reads are bounded, so that an endless file
-//! cannot exhaust the memory.
+//! accepted: opening a pipe must not block the caller, and reads are bounded, so that an endless
+//! file cannot exhaust the memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

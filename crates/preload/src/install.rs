@@ -1,5 +1,5 @@
-//! Installs the library into a directory that the user owns, that others cannot write to, and from which code can be
-//! loaded (no `noexec` mount).
+//! Installs the library into a directory that the user owns, that others cannot write to, and from
+//! which code can be loaded (no `noexec` mount).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -89,7 +89,8 @@ pub(crate) fn check_named(path: PathBuf) -> Result<PathBuf, InstallError> {
     Ok(path)
 }
 
-/// Installs the library into a directory, which is created if necessary. An existing file is reused if it is identical.
+/// Installs the library into a directory, which is created if necessary. An existing file is reused
+/// if it is identical.
 pub fn install_in(directory: &Path) -> Result<PathBuf, InstallError> {
     let path = check_preloadable(directory.join(FILE_NAME))?;
     // It may exist already; the checks below decide.
@@ -130,7 +131,8 @@ fn open_identical(path: &Path) -> Option<File> {
     (there == MPI_LIBRARY).then_some(file)
 }
 
-/// Writes the library under a temporary name and renames it: many ranks start at once, and none may load a partial file.
+/// Writes the library under a temporary name and renames it: many ranks start at once, and none may
+/// load a partial file.
 fn write(directory: &Path, path: &Path) -> io::Result<File> {
     // Beyond this limit the kernel would end the process with SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
@@ -160,7 +162,8 @@ fn write(directory: &Path, path: &Path) -> io::Result<File> {
 fn check_executable(file: &File) -> io::Result<()> {
     const BYTES: usize = 4096;
     let rights = ProtFlags::READ | ProtFlags::EXEC;
-    // SAFETY: a new mapping at an address chosen by the kernel; it is never accessed and is unmapped at once.
+    // SAFETY: a new mapping at an address chosen by the kernel; it is never accessed and is
+    // unmapped at once.
     unsafe {
         let at = rustix::mm::mmap(
             std::ptr::null_mut(),

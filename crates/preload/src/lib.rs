@@ -1,5 +1,5 @@
-//! Embeds the library that counts MPI calls in the binary, so that Pegel is installed as a single file, and writes it to
-//! a directory from which the dynamic linker can load it.
+//! Embeds the library that counts MPI calls in the binary, so that Pegel is installed as a single
+//! file, and writes it to a directory from which the dynamic linker can load it.
 
 mod install;
 
@@ -14,7 +14,8 @@ pub static MPI_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libpeg
 /// The file name contains a hash, so that several versions can be in use at the same time.
 const FILE_NAME: &str = concat!("libpegel_mpi-", env!("PEGEL_MPI_LIBRARY_HASH"), ".so");
 
-/// The variable that names a library to use instead of the embedded one: for containers without a suitable directory.
+/// The variable that names a library to use instead of the embedded one: for containers without a
+/// suitable directory.
 pub const LIBRARY_VARIABLE: &str = "PEGEL_MPI_LIBRARY";
 
 /// Installs the library if necessary and returns its path.
@@ -25,8 +26,8 @@ pub fn mpi_library() -> Result<PathBuf, InstallError> {
     install::install_in_first(&install::candidates(|name| std::env::var_os(name)))
 }
 
-/// Returns the value of `LD_PRELOAD` with the library appended: other libraries, such as the runtimes of sanitizers, must
-/// come first.
+/// Returns the value of `LD_PRELOAD` with the library appended: other libraries, such as the
+/// runtimes of sanitizers, must come first.
 pub fn preload_value(existing: Option<&OsStr>, library: &Path) -> OsString {
     let mut value = existing.unwrap_or_default().to_owned();
     if !value.is_empty() {

@@ -1,4 +1,5 @@
-//! Aggregation functions: reduce the values of several series at one time, or of one series in one bucket, to one.
+//! Aggregation functions: reduce the values of several series at one time, or of one series in one
+//! bucket, to one.
 
 mod accumulator;
 mod percentile;
@@ -148,7 +149,8 @@ impl Aggregator {
         })
     }
 
-    /// Aggregates the values in their order. NaN is ignored; without any other value the result is NaN.
+    /// Aggregates the values in their order. NaN is ignored; without any other value the result is
+    /// NaN.
     pub(crate) fn aggregate(self, values: &mut Vec<f64>) -> f64 {
         if self.is_running() {
             let mut tally = Accumulator::default();
@@ -189,7 +191,8 @@ mod tests {
             ("mimmax", 7.0),
             ("avg", 3.5),
             ("count", 4.0),
-            // Squares of the distances from 3.5: 0.25 + 6.25 + 12.25 + 2.25 = 21; the population has 4.
+            // Squares of the distances from 3.5: 0.25 + 6.25 + 12.25 + 2.25 = 21; the population
+            // has 4.
             ("dev", 5.25f64.sqrt()),
             // The last minus the first.
             ("diff", -2.0),

@@ -1,6 +1,6 @@
-//! Annotations: notes about a time, for one series or for all, kept in memory and in a small file beside the store. A
-//! change is synced to the file before it is acknowledged. The agent's user and root change all annotations; other users
-//! create annotations and change their own.
+//! Annotations: notes about a time, for one series or for all, kept in memory and in a small file
+//! beside the store. A change is synced to the file before it is acknowledged. The agent's user and
+//! root change all annotations; other users create annotations and change their own.
 
 mod annotation;
 mod annotation_file;
@@ -58,7 +58,8 @@ impl Annotations {
         })
     }
 
-    /// Like [`open`](Annotations::open); if reading fails, the result is empty and rejects new annotations.
+    /// Like [`open`](Annotations::open); if reading fails, the result is empty and rejects new
+    /// annotations.
     pub fn open_or_empty(dir: &Path) -> Annotations {
         Annotations::open(dir).unwrap_or_else(|error| {
             tracing::error!(dir = %dir.display(), %error, "cannot read the annotations");
@@ -84,7 +85,8 @@ impl Annotations {
         self.lock().by_key.get(&(tsuid.to_owned(), start)).cloned()
     }
 
-    /// Returns the annotations of one series, or the global ones if `tsuid` is empty, that start between two times.
+    /// Returns the annotations of one series, or the global ones if `tsuid` is empty, that start
+    /// between two times.
     pub fn for_series(&self, tsuid: &str, start: Millis, end: Millis) -> Vec<Annotation> {
         if start > end {
             return Vec::new();
@@ -111,8 +113,8 @@ impl Annotations {
         found
     }
 
-    /// Creates or changes an annotation. With `replaces`, fields missing in the change are reset. Returns `None` if
-    /// nothing changed.
+    /// Creates or changes an annotation. With `replaces`, fields missing in the change are reset.
+    /// Returns `None` if nothing changed.
     pub fn put(
         &self,
         change: AnnotationUpdate,
@@ -171,8 +173,8 @@ impl Annotations {
         Ok(true)
     }
 
-    /// Deletes the annotations of some series that start between two times and that the editor may change, and returns
-    /// their number.
+    /// Deletes the annotations of some series that start between two times and that the editor may
+    /// change, and returns their number.
     pub fn delete_range(
         &self,
         bulk: &AnnotationBulkDelete,

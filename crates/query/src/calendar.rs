@@ -9,11 +9,12 @@ use crate::time_syntax::TimeUnit;
 
 const DAY: Millis = 86_400_000;
 
-/// Returns the starts of the buckets: the first at or before `start`, the last after `end`, so that each bucket
-/// between them has an end. `None` if there are more than `count_max`.
+/// Returns the starts of the buckets: the first at or before `start`, the last after `end`, so that
+/// each bucket between them has an end. `None` if there are more than `count_max`.
 ///
-/// Hours and shorter units are counted from each local midnight. Weeks start on Sunday. Multiples of days, weeks,
-/// months or years are counted from 1 January of the year in which the query starts.
+/// Hours and shorter units are counted from each local midnight. Weeks start on Sunday. Multiples
+/// of days, weeks, months or years are counted from 1 January of the year in which the query
+/// starts.
 pub(crate) fn bucket_edges(
     start: Millis,
     end: Millis,
@@ -66,7 +67,8 @@ fn sunday_before(day: Date) -> Date {
     day.saturating_sub(Span::new().days(days))
 }
 
-/// Collects edges by calling `nth` with increasing numbers from 0; `nth(0)` must lie at or before the start.
+/// Collects edges by calling `nth` with increasing numbers from 0; `nth(0)` must lie at or before
+/// the start.
 fn collect_edges(
     start: Millis,
     end: Millis,

@@ -67,7 +67,8 @@ impl FillPolicy {
 }
 
 impl Downsample {
-    /// Parses `10s-avg`, `1dc-sum-zero`, `0all-max`. `uses_calendar` makes every interval a calendar interval.
+    /// Parses `10s-avg`, `1dc-sum-zero`, `0all-max`. `uses_calendar` makes every interval a
+    /// calendar interval.
     pub fn parse(text: &str, uses_calendar: bool) -> Result<Downsample, OpentsdbError> {
         let wrong = |why: &str| {
             OpentsdbError::bad_request(format!("Invalid downsampling specifier '{text}': {why}"))
@@ -170,8 +171,8 @@ impl Buckets {
         }
     }
 
-    /// Returns the first and the last time of all buckets. The last bucket is read to its own end, which may lie
-    /// after that of the query: half a bucket would look like a drop.
+    /// Returns the first and the last time of all buckets. The last bucket is read to its own end,
+    /// which may lie after that of the query: half a bucket would look like a drop.
     pub(crate) fn range(&self) -> (Millis, Millis) {
         match self {
             Buckets::One { start, end } => (*start, *end),
@@ -191,7 +192,8 @@ impl Buckets {
         }
     }
 
-    /// Returns the index of the bucket of a time within the range; `hint` is the index for an earlier time.
+    /// Returns the index of the bucket of a time within the range; `hint` is the index for an
+    /// earlier time.
     fn index(&self, time: Millis, hint: usize) -> usize {
         match self {
             Buckets::One { .. } => 0,

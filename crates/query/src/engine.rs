@@ -1,5 +1,6 @@
-//! The query engine: the store, the annotations, and the limits that apply to every request. The HTTP routes of
-//! OpenTSDB call it; the other modules of this crate add its methods. It only reads from the store.
+//! The query engine: the store, the annotations, and the limits that apply to every request. The
+//! HTTP routes of OpenTSDB call it; the other modules of this crate add its methods. It only reads
+//! from the store.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,14 +21,15 @@ pub struct QueryEngine {
     pub annotations: Arc<Annotations>,
     /// The host of every series without a `host` tag.
     pub node: Arc<str>,
-    /// Answers as Dragon's dashboards expect: a filter on `*` returns one series per host and value, suggestions
-    /// match anywhere in a name, and an unknown metric yields an empty result.
+    /// Answers as Dragon's dashboards expect: a filter on `*` returns one series per host and
+    /// value, suggestions match anywhere in a name, and an unknown metric yields an empty result.
     pub dragon_compat: bool,
     pub limits: QueryLimits,
     metric_names: Arc<Mutex<MetricNameCache>>,
 }
 
-/// How long the cached names are valid. The cache only decides between an empty result and "no such name".
+/// How long the cached names are valid. The cache only decides between an empty result and "no such
+/// name".
 const METRIC_NAMES_TTL: Duration = Duration::from_secs(10);
 
 /// The hashed names of all metrics in the store, and when they were read.
@@ -95,8 +97,9 @@ impl QueryEngine {
 
     /// Returns an error if no series has this name.
     ///
-    /// Only the indexes of all blocks know whether a series of this name ever existed. Dashboards keep querying
-    /// metrics that a node does not have, so the indexes are scanned at most once in ten seconds.
+    /// Only the indexes of all blocks know whether a series of this name ever existed. Dashboards
+    /// keep querying metrics that a node does not have, so the indexes are scanned at most once in
+    /// ten seconds.
     pub(crate) fn check_metric_exists(
         &self,
         metric: &str,

@@ -1,9 +1,9 @@
-//! Evaluates one sub-query: reads samples from the store series by series, transforms each series (downsampling,
-//! rate), and merges the series of each group into one result series.
+//! Evaluates one sub-query: reads samples from the store series by series, transforms each series
+//! (downsampling, rate), and merges the series of each group into one result series.
 //!
-//! Called by the response writer and by the expression endpoints. Memory is bounded by [`QueryMemoryBudget`], time
-//! by the deadline of the request. With the aggregator `none` each result is passed on at once; otherwise only the
-//! groups are held in memory.
+//! Called by the response writer and by the expression endpoints. Memory is bounded by
+//! [`QueryMemoryBudget`], time by the deadline of the request. With the aggregator `none` each
+//! result is passed on at once; otherwise only the groups are held in memory.
 
 mod group;
 mod merge;
@@ -45,8 +45,8 @@ struct SubQueryPlan<'a> {
     deadline: Instant,
 }
 
-/// Calls `visit` for each result series and returns the number of points read from the store. Without any result, a
-/// metric that does not exist is an error.
+/// Calls `visit` for each result series and returns the number of points read from the store.
+/// Without any result, a metric that does not exist is an error.
 pub(crate) fn evaluate(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -68,7 +68,8 @@ pub(crate) fn evaluate(
     Ok(count)
 }
 
-/// Evaluates one sub-query and returns all its result series, for the endpoints that compute on results.
+/// Evaluates one sub-query and returns all its result series, for the endpoints that compute on
+/// results.
 pub(crate) fn collect_results(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -128,8 +129,8 @@ fn plan_sub_query<'a>(
         Some(DownsampleInterval::Fixed(step)) => Some(step),
         Some(DownsampleInterval::All | DownsampleInterval::Calendar(..)) => None,
     };
-    // Clip the range to the samples in the store, unless empty buckets are to be filled. The bucket of the first
-    // sample may begin before it.
+    // Clip the range to the samples in the store, unless empty buckets are to be filled. The bucket
+    // of the first sample may begin before it.
     if let (false, Some(step)) = (is_filled, step) {
         let status = engine.store.status();
         let oldest = status.oldest.unwrap_or(start).saturating_sub(step);
@@ -157,7 +158,8 @@ fn plan_sub_query<'a>(
 }
 
 impl SubQueryPlan<'_> {
-    /// Builds the query for the store. The store folds samples into even buckets itself if it supports the function.
+    /// Builds the query for the store. The store folds samples into even buckets itself if it
+    /// supports the function.
     fn store_query(&self, selection: &SeriesSelection, bytes_max: usize) -> RangeQuery {
         let ((start, end), step) = match &self.downsample {
             None => ((self.start, self.end), None),
@@ -189,8 +191,8 @@ impl SubQueryPlan<'_> {
 
 type SampleVisitor<'a> = dyn FnMut(&Series, &[(Millis, f64)]) -> Result<(), OpentsdbError> + 'a;
 
-/// Reads the selected series one by one and returns the number of points. The store does not support cancellation: after
-/// the first failure of `each` the rest is skipped.
+/// Reads the selected series one by one and returns the number of points. The store does not
+/// support cancellation: after the first failure of `each` the rest is skipped.
 fn read_selected(
     engine: &QueryEngine,
     plan: &SubQueryPlan<'_>,

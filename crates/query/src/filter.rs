@@ -141,7 +141,8 @@ impl TagFilter {
         })
     }
 
-    /// Parses a value of the `tags` map: `*`, `a`, `a|b`, `va*`, or an explicit filter: `regexp(a.*)`.
+    /// Parses a value of the `tags` map: `*`, `a`, `a|b`, `va*`, or an explicit filter:
+    /// `regexp(a.*)`.
     pub fn from_tag_value(
         tagk: &str,
         value: &str,

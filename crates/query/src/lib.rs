@@ -1,13 +1,14 @@
-//! Answers OpenTSDB queries: selects series, downsamples them, computes rates and aggregates groups.
+//! Answers OpenTSDB queries: selects series, downsamples them, computes rates and aggregates
+//! groups.
 //!
 //! ```text
 //! JSON, m=…  ──► request ──► store (samples, or folded into steps) ──► downsample ──► rate ──► group ──► encode
 //!                checked     series by series                         buckets, fill             aggregator
 //! ```
 //!
-//! This crate contains no HTTP code: [`QueryEngine`] takes parsed requests and writes JSON to any writer. Memory and
-//! time are bounded; a request that exceeds a limit fails with an [`OpentsdbError`] that carries OpenTSDB's status
-//! and wording.
+//! This crate contains no HTTP code: [`QueryEngine`] takes parsed requests and writes JSON to any
+//! writer. Memory and time are bounded; a request that exceeds a limit fails with an
+//! [`OpentsdbError`] that carries OpenTSDB's status and wording.
 //!
 //! OpenTSDB distinguishes integers from floats; here every value is a double.
 

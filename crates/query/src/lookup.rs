@@ -126,7 +126,8 @@ impl LookupQuery {
         })
     }
 
-    /// Returns whether a series matches. Pairs with the same key are alternatives; all keys must match.
+    /// Returns whether a series matches. Pairs with the same key are alternatives; all keys must
+    /// match.
     fn matches(&self, series: &Series, node: &str) -> bool {
         let tags = tags(series, node);
         let meets = |pair: &TagPattern| match (pair.key.as_str(), pair.value.as_str()) {

@@ -8,7 +8,8 @@ pub struct RateOptions {
     /// A decrease is treated as an overflow: the counter restarts at zero after `counter_max`.
     pub counter: bool,
     pub counter_max: f64,
-    /// A decrease that would yield a rate above this is a restart and yields 0; 0 disables the check.
+    /// A decrease that would yield a rate above this is a restart and yields 0; 0 disables the
+    /// check.
     pub reset_value: f64,
     /// A decrease yields no rate at all.
     pub drop_resets: bool,

@@ -1,5 +1,5 @@
-//! Query requests, parsed and validated once from JSON or from a URI. The evaluation relies on the validation and does
-//! not check again.
+//! Query requests, parsed and validated once from JSON or from a URI. The evaluation relies on the
+//! validation and does not check again.
 
 mod json;
 mod lenient;
@@ -134,7 +134,8 @@ impl QueryRequest {
         uri::parse_request(pairs, now)
     }
 
-    /// Like [`from_uri`](QueryRequest::from_uri), with these sub-queries instead of those of the URI.
+    /// Like [`from_uri`](QueryRequest::from_uri), with these sub-queries instead of those of the
+    /// URI.
     pub(crate) fn with_metrics(
         pairs: &QueryParams,
         metrics: &[String],
@@ -221,7 +222,8 @@ impl SubQuery {
         }
         self.echo.index = index;
         self.echo_filters();
-        // The response has one point per second: several are combined by the aggregator of the query.
+        // The response has one point per second: several are combined by the aggregator of the
+        // query.
         if !ms_resolution && self.downsample.is_none() {
             self.downsample = Some(Downsample {
                 text: String::new(),

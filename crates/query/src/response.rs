@@ -1,5 +1,6 @@
-//! Writes the response of `/api/query` as JSON, series by series while they are evaluated. An error after the first
-//! series leaves an incomplete document, which the caller must not deliver as complete.
+//! Writes the response of `/api/query` as JSON, series by series while they are evaluated. An error
+//! after the first series leaves an incomplete document, which the caller must not deliver as
+//! complete.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -8,7 +8,8 @@ use pegel_metric::Series;
 /// The tag with the node of a series; every result has it.
 pub(crate) const HOST: &str = "host";
 
-/// Returns the value of a tag. A series without a host belongs to this node; on a node without a name it has none.
+/// Returns the value of a tag. A series without a host belongs to this node; on a node without a
+/// name it has none.
 pub(crate) fn tag_value<'a>(series: &'a Series, key: &str, node: &'a str) -> Option<Cow<'a, str>> {
     let own = series.label(key);
     match own {

@@ -38,7 +38,8 @@ impl TimeUnit {
         (TimeUnit::Year, "y", 365 * 86_400_000),
     ];
 
-    /// Returns the length of the unit. Months have 30 days and years 365, except in calendar intervals.
+    /// Returns the length of the unit. Months have 30 days and years 365, except in calendar
+    /// intervals.
     pub fn millis(self) -> Millis {
         TimeUnit::ALL
             .into_iter()

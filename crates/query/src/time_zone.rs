@@ -1,5 +1,5 @@
-//! Finds time zones by name: in the zone files of the system (`$TZDIR`, `/usr/share/zoneinfo`), which follow changes of
-//! the rules, and on nodes without them in the copy in the binary.
+//! Finds time zones by name: in the zone files of the system (`$TZDIR`, `/usr/share/zoneinfo`),
+//! which follow changes of the rules, and on nodes without them in the copy in the binary.
 
 use jiff::tz::TimeZone;
 

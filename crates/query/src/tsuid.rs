@@ -1,7 +1,8 @@
-//! TSUIDs: stable identifiers of series, a hash of their name, tags and host as upper-case hexadecimal digits.
+//! TSUIDs: stable identifiers of series, a hash of their name, tags and host as upper-case
+//! hexadecimal digits.
 //!
-//! OpenTSDB composes TSUIDs from numbers that it assigns once and stores forever. A 128-bit hash needs no such table
-//! and is the same on every node and after every restart.
+//! OpenTSDB composes TSUIDs from numbers that it assigns once and stores forever. A 128-bit hash
+//! needs no such table and is the same on every node and after every restart.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Counts the calls of a running process until it exits or the command is interrupted. The process survives an interrupt.
+//! Counts the calls of a running process until it exits or the command is interrupted. The process
+//! survives an interrupt.
 
 use std::time::Instant;
 
@@ -19,7 +20,8 @@ pub struct AttachOptions {
     pub agents: CountingAgents,
 }
 
-/// Counts the calls of a process. `ready` is called with the number of its threads and the method in use.
+/// Counts the calls of a process. `ready` is called with the number of its threads and the method
+/// in use.
 pub fn attach(
     target: &AttachOptions,
     note: &dyn Fn(&str),

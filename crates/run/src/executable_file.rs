@@ -1,7 +1,8 @@
-//! Inspects an executable before it runs: whether it gains privileges, and whether libraries can be preloaded into it.
+//! Inspects an executable before it runs: whether it gains privileges, and whether libraries can be
+//! preloaded into it.
 //!
-//! The kernel ignores the set-user-ID bit of a traced program. Such a program must not be traced, so that it runs as it
-//! would without Pegel.
+//! The kernel ignores the set-user-ID bit of a traced program. Such a program must not be traced,
+//! so that it runs as it would without Pegel.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,7 +27,8 @@ impl From<OwnedFd> for ExecutableFile {
 }
 
 impl ExecutableFile {
-    /// Returns whether executing the file changes privileges: set-user-ID, set-group-ID or file capabilities.
+    /// Returns whether executing the file changes privileges: set-user-ID, set-group-ID or file
+    /// capabilities.
     pub(crate) fn changes_privileges(&self) -> bool {
         let Ok(stat) = rustix::fs::fstat(&self.file) else {
             return false;
@@ -69,8 +71,8 @@ impl ExecutableFile {
         rustix::fs::fstat(&self.file).expect("open").st_ino
     }
 
-    /// Returns whether the program is statically linked, so that nothing can be preloaded into it. None if it is not a
-    /// 64-bit little-endian ELF file.
+    /// Returns whether the program is statically linked, so that nothing can be preloaded into it.
+    /// None if it is not a 64-bit little-endian ELF file.
     pub(crate) fn is_static(&self) -> Option<bool> {
         let file = std::fs::File::open(self.path()).ok()?;
         let mut bytes = vec![0; 4096];

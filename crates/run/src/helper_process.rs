@@ -1,9 +1,10 @@
 //! Starts the helper process that counts.
 //!
-//! The program replaces `pegel run` itself (execve), so that its process ID, parent, group, terminal, limits and exit
-//! status are what they would be without Pegel, and signals need no forwarding. The helper is a grandchild whose parent has
-//! exited, so that the program has no child that it did not create. It runs in a session of its own, so that signals of the
-//! terminal and of the program's group do not reach it, and it holds none of the program's descriptors.
+//! The program replaces `pegel run` itself (execve), so that its process ID, parent, group,
+//! terminal, limits and exit status are what they would be without Pegel, and signals need no
+//! forwarding. The helper is a grandchild whose parent has exited, so that the program has no child
+//! that it did not create. It runs in a session of its own, so that signals of the terminal and of
+//! the program's group do not reach it, and it holds none of the program's descriptors.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -38,8 +39,8 @@ impl HelperLink {
     }
 }
 
-/// Starts the helper, which runs `work` with the wrapper's process ID and its end of the link, then exits. Returns the
-/// wrapper's end.
+/// Starts the helper, which runs `work` with the wrapper's process ID and its end of the link, then
+/// exits. Returns the wrapper's end.
 ///
 /// The caller must be single-threaded.
 pub(crate) fn start_helper(
@@ -67,14 +68,15 @@ pub(crate) fn start_helper(
     drop(theirs);
     let mut link = HelperLink(ours);
     let helper = link.receive_number().ok_or_else(exited)?;
-    // With Yama's ptrace_scope 1 only ancestors may trace: permit the helper. Fails harmlessly on kernels without Yama.
-    // SAFETY: passes integers only.
+    // With Yama's ptrace_scope 1 only ancestors may trace: permit the helper. Fails harmlessly on
+    // kernels without Yama. SAFETY: passes integers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, helper as libc::c_ulong, 0, 0, 0) };
     link.send(0)?;
     Ok(link)
 }
 
-/// Starts a process that is not a child of this one, with its own session and descriptors. It runs `work` and exits.
+/// Starts a process that is not a child of this one, with its own session and descriptors. It runs
+/// `work` and exits.
 ///
 /// The caller must be single-threaded.
 pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
@@ -92,14 +94,16 @@ pub fn spawn_detached(work: impl FnOnce()) -> io::Result<()> {
 
 /// Runs `work` in a grandchild, whose parent has exited when this returns.
 fn fork_detached(work: impl FnOnce()) -> io::Result<()> {
-    // With SIGCHLD ignored the child leaves no trace: no signal, and no CPU time in the totals of children.
+    // With SIGCHLD ignored the child leaves no trace: no signal, and no CPU time in the totals of
+    // children.
     let before = set_child_action(libc::SIG_IGN);
     let was_reaper = set_subreaper(false);
     // SAFETY: the caller is single-threaded, so that the child may call any function.
     let child = unsafe { libc::fork() };
     if child == 0 {
         set_child_action(libc::SIG_DFL);
-        // SAFETY: as above; the child exits with `_exit` and runs no destructor or handler of the wrapper.
+        // SAFETY: as above; the child exits with `_exit` and runs no destructor or handler of the
+        // wrapper.
         if unsafe { libc::fork() } == 0 {
             work();
         }
@@ -123,7 +127,8 @@ fn exit_now() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Gives up everything inherited from the program: signals, session, descriptors, directory, limits.
+/// Gives up everything inherited from the program: signals, session, descriptors, directory,
+/// limits.
 fn detach_from_program(link: UnixStream, keeps_stderr: bool) -> Option<HelperLink> {
     ignore_signals();
     // Cannot fail: a forked process is not a group leader.
@@ -153,7 +158,8 @@ fn detach_from_program(link: UnixStream, keeps_stderr: bool) -> Option<HelperLin
     Some(HelperLink(UnixStream::from(link)))
 }
 
-/// Closes the helper's standard error, so that it does not keep the program's terminal or pipes open.
+/// Closes the helper's standard error, so that it does not keep the program's terminal or pipes
+/// open.
 pub(crate) fn release_stderr() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         let _ = dup_onto(null.as_raw_fd(), 2);
@@ -193,7 +199,8 @@ fn default_signals() {
     }
 }
 
-/// Raises the soft limits, which are meant for the program: CPU time, file size, memory, descriptors.
+/// Raises the soft limits, which are meant for the program: CPU time, file size, memory,
+/// descriptors.
 fn raise_limits() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     for resource in [
@@ -224,7 +231,8 @@ fn restore_child_action(before: &libc::sigaction) {
     unsafe { libc::sigaction(libc::SIGCHLD, before, std::ptr::null_mut()) };
 }
 
-/// Sets or clears the subreaper flag and returns its previous value. A subreaper would become the helper's parent.
+/// Sets or clears the subreaper flag and returns its previous value. A subreaper would become the
+/// helper's parent.
 fn set_subreaper(is_set: bool) -> bool {
     let mut before: c_int = 0;
     // SAFETY: `before` is a local `int`, as the request expects.

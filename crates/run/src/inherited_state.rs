@@ -1,5 +1,6 @@
-//! Preserves process state that Rust's runtime changes before `main`: it opens closed standard descriptors and ignores
-//! SIGPIPE. The state is recorded at startup and restored before the program is executed.
+//! Preserves process state that Rust's runtime changes before `main`: it opens closed standard
+//! descriptors and ignores SIGPIPE. The state is recorded at startup and restored before the
+//! program is executed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -43,7 +44,8 @@ pub(crate) fn restore_inherited() {
     }
 }
 
-/// Closes a descriptor on exec. Not earlier: if exec fails, the error message still needs standard error.
+/// Closes a descriptor on exec. Not earlier: if exec fails, the error message still needs standard
+/// error.
 fn close_on_exec(descriptor: c_int) {
     // SAFETY: F_SETFD only sets a flag; an invalid descriptor is an error.
     unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };

@@ -1,5 +1,5 @@
-//! Starts a program under `pegel run`: starts the helper process that counts, waits until it is ready, then executes the
-//! program in this process.
+//! Starts a program under `pegel run`: starts the helper process that counts, waits until it is
+//! ready, then executes the program in this process.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -72,7 +72,8 @@ impl LaunchError {
 }
 
 impl Launch<'_> {
-    /// Executes the program; returns only if it could not be started. The caller must be single-threaded.
+    /// Executes the program; returns only if it could not be started. The caller must be
+    /// single-threaded.
     pub fn run(&self) -> Result<Infallible, LaunchError> {
         let command = self.command.first().ok_or(LaunchError::NoCommand)?;
         let path = executable_file::find_in_path(command);
@@ -114,7 +115,8 @@ impl Launch<'_> {
             arguments.iter().map(|text| text.as_ptr()).collect();
         pointers.push(std::ptr::null());
         inherited_state::restore_inherited();
-        // SAFETY: `pointers` ends with a null pointer, and `arguments` keeps the C strings alive for the call.
+        // SAFETY: `pointers` ends with a null pointer, and `arguments` keeps the C strings alive
+        // for the call.
         unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
         let mut source = io::Error::last_os_error();
         // A directory of PATH without search permission: a shell reports the command as not found.
@@ -127,8 +129,8 @@ impl Launch<'_> {
         Err(LaunchError::Exec { command, source })
     }
 
-    /// Starts the helper process and waits until it is ready. On return, either the program is counted from its first
-    /// call on, or the reason why not has been reported with `note`.
+    /// Starts the helper process and waits until it is ready. On return, either the program is
+    /// counted from its first call on, or the reason why not has been reported with `note`.
     fn start_counting(&self, counting: &CountingOptions) {
         let helper = helper_process::start_helper(self.keeps_stderr, |wrapper, link| {
             let watch = ProgramWatcher {

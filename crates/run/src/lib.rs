@@ -1,9 +1,11 @@
-//! Implements `pegel run`: counts the system calls of a program, and preloads the library that counts its MPI calls.
+//! Implements `pegel run`: counts the system calls of a program, and preloads the library that
+//! counts its MPI calls.
 //!
-//! The wrapper (`pegel run`) executes the program in its own process, so that process ID, parent, exit status, signals and
-//! terminal are what they would be without Pegel; a separate helper process counts. `helper_process` detaches the helper,
-//! `program_watcher` is its main function, and `ptrace`, `ebpf` and `seccomp` are the methods of counting. Counts go into a
-//! lane, which the agent reads. A failure to count must never keep the program from running.
+//! The wrapper (`pegel run`) executes the program in its own process, so that process ID, parent,
+//! exit status, signals and terminal are what they would be without Pegel; a separate helper
+//! process counts. `helper_process` detaches the helper, `program_watcher` is its main function,
+//! and `ptrace`, `ebpf` and `seccomp` are the methods of counting. Counts go into a lane, which the
+//! agent reads. A failure to count must never keep the program from running.
 
 mod attach;
 mod capabilities;

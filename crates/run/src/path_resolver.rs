@@ -1,9 +1,10 @@
 //! Resolves paths as another process does, to find the file that its execve(2) is about to run.
 //!
-//! Opening such a path from here would follow `/proc/self`, absolute symlinks and `..` with the root and the number of
-//! this process, and `RESOLVE_IN_ROOT` refuses the links of procfs (`/proc/PID/fd/N`, `exe`, `cwd`, `root`). So the walk
-//! goes component by component from the root, the directory or the descriptor of the other process. It only reads: the
-//! process does not notice.
+//! Opening such a path from here would follow `/proc/self`, absolute symlinks and `..` with the
+//! root and the number of this process, and `RESOLVE_IN_ROOT` refuses the links of procfs
+//! (`/proc/PID/fd/N`, `exe`, `cwd`, `root`). So the walk goes component by component from the root,
+//! the directory or the descriptor of the other process. It only reads: the process does not
+//! notice.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -54,7 +55,8 @@ impl PathResolver {
         self.open_at(libc::AT_FDCWD, path)
     }
 
-    /// Opens a path relative to one of the thread's descriptors; an empty path means the descriptor itself.
+    /// Opens a path relative to one of the thread's descriptors; an empty path means the descriptor
+    /// itself.
     pub(crate) fn open_at(&self, descriptor: i32, path: &Path) -> Option<ExecutableFile> {
         let base = match descriptor {
             _ if path.is_absolute() => self.thread.join("root"),
@@ -110,7 +112,8 @@ impl PathResolver {
         Ok(at)
     }
 
-    /// Returns the target of a symlink. Links of procfs below its root have no target path: the kernel jumps to the object.
+    /// Returns the target of a symlink. Links of procfs below its root have no target path: the
+    /// kernel jumps to the object.
     fn follow(&self, directory: &OwnedFd, name: &[u8]) -> rustix::io::Result<SymlinkTarget> {
         let is_proc = rustix::fs::fstatfs(directory)?.f_type == PROC_SUPER_MAGIC;
         let is_proc_root = is_proc && rustix::fs::fstat(directory)?.st_ino == PROC_ROOT;

@@ -54,8 +54,8 @@ pub(crate) fn threads(pid: pid_t) -> Vec<pid_t> {
     threads
 }
 
-/// Calls `add` with each thread of a process and the number added so far, until there are no new ones. `add` returns
-/// whether the thread was new. Returns the number of new threads.
+/// Calls `add` with each thread of a process and the number added so far, until there are no new
+/// ones. `add` returns whether the thread was new. Returns the number of new threads.
 pub(crate) fn add_threads<E>(
     pid: pid_t,
     mut add: impl FnMut(pid_t, usize) -> Result<bool, E>,

@@ -1,5 +1,6 @@
-//! The main function of the helper process: selects the method of counting, follows the program to its end and reports the
-//! summary. If one method is not available, it falls back to the next; the program runs in any case.
+//! The main function of the helper process: selects the method of counting, follows the program to
+//! its end and reports the summary. If one method is not available, it falls back to the next; the
+//! program runs in any case.
 
 use std::time::Instant;
 

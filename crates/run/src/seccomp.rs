@@ -1,7 +1,8 @@
 //! The seccomp filter for `--io-only`: stops only at calls that transfer bytes.
 //!
-//! All other calls run at full speed. The costs: the program can no longer gain privileges (no_new_privs), and the filter
-//! cannot be removed: if the helper process is killed, calls that transfer bytes fail with ENOSYS.
+//! All other calls run at full speed. The costs: the program can no longer gain privileges
+//! (no_new_privs), and the filter cannot be removed: if the helper process is killed, calls that
+//! transfer bytes fail with ENOSYS.
 
 use std::io;
 
@@ -38,14 +39,16 @@ fn filter_program() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Installs the filter for this process and all programs that it executes. The tracer must be attached already.
+/// Installs the filter for this process and all programs that it executes. The tracer must be
+/// attached already.
 pub(crate) fn install_filter() -> io::Result<()> {
     let mut program = filter_program();
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: `filter` points at `program`, with its length; the kernel copies and checks it during the call.
+    // SAFETY: `filter` points at `program`, with its length; the kernel copies and checks it during
+    // the call.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(

@@ -1,7 +1,7 @@
 //! The counts of system calls: in a lane, which the agent reads, and in memory for the summary.
 //!
-//! Called by the tracer for every call, or with sums read from the kernel. Without a lane (no directory, no space) the
-//! program runs on, and the summary is still complete.
+//! Called by the tracer for every call, or with sums read from the kernel. Without a lane (no
+//! directory, no space) the program runs on, and the summary is still complete.
 
 use std::collections::HashMap;
 
@@ -128,7 +128,8 @@ impl SyscallTally {
             return self.native[index]
                 .get_or_insert_with(|| SyscallSeries::new(home, arch, number));
         }
-        // Invalid numbers share one entry, so that a program that tries them all cannot exhaust the memory.
+        // Invalid numbers share one entry, so that a program that tries them all cannot exhaust the
+        // memory.
         let number = number.min(NATIVE_MAX);
         let slot = self.compat.entry((arch, number));
         slot.or_insert_with(|| SyscallSeries::new(home, arch, number))

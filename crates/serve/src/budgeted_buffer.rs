@@ -1,6 +1,6 @@
-//! Buffers for request bodies and responses. A buffer reserves from a shared budget as it grows; the
-//! memory is released with the last reference to its bytes, so that clients cannot make the agent
-//! exceed the budget.
+//! Buffers for request bodies and responses. A buffer reserves from a shared budget as it grows;
+//! the memory is released with the last reference to its bytes, so that clients cannot make the
+//! agent exceed the budget.
 
 use std::io;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// Buffers up to this size are small.
 const SMALL_BYTES: usize = 256 << 10;
 
-/// Memory that buffers share. Clones share it, too. Clients other than the agent's user and root may
-/// use three quarters of it, so that the rest is free for these two whatever others leave unread or
-/// unfinished.
+/// Memory that buffers share. Clones share it, too. Clients other than the agent's user and root
+/// may use three quarters of it, so that the rest is free for these two whatever others leave
+/// unread or unfinished.
 #[derive(Debug, Clone)]
 pub(crate) struct BufferMemoryBudget {
     permits: usize,
@@ -80,7 +80,8 @@ pub(crate) struct BudgetedBuffer {
     bytes_max: usize,
     rights: AccessRights,
     budget: BufferMemoryBudget,
-    /// Those of buffers beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also in the parts for guests.
+    /// Those of buffers beyond [`SMALL_BYTES`] count in `all` and in `large`, those of guests also
+    /// in the parts for guests.
     permits: Vec<OwnedSemaphorePermit>,
     reserved: usize,
 }

@@ -1,11 +1,11 @@
 //! The server: HTTP on TCP and, with the same routes, on a UNIX socket, and the line protocols of
 //! both.
 //!
-//! The agent calls it with the store and the inputs, which handle what clients send. [`ServeSettings`] bounds every resource
-//! that a client can use: connections, the time and size of a request's head, the time to produce a
-//! response, and the memory of all responses that are being sent. The guard alone decides on
-//! access. Every refusal is counted by reason. A slow reader costs one connection and nothing else;
-//! it never delays sampling.
+//! The agent calls it with the store and the inputs, which handle what clients send.
+//! [`ServeSettings`] bounds every resource that a client can use: connections, the time and size of
+//! a request's head, the time to produce a response, and the memory of all responses that are being
+//! sent. The guard alone decides on access. Every refusal is counted by reason. A slow reader costs
+//! one connection and nothing else; it never delays sampling.
 
 mod agent_handles;
 mod api_error;

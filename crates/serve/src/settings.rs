@@ -21,8 +21,8 @@ settings! {
         socket: Option<PathBuf> = None => "/run/pegel/push.sock",
         /// When a port is busy, take the next free one instead of refusing to start.
         port_search: bool = false,
-        /// Serve addresses that other machines can reach without TLS and, where there is neither a token
-        /// nor `tls.ca`, without authentication.
+        /// Serve addresses that other machines can reach without TLS and, where there is neither a
+        /// token nor `tls.ca`, without authentication.
         insecure: bool = false,
         /// Encryption for addresses that other machines can reach; loopback stays plain. The files
         /// are reloaded when they change, and on SIGHUP.
@@ -31,15 +31,15 @@ settings! {
         /// must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, takes
         /// precedence.
         token_file: Option<PathBuf> = None => "/etc/pegel/token",
-        /// Users of this machine who may read and write over HTTP without a token, besides the agent's
-        /// own and root: the one that Prometheus or Grafana runs as.
+        /// Users of this machine who may read and write over HTTP without a token, besides the
+        /// agent's own and root: the one that Prometheus or Grafana runs as.
         allow_users: Vec<UserRef> = Vec::new(),
         /// Additional Host names to accept, besides localhost, the node's own names and its
         /// addresses: the name of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
-        /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that does not
-        /// group gives a line for each host all the same, names are suggested wherever they hold the text,
-        /// and a metric that was never sent gives no lines instead of an error.
+        /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that
+        /// does not group gives a line for each host all the same, names are suggested wherever
+        /// they hold the text, and a metric that was never sent gives no lines instead of an error.
         dragon_compat: bool = false,
     } with {
         /// The token of the environment; it takes precedence over `token_file`.

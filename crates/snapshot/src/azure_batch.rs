@@ -1,10 +1,10 @@
-//! Parser for the log of Azure Batch's node agent. The format is undocumented: known values are extracted, other lines
-//! are counted.
+//! Parser for the log of Azure Batch's node agent. The format is undocumented: known values are
+//! extracted, other lines are counted.
 //!
-//! A line has columns separated by `■`; the third is the time. Two kinds of lines are useful, and both may contain
-//! tokens, so only these four values are ever taken from them:
-//! `…"PoolName":"p",…"TVMName":"tvmps_…",…"TVMAllocationTime":"133…"…` and `…'TVMBootTime': '133…'…`. Times are
-//! ticks of 100 ns since 1601.
+//! A line has columns separated by `■`; the third is the time. Two kinds of lines are useful, and
+//! both may contain tokens, so only these four values are ever taken from them:
+//! `…"PoolName":"p",…"TVMName":"tvmps_…",…"TVMAllocationTime":"133…"…` and `…'TVMBootTime':
+//! '133…'…`. Times are ticks of 100 ns since 1601.
 
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,8 @@ fn ticks(line: &str, key: &str) -> Option<Timestamp> {
     Timestamp::from_windows_ticks(value(line, key)?.parse().ok()?)
 }
 
-/// Returns the value of a key if it consists of name characters, which excludes URLs and query strings.
+/// Returns the value of a key if it consists of name characters, which excludes URLs and query
+/// strings.
 fn name(line: &str, key: &str) -> Option<String> {
     let text = value(line, key)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.$".contains(c);

@@ -1,5 +1,5 @@
-//! The resource limits of the agent's cgroup: for each resource the lowest limit among the cgroup and its ancestors.
-//! Reads both cgroup v1 and v2.
+//! The resource limits of the agent's cgroup: for each resource the lowest limit among the cgroup
+//! and its ancestors. Reads both cgroup v1 and v2.
 
 use std::path::Path;
 
@@ -27,7 +27,8 @@ pub struct CgroupLimits {
     pub processes: Option<u64>,
 }
 
-/// Returns the lowest memory limit of this process's cgroup and its parents, of the machine below `root`.
+/// Returns the lowest memory limit of this process's cgroup and its parents, of the machine below
+/// `root`.
 pub fn cgroup_memory_limit(root: &Path) -> Option<u64> {
     read(&MachineFiles::at(root)).memory_bytes
 }
@@ -61,7 +62,8 @@ fn ancestor_paths(mount: &str, path: &str) -> Vec<String> {
     folders
 }
 
-/// Returns the lowest limit among the directories. `max` does not parse as a number and is no limit.
+/// Returns the lowest limit among the directories. `max` does not parse as a number and is no
+/// limit.
 fn lowest_limit(machine: &MachineFiles, folders: &[String], file: &str) -> Option<u64> {
     let limits = folders
         .iter()
@@ -105,7 +107,8 @@ fn v1(machine: &MachineFiles, lines: &[(&str, &str)]) -> CgroupLimits {
     let of = |controller: &str| {
         let has = |(names, _): &&(&str, &str)| names.split(',').any(|name| name == controller);
         let (names, path) = lines.iter().find(has)?;
-        // Several controllers may share a hierarchy, mounted under each name or under the joined names.
+        // Several controllers may share a hierarchy, mounted under each name or under the joined
+        // names.
         let each = format!("{MOUNT}/{controller}");
         let mount = if machine.exists(&each) {
             each

@@ -1,5 +1,5 @@
-//! The kernel's command line. Boot loaders and installers put passwords, keys and addresses there, so only
-//! parameters on an allow-list are shown.
+//! The kernel's command line. Boot loaders and installers put passwords, keys and addresses there,
+//! so only parameters on an allow-list are shown.
 
 use serde::Serialize;
 

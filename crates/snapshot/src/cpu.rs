@@ -1,6 +1,6 @@
-//! Processors: model, topology, caches, flags. The identity of the first processor is read from `/proc/cpuinfo`,
-//! everything else from `/sys`: on large nodes all of `/proc/cpuinfo` is slow, because the kernel queries the
-//! frequency of each processor.
+//! Processors: model, topology, caches, flags. The identity of the first processor is read from
+//! `/proc/cpuinfo`, everything else from `/sys`: on large nodes all of `/proc/cpuinfo` is slow,
+//! because the kernel queries the frequency of each processor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

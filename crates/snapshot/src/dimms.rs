@@ -1,5 +1,6 @@
-//! Memory modules. Sources in order of preference: the firmware's tables, which only root may read; the properties
-//! that udev derived from them; the kernel's error counters (EDAC), which have sizes and locations.
+//! Memory modules. Sources in order of preference: the firmware's tables, which only root may read;
+//! the properties that udev derived from them; the kernel's error counters (EDAC), which have sizes
+//! and locations.
 
 use serde::Serialize;
 

@@ -107,7 +107,8 @@ pub(crate) fn read_nvme(machine: &MachineFiles) -> Vec<NvmeController> {
     names.take(DISKS_MAX).map(controller).collect()
 }
 
-/// Whether an address is a PCI address. Controllers over fabrics have transport addresses in another format.
+/// Whether an address is a PCI address. Controllers over fabrics have transport addresses in
+/// another format.
 fn is_pci(address: &str) -> bool {
     address.len() == 12
         && address

@@ -1,5 +1,6 @@
-//! Vendor and model of the machine, from the firmware's DMI strings. Serial numbers, the machine's UUID and asset tags
-//! are left out; one asset tag, the same on all Azure machines, only identifies that cloud.
+//! Vendor and model of the machine, from the firmware's DMI strings. Serial numbers, the machine's
+//! UUID and asset tags are left out; one asset tag, the same on all Azure machines, only identifies
+//! that cloud.
 
 use serde::Serialize;
 

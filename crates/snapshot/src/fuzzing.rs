@@ -14,7 +14,8 @@ pub fn azure_batch(log: &[u8]) -> Value {
     serde_json::to_value(crate::azure_batch::parse(log)).unwrap_or_default()
 }
 
-/// Parses a response of a metadata service and returns all values that any of the clouds would extract.
+/// Parses a response of a metadata service and returns all values that any of the clouds would
+/// extract.
 pub fn metadata(response: &[u8]) -> Vec<String> {
     cloud::extract_all(response)
 }

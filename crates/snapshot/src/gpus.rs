@@ -1,4 +1,5 @@
-//! GPUs and accelerators of NVIDIA, AMD and Intel, read from the PCI bus and the files of their drivers.
+//! GPUs and accelerators of NVIDIA, AMD and Intel, read from the PCI bus and the files of their
+//! drivers.
 
 use std::collections::BTreeSet;
 

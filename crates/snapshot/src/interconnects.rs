@@ -1,5 +1,5 @@
-//! Adapters of high-speed networks: InfiniBand, RoCE and Omni-Path (`/sys/class/infiniband`), Slingshot
-//! (`/sys/class/cxi`).
+//! Adapters of high-speed networks: InfiniBand, RoCE and Omni-Path (`/sys/class/infiniband`),
+//! Slingshot (`/sys/class/cxi`).
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! The kernel and the operating system: versions, boot time, clock sources, CPU vulnerability mitigations.
+//! The kernel and the operating system: versions, boot time, clock sources, CPU vulnerability
+//! mitigations.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +62,8 @@ pub(crate) fn read(machine: &MachineFiles) -> KernelInfo {
     }
 }
 
-/// Returns the boot time: on the local machine the difference of two clocks, precise to the millisecond; for a fixture
-/// tree `btime` in `/proc/stat`, which has whole seconds only.
+/// Returns the boot time: on the local machine the difference of two clocks, precise to the
+/// millisecond; for a fixture tree `btime` in `/proc/stat`, which has whole seconds only.
 fn boot_time(machine: &MachineFiles) -> Option<Timestamp> {
     if machine.is_local() {
         use rustix::time::{ClockId, clock_gettime};

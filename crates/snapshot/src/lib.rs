@@ -1,15 +1,15 @@
-//! A snapshot describes the machine: processors, memory, kernel, mounts, disks, networks, GPUs, cgroup limits, cloud,
-//! job, and the configuration of the agent.
+//! A snapshot describes the machine: processors, memory, kernel, mounts, disks, networks, GPUs,
+//! cgroup limits, cloud, job, and the configuration of the agent.
 //!
-//! [`SnapshotOptions::take`] reads a machine once. [`SnapshotWorker`] does so periodically in an agent and stores
-//! snapshots that differ from the previous one. Each part of the machine has its own file with a struct that defines
-//! its part of the JSON; docs/protocols.md documents the keys.
+//! [`SnapshotOptions::take`] reads a machine once. [`SnapshotWorker`] does so periodically in an
+//! agent and stores snapshots that differ from the previous one. Each part of the machine has its
+//! own file with a struct that defines its part of the JSON; docs/protocols.md documents the keys.
 //!
 //! Guarantees:
-//! - Reading a snapshot never fails. Absent files are skipped, and files without read permission are listed in
-//!   [`Snapshot::unreadable`].
-//! - No secret is included. Environment, metadata, mount options and the kernel's command line pass allow-lists,
-//!   never deny-lists.
+//! - Reading a snapshot never fails. Absent files are skipped, and files without read permission
+//!   are listed in [`Snapshot::unreadable`].
+//! - No secret is included. Environment, metadata, mount options and the kernel's command line pass
+//!   allow-lists, never deny-lists.
 
 mod azure_batch;
 mod cgroup;

@@ -1,4 +1,5 @@
-//! Mounted file systems. Options pass an allow-list, because some file systems have passwords there.
+//! Mounted file systems. Options pass an allow-list, because some file systems have passwords
+//! there.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -69,7 +70,8 @@ fn describe_all(mounts: Vec<MountInfo>) -> Vec<MountedFilesystem> {
     mounts
 }
 
-/// Whether a path belongs to the kernel, to login sessions or to containers, whose mounts change often.
+/// Whether a path belongs to the kernel, to login sessions or to containers, whose mounts change
+/// often.
 fn is_transient(path: &str) -> bool {
     let prefixes = [
         "/dev/",
@@ -105,7 +107,8 @@ fn describe(mount: MountInfo) -> MountedFilesystem {
     }
 }
 
-/// Reads the sizes of local file systems on a separate thread, which is abandoned if `statvfs` hangs.
+/// Reads the sizes of local file systems on a separate thread, which is abandoned if `statvfs`
+/// hangs.
 fn read_sizes(mounts: &mut [MountedFilesystem]) {
     let is_local =
         |mount: &MountedFilesystem| mount.source.starts_with("/dev/") || mount.kind == "tmpfs";

@@ -1,5 +1,5 @@
-//! Physical network interfaces and bonds. Other virtual interfaces are left out: those of containers change too
-//! often.
+//! Physical network interfaces and bonds. Other virtual interfaces are left out: those of
+//! containers change too often.
 
 use std::fs;
 

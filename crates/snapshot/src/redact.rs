@@ -1,5 +1,5 @@
-//! Redaction of secrets in names, values and addresses. Used in addition to the allow-lists, for text whose format
-//! permits secrets.
+//! Redaction of secrets in names, values and addresses. Used in addition to the allow-lists, for
+//! text whose format permits secrets.
 
 /// Replacement for a redacted value.
 const HIDDEN: &str = "[hidden]";
@@ -38,8 +38,9 @@ pub(crate) fn placeholder() -> String {
     HIDDEN.to_owned()
 }
 
-/// Removes user, password, query and fragment from an address: `https://u:p@host/x?sig=y` becomes `https://host/x`.
-/// In other text with an `@` before the first slash, everything up to the `@` is removed.
+/// Removes user, password, query and fragment from an address: `https://u:p@host/x?sig=y` becomes
+/// `https://host/x`. In other text with an `@` before the first slash, everything up to the `@` is
+/// removed.
 pub(crate) fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.find("//") {
         // Removes everything up to the last `@`: a password may contain slashes.
@@ -62,7 +63,8 @@ pub(crate) fn redact_address(text: &str) -> String {
     format!("{scheme}{rest}")
 }
 
-/// Whether a text is a list of Lustre servers such as `10.0.0.1@o2ib`, separated by commas or colons.
+/// Whether a text is a list of Lustre servers such as `10.0.0.1@o2ib`, separated by commas or
+/// colons.
 fn is_lustre(servers: &str) -> bool {
     let is_address = |text: &str| {
         text.bytes()

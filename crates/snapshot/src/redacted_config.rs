@@ -1,5 +1,5 @@
-//! The effective configuration, with secrets redacted. It is rendered from the parsed values, so comments in the file
-//! are never shown.
+//! The effective configuration, with secrets redacted. It is rendered from the parsed values, so
+//! comments in the file are never shown.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
-//! Parser for the firmware's SMBIOS tables (DMTF DSP0134): memory arrays (type 16) and memory devices (type 17). Pure
-//! functions over untrusted bytes.
+//! Parser for the firmware's SMBIOS tables (DMTF DSP0134): memory arrays (type 16) and memory
+//! devices (type 17). Pure functions over untrusted bytes.
 //!
-//! A structure consists of a type byte, a length byte, a handle, formatted bytes, and NUL-terminated strings up to an
-//! empty one. Numbers are little-endian; the formatted bytes refer to a string by its index, from 1.
+//! A structure consists of a type byte, a length byte, a handle, formatted bytes, and
+//! NUL-terminated strings up to an empty one. Numbers are little-endian; the formatted bytes refer
+//! to a string by its index, from 1.
 
 use crate::dimms::{Dimm, MemoryModules};
 
@@ -77,8 +78,8 @@ impl SmbiosStructure<'_> {
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// Returns the string whose index is at this offset; `None` for the placeholders that firmware writes for unknown
-    /// values.
+    /// Returns the string whose index is at this offset; `None` for the placeholders that firmware
+    /// writes for unknown values.
     fn text(&self, offset: usize) -> Option<String> {
         let index = usize::from(self.byte(offset)?);
         let bytes = self.strings.split(|byte| *byte == 0);

@@ -1,7 +1,7 @@
 //! The snapshot as a whole: its structure, how it is read from a machine, and its output formats.
 //!
-//! Called by the snapshot worker of an agent and by `pegel snapshot`. Reading the machine never fails and never
-//! touches the network; only [`SnapshotOptions::take`] queries the cloud.
+//! Called by the snapshot worker of an agent and by `pegel snapshot`. Reading the machine never
+//! fails and never touches the network; only [`SnapshotOptions::take`] queries the cloud.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Snapshots on disk: one file each in `<dir>/snapshots`, named by its time. A file is written only when the snapshot
-//! changed; the newest [`SNAPSHOTS_MAX`] are kept. Used by the snapshot worker alone.
+//! Snapshots on disk: one file each in `<dir>/snapshots`, named by its time. A file is written only
+//! when the snapshot changed; the newest [`SNAPSHOTS_MAX`] are kept. Used by the snapshot worker
+//! alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +38,8 @@ pub(crate) struct SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// Opens the store and reads the fingerprint of the last snapshot, which an earlier agent may have stored.
+    /// Opens the store and reads the fingerprint of the last snapshot, which an earlier agent may
+    /// have stored.
     pub(crate) fn open(dir: &Path) -> SnapshotStore {
         let folder = dir.join("snapshots");
         let last = stored_names(&folder)
@@ -117,7 +119,8 @@ fn stored_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether a file is a snapshot, such as `20260304T050607.089Z.json`. Other files are never touched.
+/// Whether a file is a snapshot, such as `20260304T050607.089Z.json`. Other files are never
+/// touched.
 fn is_snapshot_name(name: &str) -> bool {
     let shape: String = name
         .chars()
@@ -131,8 +134,8 @@ fn stored_fingerprint(path: &Path) -> Option<u64> {
     serde_json::from_slice(&bytes).ok().map(fingerprint)
 }
 
-/// Hashes a snapshot without its volatile values: the time, the boot time (it shifts when the clock is set), and
-/// whether the cloud answered just now.
+/// Hashes a snapshot without its volatile values: the time, the boot time (it shifts when the clock
+/// is set), and whether the cloud answered just now.
 fn fingerprint(mut snapshot: Value) -> u64 {
     let volatile = [
         ("/taken", ""),

@@ -1,8 +1,9 @@
 //! Maintains the snapshot of a running agent on a thread of its own.
 //!
-//! A snapshot is taken at start, at regular intervals, on request ([`SnapshotWorker::retake`]) and when the cloud
-//! reports a change. It is stored on disk only if it differs from the previous one, and served from memory. The agent
-//! never waits for this thread; a panic while reading a file costs one snapshot, not the agent.
+//! A snapshot is taken at start, at regular intervals, on request ([`SnapshotWorker::retake`]) and
+//! when the cloud reports a change. It is stored on disk only if it differs from the previous one,
+//! and served from memory. The agent never waits for this thread; a panic while reading a file
+//! costs one snapshot, not the agent.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,7 +68,8 @@ impl SnapshotWorker {
         let for_thread = shared.clone();
         let for_cloud = supervisor.clone();
         let thread = supervisor.thread("snapshot").restarted(move || {
-            // Opened on this thread: reading stored snapshots must not delay the start of the agent.
+            // Opened on this thread: reading stored snapshots must not delay the start of the
+            // agent.
             let store = SnapshotStore::open(&dir);
             for_thread.run_loop(&options, store, &for_cloud);
         })?;
@@ -104,7 +106,8 @@ impl Drop for SnapshotWorker {
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
-        // Dropped outside the lock: the watcher's thread may call back into the shared state until it ends.
+        // Dropped outside the lock: the watcher's thread may call back into the shared state until
+        // it ends.
         let watcher = self.shared.cloud_watcher.lock().take();
         drop(watcher);
     }

@@ -1,8 +1,9 @@
-//! Writes a block from other runs: those of a frozen head, or of several fresh blocks. Called by maintenance.
+//! Writes a block from other runs: those of a frozen head, or of several fresh blocks. Called by
+//! maintenance.
 //!
-//! Sources are sorted by precedence, lowest first. The runs of a group are joined into longer ones as long as their
-//! times increase; the points of an ungrouped series are sorted, and of equal times the one with the highest precedence
-//! is kept.
+//! Sources are sorted by precedence, lowest first. The runs of a group are joined into longer ones
+//! as long as their times increase; the points of an ungrouped series are sorted, and of equal
+//! times the one with the highest precedence is kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::sample_run::{
     DecodedColumn, EncodingEffort, RunColumn, RunOwner, SampleRun, bit, decode_column, set_bit,
 };
 
-/// A joined run is written at this many rows: small enough to be decoded for a short query, large enough for efficient
-/// encoding.
+/// A joined run is written at this many rows: small enough to be decoded for a short query, large
+/// enough for efficient encoding.
 const JOINED_ROWS: usize = 4096;
 
 /// A source of runs.
@@ -28,7 +29,8 @@ pub(crate) enum MergeSource {
     Block(BlockReader),
 }
 
-/// Selects the samples that go into the block: of this class, `start <= time < end`. [`InputClass::Mixed`] accepts all.
+/// Selects the samples that go into the block: of this class, `start <= time < end`.
+/// [`InputClass::Mixed`] accepts all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeWindow {
     pub class: InputClass,
@@ -150,9 +152,10 @@ pub(crate) fn merge_into_block(
     Ok(())
 }
 
-/// Within one block the points of an ungrouped series take precedence over those of a group. Where a series is in both,
-/// its samples in groups are merged with its ungrouped ones here, so that a newer block's group still takes precedence
-/// over an older block's points. (Within a head, `Head::append_row` ensures this.)
+/// Within one block the points of an ungrouped series take precedence over those of a group. Where
+/// a series is in both, its samples in groups are merged with its ungrouped ones here, so that a
+/// newer block's group still takes precedence over an older block's points. (Within a head,
+/// `Head::append_row` ensures this.)
 fn add_group_locations(
     series: &Series,
     sources: &[MergeSource],

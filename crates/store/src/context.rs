@@ -1,8 +1,9 @@
 //! State shared by the store's threads (writer, log I/O, syncer, maintenance) and its readers.
 //!
-//! [`StoreState`] is the data that queries see. The writer and maintenance change it under a lock that they hold for
-//! microseconds; readers clone pointers and release the lock. Nothing slow (file I/O, selectors, encoding) may run
-//! while the lock is held. [`BackgroundWork`] carries requests and failures between the threads.
+//! [`StoreState`] is the data that queries see. The writer and maintenance change it under a lock
+//! that they hold for microseconds; readers clone pointers and release the lock. Nothing slow (file
+//! I/O, selectors, encoding) may run while the lock is held. [`BackgroundWork`] carries requests
+//! and failures between the threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +52,8 @@ pub(crate) struct StoreContext {
     pub points_in_flight: AtomicU64,
 }
 
-/// Everything that queries read. Writers hold the lock for microseconds; readers copy pointers and release it.
+/// Everything that queries read. Writers hold the lock for microseconds; readers copy pointers and
+/// release it.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
     pub head: Head,
@@ -59,8 +61,8 @@ pub(crate) struct StoreState {
     pub frozen: Vec<Arc<FrozenHead>>,
     /// Sorted by id.
     pub blocks: Vec<Arc<Block>>,
-    /// The highest id that a block ever had. Ids are never reused: readers may still hold a dropped block, whose file
-    /// is removed with its last reader and must not be another block's.
+    /// The highest id that a block ever had. Ids are never reused: readers may still hold a dropped
+    /// block, whose file is removed with its last reader and must not be another block's.
     pub last_block_id: u64,
     /// The size of the log segments of the active head.
     pub head_log_bytes: u64,
@@ -112,7 +114,8 @@ pub(crate) struct BackgroundWork {
 }
 
 impl BackgroundWork {
-    /// Describes a problem with the log's syncs: a failure is returned once, a stall as long as it lasts.
+    /// Describes a problem with the log's syncs: a failure is returned once, a stall as long as it
+    /// lasts.
     pub(crate) fn take_sync_failure(&mut self, stall: Duration) -> Option<String> {
         self.sync_failed.take().or_else(|| self.sync_stall(stall))
     }
@@ -125,7 +128,8 @@ impl BackgroundWork {
 }
 
 impl StoreContext {
-    /// Locks the state for reading. This blocks the writer: nothing slow may be done while the guard is held.
+    /// Locks the state for reading. This blocks the writer: nothing slow may be done while the
+    /// guard is held.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, StoreState> {
         self.readers_waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.read();
@@ -172,7 +176,8 @@ impl StoreContext {
         self.options.dir.join("blocks")
     }
 
-    /// Returns the id for the next block. The id is taken only when the block becomes part of the state.
+    /// Returns the id for the next block. The id is taken only when the block becomes part of the
+    /// state.
     pub(crate) fn next_block_id(&self) -> u64 {
         self.read().last_block_id + 1
     }
@@ -201,7 +206,8 @@ impl StoreContext {
         }
     }
 
-    /// Moves a file that is unreadable, wholly or in part, to `aside/`. Such files are never deleted.
+    /// Moves a file that is unreadable, wholly or in part, to `aside/`. Such files are never
+    /// deleted.
     pub(crate) fn set_aside(&self, path: &Path, why: &str) {
         let aside = self.options.dir.join("aside");
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -238,8 +244,9 @@ impl StoreContext {
         }
     }
 
-    /// Makes points current that were ahead of the clock and are now due. The writer does so with each commit, but
-    /// there may be none for a while. Bounded, because it holds the lock; the writer handles the rest.
+    /// Makes points current that were ahead of the clock and are now due. The writer does so with
+    /// each commit, but there may be none for a while. Bounded, because it holds the lock; the
+    /// writer handles the rest.
     pub(crate) fn show_due_points(&self) {
         const COUNT_MAX: usize = 1024;
         let now = self.now();
@@ -271,8 +278,8 @@ impl StoreContext {
         update_degradation(&mut self.write().block_failure, failure, now, "blocks");
     }
 
-    /// Measures the memory used by samples and series: in the active head, and in total. Walks all series: too
-    /// expensive for every tick.
+    /// Measures the memory used by samples and series: in the active head, and in total. Walks all
+    /// series: too expensive for every tick.
     pub(crate) fn measure_memory(&self) -> (u64, u64) {
         let state = self.read();
         let head = state.head.bytes();

@@ -1,5 +1,5 @@
-//! Tracks drops of the node's own samples: while they last, the store reports itself as degraded, whatever the state of
-//! its disk.
+//! Tracks drops of the node's own samples: while they last, the store reports itself as degraded,
+//! whatever the state of its disk.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ struct DropEpisode {
 }
 
 impl DropTracker {
-    /// Records dropped samples. Drops of program samples, which may simply be too many, and drops for a wrong time,
-    /// caused by the clock, are not failures of the store.
+    /// Records dropped samples. Drops of program samples, which may simply be too many, and drops
+    /// for a wrong time, caused by the clock, are not failures of the store.
     pub(crate) fn record(&self, input: Input, reason: DropReason, options: &StoreOptions) {
         let Some(why) = degradation_cause(reason).filter(|_| input == Input::Collect) else {
             return;

@@ -1,5 +1,5 @@
-//! The file operations of the store, behind a trait so that tests can make each of them fail. [`DiskFiles`] is the real
-//! implementation.
+//! The file operations of the store, behind a trait so that tests can make each of them fail.
+//! [`DiskFiles`] is the real implementation.
 
 use std::fmt::Debug;
 use std::fs;
@@ -24,7 +24,8 @@ pub trait Files: Debug + Send + Sync {
     fn make_dir(&self, path: &Path) -> io::Result<()>;
     /// Syncs the directory: names created or removed in it then survive a power failure.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Returns the names of the regular files in a directory, sorted; none if the directory does not exist.
+    /// Returns the names of the regular files in a directory, sorted; none if the directory does
+    /// not exist.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 

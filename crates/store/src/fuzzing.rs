@@ -1,5 +1,5 @@
-//! Entry points for `fuzz/`: the readers and writers of every on-disk format as functions over bytes. Built only with
-//! the feature `fuzzing`; not a stable API.
+//! Entry points for `fuzz/`: the readers and writers of every on-disk format as functions over
+//! bytes. Built only with the feature `fuzzing`; not a stable API.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -146,7 +146,8 @@ impl SegmentWriter {
         self.take();
     }
 
-    /// Appends a frame with any content and a valid checksum; `body` is compressed, `prefix` is not.
+    /// Appends a frame with any content and a valid checksum; `body` is compressed, `prefix` is
+    /// not.
     pub fn frame(&mut self, kind: u8, prefix: &[u8], body: &[u8]) {
         let payload = [prefix, &pack(body)].concat();
         let mut covered = vec![kind, 0];

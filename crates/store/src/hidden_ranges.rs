@@ -1,8 +1,8 @@
 //! Hidden ranges: all samples of one input before a given time.
 //!
-//! Queries skip them, and retention frees their space by age. The file `hidden` has one line `MILLIS INPUT` for each
-//! input; it is replaced with a rename, so that it is never incomplete. Older files name the help text of the
-//! input's families instead.
+//! Queries skip them, and retention frees their space by age. The file `hidden` has one line
+//! `MILLIS INPUT` for each input; it is replaced with a rename, so that it is never incomplete.
+//! Older files name the help text of the input's families instead.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ const BYTES_MAX: u64 = 64 << 10;
 pub(crate) struct HiddenRanges {
     /// Locked only to copy or to replace the `Arc`: every reader locks it.
     current: RwLock<Arc<Vec<HiddenRange>>>,
-    /// Serializes writers of the file. Readers never take it, so that they do not wait for the disk.
+    /// Serializes writers of the file. Readers never take it, so that they do not wait for the
+    /// disk.
     writing: Mutex<()>,
 }
 
@@ -59,7 +60,8 @@ impl HiddenRanges {
         self.current.read().clone()
     }
 
-    /// Extends the hidden range of an input; never shrinks it. The change is durable when this returns.
+    /// Extends the hidden range of an input; never shrinks it. The change is durable when this
+    /// returns.
     pub(crate) fn add(
         &self,
         options: &StoreOptions,

@@ -1,10 +1,12 @@
-//! Classes of inputs. Each has its own blocks and a share of `keep.bytes`, so that an input that fills the disk
-//! drops its own history and no other's. A series belongs to the class of its family's input.
+//! Classes of inputs. Each has its own blocks and a share of `keep.bytes`, so that an input that
+//! fills the disk drops its own history and no other's. A series belongs to the class of its
+//! family's input.
 
 use pegel_metric::{Input, Series};
 
-/// The class of inputs whose samples a block holds. The order is that of precedence: of the blocks written from one
-/// head, later classes have higher ids, so that points take precedence over groups, as they do in a head.
+/// The class of inputs whose samples a block holds. The order is that of precedence: of the blocks
+/// written from one head, later classes have higher ids, so that points take precedence over
+/// groups, as they do in a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InputClass {
     /// All inputs: blocks written before classes existed. Accounted to the node.
@@ -72,7 +74,8 @@ impl InputClass {
         }
     }
 
-    /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each of the others.
+    /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each
+    /// of the others.
     pub(crate) fn share(self, bytes: u64) -> u64 {
         match self.accounted_to() {
             InputClass::Node | InputClass::Mixed => bytes / 2,

@@ -1,8 +1,10 @@
-//! Finds the last row of each group of one input, so that an agent can continue the totals of its predecessor.
+//! Finds the last row of each group of one input, so that an agent can continue the totals of its
+//! predecessor.
 //!
-//! The head holds it for all groups written since the log's first segment. An idle group is written once a minute, so that
-//! after a crash its last row may be in a block only. Blocks are searched from the newest on, down to the first one that
-//! has such a group: groups with much older last rows were no longer in use.
+//! The head holds it for all groups written since the log's first segment. An idle group is written
+//! once a minute, so that after a crash its last row may be in a block only. Blocks are searched
+//! from the newest on, down to the first one that has such a group: groups with much older last
+//! rows were no longer in use.
 
 use std::collections::HashMap;
 use std::rc::Rc;

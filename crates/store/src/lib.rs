@@ -18,10 +18,10 @@
 //! | `aside/…` | files that could not be read; never deleted | |
 //!
 //! A file of another version makes opening fail, and nothing is changed. Times are milliseconds
-//! (i64), values f64, bit for bit. Of two samples of one series and time, the last one written wins.
-//! Late samples that arrive before their hour is sealed (one hour after its end) are merged into
-//! it; later ones go to late blocks. Each class of inputs (`input_class.rs`)
-//! has its own blocks and a share of the bytes.
+//! (i64), values f64, bit for bit. Of two samples of one series and time, the last one written
+//! wins. Late samples that arrive before their hour is sealed (one hour after its end) are merged
+//! into it; later ones go to late blocks. Each class of inputs (`input_class.rs`) has its own
+//! blocks and a share of the bytes.
 
 mod block;
 mod block_merge;

@@ -1,4 +1,5 @@
-//! The lock that gives a directory one writer, and the check that the directory is still the one that was locked.
+//! The lock that gives a directory one writer, and the check that the directory is still the one
+//! that was locked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -17,8 +18,8 @@ pub(crate) struct StoreLock {
     path: PathBuf,
 }
 
-/// A store's directory as it was when it was locked. If the lock is gone, the directory may belong to another agent:
-/// nothing is written there, and no push is acknowledged.
+/// A store's directory as it was when it was locked. If the lock is gone, the directory may belong
+/// to another agent: nothing is written there, and no push is acknowledged.
 #[derive(Debug)]
 pub(crate) struct LockedDir {
     path: PathBuf,
@@ -40,8 +41,8 @@ impl LockedDir {
         Err(io::Error::new(ErrorKind::NotFound, message))
     }
 
-    /// Updates the timestamps of the lock, best effort: cleaners of temporary directories remove files that look
-    /// unused.
+    /// Updates the timestamps of the lock, best effort: cleaners of temporary directories remove
+    /// files that look unused.
     pub(crate) fn refresh(&self) {
         let now = Timespec {
             tv_sec: 0,
@@ -74,7 +75,8 @@ impl StoreLock {
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .or_else(|error| match error.kind() {
-                // Where no file can be created the directory itself is locked, so that history stays readable.
+                // Where no file can be created the directory itself is locked, so that history
+                // stays readable.
                 ErrorKind::ReadOnlyFilesystem
                 | ErrorKind::StorageFull
                 | ErrorKind::QuotaExceeded => {
@@ -93,8 +95,8 @@ impl StoreLock {
             }
             Err(error) => return Err(LockError::Io(error.into())),
         }
-        // The process id only serves the error message of a second agent: a full disk must not keep the first one from
-        // starting.
+        // The process id only serves the error message of a second agent: a full disk must not keep
+        // the first one from starting.
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())

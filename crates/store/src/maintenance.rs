@@ -1,6 +1,7 @@
-//! Maintenance: a thread that writes frozen heads to blocks, seals hours that are over, and drops expired blocks. It
-//! runs periodically and on request of the writer. A head's log segments are removed only after its blocks are durable;
-//! a failed step is retried in the next pass and loses nothing.
+//! Maintenance: a thread that writes frozen heads to blocks, seals hours that are over, and drops
+//! expired blocks. It runs periodically and on request of the writer. A head's log segments are
+//! removed only after its blocks are durable; a failed step is retried in the next pass and loses
+//! nothing.
 
 mod retention;
 mod seal;
@@ -77,7 +78,8 @@ fn run_pass(shared: &StoreContext, trust: &mut ClockTrust) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the time before which samples of a class go to late blocks, because their hours are sealed.
+/// Returns the time before which samples of a class go to late blocks, because their hours are
+/// sealed.
 fn sealed_until(shared: &StoreContext, class: InputClass) -> Millis {
     shared
         .read()
@@ -142,8 +144,8 @@ fn write_class(
     write_block(shared, BlockKind::Fresh, sources, fresh, ending, made)
 }
 
-/// Writes the samples of a window into a block and adds it to `made`, unless there are none and the footer would carry
-/// no information.
+/// Writes the samples of a window into a block and adds it to `made`, unless there are none and the
+/// footer would carry no information.
 fn write_block(
     shared: &StoreContext,
     kind: BlockKind,

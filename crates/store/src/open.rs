@@ -1,6 +1,6 @@
-//! Opens a store: locks the directory, checks the format version, finds the blocks and replays the log into a head.
-//! Called once by `Store::open`. Files of another version make opening fail before anything is changed; unreadable
-//! files are set aside, never deleted.
+//! Opens a store: locks the directory, checks the format version, finds the blocks and replays the
+//! log into a head. Called once by `Store::open`. Files of another version make opening fail before
+//! anything is changed; unreadable files are set aside, never deleted.
 
 use std::collections::HashSet;
 use std::fs;
@@ -131,7 +131,8 @@ pub(crate) fn check_versions(shared: &StoreContext) -> Result<(), StoreOpenError
     Ok(())
 }
 
-/// Finds the blocks. Removes the leftovers of a crash: incomplete files, and blocks that others replace.
+/// Finds the blocks. Removes the leftovers of a crash: incomplete files, and blocks that others
+/// replace.
 pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, StoreOpenError> {
     let dir = shared.block_dir();
     let files = &shared.options.files;
@@ -172,7 +173,8 @@ pub(crate) fn find_blocks(shared: &StoreContext) -> Result<Vec<Arc<Block>>, Stor
     Ok(blocks)
 }
 
-/// Replays the log into a head. Returns the head, the size of the segments, and the number of the next segment.
+/// Replays the log into a head. Returns the head, the size of the segments, and the number of the
+/// next segment.
 pub(crate) fn replay_log(
     shared: &StoreContext,
     blocks: &[Arc<Block>],

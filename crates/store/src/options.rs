@@ -10,7 +10,8 @@ use pegel_supervisor::Supervisor;
 use crate::files::{DiskFiles, Files};
 use crate::settings::{RetentionSettings, StoreLimits};
 
-/// The parameters of a store. The limits are hard: the store stays within them, whatever its inputs send.
+/// The parameters of a store. The limits are hard: the store stays within them, whatever its inputs
+/// send.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     pub dir: PathBuf,

@@ -1,5 +1,5 @@
-//! Queries and their results: the range, step and limits of a query, the visitor that receives the result, and the
-//! errors.
+//! Queries and their results: the range, step and limits of a query, the visitor that receives the
+//! result, and the errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ impl RangeQuery {
     }
 }
 
-/// The step of a query. Samples are grouped into buckets `[k × millis, (k + 1) × millis)`; a bucket's time is its
-/// start.
+/// The step of a query. Samples are grouped into buckets `[k × millis, (k + 1) × millis)`; a
+/// bucket's time is its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryStep {
     pub millis: Millis,

@@ -1,9 +1,9 @@
-//! Completes the current values of ungrouped series after a replay of the log, which holds only the points since the
-//! last block. Called once, when a store is opened.
+//! Completes the current values of ungrouped series after a replay of the log, which holds only the
+//! points since the last block. Called once, when a store is opened.
 //!
-//! The newest point of a series with late points in the log may be in a block, as may points ahead of the clock. Only
-//! the runs that hold such points are read, selected by the indexes. A series with points only in blocks does not
-//! become current again.
+//! The newest point of a series with late points in the log may be in a block, as may points ahead
+//! of the clock. Only the runs that hold such points are read, selected by the indexes. A series
+//! with points only in blocks does not become current again.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ pub(crate) fn restore_current(shared: &StoreContext, blocks: &[Arc<Block>], head
     }
 }
 
-/// Visits the points of each ungrouped series in a block whose runs are wanted, by the time of their last point.
-/// Unreadable runs are skipped.
+/// Visits the points of each ungrouped series in a block whose runs are wanted, by the time of
+/// their last point. Unreadable runs are skipped.
 fn visit_runs(
     reader: &BlockReader,
     head: &mut Head,

@@ -1,5 +1,6 @@
-//! A run: encoded rows of samples that share one time column. All samples that are no longer appended to
-//! are stored in runs, in memory and in blocks: some ticks of one group, or points of one series.
+//! A run: encoded rows of samples that share one time column. All samples that are no longer
+//! appended to are stored in runs, in memory and in blocks: some ticks of one group, or points of
+//! one series.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ impl RunOwner {
     }
 }
 
-/// The effort spent on a small encoding. The quick one is for samples that stay in memory or are read again soon.
+/// The effort spent on a small encoding. The quick one is for samples that stay in memory or are
+/// read again soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EncodingEffort {
     Quick,

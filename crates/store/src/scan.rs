@@ -1,13 +1,15 @@
 //! Range queries over head and blocks.
 //!
-//! A query runs in three steps. `head_search.rs` and `fragments.rs` collect, for every matching series, its
-//! *fragments*: the places where its samples are stored, in order of precedence (blocks by id, then frozen heads, then
-//! the active head). The fragments of each series are then decoded and, where their times overlap, merged, so that of
-//! two samples of one time the one with the highest precedence remains. Finally `points_builder.rs` aggregates the
-//! samples into steps. Series are produced one by one.
+//! A query runs in three steps. `head_search.rs` and `fragments.rs` collect, for every matching
+//! series, its *fragments*: the places where its samples are stored, in order of precedence (blocks
+//! by id, then frozen heads, then the active head). The fragments of each series are then decoded
+//! and, where their times overlap, merged, so that of two samples of one time the one with the
+//! highest precedence remains. Finally `points_builder.rs` aggregates the samples into steps.
+//! Series are produced one by one.
 //!
-//! Called by `Store::query_range`. Memory and time are bounded by the query. No lock is held while a selector runs or a
-//! block is read; a damaged fragment is logged and left out, and the rest is returned.
+//! Called by `Store::query_range`. Memory and time are bounded by the query. No lock is held while
+//! a selector runs or a block is read; a damaged fragment is logged and left out, and the rest is
+//! returned.
 
 mod fragments;
 mod head_search;

@@ -1,12 +1,14 @@
-//! The encoding of series in the log and in blocks: the family in full where it changes, then labels.
+//! The encoding of series in the log and in blocks: the family in full where it changes, then
+//! labels.
 //!
 //! ```text
 //! name · kind u8 · unit · level u4, input u4 · help · labels text      a family that differs from the one before
 //! "" · labels text                                                    the same family again
 //! ```
 //!
-//! The upper half of the level's byte holds the input: its index in [`Input::ALL`] plus one. Files written before inputs
-//! were stored have 0 there; the two inputs with a help text of their own are recognised by that text.
+//! The upper half of the level's byte holds the input: its index in [`Input::ALL`] plus one. Files
+//! written before inputs were stored have 0 there; the two inputs with a help text of their own are
+//! recognised by that text.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -83,8 +85,8 @@ pub(crate) fn input_of_help(help: &str) -> Input {
     }
 }
 
-/// Decodes consecutive series. Families with the same metadata are shared whatever their names: thousands of names of
-/// programs share one.
+/// Decodes consecutive series. Families with the same metadata are shared whatever their names:
+/// thousands of names of programs share one.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesDecoder {
     families: HashSet<Arc<Family>>,

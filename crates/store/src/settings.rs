@@ -11,9 +11,10 @@ settings! {
         memory: TimeSpan = TimeSpan::seconds(5 * 60),
         /// How long samples are kept in total.
         disk: TimeSpan = TimeSpan::seconds(2 * 86_400),
-        /// Maximum size of the store on disk; the oldest samples are removed first. Half is reserved for the node's own
-        /// samples, a sixth each for lanes, statsd and points; a share that is not used is available to the others.
-        /// Without this key: 1GiB, or 64MiB if the store is on a tmpfs.
+        /// Maximum size of the store on disk; the oldest samples are removed first. Half is
+        /// reserved for the node's own samples, a sixth each for lanes, statsd and points; a share
+        /// that is not used is available to the others. Without this key: 1GiB, or 64MiB if the
+        /// store is on a tmpfs.
         bytes: Option<ByteSize> = None => "1GiB",
     }
 }

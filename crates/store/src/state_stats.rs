@@ -1,6 +1,6 @@
-//! Statistics of the store's state, kept outside its lock: `Store::status` must not wait for the lock, which the writer
-//! holds while it applies a batch. Dropping the guard of a change refreshes them; their own lock is held only for that
-//! and for copying them.
+//! Statistics of the store's state, kept outside its lock: `Store::status` must not wait for the
+//! lock, which the writer holds while it applies a batch. Dropping the guard of a change refreshes
+//! them; their own lock is held only for that and for copying them.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub(crate) struct StateStats {
 }
 
 impl StateStats {
-    /// Returns the usage and the share of each class. Shares are fractions of `keep_bytes` minus the log.
+    /// Returns the usage and the share of each class. Shares are fractions of `keep_bytes` minus
+    /// the log.
     pub(crate) fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
         let budget = keep_bytes.saturating_sub(self.log_bytes);
         let class_use = |class: &InputClass| {

@@ -27,10 +27,11 @@ pub struct StoreStatus {
     pub torn_bytes: u64,
     /// Files that were unreadable, wholly or in part, and were set aside.
     pub set_aside: Vec<PathBuf>,
-    /// Blocks with unreadable parts. They are kept until they expire, because the rest of them is intact.
+    /// Blocks with unreadable parts. They are kept until they expire, because the rest of them is
+    /// intact.
     pub damaged_blocks: u64,
-    /// The reason why the store is degraded, and since when: the log or blocks cannot be written, samples of the node
-    /// are dropped, or blocks are damaged.
+    /// The reason why the store is degraded, and since when: the log or blocks cannot be written,
+    /// samples of the node are dropped, or blocks are damaged.
     pub degraded: Option<Degradation>,
 }
 

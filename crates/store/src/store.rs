@@ -1,7 +1,8 @@
-//! [`Store`], the handle through which all other crates use the store: `tick` and `push` send samples to the writer,
-//! `latest`, `query_range` and `series` read them. Opening starts the threads of the store (writer, log I/O, syncer,
-//! maintenance); dropping the last handle closes it. `tick` never blocks: a tick that finds the queue full is dropped
-//! and counted in the ledger. Reads never hold the state's lock while a selector or a visitor runs.
+//! [`Store`], the handle through which all other crates use the store: `tick` and `push` send
+//! samples to the writer, `latest`, `query_range` and `series` read them. Opening starts the
+//! threads of the store (writer, log I/O, syncer, maintenance); dropping the last handle closes it.
+//! `tick` never blocks: a tick that finds the queue full is dropped and counted in the ledger.
+//! Reads never hold the state's lock while a selector or a visitor runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ struct StoreThreads {
 }
 
 impl Store {
-    /// Opens the store in `options.dir`, or creates one. After a crash it contains everything that is still readable.
+    /// Opens the store in `options.dir`, or creates one. After a crash it contains everything that
+    /// is still readable.
     pub fn open(options: StoreOptions) -> Result<Store, StoreOpenError> {
         let lock = open::lock_directory(&options.dir)?;
         let locked_dir = lock.locked_dir().map_err(|source| StoreOpenError::Io {
@@ -153,8 +155,8 @@ impl Store {
         &self.inner.shared.options.supervisor
     }
 
-    /// Sends a tick to the writer and replaces it with an empty one. Never blocks: if the queue is full, the tick is
-    /// dropped and counted.
+    /// Sends a tick to the writer and replaces it with an empty one. Never blocks: if the queue is
+    /// full, the tick is dropped and counted.
     pub fn tick(&self, tick: &mut Tick) {
         let spare = self.inner.spare_ticks.lock().pop();
         let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
@@ -199,9 +201,10 @@ impl Store {
         }
     }
 
-    /// Visits the live series that match and whose current value was set after change number `after` (0: all), in no
-    /// particular order. Returns the number of the latest change. No lock is held while `visit` and the selector run;
-    /// [`Store::latest_until`] bounds the time spent on untrusted selectors.
+    /// Visits the live series that match and whose current value was set after change number
+    /// `after` (0: all), in no particular order. Returns the number of the latest change. No lock
+    /// is held while `visit` and the selector run; [`Store::latest_until`] bounds the time spent on
+    /// untrusted selectors.
     pub fn latest(
         &self,
         selector: &Selector,
@@ -243,8 +246,8 @@ impl Store {
         Ok(current.changes)
     }
 
-    /// Hides the samples of an input before `time`. Retention frees their space by age, as for all samples. The change
-    /// is durable when this returns.
+    /// Hides the samples of an input before `time`. Retention frees their space by age, as for all
+    /// samples. The change is durable when this returns.
     pub fn hide_before(&self, input: Input, time: Millis) -> std::io::Result<()> {
         let shared = &self.inner.shared;
         shared.hidden_ranges.add(&shared.options, input, time)
@@ -260,14 +263,16 @@ impl Store {
         self.inner.shared.options.keep.disk.duration()
     }
 
-    /// Returns the groups whose names begin with `prefix` and that were in use when the last of them was written, with
-    /// the value of each member in its last row; sorted by the time of that row, the newest last. Used by an input that
-    /// continues the totals of its predecessor, however long ago that ended. Reads blocks: only for use at start.
+    /// Returns the groups whose names begin with `prefix` and that were in use when the last of
+    /// them was written, with the value of each member in its last row; sorted by the time of that
+    /// row, the newest last. Used by an input that continues the totals of its predecessor, however
+    /// long ago that ended. Reads blocks: only for use at start.
     pub fn last_group_rows(&self, prefix: &str) -> Vec<LastRow> {
         last_rows(&self.inner.shared, prefix)
     }
 
-    /// Runs a query and visits the matching series one by one, sorted by text; points are sorted by time.
+    /// Runs a query and visits the matching series one by one, sorted by text; points are sorted by
+    /// time.
     pub fn query_range(
         &self,
         query: &RangeQuery,
@@ -276,8 +281,8 @@ impl Store {
         scan::query_range(&self.inner.shared, query, visit)
     }
 
-    /// Visits the series that match and have samples in the range of a query, live or not, sorted by text. Does not
-    /// read the samples.
+    /// Visits the series that match and have samples in the range of a query, live or not, sorted
+    /// by text. Does not read the samples.
     pub fn series(
         &self,
         query: &RangeQuery,
@@ -286,8 +291,8 @@ impl Store {
         scan::list_series(&self.inner.shared, query, visit)
     }
 
-    /// Writes the samples in memory to blocks and waits until maintenance has sealed finished hours and dropped old
-    /// blocks. The store does this periodically on its own.
+    /// Writes the samples in memory to blocks and waits until maintenance has sealed finished hours
+    /// and dropped old blocks. The store does this periodically on its own.
     pub fn flush_to_blocks(&self) {
         let (reply, frozen) = sync_channel(1);
         if self.inner.commands.send(Command::Freeze { reply }).is_err() || frozen.recv().is_err() {
@@ -336,7 +341,8 @@ impl Store {
         }
     }
 
-    /// Writes all queued samples, syncs, and stops the store's threads. Later ticks are dropped and counted.
+    /// Writes all queued samples, syncs, and stops the store's threads. Later ticks are dropped and
+    /// counted.
     pub fn close(&self) {
         self.inner.close();
     }

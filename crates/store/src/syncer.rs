@@ -1,12 +1,13 @@
-//! The syncer: a thread that syncs the log at most a second after it was written, so that it survives a power failure.
-//! It has its own thread because a sync may take long; neither the writer nor readers wait for it. It reports failures
-//! to the writer, which then abandons the segment.
+//! The syncer: a thread that syncs the log at most a second after it was written, so that it
+//! survives a power failure. It has its own thread because a sync may take long; neither the writer
+//! nor readers wait for it. It reports failures to the writer, which then abandons the segment.
 
 use std::time::{Duration, Instant};
 
 use crate::context::StoreContext;
 
-/// The time frames accumulate before they are synced; the rest of the second is for the sync itself.
+/// The time frames accumulate before they are synced; the rest of the second is for the sync
+/// itself.
 const GATHER: Duration = Duration::from_millis(700);
 
 pub(crate) fn run(shared: &StoreContext) {

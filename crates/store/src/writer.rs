@@ -1,13 +1,14 @@
 //! The writer: the only thread that appends to the log and changes the head.
 //!
-//! It takes batches of commands from the queue, checks them (`command_check.rs`), appends them to the log with one
-//! `write(2)`, applies them to the head (`head_update.rs`) and acknowledges pushes, in this order: nothing becomes
-//! visible or is acknowledged before it is in the log. The file operations run in the log's own thread
-//! (`log/log_io.rs`), so that a hanging disk delays the writer for seconds at most.
+//! It takes batches of commands from the queue, checks them (`command_check.rs`), appends them to
+//! the log with one `write(2)`, applies them to the head (`head_update.rs`) and acknowledges
+//! pushes, in this order: nothing becomes visible or is acknowledged before it is in the log. The
+//! file operations run in the log's own thread (`log/log_io.rs`), so that a hanging disk delays the
+//! writer for seconds at most.
 //!
-//! While the log cannot be written or synced, or is not at its path, pushes are rejected and collected samples stay in
-//! memory. The writer retries with a new segment once a second and syncs it; once that succeeds, the head is written to
-//! a block, because the log does not hold all of it.
+//! While the log cannot be written or synced, or is not at its path, pushes are rejected and
+//! collected samples stay in memory. The writer retries with a new segment once a second and syncs
+//! it; once that succeeds, the head is written to a block, because the log does not hold all of it.
 
 mod command_check;
 mod head_update;
@@ -59,7 +60,8 @@ pub(crate) struct StoreWriter {
     older_log_bytes: u64,
     memory_checked: Option<Duration>,
     memory_bytes: u64,
-    /// The memory used by the active head, now and initially: it starts with the series of its predecessor.
+    /// The memory used by the active head, now and initially: it starts with the series of its
+    /// predecessor.
     head_bytes: u64,
     head_bytes_initial: u64,
 }
@@ -130,15 +132,16 @@ impl StoreWriter {
                 let _ = reply.send(());
             }
             if closing {
-                // Commands that arrive from here on are dropped and counted when the queue is closed.
+                // Commands that arrive from here on are dropped and counted when the queue is
+                // closed.
                 return;
             }
             heartbeat.idle();
         }
     }
 
-    /// Logs a batch, applies it to the head, counts its samples and acknowledges its pushes. If the log cannot be
-    /// written, pushes are rejected, and ticks are kept in memory only.
+    /// Logs a batch, applies it to the head, counts its samples and acknowledges its pushes. If the
+    /// log cannot be written, pushes are rejected, and ticks are kept in memory only.
     fn commit(&mut self, batch: &mut Vec<CheckedCommand>) {
         if batch.is_empty() {
             return;
@@ -240,7 +243,8 @@ impl StoreWriter {
                 CheckedCommand::Push(input, points, ..) => log.encoder.push(*input, points),
             }
         }
-        // Pushes are acknowledged only if the log is still reachable. Ticks are not acknowledged individually.
+        // Pushes are acknowledged only if the log is still reachable. Ticks are not acknowledged
+        // individually.
         let now = self.shared.options.clock.monotonic();
         let is_acknowledged = batch
             .iter()
@@ -270,7 +274,8 @@ impl StoreWriter {
         }
     }
 
-    /// Gives up the current segment, which can no longer be trusted: further samples go to a new one.
+    /// Gives up the current segment, which can no longer be trusted: further samples go to a new
+    /// one.
     fn abandon_log(&mut self, reason: &str) {
         self.log = None;
         self.log_retried = Some(self.shared.options.clock.monotonic());
@@ -287,8 +292,8 @@ impl StoreWriter {
             return;
         }
         self.log_retried = Some(now);
-        // Synced at once: a disk that accepts writes but fails to sync would look healthy for a moment after every
-        // retry.
+        // Synced at once: a disk that accepts writes but fails to sync would look healthy for a
+        // moment after every retry.
         match self.rotate(true) {
             Ok(()) => self.shared.set_log_failure(None),
             Err(error) => self.abandon_log(&error.to_string()),
@@ -363,8 +368,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Returns whether samples and series exceed `limits.memory`. Only possible while blocks cannot be written:
-    /// otherwise the head is written to a block long before.
+    /// Returns whether samples and series exceed `limits.memory`. Only possible while blocks cannot
+    /// be written: otherwise the head is written to a block long before.
     fn is_memory_full(&mut self) -> bool {
         let now = self.shared.options.clock.monotonic();
         if self

@@ -5,11 +5,11 @@
 //! by returning, the supervisor keeps the first such [`ThreadFailure`] and the agent exits with it;
 //! the service manager restarts the agent.
 //!
-//! A *restarted* thread serves one collector, the snapshot or the cloud watch. After a panic it is restarted, after a
-//! pause that grows each time.
+//! A *restarted* thread serves one collector, the snapshot or the cloud watch. After a panic it is
+//! restarted, after a pause that grows each time.
 //!
-//! Every part of the agent that starts a long-lived thread takes a [`Supervisor`] in its options and starts it with
-//! [`Supervisor::thread`].
+//! Every part of the agent that starts a long-lived thread takes a [`Supervisor`] in its options
+//! and starts it with [`Supervisor::thread`].
 
 mod critical;
 mod record;
@@ -123,13 +123,15 @@ impl Supervisor {
         .await
     }
 
-    /// Describes the first thread that does not work: stuck on one task, or waiting for its restart.
+    /// Describes the first thread that does not work: stuck on one task, or waiting for its
+    /// restart.
     pub fn fault(&self) -> Option<String> {
         let failed = self.failure().map(|failure| failure.to_string());
         failed.or_else(|| self.records().iter().find_map(|record| record.fault()))
     }
 
-    /// Describes a critical thread that has been busy with one task for longer than [`STUCK_AFTER`].
+    /// Describes a critical thread that has been busy with one task for longer than
+    /// [`STUCK_AFTER`].
     pub fn stuck(&self) -> Option<String> {
         self.records().iter().find_map(|record| record.stuck())
     }
@@ -171,7 +173,8 @@ impl ThreadBuilder {
         CriticalThread::start(self.builder, self.supervisor, record, body)
     }
 
-    /// Starts a thread that runs `body` again, after a pause, whenever it panics. It ends when `body` returns.
+    /// Starts a thread that runs `body` again, after a pause, whenever it panics. It ends when
+    /// `body` returns.
     pub fn restarted(self, body: impl FnMut() + Send + 'static) -> io::Result<RestartedThread> {
         let record = self.supervisor.register(&self.name);
         RestartedThread::start(self.builder, record, body)

@@ -35,7 +35,8 @@ pub enum ThreadState {
 pub(crate) struct ThreadRecord {
     name: String,
     created: Instant,
-    /// Milliseconds from `created` to the start of the task in progress, plus one; 0 between two tasks.
+    /// Milliseconds from `created` to the start of the task in progress, plus one; 0 between two
+    /// tasks.
     busy_since: AtomicU64,
     pub(crate) is_end_expected: AtomicBool,
     progress: Mutex<ThreadProgress>,
@@ -146,8 +147,8 @@ impl ThreadRecord {
     }
 }
 
-/// Reports the progress of a thread. A thread that never calls [`Heartbeat::busy`], because its tasks may take minutes,
-/// is never considered stuck.
+/// Reports the progress of a thread. A thread that never calls [`Heartbeat::busy`], because its
+/// tasks may take minutes, is never considered stuck.
 #[derive(Debug, Clone)]
 pub struct Heartbeat(pub(crate) Arc<ThreadRecord>);
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::panic_message;
 use crate::record::ThreadRecord;
 
-/// The pause before the first restart. It doubles with each restart, up to the maximum, and is reset after a thread ran
-/// for longer than the maximum.
+/// The pause before the first restart. It doubles with each restart, up to the maximum, and is
+/// reset after a thread ran for longer than the maximum.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The handle of a thread that is restarted after a panic. When it is dropped, there are no further restarts, and the
-/// thread ends when its `body` returns.
+/// The handle of a thread that is restarted after a panic. When it is dropped, there are no further
+/// restarts, and the thread ends when its `body` returns.
 #[derive(Debug)]
 pub struct RestartedThread {
     record: Arc<ThreadRecord>,

@@ -17,7 +17,8 @@ use crate::{
 /// The maximum time for an agent to start or stop on a loaded machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Configures an agent. Defaults: free loopback ports, its own directory and socket, and the environment of [`isolate`].
+/// Configures an agent. Defaults: free loopback ports, its own directory and socket, and the
+/// environment of [`isolate`].
 #[derive(Debug)]
 pub struct AgentBuilder {
     binary: PathBuf,
@@ -140,7 +141,8 @@ impl AgentBuilder {
             .unwrap_or_else(|finished| panic!("the agent ended: {finished}"))
     }
 
-    /// Like [`AgentBuilder::start`]; returns the finished process if the agent exits before it is ready.
+    /// Like [`AgentBuilder::start`]; returns the finished process if the agent exits before it is
+    /// ready.
     pub fn try_start(self) -> Result<AgentProcess, FinishedProcess> {
         let started = Instant::now();
         let mut process = ChildProcess::start(&mut self.command());
@@ -176,8 +178,8 @@ impl AgentBuilder {
         })
     }
 
-    /// Starts an agent that cannot write its `endpoint.json`: waits until its UNIX socket responds, and uses that socket for
-    /// all requests.
+    /// Starts an agent that cannot write its `endpoint.json`: waits until its UNIX socket responds,
+    /// and uses that socket for all requests.
     #[track_caller]
     pub fn start_without_endpoint(self) -> AgentProcess {
         let started = Instant::now();
@@ -220,8 +222,9 @@ impl AgentBuilder {
 }
 
 impl AgentEndpoint {
-    /// Returns None until the agent with this process ID has written the file. The file is renamed into place and thus always
-    /// complete; the process ID tells it apart from one left by a previous agent.
+    /// Returns None until the agent with this process ID has written the file. The file is renamed
+    /// into place and thus always complete; the process ID tells it apart from one left by a
+    /// previous agent.
     fn read(path: &Path, pid: u32) -> Option<AgentEndpoint> {
         let text = fs::read(path).ok()?;
         let json: serde_json::Value = serde_json::from_slice(&text)
@@ -278,7 +281,8 @@ impl AgentProcess {
             .unwrap_or_else(|| panic!("{reason} in {status}"))
     }
 
-    /// Asserts received = kept + dropped for every input. Retries while a tick is on its way to the store.
+    /// Asserts received = kept + dropped for every input. Retries while a tick is on its way to the
+    /// store.
     #[track_caller]
     pub fn assert_conserved(&self) {
         eventually("received = kept + dropped", || {

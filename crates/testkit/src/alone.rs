@@ -10,8 +10,9 @@ use crate::ChildProcess;
 const ALONE: &str = "PEGEL_TEST_ALONE";
 const BOUND: Duration = Duration::from_secs(600);
 
-/// Runs the body of a test in a process of its own: starts this test binary again for the calling test only. Required by
-/// tests that change or measure the whole process: its limits, environment, memory or descriptors.
+/// Runs the body of a test in a process of its own: starts this test binary again for the calling
+/// test only. Required by tests that change or measure the whole process: its limits, environment,
+/// memory or descriptors.
 ///
 /// `body` is a closure that the test function defines; its type tells the name of the test.
 #[track_caller]

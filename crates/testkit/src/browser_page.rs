@@ -281,7 +281,8 @@ impl Drop for BrowserPage {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
-        // Its helpers end a moment later; what they still write would keep the folder from going away.
+        // Its helpers end a moment later; what they still write would keep the folder from going
+        // away.
         let profile = self.profile.path().to_owned();
         let deadline = Instant::now() + Duration::from_secs(5);
         while std::fs::remove_dir_all(&profile).is_err() && Instant::now() < deadline {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 /// Checks that for every input in `/status` received = kept + dropped by reason.
 ///
-/// The error names the first input for which it is not. An agent that is sampling may have a tick on its way to the store
-/// at that moment; see `AgentProcess::assert_conserved`.
+/// The error names the first input for which it is not. An agent that is sampling may have a tick
+/// on its way to the store at that moment; see `AgentProcess::assert_conserved`.
 pub fn check_conserved(status: &Value) -> Result<(), String> {
     let inputs = status["inputs"]
         .as_array()

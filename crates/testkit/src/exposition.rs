@@ -1,5 +1,5 @@
-//! Parses the Prometheus text format 0.0.4 and OpenMetrics 1.0.0. The parser is strict, because tests check the output of
-//! the agent with it: the first malformed line is an error.
+//! Parses the Prometheus text format 0.0.4 and OpenMetrics 1.0.0. The parser is strict, because
+//! tests check the output of the agent with it: the first malformed line is an error.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +167,8 @@ fn parse_sample(line: &str, is_openmetrics: bool) -> Result<ExpositionSample, &'
     })
 }
 
-/// Parses the labels after the opening brace, including the closing one. A trailing comma is accepted.
+/// Parses the labels after the opening brace, including the closing one. A trailing comma is
+/// accepted.
 fn parse_labels(text: &str) -> Result<(LabelPairs, &str), &'static str> {
     let mut labels = LabelPairs::new();
     let mut rest = text.trim_start_matches(BLANKS);
@@ -192,7 +193,8 @@ fn parse_labels(text: &str) -> Result<(LabelPairs, &str), &'static str> {
     }
 }
 
-/// Splits off a metric name or a label key; `also` is accepted in addition to letters, digits and `_`.
+/// Splits off a metric name or a label key; `also` is accepted in addition to letters, digits and
+/// `_`.
 fn take_name(text: &str, also: char) -> Result<(&str, &str), &'static str> {
     let is_other = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == also);
     let (name, rest) = text.split_at(text.find(is_other).unwrap_or(text.len()));

@@ -9,15 +9,16 @@ pub struct ForkedChild {
 }
 
 impl ForkedChild {
-    /// Runs `work` in a child, which then exits without running destructors or handlers of the parent.
+    /// Runs `work` in a child, which then exits without running destructors or handlers of the
+    /// parent.
     pub fn run(work: impl FnOnce()) -> ForkedChild {
-        // SAFETY: the C library keeps its allocator usable in the child; the child uses no other state shared with the
-        // parent's threads.
+        // SAFETY: the C library keeps its allocator usable in the child; the child uses no other
+        // state shared with the parent's threads.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "cannot fork");
         if pid == 0 {
-            // Files that other tests of the same process have open or locked must not be shared with the child.
-            // SAFETY: the child uses no descriptor of the parent.
+            // Files that other tests of the same process have open or locked must not be shared
+            // with the child. SAFETY: the child uses no descriptor of the parent.
             unsafe { libc::close_range(3, u32::MAX, 0) };
             let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
             // SAFETY: `_exit` has no preconditions.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use pegel_lane::reader::{LaneDirectoryHandle, LaneFile, LaneLimits};
 
-/// Returns all lanes of a directory in the order of their creation. Fails if the directory contains any other file, or an
-/// unfinished lane.
+/// Returns all lanes of a directory in the order of their creation. Fails if the directory contains
+/// any other file, or an unfinished lane.
 pub fn open_lanes(dir: impl AsRef<Path>) -> Vec<LaneFile> {
     open(dir.as_ref(), false)
 }

@@ -1,5 +1,6 @@
-//! Test support: the built agent as a process, an HTTP client, a controllable clock and file system, seeded random numbers
-//! and golden files. Functions panic where the test would fail anyway.
+//! Test support: the built agent as a process, an HTTP client, a controllable clock and file
+//! system, seeded random numbers and golden files. Functions panic where the test would fail
+//! anyway.
 
 mod agent_process;
 mod alone;

@@ -1,5 +1,5 @@
-//! Requirements of tests outside the repository. If one is missing, the test is skipped, and `cargo xtask test` lists it by
-//! name; with `CI=true` the test fails.
+//! Requirements of tests outside the repository. If one is missing, the test is skipped, and `cargo
+//! xtask test` lists it by name; with `CI=true` the test fails.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -22,7 +22,8 @@ pub fn need(program: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns the path of third-party software that `cargo xtask test` installs below `target/peers`; None as for [`need`].
+/// Returns the path of third-party software that `cargo xtask test` installs below `target/peers`;
+/// None as for [`need`].
 #[track_caller]
 pub fn need_peer(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"));
@@ -37,8 +38,8 @@ pub fn need_peer(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Requires something that no package can install (a device, a privilege). Without it the test is skipped, even with
-/// `CI=true`.
+/// Requires something that no package can install (a device, a privilege). Without it the test is
+/// skipped, even with `CI=true`.
 #[track_caller]
 pub fn need_hardware(is_there: bool, what: &str) -> Option<()> {
     if is_there {

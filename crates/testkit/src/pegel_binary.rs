@@ -6,11 +6,11 @@ use std::process::Command;
 
 use crate::{AgentBuilder, TempDir, set_mode};
 
-/// The built binary. Cargo tells its path only to the tests of its own package: each test binary there defines
-/// `const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));`.
+/// The built binary. Cargo tells its path only to the tests of its own package: each test binary
+/// there defines `const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));`.
 ///
-/// Deliberately not usable as the argument of `Command::new`: a test starts it with [`PegelBinary::agent`] or
-/// [`PegelBinary::command`].
+/// Deliberately not usable as the argument of `Command::new`: a test starts it with
+/// [`PegelBinary::agent`] or [`PegelBinary::command`].
 #[derive(Debug, Clone, Copy)]
 pub struct PegelBinary {
     path: &'static str,
@@ -30,7 +30,8 @@ impl PegelBinary {
         AgentBuilder::new(self.path)
     }
 
-    /// Returns an agent that a shell starts after the commands `before`, such as `ulimit -n 64`. The script is in `dir`.
+    /// Returns an agent that a shell starts after the commands `before`, such as `ulimit -n 64`.
+    /// The script is in `dir`.
     pub fn agent_after(self, dir: &TempDir, before: &str) -> AgentBuilder {
         let script = dir.join("pegel");
         let text = format!("#!/bin/sh\n{before}\nexec {} \"$@\"\n", self.path);
@@ -58,15 +59,17 @@ impl fmt::Display for PegelBinary {
     }
 }
 
-/// Copies a program with `cp`, not in this process: executing a file that is open for writing fails with ETXTBSY, and a
-/// child of a concurrent test could inherit the descriptor and hold it a moment longer.
+/// Copies a program with `cp`, not in this process: executing a file that is open for writing fails
+/// with ETXTBSY, and a child of a concurrent test could inherit the descriptor and hold it a moment
+/// longer.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status();
     assert!(copied.expect("cp starts").success(), "{}", to.display());
 }
 
-/// Gives a command a home, runtime and lane directory of its own, all below `home`, and nothing of the caller's
-/// environment but `PATH`. Agents, lanes and installed libraries of the user who runs the tests are out of its reach.
+/// Gives a command a home, runtime and lane directory of its own, all below `home`, and nothing of
+/// the caller's environment but `PATH`. Agents, lanes and installed libraries of the user who runs
+/// the tests are out of its reach.
 pub fn isolate(command: &mut Command, home: impl AsRef<Path>) {
     let home = home.as_ref();
     let lanes = home.join("lanes");

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Polls every few milliseconds until the result is `Ok`; panics with the last error after 20 seconds.
+/// Polls every few milliseconds until the result is `Ok`; panics with the last error after 20
+/// seconds.
 ///
 /// The bound is generous for loaded machines; a passing test never reaches it.
 pub fn eventually<T, E: Debug>(what: &str, ask: impl FnMut() -> Result<T, E>) -> T {

@@ -11,7 +11,8 @@ impl Rng {
         Rng { state: seed }
     }
 
-    /// Uses the seed in `PEGEL_SEED`, otherwise one from the clock. Prints the seed, so that a failure can be reproduced.
+    /// Uses the seed in `PEGEL_SEED`, otherwise one from the clock. Prints the seed, so that a
+    /// failure can be reproduced.
     #[allow(clippy::print_stderr)] // The test runner shows it for failed tests only.
     pub fn from_env() -> Rng {
         let seed = match std::env::var("PEGEL_SEED") {

@@ -1,6 +1,6 @@
-//! A simulated disk in memory that records every operation, so that a test can reconstruct the state after a crash at any
-//! moment. A killed process leaves everything written up to then; a power cut may lose any combination of operations that
-//! were not synced.
+//! A simulated disk in memory that records every operation, so that a test can reconstruct the
+//! state after a crash at any moment. A killed process leaves everything written up to then; a
+//! power cut may lose any combination of operations that were not synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -75,8 +75,9 @@ impl SimFiles {
         image.into()
     }
 
-    /// Returns the disk after a power cut that follows `count` operations. Each write and each change of a name that was not
-    /// synced is present or lost at random; a write may also be partial.
+    /// Returns the disk after a power cut that follows `count` operations. Each write and each
+    /// change of a name that was not synced is present or lost at random; a write may also be
+    /// partial.
     pub fn image_after_power_cut(&self, count: usize, rng: &mut Rng) -> SimFiles {
         let state = self.lock();
         let history = &state.history[..count];

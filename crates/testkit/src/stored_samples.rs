@@ -15,8 +15,8 @@ impl StoredSamples {
         StoredSamples::since(agent, matching, "-1h")
     }
 
-    /// Reads every sample from `start` on, which has the syntax of the request parameter. A duplicate series, or a time that
-    /// is duplicate or out of order, fails the test.
+    /// Reads every sample from `start` on, which has the syntax of the request parameter. A
+    /// duplicate series, or a time that is duplicate or out of order, fails the test.
     #[track_caller]
     pub fn since(agent: &AgentProcess, matching: &str, start: &str) -> StoredSamples {
         let answer = agent

@@ -31,7 +31,8 @@ pub enum DragonBodyError {
     NoKey,
 }
 
-/// Parses the points of `POST /api/metrics`. All have the body's time, or none if the body has none.
+/// Parses the points of `POST /api/metrics`. All have the body's time, or none if the body has
+/// none.
 pub fn metrics(body: &[u8]) -> Result<PointBatch<'_>, DragonBodyError> {
     let mut reader = JsonReader::new(body);
     let mut batch = PointBatch::default();

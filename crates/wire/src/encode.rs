@@ -1,5 +1,6 @@
-//! The common part of writing both text formats: grouping, order, names and escapes. Called for every scrape of
-//! `/metrics`. A series that would collide with another one in the format is left out and counted, never written twice.
+//! The common part of writing both text formats: grouping, order, names and escapes. Called for
+//! every scrape of `/metrics`. A series that would collide with another one in the format is left
+//! out and counted, never written twice.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,8 +18,8 @@ pub(crate) type SeriesReading = (Arc<Series>, f64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EncodeResult {
     pub written: usize,
-    /// Series left out: under the names of this format they are indistinguishable from one already written, or their
-    /// name is already used by a metric of another kind.
+    /// Series left out: under the names of this format they are indistinguishable from one already
+    /// written, or their name is already used by a metric of another kind.
     pub collisions: usize,
 }
 
@@ -27,7 +28,8 @@ pub(crate) struct FamilyBlock<'a> {
     pub name: Cow<'a, str>,
     /// The family of the series that ranks first.
     pub family: &'a Family,
-    /// The kind that is declared. Series of another kind are left out, unless `rank` is [`UNTRUSTED`].
+    /// The kind that is declared. Series of another kind are left out, unless `rank` is
+    /// [`UNTRUSTED`].
     pub kind: MetricKind,
     /// The rank of the series that ranks first.
     pub rank: u8,
@@ -41,8 +43,8 @@ pub(crate) fn sort_readings(readings: &[SeriesReading]) -> Vec<&SeriesReading> {
     sorted
 }
 
-/// Compares names. Series of one family usually share its pointer, which saves comparing the names, unless the family
-/// has no name and is shared by many names.
+/// Compares names. Series of one family usually share its pointer, which saves comparing the names,
+/// unless the family has no name and is shared by many names.
 fn by_name(a: &Series, b: &Series) -> Ordering {
     if Arc::ptr_eq(a.family(), b.family()) && !a.family().name.is_empty() {
         Ordering::Equal
@@ -51,12 +53,13 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
     }
 }
 
-/// The rank of series that any local user may send. None of them hides another: where their kinds differ, the family is
-/// declared without a kind.
+/// The rank of series that any local user may send. None of them hides another: where their kinds
+/// differ, the family is declared without a kind.
 pub(crate) const UNTRUSTED: u8 = 3;
 
-/// Ranks series: of two that collide, the one with the lower rank is written. Values of users other than the agent's,
-/// and points that any local user may send, must not replace or hide those of the node or of the agent's user.
+/// Ranks series: of two that collide, the one with the lower rank is written. Values of users other
+/// than the agent's, and points that any local user may send, must not replace or hide those of the
+/// node or of the agent's user.
 fn rank(series: &Series) -> u8 {
     match series.family().input {
         Input::Collect => 0,
@@ -67,15 +70,15 @@ fn rank(series: &Series) -> u8 {
     }
 }
 
-/// Whether the series has the label `user`, which the agent adds to series of users other than its own. Quotes in
-/// values are escaped, so that no value matches.
+/// Whether the series has the label `user`, which the agent adds to series of users other than its
+/// own. Quotes in values are escaped, so that no value matches.
 fn has_user(series: &Series) -> bool {
     let labels = series.labels_text();
     labels.contains("{user=\"") || labels.contains(",user=\"")
 }
 
-/// Groups readings into blocks, sorted by name. Where several names become one, the series whose name needed no change
-/// come first, so that they win at equal rank.
+/// Groups readings into blocks, sorted by name. Where several names become one, the series whose
+/// name needed no change come first, so that they win at equal rank.
 pub(crate) fn family_blocks<'a>(sorted: &'a [&'a SeriesReading]) -> Vec<FamilyBlock<'a>> {
     let mut families: Vec<(Cow<'a, str>, &'a [&'a SeriesReading])> = sorted
         .chunk_by(|(a, _), (b, _)| by_name(a, b).is_eq())
@@ -132,7 +135,8 @@ impl FamilyBlock<'_> {
 
 /// Writes one line per distinguishable series.
 pub(crate) fn write_samples(out: &mut String, block: &FamilyBlock<'_>, encoded: &mut EncodeResult) {
-    // Labels can only collide when names or keys were changed; otherwise comparing neighbours is enough.
+    // Labels can only collide when names or keys were changed; otherwise comparing neighbours is
+    // enough.
     let mut written: HashSet<String> = HashSet::new();
     let merged = block.readings.len() > 1;
     let changed = |series: &Series| {
@@ -199,7 +203,8 @@ fn write_changed_labels(out: &mut String, series: &Series) -> bool {
     true
 }
 
-/// Appends text with escapes. A NUL is replaced, because Prometheus treats it as the end of the text.
+/// Appends text with escapes. A NUL is replaced, because Prometheus treats it as the end of the
+/// text.
 pub(crate) fn escape(out: &mut String, text: &str, quotes: bool) {
     for c in text.chars() {
         match c {

@@ -1,6 +1,7 @@
-//! The contract between the server, which receives requests and lines, and the inputs, which handle them. Neither
-//! depends on the other: the agent registers the inputs with the server. Handlers may wait for the log, so the server
-//! calls them on blocking threads. The server limits the size of bodies and lines before it calls them.
+//! The contract between the server, which receives requests and lines, and the inputs, which handle
+//! them. Neither depends on the other: the agent registers the inputs with the server. Handlers may
+//! wait for the log, so the server calls them on blocking threads. The server limits the size of
+//! bodies and lines before it calls them.
 
 use std::borrow::Cow;
 use std::io;
@@ -21,7 +22,8 @@ pub struct InputRequest<'a> {
 
 /// Handles the requests of one route.
 pub trait RequestHandler: Send + Sync {
-    /// Handles a request. Writes the JSON of the response, if it has a body, and returns the status code.
+    /// Handles a request. Writes the JSON of the response, if it has a body, and returns the status
+    /// code.
     fn handle(
         &self,
         request: InputRequest<'_>,
@@ -84,7 +86,8 @@ pub trait LineInput: Send + Sync {
 
 /// The session of one client.
 pub trait LineHandler: Send + Sync {
-    /// Handles complete lines that arrived together, and returns a reply for each that is not empty.
+    /// Handles complete lines that arrived together, and returns a reply for each that is not
+    /// empty.
     fn handle(&self, lines: &[u8]) -> Vec<LineReply>;
 
     /// Counts a line that did not arrive in full.

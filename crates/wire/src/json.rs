@@ -1,8 +1,8 @@
 //! A JSON parser for points: one pass, and only strings with escapes are copied.
 //!
-//! Numbers outside the range of f64, the words `NaN` and `Infinity` that some writers use, and strings that are not
-//! UTF-8 are left to the caller: they invalidate one point of a batch, not the thousand beside it. A syntax error ends
-//! parsing and is reported with its position.
+//! Numbers outside the range of f64, the words `NaN` and `Infinity` that some writers use, and
+//! strings that are not UTF-8 are left to the caller: they invalidate one point of a batch, not the
+//! thousand beside it. A syntax error ends parsing and is reported with its position.
 
 use std::borrow::Cow;
 

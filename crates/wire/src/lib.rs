@@ -1,9 +1,10 @@
-//! Parsers and encoders of the wire formats: pure functions over bytes, without I/O. Input is untrusted: malformed
-//! bytes give an error, never a panic, and memory is bounded by the size of the input.
+//! Parsers and encoders of the wire formats: pure functions over bytes, without I/O. Input is
+//! untrusted: malformed bytes give an error, never a panic, and memory is bounded by the size of
+//! the input.
 //!
 //! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write the
-//! current values of an agent. [`statsd`], [`opentsdb`] and [`dragon`] read the input of programs. The traits of
-//! `input_handler` connect the server with the inputs.
+//! current values of an agent. [`statsd`], [`opentsdb`] and [`dragon`] read the input of programs.
+//! The traits of `input_handler` connect the server with the inputs.
 
 pub mod dragon;
 mod encode;

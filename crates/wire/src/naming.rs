@@ -1,4 +1,5 @@
-//! Conversion of names to the characters that Prometheus accepts. Everywhere else a name keeps its original form.
+//! Conversion of names to the characters that Prometheus accepts. Everywhere else a name keeps its
+//! original form.
 
 use std::borrow::Cow;
 
@@ -18,8 +19,8 @@ pub fn label_key(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces invalid characters. A leading digit gets a `_` before it rather than being replaced, so that `1st` and
-/// `2nd` differ.
+/// Replaces invalid characters. A leading digit gets a `_` before it rather than being replaced, so
+/// that `1st` and `2nd` differ.
 fn replace_invalid(text: &str, accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
     let leading_digit = text.starts_with(|c: char| c.is_ascii_digit());
     if !leading_digit && text.chars().all(&accepted) {

@@ -45,8 +45,9 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
 
 /// Returns the name under which a counter is declared; `None` if it cannot be declared as one.
 ///
-/// A counter family `x` also owns the names `x` and `x_created`. If another metric has one of those, the counter is
-/// typed `unknown`; its samples are kept. Metrics that any local user may send do not change the type of others.
+/// A counter family `x` also owns the names `x` and `x_created`. If another metric has one of
+/// those, the counter is typed `unknown`; its samples are kept. Metrics that any local user may
+/// send do not change the type of others.
 fn counter_family<'a>(block: &'a FamilyBlock<'_>, ranks: &HashMap<&str, u8>) -> Option<&'a str> {
     let counter = block.kind == MetricKind::Counter;
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;

@@ -1,11 +1,13 @@
-//! Parses OpenTSDB's two write formats: the body of `POST /api/put`, and the `put` lines of its telnet port.
+//! Parses OpenTSDB's two write formats: the body of `POST /api/put`, and the `put` lines of its
+//! telnet port.
 //!
 //! ```text
 //! {"metric": "sys.cpu", "timestamp": 1713379493, "value": 18, "tags": {"host": "a"}}    or a list of these
 //! put sys.cpu 1713379493 18 host=a
 //! ```
 //!
-//! Values and times may be quoted. OpenTSDB requires at least one tag; Pegel accepts points without tags.
+//! Values and times may be quoted. OpenTSDB requires at least one tag; Pegel accepts points without
+//! tags.
 
 use crate::json::{JsonReader, JsonSyntaxError};
 use crate::point::{self, PointBatch, PointDialect, PointFault};

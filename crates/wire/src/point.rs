@@ -1,5 +1,5 @@
-//! Points with their own times, parsed from bodies and lines, and the faults of malformed points. A malformed point
-//! never affects its neighbours in a batch.
+//! Points with their own times, parsed from bodies and lines, and the faults of malformed points. A
+//! malformed point never affects its neighbours in a batch.
 
 use std::borrow::Cow;
 

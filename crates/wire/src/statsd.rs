@@ -6,10 +6,10 @@
 //! _sc|NAME|STATUS[|…]                 a service check
 //! ```
 //!
-//! [`StatsdLines`] walks a datagram without copying or allocating. Each line is accepted or rejected on its own:
-//! a malformed one never affects the next. Most lines are `NAME:NUMBER|TYPE` in plain ASCII, and
-//! [`StatsdLines`] parses those in one pass; all others go through `line_parser.rs`, which implements
-//! every rule and reports every fault.
+//! [`StatsdLines`] walks a datagram without copying or allocating. Each line is accepted or
+//! rejected on its own: a malformed one never affects the next. Most lines are `NAME:NUMBER|TYPE`
+//! in plain ASCII, and [`StatsdLines`] parses those in one pass; all others go through
+//! `line_parser.rs`, which implements every rule and reports every fault.
 
 mod events;
 mod line_parser;
@@ -196,7 +196,8 @@ pub enum StatsdLineFault {
 pub struct StatsdLines<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Whether the bytes are only printable ASCII and newlines, without characters that names must not contain.
+    /// Whether the bytes are only printable ASCII and newlines, without characters that names must
+    /// not contain.
     is_plain: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The kernel's files, each with its own collector, read through the same code path as in the agent.
+//! The kernel's files, each with its own collector, read through the same code path as in the
+//! agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -118,8 +119,8 @@ impl FuzzedFile {
     }
 }
 
-/// For any content in consecutive passes, the result is an error with a reason or values; when the file is
-/// restored, all its series are present.
+/// For any content in consecutive passes, the result is an error with a reason or values; when the
+/// file is restored, all its series are present.
 fn passes(source: &FuzzedFile, input: &[u8]) {
     ROOT.with(|root| {
         let path = root.join(source.file);

@@ -37,7 +37,8 @@ pub(super) const ENCODE: Target = Target {
 type Parse = fn(&str) -> Result<Exposition, String>;
 type Encode = fn(&[(Arc<Series>, f64)], &mut String) -> EncodeResult;
 
-/// For any series the output can be parsed, no two samples are equal, and labels and values survive.
+/// For any series the output can be parsed, no two samples are equal, and labels and values
+/// survive.
 fn encode_any(input: &[u8]) {
     let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
     for line in String::from_utf8_lossy(input).split('\n') {

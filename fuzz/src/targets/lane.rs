@@ -73,7 +73,8 @@ fn look_at(view: LaneView<'_>) {
     let _ = view.refused();
 }
 
-/// A file of the length in its header, filled as far as the input goes; then another one in its place.
+/// A file of the length in its header, filled as far as the input goes; then another one in its
+/// place.
 fn file(input: &[u8]) {
     static DIR: OnceLock<TempDir> = OnceLock::new();
     let dir = DIR.get_or_init(TempDir::new);

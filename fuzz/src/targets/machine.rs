@@ -1,5 +1,5 @@
-//! Any file of a whole machine, with all collectors at once: slower than a target for one file, but it
-//! covers every collector.
+//! Any file of a whole machine, with all collectors at once: slower than a target for one file, but
+//! it covers every collector.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,7 +53,8 @@ fn find(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the file whose path shares the longest prefix with the text, so that mutated paths select a file too.
+/// Returns the file whose path shares the longest prefix with the text, so that mutated paths
+/// select a file too.
 fn nearest(text: &[u8]) -> &'static Path {
     let common = |file: &&PathBuf| {
         let path = file.as_os_str().as_encoded_bytes();

@@ -77,7 +77,8 @@ fn family(name: &str) -> Arc<Family> {
     })
 }
 
-/// A parsed series is within the limits, and is equal to the series parsed from its text and built from its labels.
+/// A parsed series is within the limits, and is equal to the series parsed from its text and built
+/// from its labels.
 fn series(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(series) = Series::parse(&text, family) else {

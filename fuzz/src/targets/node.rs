@@ -52,7 +52,8 @@ impl Node {
         }
     }
 
-    /// Runs a pass after enough time for a failed collector to be reopened, and checks that none panicked.
+    /// Runs a pass after enough time for a failed collector to be reopened, and checks that none
+    /// panicked.
     pub(super) fn pass(&mut self) -> Vec<CollectorStatus> {
         self.clock.advance(Duration::from_secs(6));
         self.set.sample_all(0, &mut self.tick);

@@ -16,7 +16,8 @@ use super::Target;
 use crate::fixed_clock::{FixedClock, NOW};
 use crate::memory::bounded;
 
-/// The memory limit of one request, and the allowance for the request itself, its calendar and its response.
+/// The memory limit of one request, and the allowance for the request itself, its calendar and its
+/// response.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 const BESIDE_BYTES_MAX: usize = 48 << 20;
 

@@ -72,7 +72,8 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn bytes_max(input: &[u8]) -> usize {
-    // A point takes some hundred bytes and may be written in two; a label takes 48 and may be written in six.
+    // A point takes some hundred bytes and may be written in two; a label takes 48 and may be
+    // written in six.
     200 * input.len() + (1 << 16)
 }
 

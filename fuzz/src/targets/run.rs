@@ -1,4 +1,5 @@
-//! The protocol between the agent and the wrapper of a program, and the kernel's type descriptions (BTF).
+//! The protocol between the agent and the wrapper of a program, and the kernel's type descriptions
+//! (BTF).
 
 use pegel_run::fuzzing::{reading_again, request_again, tracepoint};
 

@@ -1,5 +1,5 @@
-//! The inputs of the snapshot: firmware tables, the log of a batch system, responses of cloud metadata services, and
-//! any file of a whole machine.
+//! The inputs of the snapshot: firmware tables, the log of a batch system, responses of cloud
+//! metadata services, and any file of a whole machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -143,8 +143,8 @@ fn is_plain(text: &str) {
     );
 }
 
-/// The first line names a file, the rest is its content. Nothing panics, every output format is produced, and the
-/// page is safe to print.
+/// The first line names a file, the rest is its content. Nothing panics, every output format is
+/// produced, and the page is safe to print.
 fn whole_machine(input: &[u8]) {
     let end = input
         .iter()

@@ -1,4 +1,5 @@
-//! statsd lines: the fast path and the general path agree, tags keep their meaning, and no line is lost.
+//! statsd lines: the fast path and the general path agree, tags keep their meaning, and no line is
+//! lost.
 
 use pegel_wire::statsd::{
     DecimalNumber, StatsdLines, StatsdMessage, StatsdMetric, StatsdType, TAGS_MAX,

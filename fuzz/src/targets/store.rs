@@ -342,7 +342,8 @@ thread_local! {
     static DIR: TempDir = TempDir::new();
 }
 
-/// A file of another version is left unchanged; otherwise it contains the current version afterwards.
+/// A file of another version is left unchanged; otherwise it contains the current version
+/// afterwards.
 fn format(input: &[u8]) {
     DIR.with(|dir| {
         let path = dir.join("format");

@@ -19,8 +19,8 @@ pub(super) const BOUND: Duration = Duration::from_secs(60);
 /// The proxy's HTTP address.
 pub(super) const HTTP: &str = "127.0.0.1:1337";
 
-/// A user of those programs. The symlink is unique per user and the port per machine, so that each test has its own user and
-/// network namespace.
+/// A user of those programs. The symlink is unique per user and the port per machine, so that each
+/// test has its own user and network namespace.
 pub(super) struct TauUser {
     pub network: NetworkNamespace,
     pub uid: u32,

@@ -1,4 +1,5 @@
-//! Emulates Grafana: the panels of a dashboard with their targets, variables substituted, and both forms of request.
+//! Emulates Grafana: the panels of a dashboard with their targets, variables substituted, and both
+//! forms of request.
 
 use std::path::Path;
 
@@ -67,7 +68,8 @@ impl DashboardVariables<'_> {
         query
     }
 
-    /// Returns the request of the browser, up to Grafana 12: all targets at once, milliseconds, no end.
+    /// Returns the request of the browser, up to Grafana 12: all targets at once, milliseconds, no
+    /// end.
     pub(super) fn browser_form(&self, panel: &Value, now: u64) -> Value {
         let targets = panel["targets"].as_array().expect("targets");
         json!({

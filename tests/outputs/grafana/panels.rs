@@ -155,7 +155,8 @@ fn ask(agent: &AgentProcess, body: &Value) -> Result<Value, String> {
     }
 }
 
-/// Checks that every target has data in both forms, that each line has the tags of its name, and that no gauges are summed.
+/// Checks that every target has data in both forms, that each line has the tags of its name, and
+/// that no gauges are summed.
 fn check_panel(
     agent: &AgentProcess,
     panel: &Value,

@@ -306,7 +306,8 @@ fn the_written_token_gives_grafanas_user_access() {
     set_mode(&token, 0o600);
     let place = dir.join("provisioning");
     fs::create_dir(&place).expect("made");
-    // The token comes from the agent's configuration; the testkit checks that no output contains it.
+    // The token comes from the agent's configuration; the testkit checks that no output contains
+    // it.
     let config = dir.join("agent.yaml");
     fs::write(
         &config,

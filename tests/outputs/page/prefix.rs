@@ -67,7 +67,8 @@ fn forward(client: TcpStream, agent: &str, strays: &Mutex<Vec<String>>) -> io::R
         "GET {rest} HTTP/1.1\r\nHost: {agent}\r\nConnection: close\r\n{kept}\r\n"
     )?;
     let mut answer = server.try_clone()?;
-    // If the browser closes its connection, close the other one too; otherwise the agent continues to stream.
+    // If the browser closes its connection, close the other one too; otherwise the agent continues
+    // to stream.
     let leaving = server.try_clone()?;
     thread::spawn(move || {
         let _ = lines.read(&mut [0]);

@@ -1,4 +1,5 @@
-//! Compiles MPI programs with Debian's compilers, runs them with the library preloaded, and reads their lanes.
+//! Compiles MPI programs with Debian's compilers, runs them with the library preloaded, and reads
+//! their lanes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -75,7 +76,8 @@ impl MpiRun {
         Some(program)
     }
 
-    /// Returns `mpirun` for this number of ranks, each with the preloaded library and the variables.
+    /// Returns `mpirun` for this number of ranks, each with the preloaded library and the
+    /// variables.
     pub(super) fn mpirun(&self, ranks: usize, env: &[(&str, &str)], program: &[&Path]) -> Command {
         let mut command = Command::new(self.library.need("mpirun").expect("found before"));
         isolate(&mut command, &self.dir);
@@ -86,8 +88,8 @@ impl MpiRun {
             // Open MPI requires them if tests run as root.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            // Some defaults of Debian's versions break correct programs, also without the library: remote memory over
-            // shared memory in Open MPI 4.1, persistent gathers in MPICH 4.0.
+            // Some defaults of Debian's versions break correct programs, also without the library:
+            // remote memory over shared memory in Open MPI 4.1, persistent gathers in MPICH 4.0.
             .env("OMPI_MCA_osc", "^rdma")
             .env("MPIR_CVAR_IGATHER_INTRA_ALGORITHM", "tsp_tree")
             .env("MPIR_CVAR_ISCATTER_INTRA_ALGORITHM", "tsp_tree")

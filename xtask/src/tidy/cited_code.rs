@@ -1,4 +1,5 @@
-//! Finds Rust files and functions that Markdown files cite and that do not exist: `FILE` or `FILE: FUNCTION`.
+//! Finds Rust files and functions that Markdown files cite and that do not exist: `FILE` or `FILE:
+//! FUNCTION`.
 
 use super::TidyIssue;
 use super::tree::SourceTree;

@@ -33,8 +33,8 @@ pub(super) fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<T
     Ok(issues)
 }
 
-/// Runs the test that compares or rewrites the page of metrics. With `--workspace`, because the features of the
-/// dependencies are those of `cargo xtask test` then, and nothing is built twice.
+/// Runs the test that compares or rewrites the page of metrics. With `--workspace`, because the
+/// features of the dependencies are those of `cargo xtask test` then, and nothing is built twice.
 fn check_metrics(mode: GeneratedFilesMode) -> Result<Option<TidyIssue>> {
     let mut command = step::cargo_command();
     command.args(["test", "--locked", "--quiet", "--workspace"]);

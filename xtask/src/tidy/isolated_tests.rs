@@ -1,10 +1,11 @@
-//! Finds tests that start `pegel` without directories of its own. Such a test depends on agents, lanes and installed
-//! libraries of the user who runs it, and leaves its own behind.
+//! Finds tests that start `pegel` without directories of its own. Such a test depends on agents,
+//! lanes and installed libraries of the user who runs it, and leaves its own behind.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
 
-/// How a test must not start the binary; a program that starts it in turn (`sh`, `strace`) is isolated itself.
+/// How a test must not start the binary; a program that starts it in turn (`sh`, `strace`) is
+/// isolated itself.
 const DIRECT_STARTS: [&str; 2] = ["Command::new(PEGEL", "Command::new(crate::PEGEL"];
 /// The variable of cargo with the path of the binary, and the only type that takes it.
 const PATH_VARIABLE: &str = "CARGO_BIN_EXE_pegel";

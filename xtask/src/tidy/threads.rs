@@ -1,5 +1,5 @@
-//! Checks that threads of the agent are started by the supervisor, so that an unexpected end is always noticed.
-//! Exceptions are listed here with their reason.
+//! Checks that threads of the agent are started by the supervisor, so that an unexpected end is
+//! always noticed. Exceptions are listed here with their reason.
 
 use super::TidyIssue;
 use super::tree::SourceTree;

@@ -1,5 +1,5 @@
-//! Checks that a type name is defined once in the workspace, so that a search for a name finds one idea. Exceptions are
-//! listed here with their reason.
+//! Checks that a type name is defined once in the workspace, so that a search for a name finds one
+//! idea. Exceptions are listed here with their reason.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     issues
 }
 
-/// Returns the name of the type that a line defines. Associated types and types of macros (`$name`) do not count.
+/// Returns the name of the type that a line defines. Associated types and types of macros (`$name`)
+/// do not count.
 fn defined_type(line: &str) -> Option<&str> {
     let is_indented = line.starts_with(' ');
     let mut words = line.split_whitespace();

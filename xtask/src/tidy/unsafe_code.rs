@@ -1,5 +1,5 @@
-//! Checks that every `unsafe` has a SAFETY comment. Clippy checks blocks; this also covers impls, extern blocks and
-//! public functions.
+//! Checks that every `unsafe` has a SAFETY comment. Clippy checks blocks; this also covers impls,
+//! extern blocks and public functions.
 
 use super::TidyIssue;
 use super::tree::SourceTree;
@@ -21,8 +21,8 @@ pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     issues
 }
 
-/// Whether a line requires a SAFETY comment. Private unsafe functions do not: they belong to an `unsafe impl` or are
-/// called from blocks that have one.
+/// Whether a line requires a SAFETY comment. Private unsafe functions do not: they belong to an
+/// `unsafe impl` or are called from blocks that have one.
 fn is_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     if code.trim_start().starts_with("pub unsafe fn ") {
@@ -42,7 +42,8 @@ fn is_unsafe(line: &str) -> bool {
     })
 }
 
-/// Whether a SAFETY comment is on the line itself, or in the comments and attributes directly above it.
+/// Whether a SAFETY comment is on the line itself, or in the comments and attributes directly above
+/// it.
 fn is_explained(lines: &[&str], index: usize) -> bool {
     let explains = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     explains(lines[index])

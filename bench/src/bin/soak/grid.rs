@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Returns the number of nominal times between the first and the last stored one, and how many of them are missing.
-/// Samples at other times, such as the first one of an agent, are ignored.
+/// Returns the number of nominal times between the first and the last stored one, and how many of
+/// them are missing. Samples at other times, such as the first one of an agent, are ignored.
 pub(crate) fn count(times: impl IntoIterator<Item = i64>, rate: i64) -> Option<(i64, i64)> {
     let nominal = times.into_iter().filter(|time| time % rate == 0);
     let stored: BTreeSet<i64> = nominal.collect();

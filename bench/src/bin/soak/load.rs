@@ -1,6 +1,7 @@
 //! The load of a soak test: ordinary readers and senders together with hostile ones.
 //!
-//! Each function runs on a thread of its own until `stop` is set. Rates are fixed, so that runs are comparable.
+//! Each function runs on a thread of its own until `stop` is set. Rates are fixed, so that runs are
+//! comparable.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write as _};
@@ -82,7 +83,8 @@ impl SoakLoad<'_> {
         }
     }
 
-    /// Reads 1 KiB of a large response each second, and reconnects when the agent closes the connection.
+    /// Reads 1 KiB of a large response each second, and reconnects when the agent closes the
+    /// connection.
     pub(crate) fn read_slowly(&self) {
         let mut stream = self.connect("/api/v1/stream?match=*&rate=10");
         let mut buffer = [0; 1 << 10];
@@ -110,7 +112,8 @@ impl SoakLoad<'_> {
         });
     }
 
-    /// Sends statsd lines of ordinary programs: counters, gauges and timers under 1,000 names, 2,000 lines a second.
+    /// Sends statsd lines of ordinary programs: counters, gauges and timers under 1,000 names,
+    /// 2,000 lines a second.
     pub(crate) fn send_statsd(&self) {
         let socket = self.statsd();
         let mut number = 0;
@@ -125,13 +128,14 @@ impl SoakLoad<'_> {
                     _ => writeln!(datagram, "rank{rank}.iterations:1|c"),
                 };
             }
-            // Errors are ignored: the kernel counts dropped datagrams, and the agent reads that count.
+            // Errors are ignored: the kernel counts dropped datagrams, and the agent reads that
+            // count.
             let _ = socket.send(datagram.as_bytes());
         });
     }
 
-    /// Sends an unbounded number of new names, names of the node, malformed lines and changing gauges, 20,000 lines a
-    /// second.
+    /// Sends an unbounded number of new names, names of the node, malformed lines and changing
+    /// gauges, 20,000 lines a second.
     pub(crate) fn send_hostile_statsd(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(7);
@@ -153,7 +157,8 @@ impl SoakLoad<'_> {
         });
     }
 
-    /// Writes points of the last hour in random order: with `put`, and with statsd lines that carry timestamps.
+    /// Writes points of the last hour in random order: with `put`, and with statsd lines that carry
+    /// timestamps.
     pub(crate) fn back_fill(&self) {
         let socket = self.statsd();
         let mut rng = Rng::new(11);

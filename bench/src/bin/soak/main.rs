@@ -1,15 +1,15 @@
-//! Soak test: runs the agent under ordinary and hostile load for N minutes, then checks memory, files, disk and
-//! samples.
+//! Soak test: runs the agent under ordinary and hostile load for N minutes, then checks memory,
+//! files, disk and samples.
 //!
-//! Run with `cargo xtask soak --minutes 30`. The agent samples at 10 Hz and seals its head every 10 s, so that minutes
-//! show the effects of days. All inputs are in use: lanes, statsd, `put`; readers scrape, query history and follow a
-//! stream. The hostile part is a slow reader, a shuffled back-fill, a statsd sender with unbounded names, and expensive
-//! queries.
+//! Run with `cargo xtask soak --minutes 30`. The agent samples at 10 Hz and seals its head every 10
+//! s, so that minutes show the effects of days. All inputs are in use: lanes, statsd, `put`;
+//! readers scrape, query history and follow a stream. The hostile part is a slow reader, a shuffled
+//! back-fill, a statsd sender with unbounded names, and expensive queries.
 //!
-//! The test passes if memory and disk stay within their bounds, the number of descriptors does not grow, every nominal
-//! time of the node is stored or counted as missed, received = kept + dropped for every input, and the lane's total is
-//! exact. Caches take some hundred blocks to fill: in a run of half an hour or more, memory must not grow any further in
-//! the second half.
+//! The test passes if memory and disk stay within their bounds, the number of descriptors does not
+//! grow, every nominal time of the node is stored or counted as missed, received = kept + dropped
+//! for every input, and the lane's total is exact. Caches take some hundred blocks to fill: in a
+//! run of half an hour or more, memory must not grow any further in the second half.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command-line tool.
 
 mod grid;
@@ -30,12 +30,15 @@ keep: {memory: 10s, disk: 1h, bytes: 64MiB}
 limits: {series: 40000, memory: 64MiB}
 ";
 const RATE_MS: i64 = 100;
-/// The configured bound. A block that was just written may exceed it by its size until retention runs.
+/// The configured bound. A block that was just written may exceed it by its size until retention
+/// runs.
 const KEEP_BYTES: u64 = 64 << 20;
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-/// Sum of `limits.memory`, the names and tables of statsd at their limits, and the agent's own memory.
+/// Sum of `limits.memory`, the names and tables of statsd at their limits, and the agent's own
+/// memory.
 const RESIDENT_MB_MAX: f64 = 160.0;
-/// Growth in the second half of a long run above this is a leak; below, it is noise of the allocator.
+/// Growth in the second half of a long run above this is a leak; below, it is noise of the
+/// allocator.
 const GROWTH_MB_MAX: f64 = 3.0;
 const LONG_SECONDS: f64 = 1790.0;
 
@@ -104,7 +107,8 @@ fn check_lane(agent: &AgentProcess, counted: u64) -> bool {
     holds
 }
 
-/// Checks that each nominal time between the first and the last sample of the node is stored or counted as missed.
+/// Checks that each nominal time between the first and the last sample of the node is stored or
+/// counted as missed.
 fn check_samples(agent: &AgentProcess) -> bool {
     let samples = agent.samples("node_load1");
     let Some((nominal, absent)) = grid::count(samples.times(), RATE_MS) else {

@@ -7,8 +7,8 @@ use pegel_testkit::run_alone;
 #[test]
 fn a_bad_name_is_an_error_or_a_handle_that_does_nothing() {
     run_alone(|| {
-        // The directory does not exist: nothing is published on this machine.
-        // SAFETY: no other test runs in this process, so that no other thread reads the environment.
+        // The directory does not exist: nothing is published on this machine. SAFETY: no other test
+        // runs in this process, so that no other thread reads the environment.
         unsafe { std::env::set_var("PEGEL_LANES", "/no/such/place") };
         for bad in ["", "a{", "a\"b", "a\nb"] {
             pegel::counter(bad).build().add(1);

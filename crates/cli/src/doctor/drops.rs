@@ -99,7 +99,8 @@ pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Returns a finding if samples were dropped; `dropped` is a count, or an object of counts by reason.
+/// Returns a finding if samples were dropped; `dropped` is a count, or an object of counts by
+/// reason.
 fn drop_finding(check: &'static str, name: &str, account: &Value) -> Option<Finding> {
     let mut reasons: Vec<(&str, u64)> = match &account["dropped"] {
         Value::Object(reasons) => reasons

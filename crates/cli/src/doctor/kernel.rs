@@ -77,7 +77,8 @@ fn probe_cgroup(machine: &MachineFiles) -> CgroupSupport {
         Some(path.trim_end_matches('/').to_owned())
     };
     if let Some(path) = path_of("memory") {
-        // Inside a container the path is the host's; the container's own cgroup is mounted at the top.
+        // Inside a container the path is the host's; the container's own cgroup is mounted at the
+        // top.
         let file = |path: &str| {
             machine.read_text(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"))
         };

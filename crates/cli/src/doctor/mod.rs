@@ -1,7 +1,8 @@
-//! `pegel doctor`: reports what can be measured on this node, what cannot, and a one-line fix for each problem.
+//! `pegel doctor`: reports what can be measured on this node, what cannot, and a one-line fix for
+//! each problem.
 //!
-//! Each group of checks has a file: `probe` gathers facts from the machine or from the agent, `evaluate` is a pure
-//! function from facts to findings.
+//! Each group of checks has a file: `probe` gathers facts from the machine or from the agent,
+//! `evaluate` is a pure function from facts to findings.
 
 mod agent;
 mod capabilities;
@@ -34,8 +35,8 @@ use finding::{Finding, FindingGroup, FindingState};
 
 /// Check what can be measured on this node and suggest fixes
 ///
-/// Checks the kernel, this user's permissions, limits, drops, clock, disk and ports, and the agent if one is running.
-/// Exits with 1 if anything is broken.
+/// Checks the kernel, this user's permissions, limits, drops, clock, disk and ports, and the agent
+/// if one is running. Exits with 1 if anything is broken.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]

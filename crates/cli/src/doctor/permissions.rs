@@ -1,4 +1,5 @@
-//! Checks the permissions of this user: perf events, BPF, ptrace, RAPL, NVML, other users' processes.
+//! Checks the permissions of this user: perf events, BPF, ptrace, RAPL, NVML, other users'
+//! processes.
 
 use std::io;
 

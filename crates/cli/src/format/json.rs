@@ -1,4 +1,5 @@
-//! JSON: arrays with the fields and layout of TAU's client, which existing scripts parse, and one object per line.
+//! JSON: arrays with the fields and layout of TAU's client, which existing scripts parse, and one
+//! object per line.
 
 use super::number::{json_float, json_number};
 use crate::api_values::{SeriesInfo, SeriesValue};
@@ -38,7 +39,8 @@ fn array(items: impl Iterator<Item = String>) -> String {
     format!("[\n{}\n]\n", items.join(",\n"))
 }
 
-/// Formats one step as an inner array. The separating comma precedes it, so that the file can end after any step.
+/// Formats one step as an inner array. The separating comma precedes it, so that the file can end
+/// after any step.
 pub(crate) fn track_step(readings: &[SeriesValue], is_first: bool) -> String {
     let items: Vec<String> = readings
         .iter()

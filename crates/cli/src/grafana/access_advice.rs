@@ -1,8 +1,10 @@
-//! Explains how to give the users of Grafana and Prometheus access to an agent that runs as another user.
+//! Explains how to give the users of Grafana and Prometheus access to an agent that runs as another
+//! user.
 
 use pegel_config::UserRef;
 
-/// Returns the line for the agent's configuration with an explanation. `exists` returns whether the system has a user.
+/// Returns the line for the agent's configuration with an explanation. `exists` returns whether the
+/// system has a user.
 pub(super) fn allow_users(
     allowed: &[UserRef],
     wanted: &[UserRef],
@@ -42,7 +44,8 @@ fn join_users(users: &[UserRef]) -> String {
     users.join(", ")
 }
 
-/// Returns whether the system has this user: the agent does not start with an unknown name in allow_users.
+/// Returns whether the system has this user: the agent does not start with an unknown name in
+/// allow_users.
 pub(super) fn is_system_user(user: &UserRef) -> bool {
     match user {
         UserRef::Uid(_) => true,

@@ -1,5 +1,5 @@
-//! A compact description of dashboards, so that all panels are consistent. [`super::dashboard_json`] converts it to
-//! Grafana's JSON.
+//! A compact description of dashboards, so that all panels are consistent.
+//! [`super::dashboard_json`] converts it to Grafana's JSON.
 
 #[derive(Debug)]
 pub(super) struct Dashboard {
@@ -89,8 +89,8 @@ pub(super) enum PanelKind {
     Stat,
 }
 
-/// Returns a chart of half the page's width. `unit` is Grafana's name of the unit; [`PanelQuery::parse`] describes the
-/// queries.
+/// Returns a chart of half the page's width. `unit` is Grafana's name of the unit;
+/// [`PanelQuery::parse`] describes the queries.
 pub(crate) const fn panel(
     title: &'static str,
     unit: &'static str,
@@ -169,8 +169,8 @@ pub(super) enum PanelQueryMode {
 }
 
 impl PanelQuery {
-    /// Parses `METRIC [by LABEL, LABEL…] [as LEGEND]`, where the metric may be wrapped in a mode: `max(METRIC)`,
-    /// `rate(METRIC)`, `each(METRIC)` or `each_rate(METRIC)`.
+    /// Parses `METRIC [by LABEL, LABEL…] [as LEGEND]`, where the metric may be wrapped in a mode:
+    /// `max(METRIC)`, `rate(METRIC)`, `each(METRIC)` or `each_rate(METRIC)`.
     pub(crate) fn parse(text: &'static str) -> PanelQuery {
         let (text, legend) = text.split_once(" as ").unwrap_or((text, ""));
         let (metric, by) = text.split_once(" by ").unwrap_or((text, ""));

@@ -1,4 +1,5 @@
-//! Converts dashboards to Grafana's JSON: schema 39 of Grafana 10.4, which later versions accept too.
+//! Converts dashboards to Grafana's JSON: schema 39 of Grafana 10.4, which later versions accept
+//! too.
 //!
 //! The data source is a variable, so that a file can be imported anywhere.
 
@@ -124,7 +125,8 @@ impl PanelLayout {
             let inner: Vec<Value> = row.panels.iter().map(|panel| self.panel(panel)).collect();
             self.finish_row();
             let id = self.next_id();
-            // Grafana nests the panels of a collapsed row in it, and lists those of an expanded one after it.
+            // Grafana nests the panels of a collapsed row in it, and lists those of an expanded one
+            // after it.
             let (nested, following) = if row.is_collapsed {
                 (inner, Vec::new())
             } else {

@@ -1,5 +1,5 @@
-//! `pegel grafana provision`: writes data sources and dashboards into Grafana's provisioning directory, and explains how to
-//! give Grafana access to the agent.
+//! `pegel grafana provision`: writes data sources and dashboards into Grafana's provisioning
+//! directory, and explains how to give Grafana access to the agent.
 
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ const GRAFANA_PORT: u16 = 4242;
 
 /// Write data source and dashboards into Grafana's provisioning directory
 ///
-/// Keeps files that pegel did not write, and its own files that were modified since. Grafana reads data sources at startup,
-/// and dashboards continuously.
+/// Keeps files that pegel did not write, and its own files that were modified since. Grafana reads
+/// data sources at startup, and dashboards continuously.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning
@@ -35,7 +35,8 @@ pub(super) struct ProvisionArgs {
     /// Add the Prometheus that scrapes the agents as a second data source
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// User that the agent should serve without a token; may be repeated [default: grafana, prometheus]
+    /// User that the agent should serve without a token; may be repeated [default: grafana,
+    /// prometheus]
     #[arg(long = "user", value_name = "NAME")]
     users: Vec<UserRef>,
     /// Path of DIR as seen from Grafana, if it runs in a container
@@ -87,7 +88,8 @@ pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     output::write(None, &report)
 }
 
-/// Returns the URL of the default port for Grafana if the agent listens on it, else of the first loopback address.
+/// Returns the URL of the default port for Grafana if the agent listens on it, else of the first
+/// loopback address.
 fn default_url(config: &Config) -> String {
     let sockets = || {
         let loopback = config
@@ -141,7 +143,8 @@ fn files_to_write(
     wanted
 }
 
-/// Writes all files, or none if a foreign file is in the way. Returns a report with a line per file.
+/// Writes all files, or none if a foreign file is in the way. Returns a report with a line per
+/// file.
 fn write_files(
     provisioning_dir: &mut ProvisioningDir,
     wanted: &[ProvisionedFile],

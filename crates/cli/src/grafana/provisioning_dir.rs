@@ -1,5 +1,5 @@
-//! Writes files into a directory shared with others. A manifest records the files written and their checksums, so that
-//! neither foreign files nor modified ones are overwritten.
+//! Writes files into a directory shared with others. A manifest records the files written and their
+//! checksums, so that neither foreign files nor modified ones are overwritten.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -118,7 +118,8 @@ impl ProvisioningDir {
         Ok(())
     }
 
-    /// Adds a file to the manifest. An up-to-date file counts as written by pegel, whatever its origin.
+    /// Adds a file to the manifest. An up-to-date file counts as written by pegel, whatever its
+    /// origin.
     pub(super) fn record(&mut self, wanted: &ProvisionedFile) {
         let sum = checksum(wanted.text.as_bytes());
         self.checksums.insert(wanted.path.clone(), sum);
@@ -168,8 +169,8 @@ impl ProvisioningDir {
         file.sync_all()
     }
 
-    /// Returns the group that must read secrets besides root: the directory's group if root runs this, as set by
-    /// Grafana's packages. Other users provision a Grafana of their own.
+    /// Returns the group that must read secrets besides root: the directory's group if root runs
+    /// this, as set by Grafana's packages. Other users provision a Grafana of their own.
     pub(super) fn reader_group(&self) -> Option<u32> {
         let is_root = rustix::process::geteuid().is_root();
         let group = fs::metadata(&self.dir).ok()?.gid();

@@ -60,8 +60,9 @@ impl HttpUrl {
     }
 }
 
-/// Formats the OpenTSDB data source. `tsdbVersion` 3 makes Grafana's browser client request the number of each query, which
-/// distinguishes lines of equal metrics; resolution 1 is seconds, the only one that the newer backend client reads.
+/// Formats the OpenTSDB data source. `tsdbVersion` 3 makes Grafana's browser client request the
+/// number of each query, which distinguishes lines of equal metrics; resolution 1 is seconds, the
+/// only one that the newer backend client reads.
 pub(super) fn opentsdb(url: &HttpUrl, token: Option<&Secret>) -> String {
     let url = quoted(&url.text);
     let mut yaml = format!(
@@ -130,8 +131,8 @@ providers:
     )
 }
 
-/// Quotes a string for YAML; JSON's double quotes are valid in both. Grafana expands variables in these files: `$$` is a
-/// dollar sign.
+/// Quotes a string for YAML; JSON's double quotes are valid in both. Grafana expands variables in
+/// these files: `$$` is a dollar sign.
 fn quoted(text: &str) -> String {
     json::string(text).replace('$', "$$")
 }

@@ -12,7 +12,8 @@ use crate::command_error::CommandError;
 /// The longest token that the agent accepts.
 const BYTES_MAX: u64 = 4096;
 
-/// Returns the token from the given file, else from `$PEGEL_TOKEN`, else from the file in the agent's configuration.
+/// Returns the token from the given file, else from `$PEGEL_TOKEN`, else from the file in the
+/// agent's configuration.
 pub(super) fn find(
     given: Option<&Path>,
     configured: Option<&Path>,

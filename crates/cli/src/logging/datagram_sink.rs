@@ -1,5 +1,5 @@
-//! Writes log messages to a daemon's datagram socket. Each message is sent by path, so that a restarted daemon receives the
-//! next one.
+//! Writes log messages to a daemon's datagram socket. Each message is sent by path, so that a
+//! restarted daemon receives the next one.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

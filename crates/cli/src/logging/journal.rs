@@ -1,5 +1,6 @@
-//! Encodes records in the journal's native protocol: a datagram of fields. A field is a line `NAME=value`; a value with
-//! line breaks is written as the name, a line break, its length as 64-bit little-endian integer, and the value.
+//! Encodes records in the journal's native protocol: a datagram of fields. A field is a line
+//! `NAME=value`; a value with line breaks is written as the name, a line break, its length as
+//! 64-bit little-endian integer, and the value.
 
 use super::record::LogRecord;
 
@@ -32,8 +33,8 @@ fn append_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.push(b'\n');
 }
 
-/// Converts to a valid field name: at most 64 capital letters, digits and underscores. The prefix `PEGEL_` avoids
-/// collisions with the journal's own fields.
+/// Converts to a valid field name: at most 64 capital letters, digits and underscores. The prefix
+/// `PEGEL_` avoids collisions with the journal's own fields.
 fn field_name(name: &str) -> String {
     let allowed = name.chars().map(|c| match c.to_ascii_uppercase() {
         c @ ('A'..='Z' | '0'..='9') => c,

@@ -1,4 +1,5 @@
-//! Writes log messages to a file. SIGHUP, which log rotation sends after renaming the file, reopens it.
+//! Writes log messages to a file. SIGHUP, which log rotation sends after renaming the file, reopens
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Destinations of log messages: standard error, a file, the journal or syslog.
 //!
-//! Logging never blocks or stops the agent: a message that the destination does not accept within 20 ms is dropped and
-//! counted.
+//! Logging never blocks or stops the agent: a message that the destination does not accept within
+//! 20 ms is dropped and counted.
 
 mod datagram_sink;
 mod journal;
@@ -55,7 +55,8 @@ pub(crate) struct Logging {
     lost: AtomicU64,
 }
 
-/// Starts logging to the configured destination. A destination that is not available yet causes a message only.
+/// Starts logging to the configured destination. A destination that is not available yet causes a
+/// message only.
 pub(crate) fn start(log: &LogConfig) -> Arc<Logging> {
     let place = match &log.destination {
         LogDestination::Auto
@@ -129,8 +130,8 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Returns whether standard error is the journal's stream. `JOURNAL_STREAM` holds device and inode of the file that
-/// systemd passed as standard error, which may have been redirected since.
+/// Returns whether standard error is the journal's stream. `JOURNAL_STREAM` holds device and inode
+/// of the file that systemd passed as standard error, which may have been redirected since.
 fn is_journal_stream(variable: Option<&str>) -> bool {
     let expected = variable.and_then(|text| {
         let (device, inode) = text.split_once(':')?;
@@ -180,7 +181,8 @@ struct LogLineWriter<'a>(&'a Logging);
 impl Write for LogLineWriter<'_> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         self.0.write_message(message);
-        // Report no error: the formatter would print it to standard error, which may be the destination itself.
+        // Report no error: the formatter would print it to standard error, which may be the
+        // destination itself.
         Ok(message.len())
     }
 

@@ -1,5 +1,5 @@
-//! Writes log messages to standard error without blocking on it: it may be a pipe without an active reader, or a terminal
-//! stopped with Ctrl-S.
+//! Writes log messages to standard error without blocking on it: it may be a pipe without an active
+//! reader, or a terminal stopped with Ctrl-S.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! Encodes records for `/dev/log` (RFC 3164, section 4.1, without timestamp and host name: the local daemon adds both, and
-//! the format has no time zone).
+//! Encodes records for `/dev/log` (RFC 3164, section 4.1, without timestamp and host name: the
+//! local daemon adds both, and the format has no time zone).
 
 use std::fmt::Write;
 

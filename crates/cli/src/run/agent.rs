@@ -11,7 +11,8 @@ use crate::agent_client::{AgentClient, STARTUP_TIMEOUT};
 /// Time limit for a started agent to accept connections; then the program runs without it.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Directs the counts to the requested agent. Best effort: failures are reported with `note`, and the program runs.
+/// Directs the counts to the requested agent. Best effort: failures are reported with `note`, and
+/// the program runs.
 pub(super) fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     let socket = args.socket.as_deref();
     let is_wanted = args.agent
@@ -39,7 +40,8 @@ pub(super) fn connect_or_start(args: &RunArgs, note: &dyn Fn(&str)) {
     }
 }
 
-/// Starts an agent that exits with the last program. If several start at once, the socket's lock admits one.
+/// Starts an agent that exits with the last program. If several start at once, the socket's lock
+/// admits one.
 fn start(socket: Option<&Path>, note: &dyn Fn(&str)) -> Option<AgentClient> {
     let binary = std::env::current_exe().ok()?;
     let mut command = Command::new(binary);
@@ -99,6 +101,7 @@ fn use_lane_directory_of(client: &AgentClient, note: &dyn Fn(&str)) {
         return;
     };
     note(&format!("the agent reads lanes in {}", directory.display()));
-    // SAFETY: set_var requires that no other thread accesses the environment; this process has one thread.
+    // SAFETY: set_var requires that no other thread accesses the environment; this process has one
+    // thread.
     unsafe { std::env::set_var("PEGEL_LANES", directory) };
 }

@@ -17,9 +17,10 @@ use crate::{agent_client, output};
 
 /// Run a program and count its MPI calls and system calls
 ///
-/// The program runs as if it were not wrapped: same exit code, signals, terminal and environment. The counts go to the
-/// agent of this node; without an agent the program runs unchanged, and an agent that starts later receives the totals.
-/// Exits with 127 if COMMAND is not found, and with 126 if it cannot be executed.
+/// The program runs as if it were not wrapped: same exit code, signals, terminal and environment.
+/// The counts go to the agent of this node; without an agent the program runs unchanged, and an
+/// agent that starts later receives the totals. Exits with 127 if COMMAND is not found, and with
+/// 126 if it cannot be executed.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "pegel run [OPTIONS] -- COMMAND...\n       pegel run [OPTIONS] -S PID")]
 pub(crate) struct RunArgs {
@@ -40,7 +41,8 @@ pub(crate) struct RunArgs {
     /// Print what is counted and how
     #[arg(short)]
     pub verbose: bool,
-    /// Socket of the agent that receives the counts [default: $PEGEL_SOCKET, the user's, the system's]
+    /// Socket of the agent that receives the counts [default: $PEGEL_SOCKET, the user's, the
+    /// system's]
     #[arg(short = 'u', long = "unix", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Job ID of the counts [default: the scheduler's]
@@ -100,7 +102,8 @@ impl RunArgs {
     }
 }
 
-/// Returns only if the program could not be started, or after `-S`: a launched program's exit ends this process.
+/// Returns only if the program could not be started, or after `-S`: a launched program's exit ends
+/// this process.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     check(args)?;
     let is_verbose = args.verbose;
@@ -211,7 +214,8 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
 /// Sets the environment variable that labels the program's counters with the job.
 fn set_environment(args: &RunArgs, note: &dyn Fn(&str)) {
     if let Some(job) = &args.job {
-        // SAFETY: set_var requires that no other thread accesses the environment; this process has one thread.
+        // SAFETY: set_var requires that no other thread accesses the environment; this process has
+        // one thread.
         unsafe { std::env::set_var("PEGEL_JOB", job) };
     }
     if let Some(job) = pegel_lane::job_id() {

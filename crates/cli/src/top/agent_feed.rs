@@ -1,5 +1,6 @@
-//! Connects `pegel top` to the agent with two threads: one reads the stream of changes and reconnects when it ends, the
-//! other sends requests. Both report as events and end with the process.
+//! Connects `pegel top` to the agent with two threads: one reads the stream of changes and
+//! reconnects when it ends, the other sends requests. Both report as events and end with the
+//! process.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,7 +17,8 @@ use crate::agent_query;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list};
 use crate::track::event_stream::AgentEventStream;
 
-/// The stream counts as lost after this time without data. An agent sends at least every ten seconds.
+/// The stream counts as lost after this time without data. An agent sends at least every ten
+/// seconds.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(25);
 const RETRY: Duration = Duration::from_millis(500);
 /// Interval between requests for the list of series and the agent's status.
@@ -146,8 +148,8 @@ fn wall_clock() -> f64 {
     now.unwrap_or_default().as_secs_f64()
 }
 
-/// Serves requests, and refreshes list and status periodically. Errors are ignored: the stream's thread reports a lost
-/// agent.
+/// Serves requests, and refreshes list and status periodically. Errors are ignored: the stream's
+/// thread reports a lost agent.
 fn serve_requests(
     client: &AgentClient,
     requests: &Receiver<FeedRequest>,

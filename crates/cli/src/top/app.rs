@@ -1,5 +1,5 @@
-//! The state of the user interface: view, selection, filter, sort order. It changes by [`KeyAction`]s only and does no
-//! I/O.
+//! The state of the user interface: view, selection, filter, sort order. It changes by
+//! [`KeyAction`]s only and does no I/O.
 
 use pegel_metric::Selector;
 
@@ -257,7 +257,8 @@ impl TopApp {
         self.list.position = position;
     }
 
-    /// Fits list and offset to the height of the screen. Returns the series whose history is visible.
+    /// Fits list and offset to the height of the screen. Returns the series whose history is
+    /// visible.
     pub(super) fn update_layout(&mut self, height: u16) -> Vec<String> {
         if !self.view.is_list() {
             let count = super::screen::row_count(self);

@@ -1,5 +1,6 @@
-//! `pegel top`: live view of the node in a terminal. The main thread draws; one thread each reads keys, signals and the
-//! agent's stream, and one sends requests. All of them report as [`TopEvent`]s through one bounded channel.
+//! `pegel top`: live view of the node in a terminal. The main thread draws; one thread each reads
+//! keys, signals and the agent's stream, and one sends requests. All of them report as
+//! [`TopEvent`]s through one bounded channel.
 
 mod agent_feed;
 mod app;
@@ -76,7 +77,8 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let app = TopApp::new(theme, hz, pattern);
     let (events, receiver) = sync_channel(256);
     let query = query(args.pattern.as_deref(), hz);
-    // Catch signals before entering raw mode: none may end the process without restoring the terminal.
+    // Catch signals before entering raw mode: none may end the process without restoring the
+    // terminal.
     watch_signals(events.clone())?;
     let screen = TerminalScreen::enter()?;
     watch_keys(events.clone())?;

@@ -1,5 +1,5 @@
-//! Switches the terminal to raw mode and the alternate screen, and restores it on every exit: return, error, panic,
-//! signal or suspension.
+//! Switches the terminal to raw mode and the alternate screen, and restores it on every exit:
+//! return, error, panic, signal or suspension.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +57,9 @@ impl TerminalScreen {
             .context("cannot draw on the terminal")
     }
 
-    /// Redraws everything, over the output of other programs. Does not use `Terminal::clear`, which queries the
-    /// terminal for the cursor position: the thread that reads keys would receive the response.
+    /// Redraws everything, over the output of other programs. Does not use `Terminal::clear`, which
+    /// queries the terminal for the cursor position: the thread that reads keys would receive the
+    /// response.
     pub(super) fn redraw(&mut self) -> anyhow::Result<()> {
         let size = self.terminal.size();
         size.and_then(|size| {
@@ -68,8 +69,8 @@ impl TerminalScreen {
         .context("cannot clear the terminal")
     }
 
-    /// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a job-control shell, which would never
-    /// continue it.
+    /// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a job-control shell,
+    /// which would never continue it.
     pub(super) fn suspend(&mut self) -> anyhow::Result<()> {
         if !has_job_control() {
             return Ok(());
@@ -111,8 +112,9 @@ fn restore() {
     }
 }
 
-/// Returns whether a job-control shell can continue this process: the nearest ancestor outside of our process group
-/// belongs to our session. The kernel applies the same rule to SIGTSTP (orphaned process groups).
+/// Returns whether a job-control shell can continue this process: the nearest ancestor outside of
+/// our process group belongs to our session. The kernel applies the same rule to SIGTSTP (orphaned
+/// process groups).
 fn has_job_control() -> bool {
     let own = rustix::process::getpid();
     let (Ok(session), group) = (

@@ -23,7 +23,8 @@ pub(crate) struct AgentEventStream {
 }
 
 impl AgentEventStream {
-    /// Opens a stream without timeout. From now on SIGINT and SIGTERM end the stream instead of the process.
+    /// Opens a stream without timeout. From now on SIGINT and SIGTERM end the stream instead of the
+    /// process.
     pub(crate) fn open_until_signal(
         client: &AgentClient,
         query: &[(&str, &str)],
@@ -44,7 +45,8 @@ impl AgentEventStream {
         Ok(stream)
     }
 
-    /// Opens a stream that ends after `timeout` without data. An agent sends at least every ten seconds.
+    /// Opens a stream that ends after `timeout` without data. An agent sends at least every ten
+    /// seconds.
     pub(crate) fn connect(
         client: &AgentClient,
         query: &[(&str, &str)],

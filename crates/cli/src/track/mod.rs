@@ -1,4 +1,5 @@
-//! `pegel track`: follows values over time and writes the changes until a signal or the end of the agent.
+//! `pegel track`: follows values over time and writes the changes until a signal or the end of the
+//! agent.
 
 pub(crate) mod event_stream;
 mod writer;

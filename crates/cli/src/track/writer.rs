@@ -1,4 +1,5 @@
-//! Writes the output of `pegel track` step by step. The file is complete after [`TrackWriter::close`].
+//! Writes the output of `pegel track` step by step. The file is complete after
+//! [`TrackWriter::close`].
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

@@ -41,7 +41,8 @@ impl Collector for SteppedCollector {
     }
 }
 
-/// The receiver that the collector takes when it is opened; each test has its own entry and its own receiver.
+/// The receiver that the collector takes when it is opened; each test has its own entry and its own
+/// receiver.
 type PendingSteps = Mutex<Option<Receiver<PassStep>>>;
 
 struct ThreadedFixture {

@@ -1,8 +1,9 @@
-//! The agent itself: its resource usage from `/proc/self/stat`, the samples it received, kept and dropped, and the
-//! state of its collectors.
+//! The agent itself: its resource usage from `/proc/self/stat`, the samples it received, kept and
+//! dropped, and the state of its collectors.
 //!
-//! Level 0, so that these series exist at every level: an agent that hides its own state cannot be trusted. Runs on the
-//! sampler's thread. The totals come from the ledger and hold for every input: received = kept + dropped.
+//! Level 0, so that these series exist at every level: an agent that hides its own state cannot be
+//! trusted. Runs on the sampler's thread. The totals come from the ledger and hold for every input:
+//! received = kept + dropped.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,8 +88,9 @@ impl AgentCollector {
 
 const ALWAYS_SHOWN: (Input, DropReason) = (Input::Collect, DropReason::QueueFull);
 
-/// The series of the ledger. Most pairs of input and reason never occur, so a series of `pegel_dropped_total` appears
-/// with the first drop for its pair. [`ALWAYS_SHOWN`] is always present, so that the name is known.
+/// The series of the ledger. Most pairs of input and reason never occur, so a series of
+/// `pegel_dropped_total` appears with the first drop for its pair. [`ALWAYS_SHOWN`] is always
+/// present, so that the name is known.
 #[derive(Debug)]
 struct LedgerSeries {
     ledger: Arc<Ledger>,

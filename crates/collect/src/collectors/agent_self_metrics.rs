@@ -1,4 +1,5 @@
-//! Publishes the metrics that other parts of the agent report about themselves. Part of the collector `agent`.
+//! Publishes the metrics that other parts of the agent report about themselves. Part of the
+//! collector `agent`.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ pub(super) struct SelfMetricsSeries {
     slots: SelfMetricSlots,
 }
 
-/// The series declared so far. Parts report their readings in a stable order, so the lookup tries the entry after the
-/// previous hit first and falls back to a linear search.
+/// The series declared so far. Parts report their readings in a stable order, so the lookup tries
+/// the entry after the previous hit first and falls back to a linear search.
 #[derive(Debug, Default)]
 struct SelfMetricSlots {
     entries: Vec<SelfMetricSlot>,

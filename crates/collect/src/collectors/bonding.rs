@@ -1,4 +1,5 @@
-//! Bonded network interfaces, from `/sys/class/net/bonding_masters` and `/sys/class/net/<bond>/bonding/slaves`.
+//! Bonded network interfaces, from `/sys/class/net/bonding_masters` and
+//! `/sys/class/net/<bond>/bonding/slaves`.
 
 use crate::dynamic_series::SeriesWriter;
 use crate::families::families;

@@ -1,5 +1,5 @@
-//! Free memory by size of block, from `/proc/buddyinfo`: how fragmented memory is, which decides whether huge pages can be
-//! allocated.
+//! Free memory by size of block, from `/proc/buddyinfo`: how fragmented memory is, which decides
+//! whether huge pages can be allocated.
 
 use pegel_metric::SampleGroup;
 

@@ -1,9 +1,9 @@
-//! Resource usage of the node's jobs by control group: CPU time, memory with its peak, I/O, tasks and pressure, from
-//! `/sys/fs/cgroup` (version 1 and 2).
+//! Resource usage of the node's jobs by control group: CPU time, memory with its peak, I/O, tasks
+//! and pressure, from `/sys/fs/cgroup` (version 1 and 2).
 //!
-//! Reads the group of the job in which the agent runs (or the agent's own group if it runs in no job), and the groups of
-//! the Slurm and PBS jobs on this node. Runs on a thread of its own and lists the groups again in every pass. At most
-//! `GROUPS_MAX` groups are read.
+//! Reads the group of the job in which the agent runs (or the agent's own group if it runs in no
+//! job), and the groups of the Slurm and PBS jobs on this node. Runs on a thread of its own and
+//! lists the groups again in every pass. At most `GROUPS_MAX` groups are read.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,8 @@ fn open(context: &Context) -> OpenResult {
 
 impl SysfsWalk for CgroupWalk {
     fn walk(&mut self, mount: &SysfsDir, put: &mut SeriesWriter<'_>) -> Result<(), ProcParseError> {
-        // Read in every pass: the agent may be moved to another group, and a job's group may be created after the agent's start.
+        // Read in every pass: the agent may be moved to another group, and a job's group may be
+        // created after the agent's start.
         let self_cgroup = read_plain(&self.self_cgroup, SELF_CGROUP_BYTES_MAX).unwrap_or_default();
         let own = AgentCgroups::parse(&String::from_utf8_lossy(&self_cgroup));
         // Hybrid systems mount version 2 beside version 1, usually without controllers.
@@ -77,7 +78,8 @@ impl CgroupWalk {
         self.jobs.retain_groups(&groups);
         for group in groups {
             let folder = open_group(root, &group);
-            // The root group is the whole node, except in a container, where it is an ordinary group.
+            // The root group is the whole node, except in a container, where it is an ordinary
+            // group.
             let is_group =
                 |folder: &SysfsDir| group != "/" || folder.unsigned("memory.current").is_some();
             if let Some(folder) = folder.filter(is_group) {
@@ -113,8 +115,8 @@ struct AgentCgroups {
 }
 
 impl AgentCgroups {
-    /// Parses `/proc/self/cgroup`: `0::/path` is version 2. In version 1 the controllers may have different paths; the path
-    /// of the memory controller is used.
+    /// Parses `/proc/self/cgroup`: `0::/path` is version 2. In version 1 the controllers may have
+    /// different paths; the path of the memory controller is used.
     fn parse(text: &str) -> AgentCgroups {
         let mut own = AgentCgroups::default();
         for (controllers, path) in cgroup_lines(text) {
@@ -146,8 +148,8 @@ fn job_path(path: &str) -> &str {
     path
 }
 
-/// The path of the groups that a scheduler creates for its jobs, one part per directory level. A group at the level of
-/// the last part is a job.
+/// The path of the groups that a scheduler creates for its jobs, one part per directory level. A
+/// group at the level of the last part is a job.
 type JobPathPattern = &'static [JobPathPart];
 #[derive(Debug, Clone, Copy)]
 enum JobPathPart {

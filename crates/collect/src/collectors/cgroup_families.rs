@@ -1,4 +1,5 @@
-//! The families of the collector `cgroup`, and parsers for formats that both versions of control groups use.
+//! The families of the collector `cgroup`, and parsers for formats that both versions of control
+//! groups use.
 
 use crate::families::families;
 
@@ -36,7 +37,8 @@ families! {
     JOB Gauge 3 "node_cgroup_job_info" "" "ID of the Slurm job that the control group belongs to; always 1.";
 }
 
-/// The keys of `memory.stat` that are published: the name in version 2, and in version 1 (empty if it has none).
+/// The keys of `memory.stat` that are published: the name in version 2, and in version 1 (empty if
+/// it has none).
 pub(super) const MEMORY_PARTS: [(&str, &str); 12] = [
     ("anon", "total_rss"),
     ("file", "total_cache"),

@@ -1,8 +1,8 @@
 //! Finds the Slurm job ID of a control group, for the collector `cgroup`.
 //!
-//! Slurm names the group of a job `job_N`. Since 26.05, with control groups version 2, the name is the job's SLUID: an `s`
-//! and 13 characters of Crockford's base 32. Then only the environment of the job's processes has the ID, and the kernel
-//! permits only their owner and root to read it.
+//! Slurm names the group of a job `job_N`. Since 26.05, with control groups version 2, the name is
+//! the job's SLUID: an `s` and 13 characters of Crockford's base 32. Then only the environment of
+//! the job's processes has the ID, and the kernel permits only their owner and root to read it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use crate::sysfs_dir::SysfsDir;
 
 /// Processes of a job whose environment is read in one pass. All of them carry the same ID.
 const PROCESSES_MAX: usize = 8;
-/// Lookup attempts per job, over a minute and a half; then an agent that is not permitted to read environments gives up.
+/// Lookup attempts per job, over a minute and a half; then an agent that is not permitted to read
+/// environments gives up.
 const TRIES_MAX: u8 = 18;
 /// Upper bound on the size of an environment.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;

@@ -1,4 +1,5 @@
-//! Reads a control group of version 1, for the collector `cgroup`: one directory in the hierarchy of each controller.
+//! Reads a control group of version 1, for the collector `cgroup`: one directory in the hierarchy
+//! of each controller.
 
 use pegel_machine::{CGROUP_UNLIMITED_BYTES, cpu_list_count};
 

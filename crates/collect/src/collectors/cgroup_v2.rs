@@ -1,4 +1,5 @@
-//! Reads a control group of version 2, for the collector `cgroup`: one directory with the files of all controllers.
+//! Reads a control group of version 2, for the collector `cgroup`: one directory with the files of
+//! all controllers.
 
 use pegel_machine::cpu_list_count;
 use pegel_metric::Family;

@@ -1,6 +1,8 @@
-//! Connection tracking of the kernel, from `/proc/sys/net/netfilter` and `/proc/net/stat/nf_conntrack`.
+//! Connection tracking of the kernel, from `/proc/sys/net/netfilter` and
+//! `/proc/net/stat/nf_conntrack`.
 //!
-//! The statistics are gauges, as in node_exporter, although they count since boot. Runs on the sampler's thread.
+//! The statistics are gauges, as in node_exporter, although they count since boot. Runs on the
+//! sampler's thread.
 
 use pegel_metric::{Level, SampleGroup};
 
@@ -72,7 +74,8 @@ impl FileParser for ConntrackStatistics {
     }
 }
 
-/// Returns the sum of each known column over the CPUs; `None` for a column that the kernel does not have.
+/// Returns the sum of each known column over the CPUs; `None` for a column that the kernel does not
+/// have.
 fn sum_columns(text: &[u8]) -> Result<[Option<u64>; STATISTICS], ProcParseError> {
     let mut lines = non_empty_lines(text)?;
     let heading = lines.next().map_or(&[][..], |(_, line)| line);

@@ -1,7 +1,8 @@
 //! CPU time per CPU and mode, from `/proc/stat`.
 //!
-//! Runs on the sampler's thread at every tick and allocates nothing per sample. Counters never decrease: small steps back
-//! of the kernel's estimates are held, larger ones count as a replugged CPU.
+//! Runs on the sampler's thread at every tick and allocates nothing per sample. Counters never
+//! decrease: small steps back of the kernel's estimates are held, larger ones count as a replugged
+//! CPU.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ families! {
 
 pub static ENTRY: CollectorEntry = CollectorEntry::inline("cpu", Tier::Fast, FAMILIES, open);
 
-/// The number of columns of a `cpu` line. Old kernels have fewer; columns appended by newer kernels are ignored.
+/// The number of columns of a `cpu` line. Old kernels have fewer; columns appended by newer kernels
+/// are ignored.
 const COLUMNS: usize = 10;
 const MODES: [&str; COLUMNS] = [
     "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "user", "nice",
@@ -31,7 +33,8 @@ const IDLE: usize = 3;
 const IOWAIT: usize = 4;
 /// Index of the first column of guest time, which is included in user and nice.
 const GUEST_FIRST: usize = 8;
-/// Idle time is an estimate and may decrease slightly. A larger decrease means that the CPU was replugged.
+/// Idle time is an estimate and may decrease slightly. A larger decrease means that the CPU was
+/// replugged.
 const REPLUGGED_SECONDS: u64 = 3;
 
 #[derive(Debug)]
@@ -163,7 +166,8 @@ impl CpuReadings {
 }
 
 impl CpuBusyShare {
-    /// Returns the share of busy ticks since the last call, or the previous share if no tick has passed.
+    /// Returns the share of busy ticks since the last call, or the previous share if no tick has
+    /// passed.
     fn update(&mut self, ticks: &[u64; COLUMNS]) -> Option<f64> {
         let all = ticks[..GUEST_FIRST]
             .iter()
@@ -181,7 +185,8 @@ impl CpuBusyShare {
     }
 }
 
-/// Parses the rest of a line after `cpu`: a number for one CPU or nothing for the sum, then the columns.
+/// Parses the rest of a line after `cpu`: a number for one CPU or nothing for the sum, then the
+/// columns.
 fn parse(rest: &[u8]) -> Option<CpuLine<'_>> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (cpu, columns) = rest.split_at(digits);

@@ -1,7 +1,7 @@
 //! Frequencies and thermal throttling of the CPUs, from `/sys/devices/system/cpu`.
 //!
-//! Current frequencies are read in every pass; limits and topology only every `TOPOLOGY_EVERY_PASSES` passes, because a
-//! large node has thousands of such files.
+//! Current frequencies are read in every pass; limits and topology only every
+//! `TOPOLOGY_EVERY_PASSES` passes, because a large node has thousands of such files.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +44,8 @@ pub static ENTRY: CollectorEntry =
         open_walk(context, "sys/devices/system/cpu", CpufreqWalk::default())
     });
 
-/// The limits and the topology are read once in this number of passes: they hardly ever change, and a large node has
-/// thousands of such files.
+/// The limits and the topology are read once in this number of passes: they hardly ever change, and
+/// a large node has thousands of such files.
 const TOPOLOGY_EVERY_PASSES: u64 = 12;
 
 #[derive(Debug, Default)]

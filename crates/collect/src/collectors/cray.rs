@@ -46,8 +46,8 @@ impl SysfsWalk for CrayCounters {
     }
 }
 
-/// Splits a file name: `accel0_power_cap` is the power cap of the first accelerator; a name without a component stands
-/// for the whole node.
+/// Splits a file name: `accel0_power_cap` is the power cap of the first accelerator; a name without
+/// a component stands for the whole node.
 fn family_and_part(name: &str) -> Option<(&'static Family, &str)> {
     let families = [
         (&CAP, "power_cap"),

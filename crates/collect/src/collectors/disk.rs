@@ -1,8 +1,9 @@
-//! I/O of each block device, from `/proc/diskstats`, with properties of the device from the udev database
-//! (`/run/udev/data`).
+//! I/O of each block device, from `/proc/diskstats`, with properties of the device from the udev
+//! database (`/run/udev/data`).
 //!
-//! Runs on the sampler's thread at every tick and allocates nothing per sample. Partitions, loop devices and RAM
-//! disks are excluded, as in node_exporter. udev data is read once per device, and retried while it is missing.
+//! Runs on the sampler's thread at every tick and allocates nothing per sample. Partitions, loop
+//! devices and RAM disks are excluded, as in node_exporter. udev data is read once per device, and
+//! retried while it is missing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::proc_parse::{ProcParseError, Words, label_value, lines, parse_u64, pa
 use crate::series_table::SeriesTable;
 use crate::{CollectorEntry, Context, OpenResult, Tier};
 
-/// The number of columns after the device name. Kernels before 4.18 have the first 11, kernels before 5.5 the first 15.
+/// The number of columns after the device name. Kernels before 4.18 have the first 11, kernels
+/// before 5.5 the first 15.
 const COLUMNS: usize = 17;
 const COLUMNS_MIN: usize = 11;
 
@@ -188,8 +190,8 @@ fn parse<'a>(
     })
 }
 
-/// Returns whether node_exporter excludes the device by default: RAM disks, loop devices, floppies and partitions, that
-/// is `^(ram|loop|fd|(h|s|v|xv)d[a-z]|nvme\d+n\d+p)\d+$`.
+/// Returns whether node_exporter excludes the device by default: RAM disks, loop devices, floppies
+/// and partitions, that is `^(ram|loop|fd|(h|s|v|xv)d[a-z]|nvme\d+n\d+p)\d+$`.
 fn is_excluded(device: &[u8]) -> bool {
     let digits = device
         .iter()

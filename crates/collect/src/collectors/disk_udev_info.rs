@@ -1,4 +1,5 @@
-//! Properties of a block device from the udev database, published as constant series. Part of the collector `disk`.
+//! Properties of a block device from the udev database, published as constant series. Part of the
+//! collector `disk`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Vendor and model of the node, its board and its firmware, from `/sys/class/dmi/id`. Serial numbers, asset tags and the
-//! machine's unique ID are not published.
+//! Vendor and model of the node, its board and its firmware, from `/sys/class/dmi/id`. Serial
+//! numbers, asset tags and the machine's unique ID are not published.
 
 use crate::dynamic_series::SeriesWriter;
 use crate::families::families;

@@ -1,4 +1,5 @@
-//! Memory errors detected by the hardware, correctable and uncorrectable, from `/sys/devices/system/edac/mc`.
+//! Memory errors detected by the hardware, correctable and uncorrectable, from
+//! `/sys/devices/system/edac/mc`.
 
 use crate::dynamic_series::SeriesWriter;
 use crate::families::families;

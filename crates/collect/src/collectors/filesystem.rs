@@ -1,8 +1,9 @@
 //! Space and inodes of each mounted file system, from `/proc/self/mountinfo` and statvfs(2).
 //!
-//! statvfs(2) blocks on a mount whose server is down. So each pass probes the mounts on a worker thread; a mount that
-//! does not respond within `MOUNT_TIMEOUT` keeps that thread, and another thread continues with the remaining mounts
-//! (see `mount_prober`). A blocked mount is reported by name and is not probed again until its call returns.
+//! statvfs(2) blocks on a mount whose server is down. So each pass probes the mounts on a worker
+//! thread; a mount that does not respond within `MOUNT_TIMEOUT` keeps that thread, and another
+//! thread continues with the remaining mounts (see `mount_prober`). A blocked mount is reported by
+//! name and is not probed again until its call returns.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ struct FilesystemMount {
 
 fn open(context: &Context) -> OpenResult {
     let host = &context.host;
-    // With another root, the mounts of that machine are those of its process 1, not of this process.
+    // With another root, the mounts of that machine are those of its process 1, not of this
+    // process.
     let init_mountinfo = host.proc.join("1/mountinfo");
     let mountinfo = if host.root == Path::new("/") || !init_mountinfo.exists() {
         host.proc.join("self/mountinfo")
@@ -110,8 +112,8 @@ impl Collector for FilesystemCollector {
 }
 
 impl FilesystemCollector {
-    /// Uses the read-only flags of process 1. systemd's `ProtectSystem` may mount everything read-only for the agent's
-    /// service alone, which does not describe the node.
+    /// Uses the read-only flags of process 1. systemd's `ProtectSystem` may mount everything
+    /// read-only for the agent's service alone, which does not describe the node.
     fn use_init_readonly_flags(&self, mounts: &mut [FilesystemMount]) {
         if !mounts.iter().any(|mount| mount.is_readonly) {
             return;
@@ -179,8 +181,8 @@ fn set_mount(
     Ok(())
 }
 
-/// Returns the failure message of the collector. Only blocked mounts count: a mount whose statvfs fails has responded,
-/// and its `device_error` shows the failure.
+/// Returns the failure message of the collector. Only blocked mounts count: a mount whose statvfs
+/// fails has responded, and its `device_error` shows the failure.
 fn hung_mounts_message(mounts: &[FilesystemMount], answers: &[StatvfsOutcome]) -> Option<String> {
     let is_hung =
         |&(_, answer): &(&FilesystemMount, &StatvfsOutcome)| matches!(answer, StatvfsOutcome::Hung);
@@ -249,7 +251,8 @@ const EXCLUDED_TYPES: [&str; 24] = [
     "selinuxfs", "squashfs", "sysfs", "tracefs",
 ];
 
-/// Returns whether node_exporter excludes the mount point by default: kernel file systems, credentials, containers.
+/// Returns whether node_exporter excludes the mount point by default: kernel file systems,
+/// credentials, containers.
 fn is_excluded_point(point: &[u8]) -> bool {
     let is_at_or_below = |place: &[u8]| {
         point

@@ -92,7 +92,8 @@ fn read_sensors(folder: &SysfsDir, sensors: &mut Sensors) {
     }
 }
 
-/// Splits a file name: `temp1_crit_alarm` is the element `crit_alarm` of the first temperature sensor.
+/// Splits a file name: `temp1_crit_alarm` is the element `crit_alarm` of the first temperature
+/// sensor.
 fn split_attribute(name: &str) -> Option<(&'static str, &str, &str)> {
     let end = name.find(|letter: char| letter.is_ascii_digit());
     let Some(end) = end else {
@@ -158,8 +159,8 @@ fn walk_sensor(
     Ok(())
 }
 
-/// Returns a stable identifier of the chip, from the path of its device: chip numbers depend on the order in which drivers
-/// were loaded.
+/// Returns a stable identifier of the chip, from the path of its device: chip numbers depend on the
+/// order in which drivers were loaded.
 fn chip_id(folder: &SysfsDir) -> String {
     let of_device = fs::canonicalize(folder.path().join("device"));
     let part = |path: Option<&Path>| {

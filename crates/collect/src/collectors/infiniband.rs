@@ -1,7 +1,7 @@
 //! State, rate and counters of InfiniBand, RoCE and Omni-Path ports, from `/sys/class/infiniband`.
 //!
-//! Publishes the standard counters (`counters`) and the driver's (`hw_counters`). Runs on a thread of its own.
-//! Counters that this file does not know are published under the kernel's name.
+//! Publishes the standard counters (`counters`) and the driver's (`hw_counters`). Runs on a thread
+//! of its own. Counters that this file does not know are published under the kernel's name.
 
 use pegel_metric::Family;
 
@@ -113,7 +113,8 @@ fn walk_counters(
     Ok(())
 }
 
-/// Reads a counter. A port without a performance management agent reports `N/A (no PMA)`, which gives `None`.
+/// Reads a counter. A port without a performance management agent reports `N/A (no PMA)`, which
+/// gives `None`.
 fn read_counter(folder: &SysfsDir, name: &str) -> Option<f64> {
     let bytes = folder.bytes(name).ok()?;
     parse_u64(bytes.trim_ascii()).map(|value| value as f64)

@@ -1,8 +1,10 @@
-//! The families of the collector `infiniband`: maps the kernel's counter names to those of node_exporter.
+//! The families of the collector `infiniband`: maps the kernel's counter names to those of
+//! node_exporter.
 
 use crate::families::families;
 
-// With the directory and the file of each counter, and a factor: the kernel counts data in words of four bytes.
+// With the directory and the file of each counter, and a factor: the kernel counts data in words of
+// four bytes.
 families! {
     sources: (&str, &str, f64);
     INFO Gauge 3 "node_infiniband_info" "" "Board, firmware version and type of the adapter; always 1.";

@@ -43,8 +43,8 @@ impl SysfsWalk for LustreMounts {
     }
 }
 
-/// Removes the address from a name such as `scratch-ffff8fd3b7d5b000`. It distinguishes two mounts of one file system and
-/// changes with each mount.
+/// Removes the address from a name such as `scratch-ffff8fd3b7d5b000`. It distinguishes two mounts
+/// of one file system and changes with each mount.
 fn filesystem_name(mount: &str) -> &str {
     let is_address = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     match mount.rsplit_once('-') {
@@ -75,8 +75,8 @@ fn walk_stats(
     Ok(())
 }
 
-/// Parses `read_bytes  26 samples [bytes] 1 4096 80000`, or the same without sizes: the name, the count and the sum.
-/// Returns `Some(None)` for lines with times.
+/// Parses `read_bytes  26 samples [bytes] 1 4096 80000`, or the same without sizes: the name, the
+/// count and the sum. Returns `Some(None)` for lines with times.
 #[allow(clippy::type_complexity, reason = "a name would hide the three parts")]
 fn parse(line: &[u8]) -> Option<Option<(&[u8], u64, u64)>> {
     let mut words = Words(line);

@@ -23,8 +23,8 @@ pub(super) struct MdArray<'a> {
     pub(super) spare: u64,
 }
 
-/// Calls `put` for each array. An array is a line `md0 : active raid1 sda1[0] …`, a line with its size, and optional
-/// further lines up to an empty one.
+/// Calls `put` for each array. An array is a line `md0 : active raid1 sda1[0] …`, a line with its
+/// size, and optional further lines up to an empty one.
 pub(super) fn parse<'a>(
     text: &'a [u8],
     mut put: impl FnMut(MdArray<'a>) -> Result<(), ProcParseError>,

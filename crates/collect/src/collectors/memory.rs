@@ -1,7 +1,7 @@
 //! Memory statistics: every line of `/proc/meminfo`.
 //!
-//! Runs on the sampler's thread at every tick. Series are declared when a key first appears, so that keys of newer
-//! kernels are published without a change here.
+//! Runs on the sampler's thread at every tick. Series are declared when a key first appears, so
+//! that keys of newer kernels are published without a change here.
 
 use pegel_machine::MeminfoField;
 use pegel_metric::{SampleGroup, Slot};

@@ -1,11 +1,12 @@
 //! The collectors, one file each.
 //!
-//! A collector file holds the families it publishes, an `ENTRY` for the registry, a pure parser over bytes and the
-//! code that puts parsed values into the slots of its group. The sampler opens each enabled collector once and then
-//! calls it for every tick it is due. A collector that runs on the sampler's thread must never block and must not
-//! allocate per sample; one whose source may block runs on a thread of its own. Missing hardware is reported as
-//! absent, malformed input as an error with path and line; no input may cause a panic.
-//! The first paragraph of each file becomes its description in `docs/metrics.md`.
+//! A collector file holds the families it publishes, an `ENTRY` for the registry, a pure parser
+//! over bytes and the code that puts parsed values into the slots of its group. The sampler opens
+//! each enabled collector once and then calls it for every tick it is due. A collector that runs on
+//! the sampler's thread must never block and must not allocate per sample; one whose source may
+//! block runs on a thread of its own. Missing hardware is reported as absent, malformed input as an
+//! error with path and line; no input may cause a panic. The first paragraph of each file becomes
+//! its description in `docs/metrics.md`.
 
 pub mod agent;
 mod agent_process;

@@ -1,9 +1,11 @@
-//! Probes many mounts with statvfs(2), any of which may block forever. Used by the collector `filesystem`.
+//! Probes many mounts with statvfs(2), any of which may block forever. Used by the collector
+//! `filesystem`.
 //!
-//! One worker thread at a time takes the paths in order. If a path does not respond within the timeout, the round
-//! marks it as hung, revokes the worker's turn and starts another worker with the next path. The abandoned thread stays
-//! in its call; when the call returns, it removes its path from the pending set and ends. At most [`HUNG_MAX`] threads
-//! are blocked at a time, and a round waits at most [`PASS_TIMEOUTS_MAX`] timeouts in all.
+//! One worker thread at a time takes the paths in order. If a path does not respond within the
+//! timeout, the round marks it as hung, revokes the worker's turn and starts another worker with
+//! the next path. The abandoned thread stays in its call; when the call returns, it removes its
+//! path from the pending set and ends. At most [`HUNG_MAX`] threads are blocked at a time, and a
+//! round waits at most [`PASS_TIMEOUTS_MAX`] timeouts in all.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +19,8 @@ use crate::host::{FilesystemSpace, StatVfs};
 
 /// Time that one mount may take. A healthy mount takes microseconds, a loaded server milliseconds.
 pub(super) const MOUNT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Upper bound on the total waiting time of a round, in timeouts; below the time limit of the collector.
+/// Upper bound on the total waiting time of a round, in timeouts; below the time limit of the
+/// collector.
 const PASS_TIMEOUTS_MAX: u32 = 4;
 /// Maximum number of threads blocked in mounts that do not respond.
 pub(super) const HUNG_MAX: usize = 8;

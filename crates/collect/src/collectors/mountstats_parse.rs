@@ -40,8 +40,8 @@ pub(super) fn parse<'a>(
     current.map_or(Ok(()), |mount| put(&mount))
 }
 
-/// Returns the export of a line such as `device server:/export mounted on /mnt with fstype nfs4 statvers=1.1`, if it is
-/// an NFS mount.
+/// Returns the export of a line such as `device server:/export mounted on /mnt with fstype nfs4
+/// statvers=1.1`, if it is an NFS mount.
 fn nfs_export(line: &[u8]) -> Option<&[u8]> {
     let mut words = Words(line);
     let is_nfs = words
@@ -113,7 +113,8 @@ impl<'a> NfsMountStats<'a> {
     }
 }
 
-/// Parses `READ: 1298 1298 0 207680 1210292152 6 79386 79407`; newer kernels append a number of errors.
+/// Parses `READ: 1298 1298 0 207680 1210292152 6 79386 79407`; newer kernels append a number of
+/// errors.
 fn operation(line: &[u8]) -> Option<(&[u8], [u64; OPERATION])> {
     let mut words = Words(line);
     let name = words.next()?.strip_suffix(b":")?;

@@ -1,6 +1,8 @@
-//! Counters of the network protocols, from `/proc/net/snmp`, `/proc/net/netstat` and `/proc/net/snmp6`.
+//! Counters of the network protocols, from `/proc/net/snmp`, `/proc/net/netstat` and
+//! `/proc/net/snmp6`.
 //!
-//! Counters that node_exporter publishes by default have level 2, all others level 4. Runs on the sampler's thread.
+//! Counters that node_exporter publishes by default have level 2, all others level 4. Runs on the
+//! sampler's thread.
 
 use pegel_metric::{SampleGroup, Slot};
 
@@ -93,7 +95,8 @@ fn update_table(
 }
 
 impl ProtocolSlots {
-    /// Declares the columns named in the header. The header hardly ever changes, so an unchanged one is kept.
+    /// Declares the columns named in the header. The header hardly ever changes, so an unchanged
+    /// one is kept.
     fn set_heading(&mut self, heading: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         if self.heading == heading {
             return Ok(());
@@ -136,7 +139,8 @@ fn update_list(
     Ok(())
 }
 
-/// Declares the series of a counter. Fails if its name has characters that are not permitted in metric names.
+/// Declares the series of a counter. Fails if its name has characters that are not permitted in
+/// metric names.
 fn declare(key: &str, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     let base = if is_default_key(key) {
         &DEFAULT_FAMILY
@@ -147,7 +151,8 @@ fn declare(key: &str, out: &mut SampleGroup) -> Result<Slot, ProcParseError> {
     Ok(out.declare(&keyed_family(base, key, help), &[])?)
 }
 
-/// Returns whether node_exporter publishes the counter by default or the dashboard Node Exporter Full uses it.
+/// Returns whether node_exporter publishes the counter by default or the dashboard Node Exporter
+/// Full uses it.
 fn is_default_key(key: &str) -> bool {
     let Some((protocol, field)) = key.split_once('_') else {
         return false;

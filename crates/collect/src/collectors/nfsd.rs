@@ -64,8 +64,8 @@ static LAYOUT: RpcLayout = &[
     (b"proc4ops", procedures("4", NFS4)),
 ];
 
-/// The operations by their number in the protocol. node_exporter skips 35 and 36, so its counts of the next three
-/// belong to other operations.
+/// The operations by their number in the protocol. node_exporter skips 35 and 36, so its counts of
+/// the next three belong to other operations.
 #[rustfmt::skip]
 const NFS4: &[&str] = &[
     "", "", "", "Access", "Close", "Commit", "Create", "DelegPurge", "DelegReturn", "GetAttr",

@@ -1,12 +1,13 @@
 //! NVIDIA GPUs, queried through the driver's library NVML, `libnvidia-ml.so.1`.
 //!
-//! The library is opened at run time and never linked: on a node without it, without the driver or without a GPU the
-//! collector is absent. Its calls may block, so the collector runs on a thread of its own. Values that a GPU or driver
-//! does not support are absent, and retried after a minute. A GPU that falls off the bus fails alone: the others are still
-//! read, and the lost one is searched for every minute.
+//! The library is opened at run time and never linked: on a node without it, without the driver or
+//! without a GPU the collector is absent. Its calls may block, so the collector runs on a thread of
+//! its own. Values that a GPU or driver does not support are absent, and retried after a minute. A
+//! GPU that falls off the bus fails alone: the others are still read, and the lost one is searched
+//! for every minute.
 //!
-//! Once initialized, the library takes 15 to 19 MB of the agent's memory (driver 580) and a thread, independent of the
-//! queries.
+//! Once initialized, the library takes 15 to 19 MB of the agent's memory (driver 580) and a thread,
+//! independent of the queries.
 
 mod abi;
 mod dynamic_library;
@@ -102,10 +103,11 @@ fn device_error(what: impl AsRef<Path>, reason: &str) -> CollectError {
 }
 
 impl NvmlSession {
-    /// Initializes the library. Returns `None` if there is a library but no driver, as in many container images.
+    /// Initializes the library. Returns `None` if there is a library but no driver, as in many
+    /// container images.
     fn start(library: &DynamicLibrary) -> Result<Option<NvmlSession>, CollectError> {
-        // SAFETY: the symbols are NVML's, with the signatures of its header. The path comes from the administrator, who
-        // vouches that the library is NVML.
+        // SAFETY: the symbols are NVML's, with the signatures of its header. The path comes from
+        // the administrator, who vouches that the library is NVML.
         let functions = unsafe { Functions::load(library) };
         if functions.init.is_missing() || functions.count.is_missing() {
             return Err(device_error(

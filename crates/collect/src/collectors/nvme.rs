@@ -1,4 +1,5 @@
-//! NVMe controllers: model and firmware from `/sys/class/nvme`, and health from their SMART log, which only root may read.
+//! NVMe controllers: model and firmware from `/sys/class/nvme`, and health from their SMART log,
+//! which only root may read.
 
 use std::path::PathBuf;
 

@@ -37,8 +37,8 @@ struct AdminCommandIoctl<'a> {
     log: &'a mut [u8; LOG_BYTES],
 }
 
-// SAFETY: the opcode is NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command points to `log`, which outlives
-// `self` and has `data_bytes` bytes; the kernel writes nothing else.
+// SAFETY: the opcode is NVME_IOCTL_ADMIN_CMD, whose argument is the command. The command points to
+// `log`, which outlives `self` and has `data_bytes` bytes; the kernel writes nothing else.
 unsafe impl Ioctl for AdminCommandIoctl<'_> {
     type Output = i32;
     const IS_MUTATING: bool = true;
@@ -57,7 +57,8 @@ unsafe impl Ioctl for AdminCommandIoctl<'_> {
     }
 }
 
-/// Returns `None` if the controller is gone, rejects the command, or the agent is not permitted to send it.
+/// Returns `None` if the controller is gone, rejects the command, or the agent is not permitted to
+/// send it.
 pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(device, flags, Mode::empty()).ok()?;
@@ -75,8 +76,8 @@ pub(super) fn read_smart_log(device: &Path) -> Option<[u8; LOG_BYTES]> {
         command,
         log: &mut log,
     };
-    // SAFETY: upheld by the implementation of `Ioctl` above. For a file that is not an NVMe controller the kernel returns
-    // ENOTTY.
+    // SAFETY: upheld by the implementation of `Ioctl` above. For a file that is not an NVMe
+    // controller the kernel returns ENOTTY.
     let status = unsafe { ioctl(&file, ask) }.ok()?;
     (status == 0).then_some(log)
 }

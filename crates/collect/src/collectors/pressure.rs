@@ -21,8 +21,8 @@ families! {
 
 pub static ENTRY: CollectorEntry = CollectorEntry::inline("pressure", Tier::Fast, FAMILIES, open);
 
-/// A file and the families of its lines `some` and `full`. `cpu` has no family for `full`: on a whole node the CPUs cannot
-/// all be stalled for lack of a CPU, and the kernel writes zero there.
+/// A file and the families of its lines `some` and `full`. `cpu` has no family for `full`: on a
+/// whole node the CPUs cannot all be stalled for lack of a CPU, and the kernel writes zero there.
 type PressureResource = (
     &'static str,
     Option<&'static Family>,
@@ -76,7 +76,8 @@ fn open(context: &Context) -> OpenResult {
     OpenOutcome::active(PressureCollector { files: sources })
 }
 
-/// Returns whether the kernel was booted with `psi=0`: then the files exist, but reading them is not supported.
+/// Returns whether the kernel was booted with `psi=0`: then the files exist, but reading them is
+/// not supported.
 fn is_switched_off(file: &mut ProcFile) -> bool {
     let unsupported = rustix::io::Errno::OPNOTSUPP.raw_os_error();
     matches!(file.read(), Err(CollectError::Read { source, .. })

@@ -83,7 +83,8 @@ impl ProcessStates {
     }
 }
 
-/// Counts the processes by the letter of their state. Skips processes that ended after they were listed.
+/// Counts the processes by the letter of their state. Skips processes that ended after they were
+/// listed.
 fn count_by_state(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
     let entries = fs::read_dir(proc).map_err(|source| CollectError::Read {
         path: proc.to_owned(),
@@ -107,7 +108,8 @@ fn count_by_state(proc: &Path) -> Result<[u64; LETTERS], CollectError> {
     Ok(counts)
 }
 
-/// Returns the state in `4711 (a name) S 1 …`. The name may contain anything, including parentheses.
+/// Returns the state in `4711 (a name) S 1 …`. The name may contain anything, including
+/// parentheses.
 fn state(text: &[u8]) -> Option<u8> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
     match text.get(end + 1..)? {

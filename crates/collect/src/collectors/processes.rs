@@ -1,5 +1,5 @@
-//! Limits on processes and threads and the number of hung tasks, from `/proc/sys/kernel`, and the number of threads, from
-//! `/proc/loadavg`.
+//! Limits on processes and threads and the number of hung tasks, from `/proc/sys/kernel`, and the
+//! number of threads, from `/proc/loadavg`.
 
 use pegel_metric::SampleGroup;
 
@@ -40,7 +40,8 @@ impl FileParser for ThreadCount {
     }
 }
 
-/// Returns the number of threads in `0.07 0.12 0.09 1/200 4711`, where one of 200 threads is running.
+/// Returns the number of threads in `0.07 0.12 0.09 1/200 4711`, where one of 200 threads is
+/// running.
 fn thread_count(text: &[u8]) -> Result<u64, ProcParseError> {
     let count = Words(first_line(text)?).nth(3).and_then(|word| {
         let slash = word.iter().position(|&byte| byte == b'/')?;

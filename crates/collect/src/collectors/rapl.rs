@@ -1,7 +1,8 @@
-//! Energy of packages, cores and memory, counted by the processor (RAPL), from `/sys/class/powercap`.
+//! Energy of packages, cores and memory, counted by the processor (RAPL), from
+//! `/sys/class/powercap`.
 //!
-//! The hardware counter wraps, on a busy package within minutes. Wraps are added up, so the series never decreases. Since
-//! Linux 5.10 only root may read the counters. Runs on a thread of its own.
+//! The hardware counter wraps, on a busy package within minutes. Wraps are added up, so the series
+//! never decreases. Since Linux 5.10 only root may read the counters. Runs on a thread of its own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +37,8 @@ struct WrappingCounter {
 }
 
 impl WrappingCounter {
-    /// Returns the total since the first reading. If the range is unknown, a decrease counts as a reset.
+    /// Returns the total since the first reading. If the range is unknown, a decrease counts as a
+    /// reset.
     fn update(&mut self, now: u64, max: Option<u64>) -> u64 {
         if now < self.last {
             self.wrapped += max.unwrap_or(0).max(self.last);
@@ -104,7 +106,8 @@ impl RaplZones {
     }
 }
 
-/// Splits the name of a zone: `package-1` is the second package. Zones of the same name are numbered in order.
+/// Splits the name of a zone: `package-1` is the second package. Zones of the same name are
+/// numbered in order.
 fn part_and_index(name: &str, seen: &mut BTreeMap<String, usize>) -> (String, String) {
     if let Some((part, index)) = name.split_once('-')
         && parse_u64(index.as_bytes()).is_some()

@@ -1,5 +1,5 @@
-//! Parser of the files in `/proc/net/rpc`, for the collectors `nfs` and `nfsd`: each line is a word and numbers that are
-//! identified by their position.
+//! Parser of the files in `/proc/net/rpc`, for the collectors `nfs` and `nfsd`: each line is a word
+//! and numbers that are identified by their position.
 
 use std::sync::Arc;
 

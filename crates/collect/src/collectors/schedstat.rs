@@ -14,7 +14,8 @@ families! {
     TIMESLICES Counter 2 "node_schedstat_timeslices_total" "" "Total number of time slices run on the CPU.";
 }
 
-/// The number of values on the line of a CPU; the last three are published. Versions 14 to 17 of the file agree.
+/// The number of values on the line of a CPU; the last three are published. Versions 14 to 17 of
+/// the file agree.
 const COLUMNS: usize = 9;
 
 pub static ENTRY: CollectorEntry =

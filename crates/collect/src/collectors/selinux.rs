@@ -13,7 +13,8 @@ families! {
     CURRENT Gauge 2 "node_selinux_current_mode" "" "Current mode: 1 enforcing, 0 permissive.";
 }
 
-/// Opens the collector; it is never absent on a node with `/sys`, so that a disabled SELinux is visible.
+/// Opens the collector; it is never absent on a node with `/sys`, so that a disabled SELinux is
+/// visible.
 pub static ENTRY: CollectorEntry =
     CollectorEntry::inline("selinux", Tier::Minute, FAMILIES, |context| {
         open_walk_if_exists(context, "", "sys", Selinux)

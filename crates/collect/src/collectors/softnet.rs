@@ -10,7 +10,8 @@ use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
 use crate::series_table::SeriesTable;
 use crate::{CollectorEntry, Tier};
 
-/// The number of columns that are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10 eleven.
+/// The number of columns that are read. Kernels before 2.6.39 have 9, before 3.11 ten, before 5.10
+/// eleven.
 const COLUMNS: usize = 13;
 const COLUMNS_MIN: usize = 9;
 /// The column with the number of the CPU. It differs from the line number when a CPU is offline.

@@ -76,7 +76,8 @@ pub fn is_synchronised() -> std::io::Result<bool> {
 
 /// Reads the kernel's clock state, and whether the clock is synchronized to a reference.
 fn read_timex() -> std::io::Result<(libc::timex, bool)> {
-    // SAFETY: all fields are integers, for which zero is valid. With `modes` zero the call only reads.
+    // SAFETY: all fields are integers, for which zero is valid. With `modes` zero the call only
+    // reads.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is valid for writes of a `timex` during the call.
     let state = unsafe { libc::adjtimex(&mut clock) };

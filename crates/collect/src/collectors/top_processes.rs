@@ -1,6 +1,7 @@
 //! The top processes: ten by CPU time since the last pass and ten by memory, from `/proc/<pid>`.
 //!
-//! Runs on a thread of its own and reads the stat file of every process; further files only of the selected ones.
+//! Runs on a thread of its own and reads the stat file of every process; further files only of the
+//! selected ones.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -38,7 +39,8 @@ const TOP_COUNT: usize = 10;
 struct TopProcesses {
     user_hz: f64,
     page_bytes: f64,
-    /// By process ID: start time and CPU ticks at the last pass. The start time detects a reused ID.
+    /// By process ID: start time and CPU ticks at the last pass. The start time detects a reused
+    /// ID.
     last: HashMap<u64, (u64, u64)>,
 }
 
@@ -81,7 +83,8 @@ impl TopProcesses {
             }
             _ => stat.cpu_ticks,
         };
-        // Skip idle processes and kernel threads without memory: an idle node has fewer than ten active ones.
+        // Skip idle processes and kernel threads without memory: an idle node has fewer than ten
+        // active ones.
         let mut by_cpu: Vec<&ProcessStat<'_>> =
             stats.iter().filter(|stat| used(stat) > 0).collect();
         let mut by_memory: Vec<&ProcessStat<'_>> = stats
@@ -163,8 +166,8 @@ mod tests {
 
     #[test]
     fn the_top_processes_since_the_last_pass_are_selected() {
-        // Thirty small processes. 100 was busy long ago, 101 is busy now, 102 has much memory, and 103 is a new process with
-        // the reused ID of a busy one.
+        // Thirty small processes. 100 was busy long ago, 101 is busy now, 102 has much memory, and
+        // 103 is a new process with the reused ID of a busy one.
         let mut stats: Vec<ProcessStat<'_>> = (1..=30).map(|pid| stat(pid, 1, 5, 1)).collect();
         let mut last: Vec<(u64, (u64, u64))> = (1..=30).map(|pid| (pid, (1, 0))).collect();
         stats.push(stat(100, 1, 1_000, 0));

@@ -45,7 +45,8 @@ impl FileParser for UdpQueueReadings {
     }
 }
 
-/// Sums the queues of lines such as `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`, whose fifth word has both.
+/// Sums the queues of lines such as `0: 0100007F:0035 00000000:0000 07 00000000:00000000 …`, whose
+/// fifth word has both.
 fn sum_queues(text: &[u8]) -> Result<(u64, u64), ProcParseError> {
     let mut lines = non_empty_lines(text)?;
     check_heading(&mut lines, b"sl ", "expected the header of sockets")?;

@@ -36,7 +36,8 @@ impl SysfsWalk for UnameFiles {
     ) -> Result<(), ProcParseError> {
         let text = |file| kernel.text(file).unwrap_or_default();
         let mut labels: Vec<(&str, String)> = FILES.map(|(label, file)| (label, text(file))).into();
-        // The file exists since Linux 6.1; on older kernels use the architecture of the running machine.
+        // The file exists since Linux 6.1; on older kernels use the architecture of the running
+        // machine.
         let machine = kernel.text("arch").unwrap_or_else(|| {
             let uname = rustix::system::uname();
             uname.machine().to_string_lossy().into_owned()

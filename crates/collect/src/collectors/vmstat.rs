@@ -45,7 +45,8 @@ impl FileParser for VmstatReadings {
     }
 }
 
-/// Returns whether node_exporter publishes the line by default: `oom_kill…`, `pgpg…`, `pswp…`, `pg…fault…`.
+/// Returns whether node_exporter publishes the line by default: `oom_kill…`, `pgpg…`, `pswp…`,
+/// `pg…fault…`.
 fn is_default_key(line: &[u8]) -> bool {
     match line {
         [b'p', b'g', rest @ ..] => {

@@ -231,7 +231,8 @@ fn a_stall_gives_one_pass_and_counts_the_rest() {
     assert_eq!(machine.take(), [(10_000, vec![0, 1])]);
     machine.advance(12_400 * MS);
     assert_eq!(machine.take(), [(20_000, vec![1]), (22_000, vec![0])]);
-    // 10.5 … 21.5 s of the fast track and 15 s of the slow one; 400 ms and 2.4 s after the deadline.
+    // 10.5 … 21.5 s of the fast track and 15 s of the slow one; 400 ms and 2.4 s after the
+    // deadline.
     assert_eq!(machine.counts(), (1, 23 + 1, 0));
     assert_eq!(machine.times(2), [22_500, 23_000]);
     assert_eq!(machine.counts(), (1, 24, 0));

@@ -1,5 +1,5 @@
-//! A pass allocates nothing once every series is declared, except for collectors that list directories
-//! periodically.
+//! A pass allocates nothing once every series is declared, except for collectors that list
+//! directories periodically.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -25,7 +25,8 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of `GlobalAlloc`.
+// SAFETY: every call is forwarded unchanged to `System`, which upholds the contract of
+// `GlobalAlloc`.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -101,7 +102,8 @@ fn a_pass_over_the_live_machine_allocates_nothing() {
         let (ledger, clock) = (Arc::new(Ledger::default()), Arc::new(SystemClock));
         CollectorSet::open(&settings(), Host::local(), 4, Vec::new(), ledger, clock).expect("valid")
     };
-    // On a busy machine a device or a memory key may appear during the test, but not twice in a row.
+    // On a busy machine a device or a memory key may appear during the test, but not twice in a
+    // row.
     let fewest = (0..3).map(|_| allocations_of_a_third_pass(open())).min();
     assert_eq!(fewest, Some(0));
 }

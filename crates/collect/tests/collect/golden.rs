@@ -9,8 +9,8 @@ use crate::support::{TestClock, fixture, open, repository};
 use pegel_collect::{CollectSettings, CollectorEntry, CollectorState, Host, REGISTRY};
 use pegel_metric::{GroupRow, Input, Series, Tick, format_value};
 
-/// One line per present series: `name{…} value kind`. The series of `agent` about the other collectors are left out: no
-/// golden text lists every collector.
+/// One line per present series: `name{…} value kind`. The series of `agent` about the other
+/// collectors are left out: no golden text lists every collector.
 fn render(row: &GroupRow) -> String {
     let is_of_another = |series: &Series| {
         let mut labels = series.labels();

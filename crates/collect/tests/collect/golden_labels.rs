@@ -41,8 +41,8 @@ impl GoldenLabels {
         }
     }
 
-    /// Returns the label keys of a family. A name with a placeholder `<…>` matches several names; their keys are
-    /// merged.
+    /// Returns the label keys of a family. A name with a placeholder `<…>` matches several names;
+    /// their keys are merged.
     pub(crate) fn of_family(&self, family: &str) -> Vec<&str> {
         let parts = family.split_once('<').and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once('>')?;

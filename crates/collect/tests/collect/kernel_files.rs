@@ -1,5 +1,5 @@
-//! Faulty kernel files: missing, empty, truncated, garbage, too large, failing reads, counters that go
-//! backwards, and devices that come and go.
+//! Faulty kernel files: missing, empty, truncated, garbage, too large, failing reads, counters that
+//! go backwards, and devices that come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -79,7 +79,8 @@ impl ProcFilesNode {
             .collect()
     }
 
-    /// Returns the present series of each group, without the agent's own, which depend on the others.
+    /// Returns the present series of each group, without the agent's own, which depend on the
+    /// others.
     fn series(&self) -> BTreeMap<String, BTreeSet<String>> {
         let rows = self
             .tick
@@ -137,7 +138,8 @@ impl Drop for ProcFilesNode {
     }
 }
 
-/// Files that have lines of several kinds, of which unknown ones are skipped: spoiling them need not be a failure.
+/// Files that have lines of several kinds, of which unknown ones are skipped: spoiling them need
+/// not be a failure.
 const LENIENT: [&str; 4] = [
     "proc/mdstat",
     "proc/net/rpc/nfs",
@@ -145,8 +147,8 @@ const LENIENT: [&str; 4] = [
     "proc/self/mountstats",
 ];
 
-/// Returns each file that inline collectors parse, with the collectors. They keep their files open, so the open
-/// descriptors of this process name them.
+/// Returns each file that inline collectors parse, with the collectors. They keep their files open,
+/// so the open descriptors of this process name them.
 fn parsed_files() -> BTreeMap<String, Vec<&'static str>> {
     let mut node = ProcFilesNode::new(|_| {});
     let root = node.root.canonicalize().expect("there");

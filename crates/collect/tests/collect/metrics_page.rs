@@ -1,6 +1,7 @@
-//! Generates docs/metrics.md, the list of all metrics of the node, from the registry of collectors, the first
-//! paragraph of each collector's file, the golden files (for label keys) and the measured costs. `cargo xtask tidy --fix`
-//! rewrites the page; it is a test, so that xtask itself can be built without the collectors.
+//! Generates docs/metrics.md, the list of all metrics of the node, from the registry of collectors,
+//! the first paragraph of each collector's file, the golden files (for label keys) and the measured
+//! costs. `cargo xtask tidy --fix` rewrites the page; it is a test, so that xtask itself can be
+//! built without the collectors.
 
 use std::fmt::Write;
 use std::fs;
@@ -129,7 +130,8 @@ fn cost(measured: &Value) -> String {
     format!(" Cost: {rounded} µs{star} for {series} series.")
 }
 
-/// Returns the first paragraph of the collector's module documentation, which must name its source in backticks.
+/// Returns the first paragraph of the collector's module documentation, which must name its source
+/// in backticks.
 fn collector_description(collector: &str) -> String {
     let path = format!("{COLLECTORS}/{collector}.rs");
     let description = first_paragraph(&read(&path));

@@ -123,7 +123,8 @@ fn stop_is_immediate_and_takes_a_last_sample() {
         rate: Duration::from_secs(3600),
         ..CollectSettings::default()
     };
-    // The thread wakes up once a second by itself. A loaded machine may be slow, but not every time.
+    // The thread wakes up once a second by itself. A loaded machine may be slow, but not every
+    // time.
     let fastest = (0..5).map(|_| {
         let (mut sampler, seen) = start(&settings);
         let first = seen.recv().expect("a first tick");

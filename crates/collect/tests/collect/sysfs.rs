@@ -32,7 +32,8 @@ impl SysfsNode {
         }
     }
 
-    /// Takes two samples: the first may have started before the last change of the test, the second did not.
+    /// Takes two samples: the first may have started before the last change of the test, the second
+    /// did not.
     fn pass(&mut self) {
         for _ in 0..2 {
             self.clock.advance(Duration::from_secs(1));

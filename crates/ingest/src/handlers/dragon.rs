@@ -1,4 +1,5 @@
-//! The posts of Dragon's telemetry to a node's store, with the same responses: points, and hiding old ones.
+//! The posts of Dragon's telemetry to a node's store, with the same responses: points, and hiding
+//! old ones.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ const CREATED: u16 = 201;
 #[derive(Debug)]
 pub struct DragonMetrics(pub Arc<Ingest>);
 
-/// Handles `POST /api/tsdb_cleanup`: hides samples of `/api/metrics` that are older than the given time.
+/// Handles `POST /api/tsdb_cleanup`: hides samples of `/api/metrics` that are older than the given
+/// time.
 #[derive(Debug)]
 pub struct DragonCleanup(pub Arc<Ingest>);
 

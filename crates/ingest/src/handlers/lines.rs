@@ -1,5 +1,5 @@
-//! The lines of programs: the text protocol of the UNIX socket, and OpenTSDB's telnet protocol. Lines that arrive
-//! together share one write to the log; each gets one reply.
+//! The lines of programs: the text protocol of the UNIX socket, and OpenTSDB's telnet protocol.
+//! Lines that arrive together share one write to the log; each gets one reply.
 
 use std::borrow::Cow;
 use std::fmt;

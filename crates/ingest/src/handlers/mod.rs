@@ -1,6 +1,7 @@
-//! Inputs that arrive over the server: requests and lines. The agent registers these handlers with the server, which
-//! has checked the client's access and the size of what it sent. Handlers wait for the log: a reply means that the
-//! points are stored, and every refused point, line or body is counted under its sender.
+//! Inputs that arrive over the server: requests and lines. The agent registers these handlers with
+//! the server, which has checked the client's access and the size of what it sent. Handlers wait
+//! for the log: a reply means that the points are stored, and every refused point, line or body is
+//! counted under its sender.
 
 mod dragon;
 mod lines;

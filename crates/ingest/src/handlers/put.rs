@@ -1,5 +1,5 @@
-//! `POST /api/put`, compatible with OpenTSDB: stores the points of a body in one batch, and reports refused points in
-//! OpenTSDB's form.
+//! `POST /api/put`, compatible with OpenTSDB: stores the points of a body in one batch, and reports
+//! refused points in OpenTSDB's form.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::{ERRORS_SHOWN_MAX, not_stored, write_json};
 use crate::Ingest;
 use crate::point_batch::{BatchResult, PointDefaults};
 
-/// The defaults of points from `put`, in a body or a line. The help text is stored with each series.
+/// The defaults of points from `put`, in a body or a line. The help text is stored with each
+/// series.
 pub(super) const PUT_DEFAULTS: PointDefaults<'static> = PointDefaults {
     help: "Sent by a program with put.",
     level: 1,
@@ -68,7 +69,8 @@ impl RequestHandler for PutPoints {
     }
 }
 
-/// Parses the flags. Others that OpenTSDB knows, such as `sync`, have no effect: every response waits for the log.
+/// Parses the flags. Others that OpenTSDB knows, such as `sync`, have no effect: every response
+/// waits for the log.
 fn parse_flags(query: &str) -> PutFlags {
     let has = |flag: &str| {
         query

@@ -1,7 +1,8 @@
-//! The contribution of one series of a lane to the totals: one counter, or several for calls and histograms.
+//! The contribution of one series of a lane to the totals: one counter, or several for calls and
+//! histograms.
 //!
-//! [`super::open_lane`] calls it at each pass with the values of a fresh copy. Only increases are added; a
-//! counter that decreases is ignored, because a lane may contain anything.
+//! [`super::open_lane`] calls it at each pass with the values of a fresh copy. Only increases are
+//! added; a counter that decreases is ignored, because a lane may contain anything.
 
 use std::sync::Arc;
 
@@ -187,7 +188,8 @@ impl HistogramContribution {
         refuse: &mut OnRefused<'_>,
     ) {
         for (bucket, count) in counts.enumerate().take(BUCKETS) {
-            // The last bucket always exists: its bound is infinity, which readers of histograms require.
+            // The last bucket always exists: its bound is infinity, which readers of histograms
+            // require.
             if count == 0 && bucket != BUCKETS - 1 {
                 continue;
             }
@@ -229,8 +231,8 @@ impl HistogramContribution {
     }
 }
 
-/// Returns the labels of a series that the program declared: its own, the job if one is known, and those that the program
-/// requested.
+/// Returns the labels of a series that the program declared: its own, the job if one is known, and
+/// those that the program requested.
 pub(super) fn labels_of(declared: &Declared<'_>, header: &LaneHeader) -> Vec<(String, String)> {
     let mut labels: Vec<(String, String)> = declared
         .labels

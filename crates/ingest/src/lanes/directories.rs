@@ -110,7 +110,8 @@ impl LaneDirectories {
         opened
     }
 
-    /// Records that a lane is read. Returns whether an agent with another journal has counted it before.
+    /// Records that a lane is read. Returns whether an agent with another journal has counted it
+    /// before.
     pub(super) fn claim(&mut self, directory: usize, id: &LaneId) -> bool {
         self.watched[directory].claim(id)
     }
@@ -147,7 +148,8 @@ impl LaneDirectories {
     }
 }
 
-/// Creates a directory of the agent's user, or checks the existing one: another user may have created it first.
+/// Creates a directory of the agent's user, or checks the existing one: another user may have
+/// created it first.
 pub(super) fn prepare_directory(settings: &LaneDirectory) -> Result<(), String> {
     match settings.mode {
         Some(mode) if !settings.is_optional || settings.path.exists() => {
@@ -172,6 +174,7 @@ fn create_or_check(path: &Path, mode: u32) -> Result<(), String> {
     if found.mode() & 0o7777 & !mode != 0 {
         return Err(format!("its mode is too permissive; set it to {mode:o}"));
     }
-    // The directory is ours and its parent is sticky, so no other user can have replaced it with a link.
+    // The directory is ours and its parent is sticky, so no other user can have replaced it with a
+    // link.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| error.to_string())
 }

@@ -1,8 +1,10 @@
-//! The claim of an agent on a directory of lanes. One agent at a time reads it: the one that has locked `agent.claim` there.
+//! The claim of an agent on a directory of lanes. One agent at a time reads it: the one that has
+//! locked `agent.claim` there.
 //!
-//! The file names that agent (pid, lane journal) and the lanes read so far, by this agent or by earlier ones. An agent
-//! with another journal counts these lanes from its first reading on: earlier counts are in the totals of the previous
-//! agent. The file is in memory beside the lanes, so both are gone after a reboot.
+//! The file names that agent (pid, lane journal) and the lanes read so far, by this agent or by
+//! earlier ones. An agent with another journal counts these lanes from its first reading on:
+//! earlier counts are in the totals of the previous agent. The file is in memory beside the lanes,
+//! so both are gone after a reboot.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -58,7 +60,8 @@ fn describe_holder(holder: &Option<ClaimHolder>) -> String {
 }
 
 impl DirectoryClaim {
-    /// Claims the directory for the agent with this journal. `is_new`: the journal did not exist before.
+    /// Claims the directory for the agent with this journal. `is_new`: the journal did not exist
+    /// before.
     pub(super) fn acquire(
         directory: &LaneDirectoryHandle,
         journal: &Path,
@@ -143,8 +146,9 @@ fn hex(id: &LaneId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
 }
 
-/// Opens or creates the file. In a directory where all users can create files, it may be another user's or a symlink: that
-/// is removed first, which the directory's owner may do. Agents of root and of the directory's owner accept each other's file.
+/// Opens or creates the file. In a directory where all users can create files, it may be another
+/// user's or a symlink: that is removed first, which the directory's owner may do. Agents of root
+/// and of the directory's owner accept each other's file.
 fn open(directory: &LaneDirectoryHandle) -> io::Result<File> {
     if let Some(file) = try_open(directory)? {
         return Ok(file);

@@ -1,5 +1,5 @@
-//! The format of the lane journal: what each lane contributed, on disk, so that a restarted agent counts
-//! nothing twice.
+//! The format of the lane journal: what each lane contributed, on disk, so that a restarted agent
+//! counts nothing twice.
 //!
 //! The file is a sequence of records, each `length u32 · crc32 u32 · body`, numbers little-endian:
 //!
@@ -12,9 +12,10 @@
 //! 5 counted id 16 bytes · (number u32 · amount u64)…    the part of its amounts that another journal has
 //! ```
 //!
-//! A lane's record holds absolute amounts and replaces the one before. So a record that is written twice, or
-//! not at all because the agent was killed, never counts anything twice. When the file has grown it is
-//! rewritten from memory. A torn tail is cut, as in the store's log. [`super::journal_writer`] writes it.
+//! A lane's record holds absolute amounts and replaces the one before. So a record that is written
+//! twice, or not at all because the agent was killed, never counts anything twice. When the file
+//! has grown it is rewritten from memory. A torn tail is cut, as in the store's log.
+//! [`super::journal_writer`] writes it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, OpenOptions};
@@ -99,8 +100,8 @@ pub enum JournalError {
     Format { path: PathBuf, format: u32 },
 }
 
-/// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A disk that
-/// cannot be written now is not an error: the journal is written as soon as possible.
+/// Reads the journal at `path` and creates it if it is missing, so that the next start finds one. A
+/// disk that cannot be written now is not an error: the journal is written as soon as possible.
 pub fn load(path: &Path) -> Result<JournalContents, JournalError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

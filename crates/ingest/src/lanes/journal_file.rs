@@ -27,8 +27,8 @@ impl JournalFile {
         }
     }
 
-    /// Writes a task. A failed task must be retried with the same bytes, possibly followed by more: they
-    /// overwrite what the failed write left.
+    /// Writes a task. A failed task must be retried with the same bytes, possibly followed by more:
+    /// they overwrite what the failed write left.
     pub(super) fn write(&mut self, task: &JournalTask) -> io::Result<()> {
         match &self.file {
             Some(file) if !task.replaces_file => write_all_at(&**file, &task.bytes, self.bytes)?,

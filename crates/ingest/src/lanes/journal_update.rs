@@ -5,14 +5,16 @@ use pegel_metric::Millis;
 use super::Lanes;
 use super::journal::JournalContents;
 
-/// The interval between syncs of the journal. Counts that a power failure loses before that are restored from
-/// the store.
+/// The interval between syncs of the journal. Counts that a power failure loses before that are
+/// restored from the store.
 const SYNC_MS: Millis = 10_000;
-/// The most bytes collected for a journal that cannot be written; beyond it the journal is rewritten.
+/// The most bytes collected for a journal that cannot be written; beyond it the journal is
+/// rewritten.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
 impl Lanes {
-    /// Submits what changed to the journal's writer, unless it is busy: then the next call covers it.
+    /// Submits what changed to the journal's writer, unless it is busy: then the next call covers
+    /// it.
     pub(super) fn update_journal(&mut self, now: Millis) {
         self.last_journaled = now;
         self.report_journal_error(self.journal.error_message());
@@ -24,16 +26,17 @@ impl Lanes {
         }
     }
 
-    /// Submits what changed. Lanes of a sender that exceeds `limits.sender_bytes` are submitted later: until then their
-    /// files are kept, from which a restarted agent reads their counts. At shutdown (`is_last`) everything is submitted,
-    /// also while the last task fails: both are tried once more.
+    /// Submits what changed. Lanes of a sender that exceeds `limits.sender_bytes` are submitted
+    /// later: until then their files are kept, from which a restarted agent reads their counts. At
+    /// shutdown (`is_last`) everything is submitted, also while the last task fails: both are tried
+    /// once more.
     pub(super) fn submit_changes(&mut self, now: Millis, is_last: bool) {
         let is_time_to_sync = (now - self.last_synced).abs() >= SYNC_MS;
         if is_time_to_sync {
             self.last_synced = now;
         }
-        // After a failed sync the kernel may have dropped what was written: the journal is rewritten, as often as it is
-        // synced.
+        // After a failed sync the kernel may have dropped what was written: the journal is
+        // rewritten, as often as it is synced.
         let is_lost = is_time_to_sync && self.journal.has_sync_failed();
         if self.needs_rewrite || self.journal.needs_compaction() || is_lost {
             self.rewrite();

@@ -1,9 +1,9 @@
 //! Writes the lane journal on its own thread: a pass over the lanes never waits for the disk.
 //!
 //! The thread has one task at a time: records to append, or a whole file that replaces the old one.
-//! [`super::Lanes`] submits nothing while a task is pending; amounts are absolute, so a lane's next record
-//! covers those that were left out. A task that fails is retried until it succeeds. A failure, or a task that
-//! takes longer than [`STALL_TIMEOUT`], degrades the agent.
+//! [`super::Lanes`] submits nothing while a task is pending; amounts are absolute, so a lane's next
+//! record covers those that were left out. A task that fails is retried until it succeeds. A
+//! failure, or a task that takes longer than [`STALL_TIMEOUT`], degrades the agent.
 
 use std::io;
 use std::sync::Arc;

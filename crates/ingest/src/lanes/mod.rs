@@ -1,10 +1,12 @@
-//! Lanes, the agent's side: finds lanes, sums what they counted, and keeps the sums across restarts.
+//! Lanes, the agent's side: finds lanes, sums what they counted, and keeps the sums across
+//! restarts.
 //!
-//! The program sampler calls [`Lanes`] at each pass, which reads every lane. A lane ends when its program
-//! exits; its counters stay in the totals, its gauges are removed. The file is removed some time after the
-//! process ended, and never before the journal contains its counts, so that no restart loses or repeats a
-//! count. Contents of lanes are untrusted: an invalid lane is refused and affects only its own series. See
-//! `pegel_lane` for the file, [`journal`] for what is kept on disk, [`totals`] for the sums.
+//! The program sampler calls [`Lanes`] at each pass, which reads every lane. A lane ends when its
+//! program exits; its counters stay in the totals, its gauges are removed. The file is removed some
+//! time after the process ended, and never before the journal contains its counts, so that no
+//! restart loses or repeats a count. Contents of lanes are untrusted: an invalid lane is refused
+//! and affects only its own series. See `pegel_lane` for the file, [`journal`] for what is kept on
+//! disk, [`totals`] for the sums.
 
 pub mod amount;
 mod contribution;
@@ -48,7 +50,8 @@ pub use quota::LANES_MAX;
 pub use settings::{LaneDirectory, LanesSettings};
 pub use status::LanesStatus;
 
-/// Counters of ended programs are removed from the current values if they did not increase for this long.
+/// Counters of ended programs are removed from the current values if they did not increase for this
+/// long.
 const FORGET_AFTER_MS: Millis = 24 * 3_600_000;
 /// The interval between searches for new and ended lanes.
 const SCAN_INTERVAL_MS: Millis = 1_000;
@@ -69,13 +72,14 @@ pub struct Lanes {
     users: HashMap<u32, Option<Arc<str>>>,
     totals: LaneTotals,
     journal: JournalWriter,
-    /// Lanes of the journal whose files could not be read at the start: their counts are in the base.
+    /// Lanes of the journal whose files could not be read at the start: their counts are in the
+    /// base.
     folded_into_base: HashSet<LaneId>,
     /// The number of lanes that another agent counted before this one took over.
     counted_elsewhere: u64,
     is_aborted: bool,
-    /// Whether the numbers of series in the journal are outdated: those of before the start, or of removed
-    /// series.
+    /// Whether the numbers of series in the journal are outdated: those of before the start, or of
+    /// removed series.
     needs_rewrite: bool,
     last_scan: Millis,
     last_journaled: Millis,
@@ -165,7 +169,8 @@ impl Lanes {
                 new.is_some()
             });
         }
-        // By their ids: the directory listing may be very long, and other files must not hide these lanes.
+        // By their ids: the directory listing may be very long, and other files must not hide these
+        // lanes.
         let ids: Vec<LaneId> = known.keys().copied().collect();
         for id in ids {
             if let Some(opened) = self.directories.open_by_id(&id) {
@@ -232,8 +237,8 @@ impl Lanes {
         self.lanes.insert(id, lane);
     }
 
-    /// Returns the value of the label `user` for lanes of this user: series of different users are never
-    /// summed. The agent's own user has none.
+    /// Returns the value of the label `user` for lanes of this user: series of different users are
+    /// never summed. The agent's own user has none.
     fn user(&mut self, uid: u32) -> Option<Arc<str>> {
         if self.users.len() >= USERS_MAX {
             self.users.clear();
@@ -302,7 +307,8 @@ impl Lanes {
         self.update_status();
         if now - self.last_expired > 3_600_000 {
             self.last_expired = now;
-            // Their numbers are reused for other series, to which the journal would assign the old counts.
+            // Their numbers are reused for other series, to which the journal would assign the old
+            // counts.
             self.needs_rewrite |= self.totals.expire(now - FORGET_AFTER_MS) > 0;
         }
     }

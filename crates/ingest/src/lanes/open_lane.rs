@@ -28,14 +28,16 @@ pub(super) struct OpenLane {
     contributions: Vec<LaneContribution>,
     /// Its journal record, until the lane was read.
     journaled: Option<JournalLane>,
-    /// Whether an agent with another journal has counted it so far: this agent counts from its first reading on.
+    /// Whether an agent with another journal has counted it so far: this agent counts from its
+    /// first reading on.
     is_counted_elsewhere: bool,
     pub has_ended: bool,
     /// Whether it was read to its end after its program ended.
     pub is_drained: bool,
     /// The time since when its process is gone, or nothing changed.
     pub quiet_since: Millis,
-    /// The submission to the journal's writer that covers the current counts; `None` if there are newer ones.
+    /// The submission to the journal's writer that covers the current counts; `None` if there are
+    /// newer ones.
     pub journaled_in: Option<u64>,
     /// Why it is no longer read.
     pub error: Option<String>,

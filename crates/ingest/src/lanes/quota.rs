@@ -1,4 +1,5 @@
-//! Limits on the lanes that are read at one time, in total and per user, so that one user cannot displace another.
+//! Limits on the lanes that are read at one time, in total and per user, so that one user cannot
+//! displace another.
 
 use std::collections::HashMap;
 
@@ -30,8 +31,9 @@ impl LaneQuota {
         }
     }
 
-    /// Returns why a new lane of this user and size is not read, or `None` if it is within the limits. A user has at
-    /// most half as many lanes as are left: however many one user creates, there is room for the first ones of others.
+    /// Returns why a new lane of this user and size is not read, or `None` if it is within the
+    /// limits. A user has at most half as many lanes as are left: however many one user creates,
+    /// there is room for the first ones of others.
     pub(super) fn exceeded_limit(&self, owner: u32, bytes: u64) -> Option<&'static str> {
         self.check(owner, bytes, true)
     }

@@ -1,4 +1,5 @@
-//! Settings: the directories of lanes that an agent reads, and the users whose lanes it reads there.
+//! Settings: the directories of lanes that an agent reads, and the users whose lanes it reads
+//! there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ pub struct LanesSettings {
     pub journal: PathBuf,
     /// The file operations with which the journal is written.
     pub files: Arc<dyn Files>,
-    /// The most lanes that are read at one time. A lane takes a descriptor; further lanes wait until others end.
+    /// The most lanes that are read at one time. A lane takes a descriptor; further lanes wait
+    /// until others end.
     pub lanes_max: usize,
 }
 
@@ -22,8 +24,8 @@ pub struct LaneDirectory {
     pub path: PathBuf,
     /// The users whose lanes are read, by the owner of the opened file; `None`: all users.
     pub owners: Option<Vec<u32>>,
-    /// The mode with which it is created if it is missing; an existing one must belong to the agent's user. `None`: it is used as
-    /// it is.
+    /// The mode with which it is created if it is missing; an existing one must belong to the
+    /// agent's user. `None`: it is used as it is.
     pub mode: Option<u32>,
     /// Whether it may be missing: it is not created, and its absence is not a fault.
     pub is_optional: bool,
@@ -49,8 +51,8 @@ impl LaneDirectory {
         }
     }
 
-    /// Returns a directory of the agent's user in which these users create lanes. It has the mode of the system's: every user
-    /// can create files, and cannot list or remove those of others.
+    /// Returns a directory of the agent's user in which these users create lanes. It has the mode
+    /// of the system's: every user can create files, and cannot list or remove those of others.
     pub fn for_guests(path: impl Into<PathBuf>, owners: Vec<u32>) -> LaneDirectory {
         LaneDirectory {
             owners: Some(owners),

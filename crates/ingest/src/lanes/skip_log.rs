@@ -1,5 +1,5 @@
-//! Logs files in a directory of lanes that are not read: at most one line a minute, with a count. `/status`
-//! counts all of them.
+//! Logs files in a directory of lanes that are not read: at most one line a minute, with a count.
+//! `/status` counts all of them.
 
 use pegel_metric::Millis;
 

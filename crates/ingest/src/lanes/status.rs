@@ -15,7 +15,8 @@ pub struct LanesStatus {
     pub alive: u64,
     /// The number of lanes of ended programs whose files still exist.
     pub ended: u64,
-    /// The number of lanes that another agent counted before: this one counts from its first reading on.
+    /// The number of lanes that another agent counted before: this one counts from its first
+    /// reading on.
     pub counted_elsewhere: u64,
     /// The number of files that are not read, by reason.
     pub refused: BTreeMap<String, u64>,

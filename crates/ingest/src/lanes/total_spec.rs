@@ -31,7 +31,8 @@ impl TotalKind {
         }
     }
 
-    /// Returns whether both can share one name. The aggregation of a gauge is that of the first lane.
+    /// Returns whether both can share one name. The aggregation of a gauge is that of the first
+    /// lane.
     pub(super) fn is_compatible(self, other: TotalKind) -> bool {
         match (self, other) {
             (TotalKind::Gauge(_), TotalKind::Gauge(_)) => true,

@@ -1,9 +1,9 @@
 //! The sums over all lanes, by series.
 //!
-//! A counter's total is its base (the sum of removed lanes) plus the last amount of every known lane. A gauge
-//! is recomputed at each pass from the running lanes. [`super::Lanes`] adds contributions during a pass;
-//! [`LaneTotals::emit`] then writes the changed values to the current values and the tick. A counter never
-//! decreases, also across restarts.
+//! A counter's total is its base (the sum of removed lanes) plus the last amount of every known
+//! lane. A gauge is recomputed at each pass from the running lanes. [`super::Lanes`] adds
+//! contributions during a pass; [`LaneTotals::emit`] then writes the changed values to the current
+//! values and the tick. A counter never decreases, also across restarts.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -30,7 +30,8 @@ struct TotalSeries {
     series: Arc<Series>,
     slot: ValueSlot,
     pass: SeriesPermit,
-    /// The sender whose lanes contribute: lanes of different users are not summed. `None` until a lane joins.
+    /// The sender whose lanes contribute: lanes of different users are not summed. `None` until a
+    /// lane joins.
     user: Option<Arc<Sender>>,
     role: TotalKind,
     /// For a bucket.
@@ -77,9 +78,10 @@ impl LaneTotals {
         }
     }
 
-    /// Adds a lane to the series that it declares. A name in use by another kind of series, or by another user's where a
-    /// rule removes the label `user`, gets the label `lane_type`. If a rule sets that label, so that the names still collide,
-    /// the series is refused, and the first one keeps the name.
+    /// Adds a lane to the series that it declares. A name in use by another kind of series, or by
+    /// another user's where a rule removes the label `user`, gets the label `lane_type`. If a rule
+    /// sets that label, so that the names still collide, the series is refused, and the first one
+    /// keeps the name.
     pub(super) fn join_lane(
         &mut self,
         sender: &Arc<Sender>,
@@ -112,7 +114,8 @@ impl LaneTotals {
         Err(AdmissionError::OtherKind)
     }
 
-    /// Adds a counter from the journal, charged to the sender of its label `user`. Its base is set later.
+    /// Adds a counter from the journal, charged to the sender of its label `user`. Its base is set
+    /// later.
     pub(super) fn restore(
         &mut self,
         sender_of: &mut dyn FnMut(Option<&str>) -> Arc<Sender>,
@@ -163,8 +166,8 @@ impl LaneTotals {
             is_in_journal: false,
         };
         if !self.is_first_pass {
-            // Every lane that existed before has been read: the rest of the published total comes from
-            // removed lanes.
+            // Every lane that existed before has been read: the rest of the published total comes
+            // from removed lanes.
             entry.apply_restored();
         }
         let number = self.series.add(entry);
@@ -199,7 +202,8 @@ impl LaneTotals {
         self.touch(number);
     }
 
-    /// Subtracts what an agent with another journal has counted from what was just added. Nothing of it was published.
+    /// Subtracts what an agent with another journal has counted from what was just added. Nothing
+    /// of it was published.
     pub(super) fn subtract_amount(&mut self, number: TotalId, by: CounterAmount) {
         let entry = &mut self.series[number];
         entry.total = entry.total.minus(by);
@@ -245,8 +249,8 @@ impl LaneTotals {
         });
     }
 
-    /// Ends a pass: writes changed values to the current values, and changed rows to the tick. Values beyond
-    /// the sender's write allowance are retried in the next pass.
+    /// Ends a pass: writes changed values to the current values, and changed rows to the tick.
+    /// Values beyond the sender's write allowance are retried in the next pass.
     pub(super) fn emit(&mut self, tick: &mut Tick) {
         self.emit_counters();
         self.emit_gauges();

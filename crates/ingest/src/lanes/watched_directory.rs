@@ -1,5 +1,5 @@
-//! One directory of lanes. It is listed in portions, and files are counted per user, so that a user with very
-//! many files cannot hide the lanes of others.
+//! One directory of lanes. It is listed in portions, and files are counted per user, so that a user
+//! with very many files cannot hide the lanes of others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,7 +19,8 @@ use super::skip_log::SkipLog;
 
 /// The entries that one scan reads; a larger directory takes several scans.
 const ENTRIES_PER_SCAN: usize = 16_384;
-/// The most skipped files remembered per user. Further ones that are not lanes, or not finished, are removed.
+/// The most skipped files remembered per user. Further ones that are not lanes, or not finished,
+/// are removed.
 const SKIPPED_MAX: usize = 4_096;
 /// A file that its program did not finish is removed after this long.
 const UNFINISHED_MS: Millis = 3_600_000;
@@ -99,8 +100,8 @@ impl WatchedDirectory {
         &self.settings.path
     }
 
-    /// Opens the directory if it is not open: it may be created, or released by another agent, at any time. Returns whether this
-    /// call opened it.
+    /// Opens the directory if it is not open: it may be created, or released by another agent, at
+    /// any time. Returns whether this call opened it.
     pub(super) fn open(&mut self, journal: &Path, is_new: bool) -> bool {
         if self.state.is_ok() {
             return false;
@@ -272,7 +273,8 @@ impl WatchedDirectory {
         }
     }
 
-    /// Remembers a skipped file. Beyond [`SKIPPED_MAX`] per user, files that are not lanes are removed instead.
+    /// Remembers a skipped file. Beyond [`SKIPPED_MAX`] per user, files that are not lanes are
+    /// removed instead.
     fn skip(&mut self, name: String, why: SkipReason) {
         let Ok(open) = &self.state else { return };
         let Ok(owner) = open.directory.owner_of(&name) else {
@@ -322,7 +324,8 @@ impl WatchedDirectory {
         }
     }
 
-    /// Records in the claim that a lane is read. Returns whether an agent with another journal has counted it before.
+    /// Records in the claim that a lane is read. Returns whether an agent with another journal has
+    /// counted it before.
     pub(super) fn claim(&mut self, id: &LaneId) -> bool {
         let Ok(open) = &mut self.state else {
             return false;

@@ -1,7 +1,9 @@
-//! Rules: rename, label, keep or drop a program's series by its name and labels before it is stored.
+//! Rules: rename, label, keep or drop a program's series by its name and labels before it is
+//! stored.
 //!
-//! Admission applies them once to every new series. They are evaluated in order. `keep` and `drop` are final;
-//! `rename` and `label` change the series for the rules that follow. A series that no rule decides is kept.
+//! Admission applies them once to every new series. They are evaluated in order. `keep` and `drop`
+//! are final; `rename` and `label` change the series for the rules that follow. A series that no
+//! rule decides is kept.
 
 mod pattern;
 
@@ -163,7 +165,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::reserved_names::exported;
 
-    /// Builds a rule from a tree as YAML would give it: `key=value`, and `key.inner=value` for maps.
+    /// Builds a rule from a tree as YAML would give it: `key=value`, and `key.inner=value` for
+    /// maps.
     pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
         let place = ConfigOrigin::Argument("test");
         let mut tree = ConfigTree::empty(place.clone());

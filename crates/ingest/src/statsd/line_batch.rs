@@ -1,9 +1,9 @@
 //! Applies the lines of a few datagrams to the table under one lock.
 //!
-//! Every reader of statsd lines (datagrams, streams, the push socket) opens a [`StatsdBatch`], passes whole
-//! lines and drops it. Each value is recorded in the table, queued as a timed gauge, or dropped with a
-//! reason; the counts reach the ledger when the batch ends. A batch holds the table's lock: it must not block
-//! or do I/O.
+//! Every reader of statsd lines (datagrams, streams, the push socket) opens a [`StatsdBatch`],
+//! passes whole lines and drops it. Each value is recorded in the table, queued as a timed gauge,
+//! or dropped with a reason; the counts reach the ledger when the batch ends. A batch holds the
+//! table's lock: it must not block or do I/O.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -1,8 +1,8 @@
 //! The statsd input, as the agent starts and stops it.
 //!
-//! [`StatsdInput`] holds the table; [`StatsdListener`] binds the sockets and runs the threads that read them.
-//! All addresses are bound before anything is read, so that a start that fails takes no lines. On stop,
-//! everything that the kernel still holds is read before the threads end.
+//! [`StatsdInput`] holds the table; [`StatsdListener`] binds the sockets and runs the threads that
+//! read them. All addresses are bound before anything is read, so that a start that fails takes no
+//! lines. On stop, everything that the kernel still holds is read before the threads end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
-/// When there are too many connections, the one that was idle longest is closed if it was idle for this long.
+/// When there are too many connections, the one that was idle longest is closed if it was idle for
+/// this long.
 const EVICTION_IDLE_TIME: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 256;
 
@@ -50,8 +51,8 @@ pub struct StatsdListenOptions {
 }
 
 impl StatsdListenOptions {
-    /// Takes the options from the configuration; `socket` is the push socket, next to which the statsd
-    /// sockets lie.
+    /// Takes the options from the configuration; `socket` is the push socket, next to which the
+    /// statsd sockets lie.
     pub fn new(
         keys: &StatsdSettings,
         socket: Option<&Path>,
@@ -120,8 +121,8 @@ impl StatsdInput {
         }
     }
 
-    /// Applies lines that did not arrive over statsd's own sockets. Returns the first reason if any value was
-    /// dropped.
+    /// Applies lines that did not arrive over statsd's own sockets. Returns the first reason if any
+    /// value was dropped.
     pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), DropReason> {
         let mut batch = self.shared.batch();
         batch.apply_lines(lines, origin);
@@ -172,8 +173,8 @@ pub struct StatsdListener {
 }
 
 impl StatsdListener {
-    /// Binds the addresses. Nothing is read before [`StatsdListener::start`]: until then, datagrams wait in
-    /// the kernel.
+    /// Binds the addresses. Nothing is read before [`StatsdListener::start`]: until then, datagrams
+    /// wait in the kernel.
     pub fn bind(
         statsd: &StatsdInput,
         plan: &StatsdListenOptions,

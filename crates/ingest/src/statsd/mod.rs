@@ -6,9 +6,9 @@
 //! TCP, UNIX streams ──────────────┘   (wire)    (lock for microseconds)
 //! ```
 //!
-//! Receiving never stops: the program sampler takes changes out of the table in small pieces, and a receiving
-//! thread waits for at most one of them. Every value is either summed or dropped with a reason, and counted
-//! in the ledger.
+//! Receiving never stops: the program sampler takes changes out of the table in small pieces, and a
+//! receiving thread waits for at most one of them. Every value is either summed or dropped with a
+//! reason, and counted in the ledger.
 
 mod line_batch;
 mod line_counts;

@@ -1,5 +1,5 @@
-//! Questions that statsd passes to the agent: which process holds a port, which user owns a connection, and
-//! which users may write.
+//! Questions that statsd passes to the agent: which process holds a port, which user owns a
+//! connection, and which users may write.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The settings of statsd and their value types. `config/pegel.yaml` is generated from the doc comments.
+//! The settings of statsd and their value types. `config/pegel.yaml` is generated from the doc
+//! comments.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -18,11 +19,11 @@ settings! {
         unix: StatsdSocketPath = StatsdSocketPath::Auto,
         /// The UNIX stream socket; auto: statsd-stream.sock beside the push socket; off: none.
         unix_stream: StatsdSocketPath = StatsdSocketPath::Auto,
-        /// Maximum number of threads that read UDP datagrams; auto: a quarter of the cores, up to four. One
-        /// thread reads while it keeps up; the others help while a socket stays full.
+        /// Maximum number of threads that read UDP datagrams; auto: a quarter of the cores, up to
+        /// four. One thread reads while it keeps up; the others help while a socket stays full.
         threads: ReceiverThreads = ReceiverThreads::Auto,
-        /// Receive buffer of each socket in the kernel. Without the privilege to exceed it, net.core.rmem_max
-        /// is the limit.
+        /// Receive buffer of each socket in the kernel. Without the privilege to exceed it,
+        /// net.core.rmem_max is the limit.
         receive_buffer: ByteSize = ByteSize::mebibytes(16),
         /// Close a TCP or UNIX stream connection that sent nothing for this long.
         connection_timeout: TimeSpan = TimeSpan::seconds(600),
@@ -30,8 +31,8 @@ settings! {
         flush: TimeSpan = TimeSpan::seconds(10),
         /// Percentiles of timers, histograms and distributions to publish.
         percentiles: Vec<Percentile> = vec![Percentile::of(50), Percentile::of(90), Percentile::of(99)],
-        /// What to do with a metric that received no line for an interval: keep or delete. Stored samples
-        /// stay.
+        /// What to do with a metric that received no line for an interval: keep or delete. Stored
+        /// samples stay.
         idle: IdlePolicy = IdlePolicy::Keep,
         /// The same for counters and meters only.
         idle_counters: Option<IdlePolicy> = None => "delete",

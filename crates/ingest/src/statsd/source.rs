@@ -1,8 +1,9 @@
-//! Moves values from the table to the store: changes at each tick, and statistics of intervals when they end.
+//! Moves values from the table to the store: changes at each tick, and statistics of intervals when
+//! they end.
 //!
-//! The program sampler calls [`StatsdSource`] at each tick. It copies what changed into its [`CurrentValues`]
-//! and emits the rows. The table is locked for a bounded number of entries at a time, so that receiving
-//! threads never wait long.
+//! The program sampler calls [`StatsdSource`] at each tick. It copies what changed into its
+//! [`CurrentValues`] and emits the rows. The table is locked for a bounded number of entries at a
+//! time, so that receiving threads never wait long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +180,8 @@ impl StatsdSource {
     }
 }
 
-/// Renames totals from before a restart whose names other inputs own, as their metrics will be renamed.
+/// Renames totals from before a restart whose names other inputs own, as their metrics will be
+/// renamed.
 fn rename_restored(values: &mut CurrentValues, gate: &Admission) {
     values.rename_restored(|series| {
         let input = series.family().input;

@@ -1,7 +1,8 @@
-//! Gauges with their own timestamp (DogStatsD's `|T`): they are stored as points, not as current values.
+//! Gauges with their own timestamp (DogStatsD's `|T`): they are stored as points, not as current
+//! values.
 //!
-//! Receiving threads queue them, so that they never wait for the store's log; the program sampler writes the
-//! queue at each pass. The queue is bounded; gauges beyond it are dropped and counted.
+//! Receiving threads queue them, so that they never wait for the store's log; the program sampler
+//! writes the queue at each pass. The queue is bounded; gauges beyond it are dropped and counted.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::senders::Sender;
 /// The most queued gauges. Further ones are dropped and counted.
 const QUEUE_MAX: usize = 20_000;
 
-/// Returns whether this is a value with its own timestamp. Counters with a time add to their total like all
-/// others.
+/// Returns whether this is a value with its own timestamp. Counters with a time add to their total
+/// like all others.
 pub(super) fn has_own_time(metric: &StatsdMetric<'_>) -> bool {
     metric.time.is_some()
         && metric.kind == StatsdType::Gauge

@@ -1,5 +1,5 @@
-//! Lanes of real processes, and an agent that is killed and restarted at any moment: totals are exact each
-//! time.
+//! Lanes of real processes, and an agent that is killed and restarted at any moment: totals are
+//! exact each time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -362,8 +362,8 @@ fn totals_are_exact_for_kills_at_any_time() {
     }
 }
 
-/// Keeps a copy of journal and lanes after each pass, then starts an agent from journals that are older than the
-/// lanes: as after a kill between writing, folding and unlinking.
+/// Keeps a copy of journal and lanes after each pass, then starts an agent from journals that are
+/// older than the lanes: as after a kill between writing, folding and unlinking.
 #[test]
 fn a_journal_that_lags_behind_counts_nothing_twice() {
     let node = LaneTestNode::new();
@@ -688,7 +688,8 @@ fn a_lane_whose_program_ended_is_read_once_more_and_then_no_longer() {
 
 #[test]
 fn countless_files_hide_no_lane_and_are_reported() {
-    // More than two scans read, and some more: if files are removed during a scan, it may skip some.
+    // More than two scans read, and some more: if files are removed during a scan, it may skip
+    // some.
     const JUNK: u128 = 40_000;
     let node = LaneTestNode::new();
     let mut agent = node.agent();
@@ -761,7 +762,8 @@ fn an_agent_with_another_store_counts_from_when_it_took_over() {
         "{faults:?}"
     );
     first.kill();
-    // The second agent takes over, and counts nothing that the first one counted. It is killed in between.
+    // The second agent takes over, and counts nothing that the first one counted. It is killed in
+    // between.
     second.pass_after(SECOND);
     second.assert_value("steps_total", 0.0);
     assert_eq!(second.status().counted_elsewhere, 1);

@@ -5,8 +5,8 @@ use crate::layout::{
     u16_at, u32_at,
 };
 
-/// The location of a series. Checked against the copy in which it was found; later copies are at least as
-/// long.
+/// The location of a series. Checked against the copy in which it was found; later copies are at
+/// least as long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesLocation {
     pub at: u32,
@@ -53,8 +53,8 @@ pub(crate) fn parse_series(
     Ok((entry, length))
 }
 
-/// The description of a series. The texts are UTF-8 and within bounds; whether the name is valid is for the
-/// reader to decide.
+/// The description of a series. The texts are UTF-8 and within bounds; whether the name is valid is
+/// for the reader to decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedSeriesSpec<'a> {
     pub kind: LaneKind,

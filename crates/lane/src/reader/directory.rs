@@ -45,8 +45,8 @@ impl LaneDirectoryHandle {
         &self.path
     }
 
-    /// Locks the directory as long as this is open: programs then do not remove stale lanes. Returns false if
-    /// one of them is doing that now.
+    /// Locks the directory as long as this is open: programs then do not remove stale lanes.
+    /// Returns false if one of them is doing that now.
     pub fn lock_for_reading(&self) -> bool {
         rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }

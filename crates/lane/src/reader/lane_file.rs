@@ -1,4 +1,5 @@
-//! Opens the file of a lane safely and copies it. Nothing here blocks on the program that writes it.
+//! Opens the file of a lane safely and copies it. Nothing here blocks on the program that writes
+//! it.
 
 use std::fmt;
 use std::io;
@@ -98,8 +99,8 @@ impl From<Errno> for LaneOpenError {
     }
 }
 
-/// The file of a lane, open for reading. It caches what was parsed, so that reading again costs one system
-/// call.
+/// The file of a lane, open for reading. It caches what was parsed, so that reading again costs one
+/// system call.
 #[derive(Debug)]
 pub struct LaneFile {
     pub(crate) fd: OwnedFd,
@@ -184,8 +185,8 @@ impl LaneFile {
         self.file_bytes
     }
 
-    /// Copies the published part into `buffer` and returns its series. An error is permanent: the lane is
-    /// invalid and should not be read again.
+    /// Copies the published part into `buffer` and returns its series. An error is permanent: the
+    /// lane is invalid and should not be read again.
     pub fn read<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Result<LaneView<'a>, LaneError> {
         let known = self.lane.published();
         buffer.resize(known, 0);
@@ -203,11 +204,11 @@ impl LaneFile {
         Ok(self.lane.view(buffer))
     }
 
-    /// Returns whether no process writes to the lane any more: its process ended, or runs another program
-    /// now.
+    /// Returns whether no process writes to the lane any more: its process ended, or runs another
+    /// program now.
     ///
-    /// Two readers that ask at the same moment may block each other: then it returns false. Whether the pid
-    /// of a dead process was reused is for [`LaneFile::process`] to determine.
+    /// Two readers that ask at the same moment may block each other: then it returns false. Whether
+    /// the pid of a dead process was reused is for [`LaneFile::process`] to determine.
     pub fn is_ended(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {

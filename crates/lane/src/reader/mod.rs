@@ -1,8 +1,9 @@
 //! The agent's half: finds lanes, opens them safely and reads copies of them.
 //!
-//! Any process of a user may write to a lane at any time, so its contents are untrusted: every offset is
-//! checked against the copy at hand, every count is bounded, and what was parsed once (the identity, the
-//! offsets of series) is not read again. Reading never writes, and never waits for the program.
+//! Any process of a user may write to a lane at any time, so its contents are untrusted: every
+//! offset is checked against the copy at hand, every count is bounded, and what was parsed once
+//! (the identity, the offsets of series) is not read again. Reading never writes, and never waits
+//! for the program.
 
 mod decoded_series;
 mod directory;

@@ -115,8 +115,8 @@ impl<'a> LaneView<'a> {
         &self.lane.header
     }
 
-    /// Returns the number of series. A series keeps its index as long as the lane exists; new ones are added
-    /// at the end.
+    /// Returns the number of series. A series keeps its index as long as the lane exists; new ones
+    /// are added at the end.
     pub fn len(&self) -> usize {
         self.lane.series.len()
     }
@@ -125,7 +125,8 @@ impl<'a> LaneView<'a> {
         self.lane.series.is_empty()
     }
 
-    /// Returns the description of a series. The writer never changes it, so reading it once is enough.
+    /// Returns the description of a series. The writer never changes it, so reading it once is
+    /// enough.
     pub fn series(&self, index: usize) -> Result<DecodedSeriesSpec<'a>, LaneError> {
         let found = self.lane.series.get(index);
         let at = found.map_or(0, |entry| entry.at as usize);
@@ -139,8 +140,9 @@ impl<'a> LaneView<'a> {
         self.lane.series.get(index).map(|entry| entry.kind)
     }
 
-    /// Returns the value at the time of the copy. `None` if there is none: a gauge that was never set, or a
-    /// series of points, which come from [`LaneFile::points`](crate::reader::LaneFile::points).
+    /// Returns the value at the time of the copy. `None` if there is none: a gauge that was never
+    /// set, or a series of points, which come from
+    /// [`LaneFile::points`](crate::reader::LaneFile::points).
     pub fn value(&self, index: usize) -> Option<LaneValue<'a>> {
         let entry = self.lane.series.get(index)?;
         LaneValue::read(*entry, self.bytes.get(entry.slot as usize..)?)

@@ -44,8 +44,8 @@ impl LaneFile {
         self.position = self.head;
     }
 
-    /// Appends the points added since, as of the last [`LaneFile::read`], in the order of their numbers.
-    /// `has_ended`: no writer will finish a partly written point.
+    /// Appends the points added since, as of the last [`LaneFile::read`], in the order of their
+    /// numbers. `has_ended`: no writer will finish a partly written point.
     pub fn points(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -64,8 +64,8 @@ impl LaneFile {
         let first = self.position.max(head.saturating_sub(capacity));
         done.lost += first - self.position;
         self.copy_ring(buffer)?;
-        // A writer takes its number before it touches the slot: the head shows which slots were overwritten
-        // during the copy.
+        // A writer takes its number before it touches the slot: the head shows which slots were
+        // overwritten during the copy.
         let mut now = [0; 8];
         read_exactly(&self.fd, &mut now, header::RING_HEAD as u64)?;
         let overwritten = u64::from_le_bytes(now).saturating_sub(capacity);

@@ -5,8 +5,8 @@ use crate::layout::{LINE_BYTES, LaneKind, u64_at, word};
 use crate::reader::decoded_series::SeriesLocation;
 use crate::{BUCKETS, bucket_bound};
 
-/// The value of a series in one copy of a lane. Each number is whole; those of one series may be slightly out
-/// of step, so that a call's hits can be one ahead of its bytes.
+/// The value of a series in one copy of a lane. Each number is whole; those of one series may be
+/// slightly out of step, so that a call's hits can be one ahead of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LaneValue<'a> {
     Counter(u64),
@@ -79,7 +79,8 @@ impl<'a> LaneValue<'a> {
 }
 
 impl<'a> LaneDistribution<'a> {
-    /// Returns the number of values in each bucket, not cumulative; their upper bounds are [`bucket_bound`]s.
+    /// Returns the number of values in each bucket, not cumulative; their upper bounds are
+    /// [`bucket_bound`]s.
     pub fn buckets(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.buckets
             .as_chunks()

@@ -1,5 +1,5 @@
-//! Threads and signal handlers that update the same series at the same time: no update is lost or counted
-//! twice.
+//! Threads and signal handlers that update the same series at the same time: no update is lost or
+//! counted twice.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

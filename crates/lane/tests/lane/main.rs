@@ -1,4 +1,5 @@
-//! Lanes of real processes: writer and reader together, and everything that can go wrong between them.
+//! Lanes of real processes: writer and reader together, and everything that can go wrong between
+//! them.
 
 mod hostile;
 mod interrupts;

@@ -1,4 +1,5 @@
-//! Real processes: fork, exec, closed descriptors, sudden death. Everything counted is present exactly once.
+//! Real processes: fork, exec, closed descriptors, sudden death. Everything counted is present
+//! exactly once.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,8 @@
 
 use super::Aggregator;
 
-/// The state of an incremental aggregator. One layout serves all of them, so that a grid is a plain array.
+/// The state of an incremental aggregator. One layout serves all of them, so that a grid is a plain
+/// array.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Accumulator {
     count: u32,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use pegel_metric::Millis;
 use serde::{Deserialize, Serialize};
 
-/// A note about a time. Its times are as the client sent them: seconds, or milliseconds if they have more than ten
-/// digits.
+/// A note about a time. Its times are as the client sent them: seconds, or milliseconds if they
+/// have more than ten digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotation {

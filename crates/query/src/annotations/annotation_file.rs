@@ -1,8 +1,9 @@
 //! `annotations.jsonl`: one line for each change; the last one for a key applies.
 //!
-//! A line is `{"set":{…}}` with an annotation, `{"setby":["SENDER",{…}]}` with one of another user than the agent's, or
-//! `{"delete":["TSUID",milliseconds]}`. It is synced before it is acknowledged. A line truncated by a crash is removed; if
-//! other lines are malformed, a copy of the file is kept in `aside/`.
+//! A line is `{"set":{…}}` with an annotation, `{"setby":["SENDER",{…}]}` with one of another user
+//! than the agent's, or `{"delete":["TSUID",milliseconds]}`. It is synced before it is
+//! acknowledged. A line truncated by a crash is removed; if other lines are malformed, a copy of
+//! the file is kept in `aside/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -166,7 +167,8 @@ fn to_line(entry: &AnnotationRecord) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Returns the annotations, the length of the complete lines in bytes, and the number of malformed lines.
+/// Returns the annotations, the length of the complete lines in bytes, and the number of malformed
+/// lines.
 fn parse_records(bytes: &[u8]) -> (BTreeMap<AnnotationKey, Annotation>, usize, usize) {
     let mut notes = BTreeMap::new();
     let whole = bytes

@@ -1,8 +1,8 @@
 //! A group of series that is aggregated into one result series.
 //!
-//! If the buckets are known in advance and the aggregator can run incrementally, the group holds one accumulator per
-//! bucket (a grid), and the series themselves are not kept. Otherwise it keeps the points of every series and merges
-//! them at the end.
+//! If the buckets are known in advance and the aggregator can run incrementally, the group holds
+//! one accumulator per bucket (a grid), and the series themselves are not kept. Otherwise it keeps
+//! the points of every series and merges them at the end.
 
 use pegel_metric::{Millis, Series};
 

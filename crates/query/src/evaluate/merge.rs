@@ -1,5 +1,6 @@
-//! Merges several series into one. At each time at which any of them has a point, the aggregator receives one value
-//! of each series that has started and not yet ended: its own or an interpolated one.
+//! Merges several series into one. At each time at which any of them has a point, the aggregator
+//! receives one value of each series that has started and not yet ended: its own or an interpolated
+//! one.
 
 use std::time::Instant;
 
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn each_aggregator_fills_gaps_in_its_own_way() {
-        // The manual's example: A has 5, 15, 5 at 10, 30, 50; B has 10, 20, 10, 20 at 0, 20, 40, 60.
+        // The manual's example: A has 5, 15, 5 at 10, 30, 50; B has 10, 20, 10, 20 at 0, 20, 40,
+        // 60.
         let a = [(10, 5.0), (30, 15.0), (50, 5.0)];
         let b = [(0, 10.0), (20, 20.0), (40, 10.0), (60, 20.0)];
         let values = |name: &str| {
@@ -203,7 +205,8 @@ mod tests {
             assert_eq!(times, [0, 10, 20, 30, 40, 50, 60], "{name}");
             points.iter().map(|point| point.1).collect::<Vec<f64>>()
         };
-        // A is interpolated to 10 at 20 and at 40, B to 15 at 10, 30 and 50. Outside of its span A has no value.
+        // A is interpolated to 10 at 20 and at 40, B to 15 at 10, 30 and 50. Outside of its span A
+        // has no value.
         assert_eq!(values("sum"), [10.0, 20.0, 30.0, 30.0, 20.0, 20.0, 20.0]);
         assert_eq!(values("avg"), [10.0, 10.0, 15.0, 15.0, 10.0, 10.0, 20.0]);
         assert_eq!(values("min"), [10.0, 5.0, 10.0, 15.0, 10.0, 5.0, 20.0]);

@@ -69,8 +69,8 @@ impl SeriesSelection {
     }
 }
 
-/// Makes filters on `*` grouping. Dragon ignores `groupBy`: its panels query `*` without it and expect a series for
-/// each value.
+/// Makes filters on `*` grouping. Dragon ignores `groupBy`: its panels query `*` without it and
+/// expect a series for each value.
 fn dragon_filters(filters: &[TagFilter]) -> Vec<TagFilter> {
     let change = |filter: &TagFilter| {
         if filter.is_any_value() {
@@ -92,8 +92,8 @@ fn selector(name: &str, filters: Vec<TagFilter>, is_explicit: bool, node: Arc<st
     })
 }
 
-/// Replaces a selector with regular expressions by the list of series that it matches: expressions are expensive, so
-/// they are evaluated once per series instead of once per block.
+/// Replaces a selector with regular expressions by the list of series that it matches: expressions
+/// are expensive, so they are evaluated once per series instead of once per block.
 fn resolve_selector(
     engine: &QueryEngine,
     request: &QueryRequest,
@@ -122,7 +122,8 @@ fn resolve_selector(
     }))
 }
 
-/// Returns whether a series has exactly the keys of the filters. A missing `host` is accepted, since responses add it.
+/// Returns whether a series has exactly the keys of the filters. A missing `host` is accepted,
+/// since responses add it.
 fn has_exact_tags(series: &Series, filters: &[TagFilter]) -> bool {
     let is_known = |key: &str| filters.iter().any(|filter| filter.tagk == key);
     let has = |filter: &TagFilter| filter.tagk == HOST || series.label(&filter.tagk).is_some();

@@ -7,8 +7,8 @@ use crate::downsample::Buckets;
 use crate::error::OpentsdbError;
 use crate::memory_budget::QueryMemoryBudget;
 
-/// Turns the samples of one series into the points of its group: downsampled, filled, as rates. The buffers are
-/// reused from series to series.
+/// Turns the samples of one series into the points of its group: downsampled, filled, as rates. The
+/// buffers are reused from series to series.
 pub(super) struct SeriesTransform<'a> {
     plan: &'a SubQueryPlan<'a>,
     values: Vec<f64>,

@@ -1,5 +1,5 @@
-//! Parses and evaluates arithmetic expressions such as `(a + b * 2) / c`. Length and nesting are limited, so recursion
-//! is bounded.
+//! Parses and evaluates arithmetic expressions such as `(a + b * 2) / c`. Length and nesting are
+//! limited, so recursion is bounded.
 
 /// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,7 +124,8 @@ impl TermParser<'_> {
         part: fn(&mut Self) -> Result<Term, String>,
     ) -> Result<Term, String> {
         let mut term = part(self)?;
-        // A chain builds a left-deep tree that is evaluated recursively, so its length counts as depth too.
+        // A chain builds a left-deep tree that is evaluated recursively, so its length counts as
+        // depth too.
         for length in 0.. {
             let found = operators.iter().find(|(sign, _)| self.accept(*sign));
             let Some((_, operator)) = found else {

@@ -1,7 +1,7 @@
 //! Wildcard patterns of tag filters.
 
-/// Returns whether the whole text matches a pattern in which `*` is any run of characters. All other characters are
-/// literal.
+/// Returns whether the whole text matches a pattern in which `*` is any run of characters. All
+/// other characters are literal.
 pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

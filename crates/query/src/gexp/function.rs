@@ -178,7 +178,8 @@ fn keep_highest(lines: &mut Vec<ResultSeries>, count: usize, of: impl Fn(&Result
     lines.truncate(count);
 }
 
-/// Combines result series with the same tags. If each argument has one series, these are combined regardless of tags.
+/// Combines result series with the same tags. If each argument has one series, these are combined
+/// regardless of tags.
 fn combine_by_tags(
     operation: SeriesOperation,
     sets: Vec<Vec<ResultSeries>>,
@@ -212,7 +213,8 @@ fn combine_by_tags(
     Ok(joined)
 }
 
-/// At times that one of them lacks, sums and differences take it as zero; products and quotients have no value.
+/// At times that one of them lacks, sums and differences take it as zero; products and quotients
+/// have no value.
 fn combine(
     operation: SeriesOperation,
     lines: &[&ResultSeries],

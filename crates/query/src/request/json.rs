@@ -181,7 +181,8 @@ pub(super) fn sorted_tsuids(ids: &[String]) -> Vec<String> {
     ids
 }
 
-/// Returns `filters` if there are any, else `tags`: according to the manual only one of them applies.
+/// Returns `filters` if there are any, else `tags`: according to the manual only one of them
+/// applies.
 fn filters(
     filters: Option<Vec<FilterBody>>,
     tags: Option<BTreeMap<String, LenientString>>,

@@ -1,4 +1,5 @@
-//! Parses the syntax of `m=`: `sum:rate{counter,,1000}:10s-avg:explicit_tags:metric{host=*}{dc=regexp(a.*)}`.
+//! Parses the syntax of `m=`:
+//! `sum:rate{counter,,1000}:10s-avg:explicit_tags:metric{host=*}{dc=regexp(a.*)}`.
 
 use super::{QueryTarget, RateEcho, SubQuery};
 use crate::downsample::Downsample;

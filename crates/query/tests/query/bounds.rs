@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::fixture::{NOW, QueryFixture, T0};
 
-/// Returns the number of lines, or the status of the error: 504 if the query takes longer than its limit.
+/// Returns the number of lines, or the status of the error: 504 if the query takes longer than its
+/// limit.
 fn status(fixture: &QueryFixture, m: &str, start: i64, end: i64) -> Result<usize, u16> {
     let body = format!(r#"{{"start":{start},"end":{end},"msResolution":true,"queries":[{m}]}}"#);
     let answer = fixture
@@ -28,7 +29,8 @@ fn absurd_ranges_and_steps_end_quickly() {
     let query = |downsample: &str| {
         format!(r#"{{"metric":"m","aggregator":"sum","downsample":"{downsample}"}}"#)
     };
-    // The whole time range in steps of a millisecond: only buckets with samples cost memory, unless all are filled.
+    // The whole time range in steps of a millisecond: only buckets with samples cost memory, unless
+    // all are filled.
     assert_eq!(status(&fixture, &query("1ms-avg"), 0, NOW), Ok(1));
     assert_eq!(
         status(&fixture, &query("1ms-avg"), 1, 999_999_999_999_999),

@@ -81,7 +81,8 @@ fn buckets_of_thirty_seconds() {
         ("ep75r3", [5.0, 15.0, 1.0]),
         // 1 + 0.75 × 2 = 2.5.
         ("ep75r7", [7.5, 17.5, 1.0]),
-        // The mean is 20/3; squares of the distances 25/9, 25/9, 100/9 give 150/27. And 40/3: 25/9, 400/9, 625/9.
+        // The mean is 20/3; squares of the distances 25/9, 25/9, 100/9 give 150/27. And 40/3: 25/9,
+        // 400/9, 625/9.
         (
             "dev",
             [(150.0f64 / 27.0).sqrt(), (1_050.0f64 / 27.0).sqrt(), 0.0],
@@ -102,7 +103,8 @@ fn buckets_of_thirty_seconds() {
 #[test]
 fn only_buckets_that_begin_in_the_range_are_given() {
     let fixture = two();
-    // The bucket of T0 begins before the start; the one of T0 + 30 s is read to its end, beyond that of the query.
+    // The bucket of T0 begins before the start; the one of T0 + 30 s is read to its end, beyond
+    // that of the query.
     let line = only(fixture.query_range("sum:30s-count:m{host=a}", T0 + 10_000, T0 + 40_000));
     assert_eq!(line.tens(), [(3, 3.0)]);
     let line = only(fixture.query_range("sum:30s-count:m{host=a}", T0, T0 + 60_000));
@@ -219,7 +221,8 @@ fn fill_policies() {
             (6, 10.0)
         ]
     );
-    // Without a fill policy, times without any value are omitted, and B is interpolated at 30 and 50 s.
+    // Without a fill policy, times without any value are omitted, and B is interpolated at 30 and
+    // 50 s.
     assert_eq!(
         ask("none", "sum"),
         [(0, 10.0), (2, 20.0), (3, 35.0), (5, 25.0), (6, 20.0)]
@@ -284,7 +287,8 @@ fn several_points_in_one_second_become_one() {
         ask("none", ""),
         serde_json::json!({ &first: 3, &second: 5 })
     );
-    // An explicit interval below a second is evaluated, but the object holds only the last point of each second.
+    // An explicit interval below a second is evaluated, but the object holds only the last point of
+    // each second.
     assert_eq!(
         ask("sum", r#","downsample":"500ms-avg""#),
         serde_json::json!({ &first: 3, &second: 5 })

@@ -43,8 +43,8 @@ impl BpfAttributes {
     }
 
     fn call(&self, command: i32) -> io::Result<i32> {
-        // SAFETY: the length is that of the structure; callers pass addresses of memory that lives through the call and
-        // is as large as the command requires.
+        // SAFETY: the length is that of the structure; callers pass addresses of memory that lives
+        // through the call and is as large as the command requires.
         match unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) } {
             -1 => Err(io::Error::last_os_error()),
             result => Ok(result as i32),

@@ -1,5 +1,5 @@
-//! Parses BTF, the kernel's description of its types, to find tracepoints and structure members. The input is not trusted:
-//! malformed data yields None.
+//! Parses BTF, the kernel's description of its types, to find tracepoints and structure members.
+//! The input is not trusted: malformed data yields None.
 
 use std::io::{self, Read};
 
@@ -24,7 +24,8 @@ pub(super) struct BtfMapping {
 
 impl Drop for BtfMapping {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly the mapping created in `open`; `&mut self` proves that no borrow is left.
+        // SAFETY: unmaps exactly the mapping created in `open`; `&mut self` proves that no borrow
+        // is left.
         let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
     }
 }
@@ -149,7 +150,8 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// Returns the number of bytes after the first three words of a type; None for a kind newer than this list.
+/// Returns the number of bytes after the first three words of a type; None for a kind newer than
+/// this list.
 fn trailing_bytes(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // Integers, variables, declaration tags.
@@ -168,8 +170,8 @@ fn trailing_bytes(kind: u32, members: usize) -> Option<usize> {
     })
 }
 
-/// Returns BTF data for the task storage map: its key is a 32-bit integer (type 1), its value a structure of 64-bit
-/// integers (type 3).
+/// Returns BTF data for the task storage map: its key is a 32-bit integer (type 1), its value a
+/// structure of 64-bit integers (type 3).
 pub(super) fn task_value_btf(words: u32) -> Vec<u8> {
     let texts = b"\0key\0word\0task\0";
     let mut types: Vec<u32> = vec![1, 1 << 24, 4, 1 << 24 | 32, 5, 1 << 24, 8, 64];

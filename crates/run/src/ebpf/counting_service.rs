@@ -1,8 +1,9 @@
 //! The agent's side of remote counting: counts for wrappers that lack the permission.
 //!
-//! A wrapper names a process over the agent's socket and polls its counts until the process ends. The programs are loaded
-//! only while a process is watched. A client can watch only processes of its own user, and receives only numbers. A user
-//! other than root and the agent's can have half of all watched programs.
+//! A wrapper names a process over the agent's socket and polls its counts until the process ends.
+//! The programs are loaded only while a process is watched. A client can watch only processes of
+//! its own user, and receives only numbers. A user other than root and the agent's can have half of
+//! all watched programs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -58,7 +59,8 @@ struct WatchPermit {
     of_user: Arc<()>,
 }
 
-/// A program watched for one connection. Dropping it ends the watch on another thread, because that takes milliseconds.
+/// A program watched for one connection. Dropping it ends the watch on another thread, because that
+/// takes milliseconds.
 #[derive(Debug)]
 pub struct WatchSession {
     /// None only during drop.
@@ -192,8 +194,9 @@ impl CountingService {
             }
         };
         let watched = watched.map_err(kernel_refused("the process"))?;
-        // Check again: meanwhile the process could have executed a privileged program, or its ID could have been reused.
-        // From here on the BPF programs exclude it if it gains privileges, and its ID is its own while it lives.
+        // Check again: meanwhile the process could have executed a privileged program, or its ID
+        // could have been reused. From here on the BPF programs exclude it if it gains privileges,
+        // and its ID is its own while it lives.
         check(Some(&watched))?;
         let program = WatchedProgram {
             watched,

@@ -1,8 +1,9 @@
 //! Drops values on a background thread.
 //!
-//! Releasing a watched program waits for the thread that holds it, and for a grace period of the kernel after each deleted
-//! map entry: milliseconds, at worst two seconds. Connections end on async workers of the agent, which must not block. Their
-//! values are dropped here instead, by one thread that exists only while values are queued.
+//! Releasing a watched program waits for the thread that holds it, and for a grace period of the
+//! kernel after each deleted map entry: milliseconds, at worst two seconds. Connections end on
+//! async workers of the agent, which must not block. Their values are dropped here instead, by one
+//! thread that exists only while values are queued.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Counting in the kernel: small BPF programs at the start and the end of system calls, loaded only while a process is
-//! watched.
+//! Counting in the kernel: small BPF programs at the start and the end of system calls, loaded only
+//! while a process is watched.
 //!
-//! The programs are assembled here and require neither a compiler nor kernel headers: the tracepoints are found in the
-//! kernel's own type information (BTF). While loaded, they cost every process of the machine some tens of nanoseconds per
-//! call. The kernel unloads them when their last descriptor is closed, however this process ends.
+//! The programs are assembled here and require neither a compiler nor kernel headers: the
+//! tracepoints are found in the kernel's own type information (BTF). While loaded, they cost every
+//! process of the machine some tens of nanoseconds per call. The kernel unloads them when their
+//! last descriptor is closed, however this process ends.
 //!
 //! | modules | purpose |
 //! |---|---|

@@ -82,8 +82,9 @@ impl ProcessFollower {
         matches!(self.source, CountSource::Agent(_))
     }
 
-    /// Adds counts to the tally until all tasks have exited. `on_end` is called when the first process has exited, with its
-    /// end, whether the program had started, and whether the counts are complete.
+    /// Adds counts to the tally until all tasks have exited. `on_end` is called when the first
+    /// process has exited, with its end, whether the program had started, and whether the counts
+    /// are complete.
     pub(crate) fn follow(
         &mut self,
         tally: &mut SyscallTally,
@@ -103,8 +104,8 @@ impl ProcessFollower {
             CountSource::Agent(remote) => remote.release(),
             CountSource::AgentLost => {}
         }
-        // Children that outlive it are counted as well. A process that exited before its exec has none, but its exit may
-        // have been missed.
+        // Children that outlive it are counted as well. A process that exited before its exec has
+        // none, but its exit may have been missed.
         while progress.has_started && progress.is_alive {
             std::thread::sleep(self.poll_interval);
             self.serve();
@@ -161,7 +162,8 @@ impl ProcessFollower {
     }
 }
 
-/// Counts a running process until it exits or `is_over` is set. `ready` is called with the number of its threads.
+/// Counts a running process until it exits or `is_over` is set. `ready` is called with the number
+/// of its threads.
 pub(crate) fn attach(
     pid: i32,
     time: CallTiming,

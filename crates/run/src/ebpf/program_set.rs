@@ -1,4 +1,5 @@
-//! The set of maps and programs loaded into the kernel. The programs run as long as any process holds the links.
+//! The set of maps and programs loaded into the kernel. The programs run as long as any process
+//! holds the links.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -52,7 +53,8 @@ impl ProgramSet {
     pub(super) fn load(table: &OwnedFd, time: CallTiming) -> Result<ProgramSet, EbpfError> {
         let maps = create_maps(table).map_err(kernel_refused("maps"))?;
         let (links, installed) = std::thread::scope(|scope| {
-            // The update waits for a grace period of some milliseconds: load the programs meanwhile.
+            // The update waits for a grace period of some milliseconds: load the programs
+            // meanwhile.
             let install = || bpf_syscall::update_map(&maps.tables, 0, table);
             let installer = Builder::new().spawn_scoped(scope, install);
             let links = load_and_attach(&maps, time);

@@ -1,8 +1,9 @@
 //! The BPF programs and their data.
 //!
-//! A watched task has a value in task storage: its current call and when that began, whether it is counted, and the slot of
-//! its watcher. A new task inherits the slot of the task that created it. Each slot has a table of counts per processor, so
-//! that programs count without locks or atomics; readers add the tables up.
+//! A watched task has a value in task storage: its current call and when that began, whether it is
+//! counted, and the slot of its watcher. A new task inherits the slot of the task that created it.
+//! Each slot has a table of counts per processor, so that programs count without locks or atomics;
+//! readers add the tables up.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -42,7 +43,8 @@ impl TaskState {
     }
 }
 
-/// The maximum number of slots in use. A slot's number is never reused, because a task may outlive its watcher.
+/// The maximum number of slots in use. A slot's number is never reused, because a task may outlive
+/// its watcher.
 pub(super) const SLOTS_MAX: u32 = 1024;
 
 /// The number of rows of a table, one per system call number.
@@ -166,7 +168,8 @@ impl BpfMaps {
         finish(a)
     }
 
-    /// Replaces the number in R8 by that of a shared row if it is too large or belongs to a 32-bit program.
+    /// Replaces the number in R8 by that of a shared row if it is too large or belongs to a 32-bit
+    /// program.
     fn clamp_number(&self, a: &mut Assembler) {
         a.jump(JumpCondition::Below, R8, ROW_LARGE as i32, LARGE);
         a.set(R8, ROW_LARGE as i32);
@@ -201,8 +204,8 @@ impl BpfMaps {
         self.count_result(a)
     }
 
-    /// Program for `sys_exit` without times: reads the call's number from the registers, so that `sys_enter` needs no
-    /// program, at half the cost.
+    /// Program for `sys_exit` without times: reads the call's number from the registers, so that
+    /// `sys_enter` needs no program, at half the cost.
     pub(super) fn on_syscall_exit_untimed(&self) -> Vec<u64> {
         const NUMBER_IN_REGISTERS: i16 = if cfg!(target_arch = "aarch64") {
             280
@@ -236,7 +239,8 @@ impl BpfMaps {
         finish(a)
     }
 
-    /// Program for `task_newtask(task, flags)`: a new task, before it runs, inherits the slot of its creator.
+    /// Program for `task_newtask(task, flags)`: a new task, before it runs, inherits the slot of
+    /// its creator.
     pub(super) fn on_new_task(&self) -> Vec<u64> {
         let mut a = Assembler::default();
         a.load(R6, R1, 0);
@@ -259,8 +263,9 @@ impl BpfMaps {
         finish(a)
     }
 
-    /// Program for `sched_process_exec(task, pid, binprm)`: starts counting, with the exec as the first call. A program
-    /// that gained privileges is excluded, because its caller may not observe it.
+    /// Program for `sched_process_exec(task, pid, binprm)`: starts counting, with the exec as the
+    /// first call. A program that gained privileges is excluded, because its caller may not observe
+    /// it.
     pub(super) fn on_exec(&self, secure: SecureBit) -> Vec<u64> {
         const ORDINARY: JumpLabel = JumpLabel(6);
         let mut a = Assembler::default();
@@ -316,8 +321,8 @@ fn finish(mut a: Assembler) -> Vec<u64> {
     a.finish()
 }
 
-/// Adds one, or a register, to a word of the row in R0. Not atomic: no other task of this processor can interleave, and
-/// other processors have their own rows.
+/// Adds one, or a register, to a word of the row in R0. Not atomic: no other task of this processor
+/// can interleave, and other processors have their own rows.
 fn add_to_row(a: &mut Assembler, word: i16, amount: Option<super::assembler::BpfRegister>) {
     a.load(R1, R0, word);
     match amount {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::watch_protocol::{CountFrom, CountsReading, WatchRequest};
 use super::{CallTiming, EbpfError, task};
 
-/// Agents that may count for others: their sockets, and the function that connects to one. `connect` must verify the peer.
+/// Agents that may count for others: their sockets, and the function that connects to one.
+/// `connect` must verify the peer.
 #[derive(Debug, Clone)]
 pub struct CountingAgents {
     pub sockets: Vec<PathBuf>,
@@ -49,8 +50,8 @@ impl CountingAgents {
     }
 }
 
-/// Waits until the process is no longer traced: an agent that accepted too late holds it until it notices the closed
-/// connection.
+/// Waits until the process is no longer traced: an agent that accepted too late holds it until it
+/// notices the closed connection.
 fn wait_until_untraced(pid: i32) {
     for _ in 0..200 {
         if crate::ptrace::check_untraced(pid).is_ok() {

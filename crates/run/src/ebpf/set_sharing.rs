@@ -1,8 +1,9 @@
 //! Shares one set of programs between all wrappers of a user on a node.
 //!
-//! The first wrapper loads the programs and serves their descriptors to the others over an abstract socket named after the
-//! user. The programs run as long as any process holds their descriptors, so that no wrapper depends on the loader; after
-//! the loader has exited, the next wrapper loads a new set.
+//! The first wrapper loads the programs and serves their descriptors to the others over an abstract
+//! socket named after the user. The programs run as long as any process holds their descriptors, so
+//! that no wrapper depends on the loader; after the loader has exited, the next wrapper loads a new
+//! set.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -37,8 +38,8 @@ pub(super) enum SharedSetLookup {
     Unavailable,
 }
 
-/// The version of the programs and maps. Must change with them, so that wrappers of different versions on the same node do
-/// not share sets.
+/// The version of the programs and maps. Must change with them, so that wrappers of different
+/// versions on the same node do not share sets.
 const FORMAT_VERSION: u32 = 3;
 
 fn address(time: CallTiming) -> io::Result<SocketAddr> {

@@ -34,8 +34,9 @@ pub(super) fn start_time(pid: i32) -> Option<u64> {
     behind.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Returns whether a process has exactly this user's privileges, by the kernel's rule for ptrace: its user IDs are all the
-/// same, its group IDs too, and the process is dumpable (/proc/PID belongs to the user).
+/// Returns whether a process has exactly this user's privileges, by the kernel's rule for ptrace:
+/// its user IDs are all the same, its group IDs too, and the process is dumpable (/proc/PID belongs
+/// to the user).
 pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     let path = format!("/proc/{pid}");
     let status = ProcessStatus::of(pid);
@@ -45,7 +46,8 @@ pub(super) fn is_owned_by(pid: i32, uid: u32) -> bool {
     status.numbers("Uid") == [uid; 4] && has_groups && is_open
 }
 
-/// Starts counting all threads of a process and returns their number. An error if all are counted already.
+/// Starts counting all threads of a process and returns their number. An error if all are counted
+/// already.
 pub(super) fn add_all_threads(slot: &mut WatchSlot, pid: i32) -> io::Result<usize> {
     let added = process::add_threads(pid, |thread, _| {
         let opened = if thread == pid {

@@ -1,4 +1,5 @@
-//! The protocol between a wrapper and an agent that counts for it: one line of text per request and per answer.
+//! The protocol between a wrapper and an agent that counts for it: one line of text per request and
+//! per answer.
 //!
 //! ```text
 //! watch exec PID START [untimed]      counts process PID, started at START, from its exec on: `ok`, or `error WHY`
@@ -7,8 +8,8 @@
 //! release                             lets the parent of an exited process be notified: `ok`
 //! ```
 //!
-//! `END` is `-` while the process runs, `x3` after exit status 3, `k9` after signal 9, `?` if unknown. An answer contains
-//! the rows that changed since the previous one, with their totals.
+//! `END` is `-` while the process runs, `x3` after exit status 3, `k9` after signal 9, `?` if
+//! unknown. An answer contains the rows that changed since the previous one, with their totals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +32,8 @@ pub(super) enum CountFrom {
 pub(super) struct WatchRequest {
     pub from: CountFrom,
     pub pid: i32,
-    /// Its start time in clock ticks. Detects a process ID of another PID namespace, and one that was reused.
+    /// Its start time in clock ticks. Detects a process ID of another PID namespace, and one that
+    /// was reused.
     pub start: u64,
     pub time: CallTiming,
 }

@@ -123,7 +123,8 @@ impl WatchSlot {
 
 impl Drop for WatchSlot {
     fn drop(&mut self) {
-        // Tasks that outlive the watch find no entry and are not counted. An error means that the entry is gone already.
+        // Tasks that outlive the watch find no entry and are not counted. An error means that the
+        // entry is gone already.
         let _ = bpf_syscall::delete(&self.set.maps.tables, self.slot);
         let _ = bpf_syscall::delete(&self.set.maps.slots, self.slot);
     }

@@ -1,4 +1,5 @@
-//! A watched process: its slot in the kernel, and the hold that delays the notification of its exit.
+//! A watched process: its slot in the kernel, and the hold that delays the notification of its
+//! exit.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,11 +12,12 @@ use super::watch_protocol::CountsReading;
 use super::watch_slot::WatchSlot;
 use crate::ptrace::{ExitHold, HeldState, ProcessEnd};
 
-/// A watched process. The order of the fields matters for drop: the process is released before the kernel's tables are
-/// removed, which takes milliseconds.
+/// A watched process. The order of the fields matters for drop: the process is released before the
+/// kernel's tables are removed, which takes milliseconds.
 #[derive(Debug)]
 pub(super) struct WatchedProcess {
-    /// None if the kernel does not permit holding the process; its parent is then notified at the same time as we are.
+    /// None if the kernel does not permit holding the process; its parent is then notified at the
+    /// same time as we are.
     exit_hold: Option<ExitHold>,
     pub slot: WatchSlot,
     process: OwnedFd,

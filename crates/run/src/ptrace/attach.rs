@@ -1,4 +1,5 @@
-//! Counts the calls of a running process by ptrace. The process is released unharmed on an interrupt or an error.
+//! Counts the calls of a running process by ptrace. The process is released unharmed on an
+//! interrupt or an error.
 
 use std::fs;
 use std::io;
@@ -41,7 +42,8 @@ pub enum AttachError {
 /// How long to wait for threads to stop when they are released.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
 
-/// Counts until the process exits or this command is interrupted. `ready` is called when all threads are seized.
+/// Counts until the process exits or this command is interrupted. `ready` is called when all
+/// threads are seized.
 pub(crate) fn attach(
     pid: i32,
     tally: &mut SyscallTally,
@@ -84,7 +86,8 @@ fn trace_until_end(tracer: &mut Tracer<'_>) -> ProcessEnd {
     }
 }
 
-/// Detaches each thread as it stops. The kernel detaches the remaining ones when this process exits.
+/// Detaches each thread as it stops. The kernel detaches the remaining ones when this process
+/// exits.
 fn detach_all(tracer: &mut Tracer<'_>) {
     // The timer interrupts the wait for a thread that never stops.
     start_timer();
@@ -132,7 +135,8 @@ fn seize_threads(tracer: &mut Tracer<'_>, pid: i32) -> Result<usize, AttachError
         }
         match tracer.seize(thread) {
             Ok(()) => Ok(true),
-            // It exited meanwhile, or the thread that created it was seized first and it is traced already.
+            // It exited meanwhile, or the thread that created it was seized first and it is traced
+            // already.
             Err(_) if count > 0 && thread != pid => Ok(false),
             Err(error) => Err(attach_error(pid, error)),
         }
@@ -175,9 +179,9 @@ fn attach_error(pid: i32, error: io::Error) -> AttachError {
 /// Set by the signal handler: this command is to release the process and exit.
 pub(crate) static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the signal handlers. A signal sets [`STOP_REQUESTED`] and interrupts the wait; the timer repeats the interrupt,
-/// in case the signal arrives just before the wait begins. Must be called before any thread is seized: from then on every
-/// signal must release the threads in order.
+/// Installs the signal handlers. A signal sets [`STOP_REQUESTED`] and interrupts the wait; the
+/// timer repeats the interrupt, in case the signal arrives just before the wait begins. Must be
+/// called before any thread is seized: from then on every signal must release the threads in order.
 pub(crate) fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         on_signal(signal, on_stop_signal);
@@ -186,8 +190,8 @@ pub(crate) fn catch_signals() {
 }
 
 fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
-    // SAFETY: the handlers are async-signal-safe: they only store to an atomic and call setitimer. Without SA_RESTART
-    // blocked calls are interrupted.
+    // SAFETY: the handlers are async-signal-safe: they only store to an atomic and call setitimer.
+    // Without SA_RESTART blocked calls are interrupted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;

@@ -1,8 +1,10 @@
-//! Delays the notification of a parent about its child's exit until the child's summary is complete.
+//! Delays the notification of a parent about its child's exit until the child's summary is
+//! complete.
 //!
-//! The kernel reports the exit of a traced process to the tracer first, and to the parent only after the tracer has waited
-//! for it. The process is traced for this reason alone: it stops only for signals, which are passed on at once. A dedicated
-//! thread does this, because ptrace requests must come from the thread that traces.
+//! The kernel reports the exit of a traced process to the tracer first, and to the parent only
+//! after the tracer has waited for it. The process is traced for this reason alone: it stops only
+//! for signals, which are passed on at once. A dedicated thread does this, because ptrace requests
+//! must come from the thread that traces.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -115,7 +117,8 @@ impl Drop for ExitHold {
         let deadline = Instant::now() + RELEASE_TIME;
         // Repeat: the signal may arrive just before the thread begins to wait.
         while !self.thread.is_finished() && Instant::now() < deadline {
-            // SAFETY: the thread is not joined before `self.thread` is dropped, and the signal has a handler.
+            // SAFETY: the thread is not joined before `self.thread` is dropped, and the signal has
+            // a handler.
             unsafe { libc::pthread_kill(self.thread.as_pthread_t(), wake_signal()) };
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -143,7 +146,8 @@ fn install_wake_handler() {
     }
 }
 
-/// Resumes the process after each stop, until it exits. None if it is lost, or if the holder was dropped.
+/// Resumes the process after each stop, until it exits. None if it is lost, or if the holder was
+/// dropped.
 fn wait_for_end(process: pid_t, is_over: &AtomicBool) -> Option<ProcessEnd> {
     while !is_over.load(Ordering::Relaxed) {
         match trace_events::peek_own() {

@@ -1,4 +1,5 @@
-//! Counting by ptrace(2): a thread stops at the start and at the end of every system call, and is read while stopped.
+//! Counting by ptrace(2): a thread stops at the start and at the end of every system call, and is
+//! read while stopped.
 
 mod attach;
 mod exit_hold;

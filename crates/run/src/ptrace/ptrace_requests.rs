@@ -47,7 +47,8 @@ struct SyscallInfo {
 }
 
 fn ptrace(request: c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<i64> {
-    // SAFETY: callers pass as `data` the address of memory that is large enough for what the request writes.
+    // SAFETY: callers pass as `data` the address of memory that is large enough for what the
+    // request writes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_ptrace,
@@ -101,10 +102,12 @@ pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
     Ok(message)
 }
 
-/// Whether the kernel has PTRACE_GET_SYSCALL_INFO (5.3). Without it, the caller tracks entries and exits itself.
+/// Whether the kernel has PTRACE_GET_SYSCALL_INFO (5.3). Without it, the caller tracks entries and
+/// exits itself.
 static HAS_SYSCALL_INFO: AtomicBool = AtomicBool::new(true);
 
-/// Returns the kind of a stop at a system call. `is_inside` is the tracked state, for kernels that do not report it.
+/// Returns the kind of a stop at a system call. `is_inside` is the tracked state, for kernels that
+/// do not report it.
 pub(super) fn syscall_stop(thread: pid_t, is_inside: bool) -> io::Result<SyscallStop> {
     if HAS_SYSCALL_INFO.load(Ordering::Relaxed) {
         match read_syscall_info(thread) {
@@ -186,7 +189,8 @@ mod registers {
     pub const ARGUMENTS: [usize; 6] = [0, 1, 2, 3, 4, 5];
 }
 
-/// Reads a thread's memory up to the end of the page or of `buffer`, and returns the number of bytes.
+/// Reads a thread's memory up to the end of the page or of `buffer`, and returns the number of
+/// bytes.
 pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast::<c_void>(),
@@ -198,7 +202,8 @@ pub(super) fn read_memory(thread: pid_t, address: u64, buffer: &mut [u8]) -> io:
         iov_base: address as usize as *mut c_void,
         iov_len: buffer.len().min(to_page_end),
     };
-    // SAFETY: `local` describes `buffer`, which lives through the call; the kernel checks the remote address.
+    // SAFETY: `local` describes `buffer`, which lives through the call; the kernel checks the
+    // remote address.
     let count = unsafe { libc::process_vm_readv(thread, &local, 1, &remote, 1, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

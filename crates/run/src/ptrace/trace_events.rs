@@ -77,8 +77,8 @@ pub(super) fn peek() -> io::Result<(pid_t, Option<TraceEvent>)> {
     peek_with(0)
 }
 
-/// Like [`peek`], for the only process that this thread traces. Waits for any process rather than by ID: when another of
-/// its threads calls exec, the kernel wakes only waits for any.
+/// Like [`peek`], for the only process that this thread traces. Waits for any process rather than
+/// by ID: when another of its threads calls exec, the kernel wakes only waits for any.
 pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
     let (_, ended) = peek_with(libc::__WNOTHREAD)?;
     Ok(ended)
@@ -87,7 +87,8 @@ pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
 fn peek_with(more: c_int) -> io::Result<(pid_t, Option<TraceEvent>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
-    // SAFETY: `info` is local and zeroed; zero is valid for the fields that the kernel does not write.
+    // SAFETY: `info` is local and zeroed; zero is valid for the fields that the kernel does not
+    // write.
     let (result, info) = unsafe {
         let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
         (result, info.assume_init())

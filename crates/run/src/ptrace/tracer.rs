@@ -1,8 +1,8 @@
 //! Follows threads from system call to system call and counts the calls.
 //!
-//! Threads are seized (PTRACE_SEIZE), not attached: they receive no signal, group stops keep their meaning, and they go on
-//! if this process dies. Tracing must stay invisible to the program: signals are delivered as they arrive, and a stopped
-//! process stays stopped until SIGCONT.
+//! Threads are seized (PTRACE_SEIZE), not attached: they receive no signal, group stops keep their
+//! meaning, and they go on if this process dies. Tracing must stay invisible to the program:
+//! signals are delivered as they arrive, and a stopped process stays stopped until SIGCONT.
 
 use std::collections::HashMap;
 use std::io;
@@ -53,7 +53,8 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl<'a> Tracer<'a> {
-    /// Traces the program that `root` will execute. Calls of `root` before its exec are not counted.
+    /// Traces the program that `root` will execute. Calls of `root` before its exec are not
+    /// counted.
     pub(crate) fn for_exec(root: pid_t, tally: &'a mut SyscallTally) -> io::Result<Tracer<'a>> {
         let mut tracer = Tracer::new(root, tally);
         ptrace_requests::seize(root, ptrace_requests::TRACE_OPTIONS)?;
@@ -106,11 +107,13 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Waits for the next event and handles it. The exit of the first process is returned before its parent is notified,
-    /// so that everything written now is visible to the parent; [`Tracer::reap_root`] then lets the notification pass.
+    /// Waits for the next event and handles it. The exit of the first process is returned before
+    /// its parent is notified, so that everything written now is visible to the parent;
+    /// [`Tracer::reap_root`] then lets the notification pass.
     pub(crate) fn step(&mut self) -> io::Result<TraceStep> {
         let (thread, report) = if self.is_root_ending {
-            // Peeking costs one more system call per step, but only while the first process is exiting.
+            // Peeking costs one more system call per step, but only while the first process is
+            // exiting.
             match trace_events::peek()? {
                 (thread, Some(ended)) if thread == self.root => {
                     return Ok(TraceStep::RootEnded(process_end(ended)));
@@ -144,7 +147,8 @@ impl<'a> Tracer<'a> {
         !matches!(self.threads.get(&self.root), Some(TraceState::Waiting))
     }
 
-    /// Lets the parent of the first process be notified of its exit. Returns whether no thread is left.
+    /// Lets the parent of the first process be notified of its exit. Returns whether no thread is
+    /// left.
     pub(crate) fn reap_root(&mut self) -> bool {
         if std::mem::take(&mut self.is_root_ending) {
             let _ = trace_events::wait_for(self.root);
@@ -200,7 +204,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Handles an exec: the calling thread has taken the process ID, and all other threads are gone.
+    /// Handles an exec: the calling thread has taken the process ID, and all other threads are
+    /// gone.
     fn at_exec(&mut self, thread: pid_t) {
         let before = ptrace_requests::event_message(thread).unwrap_or(0) as pid_t;
         let known = self.threads.remove(&before);
@@ -312,8 +317,8 @@ pub(super) fn process_end(report: TraceEvent) -> ProcessEnd {
     }
 }
 
-/// Returns whether the program that a thread is about to execute gains privileges. True if that cannot be determined: a
-/// program that runs uncounted is better than one that fails.
+/// Returns whether the program that a thread is about to execute gains privileges. True if that
+/// cannot be determined: a program that runs uncounted is better than one that fails.
 fn gains_privileges(thread: pid_t, exec: SpecialCall, arguments: &[u64; 6]) -> bool {
     let (descriptor, address, flags) = match exec {
         SpecialCall::Execveat => (arguments[0] as i32, arguments[1], arguments[4] as i32),

@@ -21,8 +21,8 @@ pub(crate) const ARCH_NATIVE: u32 = if cfg!(target_arch = "aarch64") {
 /// Calls of the x32 interface carry this bit.
 const X32_BIT: u64 = 0x4000_0000;
 
-/// Returns the name that a call is counted under: `read`; `syscall_N` for a call newer than this table; `compat_N` for a
-/// call of a 32-bit program, whose numbers have other meanings.
+/// Returns the name that a call is counted under: `read`; `syscall_N` for a call newer than this
+/// table; `compat_N` for a call of a 32-bit program, whose numbers have other meanings.
 pub(crate) fn syscall_name(arch: u32, number: u64) -> String {
     let runs = match arch {
         ARCH_X86_64 if number & X32_BIT == 0 => x86_64::RUNS,

@@ -239,8 +239,8 @@ async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, text: &str) -> io::Res
     stream.flush().await
 }
 
-/// Removes `exit`, with which a telnet client ends its session, and what follows it. Returns whether
-/// it was there.
+/// Removes `exit`, with which a telnet client ends its session, and what follows it. Returns
+/// whether it was there.
 fn truncate_at_exit(lines: &mut Vec<u8>) -> bool {
     let mut start = 0;
     let exit = lines.split(|byte| *byte == b'\n').find_map(|line| {

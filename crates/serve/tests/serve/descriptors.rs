@@ -1,5 +1,5 @@
-//! The server without free descriptors. Its test runs in a process of its own, because the limit applies to the whole
-//! process.
+//! The server without free descriptors. Its test runs in a process of its own, because the limit
+//! applies to the whole process.
 
 use std::fs::File;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Extraction of listed values from a metadata document. Everything else is dropped: the same documents contain user
-//! data, tags, keys and tokens.
+//! Extraction of listed values from a metadata document. Everything else is dropped: the same
+//! documents contain user data, tags, keys and tokens.
 
 use std::collections::BTreeMap;
 

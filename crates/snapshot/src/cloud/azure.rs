@@ -106,7 +106,8 @@ pub(crate) fn allowed_facts(document: &Value) -> CloudFacts {
     facts
 }
 
-/// Requests the scheduled events. The first response may take two minutes: the first request activates the service.
+/// Requests the scheduled events. The first response may take two minutes: the first request
+/// activates the service.
 pub(crate) fn events(
     service: &MetadataService,
     name: Option<&str>,
@@ -127,7 +128,8 @@ pub(crate) fn events(
     }
 }
 
-/// Returns the events of the machine `name`; the document lists those of other machines in its group as well.
+/// Returns the events of the machine `name`; the document lists those of other machines in its
+/// group as well.
 pub(crate) fn parse_events(document: &Value, name: Option<&str>) -> Vec<CloudEvent> {
     let events = document["Events"].as_array().into_iter().flatten();
     let is_ours = |event: &&Value| match (event["Resources"].as_array(), name) {

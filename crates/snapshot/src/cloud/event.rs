@@ -5,8 +5,8 @@ use serde::Serialize;
 /// An event that the cloud announced for this machine, such as a reboot or an eviction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CloudEvent {
-    /// In lower case: `preempt`, `reboot`, `redeploy`, `freeze`, `terminate`, `stop`, `hibernate`, `rebalance`,
-    /// `migrate_on_host_maintenance`, …
+    /// In lower case: `preempt`, `reboot`, `redeploy`, `freeze`, `terminate`, `stop`, `hibernate`,
+    /// `rebalance`, `migrate_on_host_maintenance`, …
     pub kind: String,
     /// `scheduled` or `started`.
     pub status: String,

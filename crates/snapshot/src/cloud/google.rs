@@ -1,5 +1,5 @@
-//! Google Compute Engine. Values are requested one by one: the whole document would include the attributes, in which
-//! users keep scripts and keys.
+//! Google Compute Engine. Values are requested one by one: the whole document would include the
+//! attributes, in which users keep scripts and keys.
 
 use super::allowed_values::{CloudFacts, extract_values};
 use super::event::CloudEvent;

@@ -1,4 +1,5 @@
-//! Sends requests to metadata services: bounded time and size, no name resolution. Responses are untrusted.
+//! Sends requests to metadata services: bounded time and size, no name resolution. Responses are
+//! untrusted.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -80,8 +81,8 @@ impl MetadataClient {
         }
     }
 
-    /// Parses `http://IP[:PORT][/PREFIX]`. Host names other than `localhost` are rejected: name resolution has no
-    /// bounded time.
+    /// Parses `http://IP[:PORT][/PREFIX]`. Host names other than `localhost` are rejected: name
+    /// resolution has no bounded time.
     pub(super) fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
         let invalid = || MetadataError::Address(crate::redact::redact_address(url));
         let rest = url.strip_prefix("http://").ok_or_else(invalid)?;

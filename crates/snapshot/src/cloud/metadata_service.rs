@@ -1,5 +1,5 @@
-//! Typed access to a metadata service: facts and events per provider, JSON and text values, Amazon's session token.
-//! Called by the cloud watcher and by `pegel snapshot`.
+//! Typed access to a metadata service: facts and events per provider, JSON and text values,
+//! Amazon's session token. Called by the cloud watcher and by `pegel snapshot`.
 
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,8 @@ impl MetadataService {
             })
     }
 
-    /// Requests a single value; `None` for status 404, and for values that are empty or look like a secret.
+    /// Requests a single value; `None` for status 404, and for values that are empty or look like a
+    /// secret.
     pub(super) fn text(
         &self,
         path: &str,

@@ -1,8 +1,9 @@
-//! The cloud that hosts the machine: facts about the instance and scheduled events, from its metadata service.
+//! The cloud that hosts the machine: facts about the instance and scheduled events, from its
+//! metadata service.
 //!
-//! A metadata service is queried only if the firmware's strings name a cloud, or `$PEGEL_IMDS_URL` gives an address.
-//! Queries run on a thread of their own, with 300 ms to connect. Only the values listed in `azure.rs`, `aws.rs` and
-//! `google.rs` are extracted.
+//! A metadata service is queried only if the firmware's strings name a cloud, or `$PEGEL_IMDS_URL`
+//! gives an address. Queries run on a thread of their own, with 300 ms to connect. Only the values
+//! listed in `azure.rs`, `aws.rs` and `google.rs` are extracted.
 
 mod allowed_values;
 mod aws;
@@ -55,7 +56,8 @@ impl CloudProvider {
         }
     }
 
-    /// Interval between requests for events. Azure gives at least 30 s notice, Amazon 2 min, Google 30 s.
+    /// Interval between requests for events. Azure gives at least 30 s notice, Amazon 2 min, Google
+    /// 30 s.
     fn events_interval(self) -> Duration {
         match self {
             CloudProvider::Azure => Duration::from_secs(1),
@@ -88,7 +90,8 @@ pub(crate) struct MetadataTarget {
 }
 
 impl MetadataTarget {
-    /// Returns the service to query, if any. A fixture tree has none unless `$PEGEL_IMDS_URL` is set.
+    /// Returns the service to query, if any. A fixture tree has none unless `$PEGEL_IMDS_URL` is
+    /// set.
     pub(crate) fn new(
         firmware: &Firmware,
         environment: &ProcessEnvironment,

@@ -1,8 +1,9 @@
 //! The thread that queries the cloud of an agent: facts once, then events at regular intervals.
 //!
-//! Started by the snapshot worker after the first snapshot. Failed requests are retried with exponential backoff for as
-//! long as the agent runs; results are read through [`CloudWatcher::cloud`] and never waited for. Stopping takes less
-//! than a second, even during a request.
+//! Started by the snapshot worker after the first snapshot. Failed requests are retried with
+//! exponential backoff for as long as the agent runs; results are read through
+//! [`CloudWatcher::cloud`] and never waited for. Stopping takes less than a second, even during a
+//! request.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ struct CloudWatcherState {
 }
 
 impl CloudWatcher {
-    /// Starts the thread. It calls `changed` whenever the result of [`CloudWatcher::cloud`] has changed.
+    /// Starts the thread. It calls `changed` whenever the result of [`CloudWatcher::cloud`] has
+    /// changed.
     pub(crate) fn start(
         target: MetadataTarget,
         changed: impl Fn() + Send + 'static,
@@ -66,7 +68,8 @@ impl CloudWatcher {
         self.shared.cloud.lock().clone()
     }
 
-    /// Returns the provider and its scheduled events; `None` until a request for events has succeeded.
+    /// Returns the provider and its scheduled events; `None` until a request for events has
+    /// succeeded.
     pub(crate) fn events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
         let cloud = self.shared.cloud.lock();
         cloud
@@ -78,11 +81,13 @@ impl CloudWatcher {
 impl Drop for CloudWatcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Takes the lock once, so that a thread between its check and its wait does not miss the signal.
+        // Takes the lock once, so that a thread between its check and its wait does not miss the
+        // signal.
         drop(self.shared.stop_signal.0.lock());
         self.shared.stop_signal.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // Bounded: connecting takes at most 300 ms, and a pending request checks `stop` every 250 ms.
+            // Bounded: connecting takes at most 300 ms, and a pending request checks `stop` every
+            // 250 ms.
             thread.join();
         }
     }

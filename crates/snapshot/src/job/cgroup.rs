@@ -36,9 +36,9 @@ fn parts_after<'a>(parts: &'a [&'a str], matches: impl Fn(&str) -> bool) -> Opti
     Some(&parts[index + 1..])
 }
 
-/// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`. From Slurm 26.05 on the
-/// path has the job's SLUID in place of `job_7`; it is used as the id until the number is found in the environment of
-/// a process.
+/// `…/nid1_slurmstepd.scope/job_7/step_0/user/task_3`, or `/slurm_nid1/uid_1000/job_7/step_0`. From
+/// Slurm 26.05 on the path has the job's SLUID in place of `job_7`; it is used as the id until the
+/// number is found in the environment of a process.
 fn slurm(parts: &[&str]) -> Option<Job> {
     let is_slurm = |part: &str| part.ends_with("slurmstepd.scope") || part.starts_with("slurm");
     let below = parts_after(parts, is_slurm)?;

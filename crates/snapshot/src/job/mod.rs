@@ -1,5 +1,6 @@
-//! Detects the batch job of a process: from the scheduler's environment variables, else from the path of its cgroup.
-//! Pure functions, used for the agent itself, for wrapped programs and for the peers of a socket.
+//! Detects the batch job of a process: from the scheduler's environment variables, else from the
+//! path of its cgroup. Pure functions, used for the agent itself, for wrapped programs and for the
+//! peers of a socket.
 
 mod cgroup;
 mod schedulers;
@@ -16,11 +17,13 @@ const TEXT_CHARS_MAX: usize = 256;
 /// A job, with the fields that its scheduler provides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Job {
-    /// `slurm`, `pbs`, `lsf`, `flux`, `cobalt`, `grid-engine`, `htcondor`, `aws-batch`, `google-batch`,
-    /// `azure-batch`, `tes`, `kubernetes`, `ecs`; `pegel` where $PEGEL_JOB names it.
+    /// `slurm`, `pbs`, `lsf`, `flux`, `cobalt`, `grid-engine`, `htcondor`, `aws-batch`,
+    /// `google-batch`, `azure-batch`, `tes`, `kubernetes`, `ecs`; `pegel` where $PEGEL_JOB names
+    /// it.
     pub scheduler: &'static str,
     pub id: String,
-    /// Slurm's alternative identifier of the job, from 26.05 on. Also used as `id` if the number is unknown.
+    /// Slurm's alternative identifier of the job, from 26.05 on. Also used as `id` if the number is
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sluid: Option<String>,
     /// `environment` or `cgroup`.
@@ -41,8 +44,8 @@ pub struct Job {
     pub account: Option<String>,
 }
 
-/// Variables with the MPI rank. Those of launchers come before those of schedulers, which may describe the enclosing
-/// script.
+/// Variables with the MPI rank. Those of launchers come before those of schedulers, which may
+/// describe the enclosing script.
 #[rustfmt::skip]
 const RANK: &[&str] = &[
     "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PALS_RANKID", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",

@@ -2,11 +2,13 @@
 
 use super::Job;
 
-/// The variables of a scheduler. A field lists several names if versions differ; the first that is set is used.
+/// The variables of a scheduler. A field lists several names if versions differ; the first that is
+/// set is used.
 pub(super) struct Scheduler {
     name: &'static str,
     id: &'static [&'static str],
-    /// One of these must be set as well, if the variable of the id has a generic name such as `JOB_ID`.
+    /// One of these must be set as well, if the variable of the id has a generic name such as
+    /// `JOB_ID`.
     requires_any: &'static [&'static str],
     job_name: &'static [&'static str],
     step: &'static [&'static str],
@@ -110,7 +112,8 @@ pub(super) const SCHEDULERS: &[Scheduler] = &[
         attempt: &["BATCH_TASK_RETRY_ATTEMPT"],
         ..EMPTY
     },
-    // Before azure-batch, on which it runs: its task name is more specific than the job of the service.
+    // Before azure-batch, on which it runs: its task name is more specific than the job of the
+    // service.
     Scheduler {
         name: "tes",
         id: &["VM_TASK_NAME", "TES_TASK_NAME"],

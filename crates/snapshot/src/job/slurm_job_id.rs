@@ -1,4 +1,5 @@
-//! Finds the number of a Slurm job whose cgroup names only its SLUID, in the environment of the cgroup's processes.
+//! Finds the number of a Slurm job whose cgroup names only its SLUID, in the environment of the
+//! cgroup's processes.
 
 use pegel_metric::slurm::{is_number, job_id_in};
 use pegel_plain_file::read_plain;
@@ -7,12 +8,13 @@ use super::Job;
 use pegel_machine::MachineFiles;
 use pegel_machine::cgroup_lines;
 
-/// Maximum number of processes whose environment is read. All processes of a job have the same number.
+/// Maximum number of processes whose environment is read. All processes of a job have the same
+/// number.
 const PROCESSES_MAX: usize = 16;
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Replaces the SLUID in `job.id` by the number, if a process of the job is readable. `cgroups` is the content of
-/// `/proc/self/cgroup`.
+/// Replaces the SLUID in `job.id` by the number, if a process of the job is readable. `cgroups` is
+/// the content of `/proc/self/cgroup`.
 pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroups: &str) {
     let Some(sluid) = job.sluid.clone().filter(|sluid| *sluid == job.id) else {
         return;
@@ -23,7 +25,8 @@ pub(crate) fn resolve_slurm_job_id(job: &mut Job, machine: &MachineFiles, cgroup
         let processes = processes.unwrap_or_default();
         let processes = processes.lines().filter(|process| is_number(process));
         let number = processes.take(PROCESSES_MAX).find_map(|process| {
-            // Not through `MachineFiles::bytes`, which would report processes of other users as unreadable.
+            // Not through `MachineFiles::bytes`, which would report processes of other users as
+            // unreadable.
             let path = machine.resolve(format!("proc/{process}/environ"));
             let environment = read_plain(&path, BYTES_MAX).ok()?;
             job_id_in(&environment, &sluid).map(str::to_owned)

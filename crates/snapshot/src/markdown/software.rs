@@ -1,4 +1,5 @@
-//! The sections on the job, the cloud, mounts, the system, cgroup limits, environment and configuration.
+//! The sections on the job, the cloud, mounts, the system, cgroup limits, environment and
+//! configuration.
 
 use super::table::{definition_list, join_blocks, single_line, table};
 use super::units::{bytes, plural, three_digits};

@@ -3,8 +3,8 @@
 /// Maximum width of a cell; longer texts are truncated.
 const CELL_CHARS_MAX: usize = 72;
 
-/// Formats a table with aligned columns. Columns of numbers are right-aligned, empty columns are left out. A table without
-/// rows is empty.
+/// Formats a table with aligned columns. Columns of numbers are right-aligned, empty columns are
+/// left out. A table without rows is empty.
 pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows
         .into_iter()
@@ -108,7 +108,8 @@ fn cell(text: &str) -> String {
     format!("{start}…")
 }
 
-/// Replaces control characters: text from files must not break the page or send escape sequences to a terminal.
+/// Replaces control characters: text from files must not break the page or send escape sequences to
+/// a terminal.
 pub(super) fn single_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

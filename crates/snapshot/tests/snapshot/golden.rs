@@ -1,4 +1,5 @@
-//! Snapshots of fixture trees, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` rewrites the golden files.
+//! Snapshots of fixture trees, compared with `tests/golden/snapshot/`. `PEGEL_BLESS=1` rewrites the
+//! golden files.
 
 use pegel_snapshot::Timestamp;
 use pegel_testkit::assert_golden;

@@ -1,4 +1,5 @@
-//! Tests of the crate's public interface, with fixture trees as machines and a fake metadata service as the cloud.
+//! Tests of the crate's public interface, with fixture trees as machines and a fake metadata
+//! service as the cloud.
 
 mod cloud;
 mod golden;

@@ -1,6 +1,7 @@
-//! The decoded index of a block: which series it holds, and where their columns are in the file. Readers find series by
-//! binary search over their sorted texts. Decoding checks every position and count against the file, so that a damaged
-//! index is an error, never a panic. [`IndexCache`] keeps the indexes used last.
+//! The decoded index of a block: which series it holds, and where their columns are in the file.
+//! Readers find series by binary search over their sorted texts. Decoding checks every position and
+//! count against the file, so that a damaged index is an error, never a panic. [`IndexCache`] keeps
+//! the indexes used last.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub(crate) struct ColumnEntry {
 }
 
 impl BlockIndex {
-    /// Decodes an index. The runs lie between `data_start` and `data_end`: an index that points beyond is damaged.
+    /// Decodes an index. The runs lie between `data_start` and `data_end`: an index that points
+    /// beyond is damaged.
     pub(crate) fn decode(
         raw: &[u8],
         data_start: u64,
@@ -143,8 +145,8 @@ impl BlockIndex {
         }
     }
 
-    /// Returns the numbers of the series that can match: all, unless the selector lists exact names. The caller still
-    /// evaluates the selector on each of them.
+    /// Returns the numbers of the series that can match: all, unless the selector lists exact
+    /// names. The caller still evaluates the selector on each of them.
     pub(crate) fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();
@@ -152,7 +154,8 @@ impl BlockIndex {
         let position_of = |text: &str| self.series.partition_point(|series| series.text() < text);
         let mut ranges = Vec::new();
         for name in names {
-            // First the bare name, then all series with labels; longer names may sort between the two.
+            // First the bare name, then all series with labels; longer names may sort between the
+            // two.
             let bare = position_of(name);
             let is_there = self
                 .series
@@ -164,8 +167,9 @@ impl BlockIndex {
         ranges
     }
 
-    /// Returns an index of only these columns, and the location of each in it as (run, column). It has no series and no
-    /// groups: a query that needs a few columns of many blocks must not hold the names of all their series.
+    /// Returns an index of only these columns, and the location of each in it as (run, column). It
+    /// has no series and no groups: a query that needs a few columns of many blocks must not hold
+    /// the names of all their series.
     pub(crate) fn subset(&self, locations: &[(u32, u32)]) -> (BlockIndex, Vec<(u32, u32)>) {
         let mut order: Vec<usize> = (0..locations.len()).collect();
         order.sort_unstable_by_key(|&at| locations[at]);
@@ -202,7 +206,8 @@ impl BlockIndex {
             [self.starts[series as usize] as usize..self.starts[series as usize + 1] as usize]
     }
 
-    /// Returns the approximate memory used: texts, and the allocations around them for each series and family.
+    /// Returns the approximate memory used: texts, and the allocations around them for each series
+    /// and family.
     fn bytes(&self) -> usize {
         let mut bytes = self.runs.len() * size_of::<RunEntry>()
             + self.columns.len() * (size_of::<ColumnEntry>() + 8);

@@ -1,5 +1,6 @@
-//! Blocks: immutable files of runs, each with its own index. Maintenance writes them from frozen heads and merges
-//! them; queries read them. A block is either complete and durable under its name or does not exist.
+//! Blocks: immutable files of runs, each with its own index. Maintenance writes them from frozen
+//! heads and merges them; queries read them. A block is either complete and durable under its name
+//! or does not exist.
 //!
 //! ```text
 //! blocks/NNNNNNNNNN.blk
@@ -17,12 +18,12 @@
 //!            log through u64 · sealed until i64 · replaces count u32 · crc u32 · "PGLE"
 //! ```
 //!
-//! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces list
-//! and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the directory synced.
-//! A block holds the samples of one class of inputs; class 0 marks blocks written before classes existed.
-//! `log through` is the last log segment that the block replaces (0: none): of the blocks written from one
-//! head only the last one names it. Of two samples of one series and time, the one in the block with the
-//! higher id wins; within one block, the one in the later run.
+//! Lengths, counts and positions inside the index are varints. The footer's crc covers the replaces
+//! list and the footer before it. A block is written to `NAME.tmp`, synced, renamed, and the
+//! directory synced. A block holds the samples of one class of inputs; class 0 marks blocks written
+//! before classes existed. `log through` is the last log segment that the block replaces (0: none):
+//! of the blocks written from one head only the last one names it. Of two samples of one series and
+//! time, the one in the block with the higher id wins; within one block, the one in the later run.
 
 mod index;
 mod reader;
@@ -64,8 +65,8 @@ impl BlockKind {
     }
 }
 
-/// A block on disk. A block can be read as long as a reference to it exists: the file of a dropped block is removed
-/// with the last reference.
+/// A block on disk. A block can be read as long as a reference to it exists: the file of a dropped
+/// block is removed with the last reference.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub id: u64,

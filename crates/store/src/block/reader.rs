@@ -1,5 +1,5 @@
-//! Reads blocks: header, footer, index and columns. Every part is verified by its checksum before it is decoded; a
-//! damaged column costs only itself.
+//! Reads blocks: header, footer, index and columns. Every part is verified by its checksum before
+//! it is decoded; a damaged column costs only itself.
 
 use std::cell::RefCell;
 use std::io;
@@ -141,7 +141,8 @@ impl ReadAhead {
     pub(crate) const LEN: u64 = 32 << 10;
 }
 
-/// A block with its index. Its file may be closed between reads, to limit open files; the next read reopens it.
+/// A block with its index. Its file may be closed between reads, to limit open files; the next read
+/// reopens it.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     pub block: Arc<Block>,
@@ -206,7 +207,8 @@ impl BlockReader {
         Ok(times)
     }
 
-    /// Decodes one column. With `ahead`, the following columns are read too and kept there for the next calls.
+    /// Decodes one column. With `ahead`, the following columns are read too and kept there for the
+    /// next calls.
     pub(crate) fn samples(
         &self,
         run: u32,
@@ -236,8 +238,8 @@ impl BlockReader {
         Ok(decode_column(bytes, run.rows, into)?)
     }
 
-    /// Reads a whole run, without its damaged columns; `None` if its times are damaged. Either marks the block as
-    /// damaged.
+    /// Reads a whole run, without its damaged columns; `None` if its times are damaged. Either
+    /// marks the block as damaged.
     pub(crate) fn run(&self, number: u32) -> Result<Option<SampleRun>, BlockReadError> {
         let entry = &self.index.runs[number as usize];
         let columns = &self.index.columns[entry.columns.start as usize..entry.columns.end as usize];
@@ -283,7 +285,8 @@ impl BlockReader {
     fn owner(&self, group: Option<u32>, mut series: Vec<Arc<pegel_metric::Series>>) -> RunOwner {
         match group {
             None if series.len() == 1 => RunOwner::Series(series.remove(0)),
-            // The store never writes an ungrouped run with several columns; it is read like a group.
+            // The store never writes an ungrouped run with several columns; it is read like a
+            // group.
             None => RunOwner::Group(Arc::new(GroupMembers {
                 group: "".into(),
                 series,

@@ -1,5 +1,5 @@
-//! Writes blocks: to a temporary file, which is synced and renamed, and then the directory is synced. Used by
-//! maintenance only.
+//! Writes blocks: to a temporary file, which is synced and renamed, and then the directory is
+//! synced. Used by maintenance only.
 
 use std::collections::HashMap;
 use std::io;

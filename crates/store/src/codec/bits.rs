@@ -25,7 +25,8 @@ pub(super) fn pack(numbers: &[u64], width: u32, out: &mut Vec<u8>) {
         if filled >= 64 {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= 64;
-            // The bits that did not fit. With none left over, the shift by the whole width must give 0.
+            // The bits that did not fit. With none left over, the shift by the whole width must
+            // give 0.
             word = number.checked_shr(width - filled).unwrap_or(0);
         }
     }

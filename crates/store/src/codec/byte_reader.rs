@@ -2,8 +2,8 @@
 
 use super::DecodeError;
 
-/// Reads from the front of a slice. Every read is checked against the remaining bytes, so that a damaged length can
-/// neither cause a panic nor an allocation larger than the input.
+/// Reads from the front of a slice. Every read is checked against the remaining bytes, so that a
+/// damaged length can neither cause a panic nor an allocation larger than the input.
 #[derive(Debug, Clone)]
 pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -85,7 +85,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number as a varint; small numbers of either sign are short: 0, -1, 1, -2, … become 0, 1, 2, 3, …
+/// Appends a signed number as a varint; small numbers of either sign are short: 0, -1, 1, -2, …
+/// become 0, 1, 2, 3, …
 pub(crate) fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, (value << 1 ^ value >> 63) as u64);
 }

@@ -1,15 +1,16 @@
 //! Floats as integers, bit for bit.
 //!
-//! Most metrics of a node are decimal numbers with a fixed count of decimal places: bytes, hundredths
-//! of a second, microseconds. Times a power of ten it is an integer, and integers pack well.
+//! Most metrics of a node are decimal numbers with a fixed count of decimal places: bytes,
+//! hundredths of a second, microseconds. Times a power of ten it is an integer, and integers pack
+//! well.
 
 /// The conversion between the floats of a column and integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueScale {
     /// Each value is its integer divided by 10 to this power.
     Decimal(u8),
-    /// At least one value is not such a decimal. Each integer is the value's bits, in an order in which neighbouring
-    /// floats are adjacent.
+    /// At least one value is not such a decimal. Each integer is the value's bits, in an order in
+    /// which neighbouring floats are adjacent.
     Bits,
 }
 
@@ -20,11 +21,12 @@ const POWERS: [f64; EXPONENT_MAX as usize + 1] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 
 const ROUNDER: f64 = 1.5 * (1_u64 << 52) as f64;
 const ROUNDED_MAX: i64 = 1 << 51;
 
-/// Values are checked in blocks without a branch for each, so that the compiler can vectorise the loop.
+/// Values are checked in blocks without a branch for each, so that the compiler can vectorise the
+/// loop.
 const BLOCK: usize = 64;
 
-/// Fills `integers` with the smallest decimal form that restores every value bit for bit, or else with the ordered
-/// bits.
+/// Fills `integers` with the smallest decimal form that restores every value bit for bit, or else
+/// with the ordered bits.
 pub(super) fn to_integers(values: &[f64], integers: &mut Vec<i64>) -> ValueScale {
     integers.clear();
     integers.resize(values.len(), 0);
@@ -112,8 +114,8 @@ fn scaled(value: f64, power: f64) -> (i64, bool) {
     (integer, in_range & (back.to_bits() == value.to_bits()))
 }
 
-/// Maps the bits of floats to integers in the same order: negative floats grow away from zero in their bits. The
-/// function is its own inverse.
+/// Maps the bits of floats to integers in the same order: negative floats grow away from zero in
+/// their bits. The function is its own inverse.
 #[inline(always)]
 fn flip_negative(bits: i64) -> i64 {
     bits ^ ((bits >> 63) & i64::MAX)

@@ -1,9 +1,9 @@
 //! Entropy coding of numbers with pco: the smallest form, used for sealed blocks.
 //!
 //! The wrapped form of pco without its header: chunk metadata, then one page. For integers, frames
-//! already do the work of pco's modes and delta encodings, so that only the simplest of each is used, on
-//! the narrowest type that holds the offsets, because pco writes the bounds of its bins at full
-//! width. Floats that are not decimals are left to pco's own search.
+//! already do the work of pco's modes and delta encodings, so that only the simplest of each is
+//! used, on the narrowest type that holds the offsets, because pco writes the bounds of its bins at
+//! full width. Floats that are not decimals are left to pco's own search.
 
 use pco::data_types::Number;
 use pco::wrapped::{FileCompressor, FileDecompressor};
@@ -29,8 +29,9 @@ pub(super) fn encode(offsets: &[u64], width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes at least one value. pco searches for a common factor, repeated values and smooth curves. All values must be
-/// finite: pco calculates with them, and the bits of a NaN after a calculation differ between machines.
+/// Encodes at least one value. pco searches for a common factor, repeated values and smooth curves.
+/// All values must be finite: pco calculates with them, and the bits of a NaN after a calculation
+/// differ between machines.
 pub(super) fn encode_floats(values: &[f64], out: &mut Vec<u8>) {
     compress(values, ModeSpec::Auto, DeltaSpec::Auto, out);
 }
@@ -58,7 +59,8 @@ fn compress<N: Number>(numbers: &[N], mode: ModeSpec, delta: DeltaSpec, out: &mu
         .expect("writing to memory does not fail");
 }
 
-/// Decodes the output of [`encode`] into `out`, each number converted by `from`. It must fill `bytes` exactly.
+/// Decodes the output of [`encode`] into `out`, each number converted by `from`. It must fill
+/// `bytes` exactly.
 pub(super) fn decode<T>(
     bytes: &[u8],
     width: u32,
@@ -109,12 +111,13 @@ fn decompress<N: Number>(bytes: &[u8], numbers: &mut [N]) -> Result<(), DecodeEr
     }
 }
 
-// pco returns errors for damaged data, but trusts the sizes in its metadata before it has seen the data: a dictionary
-// or a window may allocate hundreds of megabytes. The metadata begins with four bits of mode, the fields of that mode,
-// and four bits of delta encoding, so that sizes that the store never writes can be rejected before pco sees them.
+// pco returns errors for damaged data, but trusts the sizes in its metadata before it has seen the
+// data: a dictionary or a window may allocate hundreds of megabytes. The metadata begins with four
+// bits of mode, the fields of that mode, and four bits of delta encoding, so that sizes that the
+// store never writes can be rejected before pco sees them.
 
-/// Checks the metadata of integers: mode and delta encoding 0, then four bits of table size, then fifteen bits with the
-/// count of bins, which must not exceed the count of numbers.
+/// Checks the metadata of integers: mode and delta encoding 0, then four bits of table size, then
+/// fifteen bits with the count of bins, which must not exceed the count of numbers.
 fn check_integer_metadata(bytes: &[u8], count: usize) -> Result<(), DecodeError> {
     let head = *bytes.first_chunk().ok_or(UNDECODABLE)?;
     let bins = ((u32::from_le_bytes(head) >> 12) & 0x7fff) as usize;
@@ -125,8 +128,9 @@ fn check_integer_metadata(bytes: &[u8], count: usize) -> Result<(), DecodeError>
     }
 }
 
-/// Checks the metadata of floats: no dictionary; no delta encoding (0), differences (1), or lookback (2) within a
-/// window: five bits of its size (log, less one), then four of initial state, which is one value and written as 0.
+/// Checks the metadata of floats: no dictionary; no delta encoding (0), differences (1), or
+/// lookback (2) within a window: five bits of its size (log, less one), then four of initial state,
+/// which is one value and written as 0.
 fn check_float_metadata(bytes: &[u8]) -> Result<(), DecodeError> {
     const WINDOW_LOG_MAX: u16 = ROWS_MAX.ilog2() as u16;
     let delta_at = match bytes.first().ok_or(UNDECODABLE)? & 0x0f {

@@ -4,14 +4,15 @@ use super::DecodeError;
 use super::bits::width_of;
 use super::byte_reader::{ByteReader, put_zigzag};
 
-/// The parameters that turn offsets back into integers. With `delta`, the offsets are those of the differences between
-/// neighbours, one fewer than integers, and `first` is the first integer.
+/// The parameters that turn offsets back into integers. With `delta`, the offsets are those of the
+/// differences between neighbours, one fewer than integers, and `first` is the first integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameOfReference {
     pub(super) delta: bool,
     first: i64,
     base: i64,
-    /// Low bits that are zero in every offset and left out: sizes are often multiples of pages and sectors.
+    /// Low bits that are zero in every offset and left out: sizes are often multiples of pages and
+    /// sectors.
     shift: u32,
     /// The number of bits of the largest offset.
     pub(super) width: u32,
@@ -42,8 +43,8 @@ impl IntegerRange {
 }
 
 impl FrameOfReference {
-    /// Returns the frame with the narrower offsets and replaces the contents of `offsets` with them. There must be at
-    /// least one integer.
+    /// Returns the frame with the narrower offsets and replaces the contents of `offsets` with
+    /// them. There must be at least one integer.
     pub(super) fn narrower(integers: &[i64], offsets: &mut Vec<u64>) -> FrameOfReference {
         let spans = value_and_delta_ranges(integers);
         let delta = spans[1].width() < spans[0].width();
@@ -134,8 +135,8 @@ impl FrameOfReference {
         &mut slots[usize::from(self.delta)..]
     }
 
-    /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. With `delta`, the first
-    /// slot is not an offset but receives the first integer.
+    /// Turns the bits of offsets into integers, and each integer into a value with `value_of`. With
+    /// `delta`, the first slot is not an offset but receives the first integer.
     #[inline(always)]
     pub(super) fn resolve(&self, slots: &mut [f64], value_of: impl Fn(i64) -> f64) {
         let integer_of = |slot: f64| {

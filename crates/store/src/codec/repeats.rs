@@ -13,7 +13,8 @@ pub(super) fn count_changes(values: &[f64]) -> usize {
         .count()
 }
 
-/// Appends the bitmap to `out` and returns the integers of the rows it marks. Equal integers are equal values.
+/// Appends the bitmap to `out` and returns the integers of the rows it marks. Equal integers are
+/// equal values.
 pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
     let mut kept = Vec::with_capacity(integers.len());
     for chunk in integers.chunks(8) {
@@ -29,7 +30,8 @@ pub(super) fn drop_repeats(integers: &[i64], out: &mut Vec<u8>) -> Vec<i64> {
     kept
 }
 
-/// Reads the bitmap of `rows` rows. Returns it with the number of rows it marks: from one to all of them.
+/// Reads the bitmap of `rows` rows. Returns it with the number of rows it marks: from one to all of
+/// them.
 pub(super) fn read_bitmap<'a>(
     reader: &mut ByteReader<'a>,
     rows: usize,
@@ -47,9 +49,11 @@ pub(super) fn read_bitmap<'a>(
     ))
 }
 
-/// Distributes the values at the front of `slots`, one for each row that the bitmap marks, over all rows.
+/// Distributes the values at the front of `slots`, one for each row that the bitmap marks, over all
+/// rows.
 pub(super) fn expand(slots: &mut [f64], bitmap: &[u8], kept: usize) {
-    // Going backwards, each value is read before its slot is overwritten: no row lies before its value.
+    // Going backwards, each value is read before its slot is overwritten: no row lies before its
+    // value.
     let mut next = kept;
     for row in (0..slots.len()).rev() {
         slots[row] = slots[next - 1];

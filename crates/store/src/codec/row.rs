@@ -1,11 +1,12 @@
 //! A row of the log: the values of one tick group against those of the tick before.
 //!
-//! A bitmap marks the values that changed (value i is bit i % 8 of byte i / 8). Then comes a control byte
-//! for each changed value: its low half is a decimal exponent, its high half a count of bytes. The
-//! change is the difference of the two values as integers at that exponent (`decimal.rs`), zigzag, cut
-//! to that many bytes; with exponent 15 it is the XOR of their bits. Last come the bytes of all changes
-//! as planes: the lowest byte of every change, then the second byte of those that have one, and so on.
-//! LZ4 compresses equal neighbours in planes and control bytes well.
+//! A bitmap marks the values that changed (value i is bit i % 8 of byte i / 8). Then comes a
+//! control byte for each changed value: its low half is a decimal exponent, its high half a count
+//! of bytes. The change is the difference of the two values as integers at that exponent
+//! (`decimal.rs`), zigzag, cut to that many bytes; with exponent 15 it is the XOR of their bits.
+//! Last come the bytes of all changes as planes: the lowest byte of every change, then the second
+//! byte of those that have one, and so on. LZ4 compresses equal neighbours in planes and control
+//! bytes well.
 
 use super::DecodeError;
 use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
@@ -13,8 +14,8 @@ use super::decimal::{EXPONENT_MAX, from_integer, to_integer};
 /// The exponent of a change that is an XOR.
 const XOR: u8 = 15;
 
-/// The exponents that fitted last, one per value: the start of the search. They only save time: each row stores the
-/// exponents it uses.
+/// The exponents that fitted last, one per value: the start of the search. They only save time:
+/// each row stores the exponents it uses.
 pub(crate) type ExponentHints = Vec<u8>;
 
 /// Encodes a row. All slices must have the same length.
@@ -54,7 +55,8 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
         Some((difference << 1 ^ difference >> 63) as u64)
     };
     if *hint <= EXPONENT_MAX {
-        // Usually the last exponent fits again; a larger one is needed now and then, a smaller one rarely.
+        // Usually the last exponent fits again; a larger one is needed now and then, a smaller one
+        // rarely.
         let found = (*hint..=EXPONENT_MAX)
             .chain(0..*hint)
             .find_map(|exponent| Some((exponent, difference_at(exponent)?)));
@@ -67,8 +69,8 @@ fn difference(before: u64, after: u64, hint: &mut u8) -> (u8, u64) {
     (XOR, before ^ after)
 }
 
-/// Turns the previous row into this one and returns the number of bytes read. On an error the contents of `previous`
-/// are invalid.
+/// Turns the previous row into this one and returns the number of bytes read. On an error the
+/// contents of `previous` are invalid.
 pub(crate) fn decode_row(bytes: &[u8], previous: &mut [u64]) -> Result<usize, DecodeError> {
     let (bitmap, rest) = bytes
         .split_at_checked(previous.len().div_ceil(8))

@@ -1,8 +1,8 @@
 //! The times of a group or of one series: strictly increasing milliseconds.
 //!
 //! After the first time come the steps between neighbours, in one of three forms: runs of equal
-//! steps (a regular grid is one run, each gap adds two), packed, or entropy-coded, which stays small
-//! when a few large gaps stand among small jitter.
+//! steps (a regular grid is one run, each gap adds two), packed, or entropy-coded, which stays
+//! small when a few large gaps stand among small jitter.
 
 use super::bits::{pack, packed_len, unpack, width_of};
 use super::byte_reader::{ByteReader, put_varint, put_zigzag};

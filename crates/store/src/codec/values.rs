@@ -1,5 +1,5 @@
-//! Encodes and decodes a column of values: chooses the form, writes it and reads it back. The forms are described in
-//! `codec/mod.rs`.
+//! Encodes and decodes a column of values: chooses the form, writes it and reads it back. The forms
+//! are described in `codec/mod.rs`.
 
 use super::bits::{pack, unpack};
 use super::byte_reader::ByteReader;

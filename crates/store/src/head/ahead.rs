@@ -1,12 +1,13 @@
-//! Points ahead of the clock. They are stored like all others, but each becomes the current value of its series only
-//! when its time has come: with the next commit, or when a reader requests current values.
+//! Points ahead of the clock. They are stored like all others, but each becomes the current value
+//! of its series only when its time has come: with the next commit, or when a reader requests
+//! current values.
 
 use std::collections::{BTreeMap, HashSet};
 
 use pegel_metric::Millis;
 
-/// The most points tracked. Beyond that, the points furthest ahead are left out: they do not become current by
-/// themselves.
+/// The most points tracked. Beyond that, the points furthest ahead are left out: they do not become
+/// current by themselves.
 const POINTS_MAX: usize = 65_536;
 
 /// Points ahead of the clock, sorted by time and slot; at most [`POINTS_MAX`].

@@ -1,9 +1,10 @@
-//! The current value of every live series, as a snapshot that readers search without holding any lock. `/metrics` and
-//! `Store::latest` read it.
+//! The current value of every live series, as a snapshot that readers search without holding any
+//! lock. `/metrics` and `Store::latest` read it.
 //!
-//! A head keeps its current values in chunks behind `Arc`: one per group, one per 256 ungrouped series. A snapshot
-//! clones the pointers. The writer changes a chunk in place, or copies it first (`Arc::make_mut`) while a snapshot
-//! still holds it: at most one copy of a chunk per snapshot, however long a reader keeps it.
+//! A head keeps its current values in chunks behind `Arc`: one per group, one per 256 ungrouped
+//! series. A snapshot clones the pointers. The writer changes a chunk in place, or copies it first
+//! (`Arc::make_mut`) while a snapshot still holds it: at most one copy of a chunk per snapshot,
+//! however long a reader keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -52,7 +53,8 @@ pub(crate) struct OverlappingMembers {
     pub ungrouped_count: usize,
 }
 
-/// The current values of ungrouped series, by slot. Slots are assigned in order and never reused within a head.
+/// The current values of ungrouped series, by slot. Slots are assigned in order and never reused
+/// within a head.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UngroupedCurrentValues {
     chunks: Vec<UngroupedChunk>,
@@ -106,9 +108,9 @@ impl CurrentValuesSnapshot {
         Ok(())
     }
 
-    /// Decides which value wins for the members of a live group that are ungrouped series too. Returns the members
-    /// whose ungrouped points are newer, sorted, and adds the slots whose ungrouped points are older to
-    /// `older_ungrouped`.
+    /// Decides which value wins for the members of a live group that are ungrouped series too.
+    /// Returns the members whose ungrouped points are newer, sorted, and adds the slots whose
+    /// ungrouped points are older to `older_ungrouped`.
     fn resolve_overlapping(
         &self,
         group: &CurrentGroup,
@@ -164,7 +166,8 @@ impl CurrentRow {
         self.time = time;
     }
 
-    /// Returns the same values for another list of members, so that a series keeps the time of its last change.
+    /// Returns the same values for another list of members, so that a series keeps the time of its
+    /// last change.
     pub(crate) fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
         let indexes: HashMap<&str, usize> = from
             .series
@@ -292,8 +295,8 @@ impl UngroupedCurrentValue {
         UngroupedCurrentValue { latest, change: 0 }
     }
 
-    /// Makes a point current that is not ahead of the clock, unless a newer one is known. A current point that is
-    /// ahead, because the clock was set back, is replaced.
+    /// Makes a point current that is not ahead of the clock, unless a newer one is known. A current
+    /// point that is ahead, because the clock was set back, is replaced.
     pub(crate) fn take(&mut self, (time, value): (Millis, f64), (change, now): (u64, Millis)) {
         if time < self.latest.last_sampled && self.latest.last_sampled <= now {
             return;

@@ -1,8 +1,8 @@
 //! The samples of one group in memory: closed runs, then an open tail.
 //!
-//! The tail is stored row by row, as ticks arrive, so that appending is one copy. When it is full, its columns are
-//! encoded into a run. A change of members closes the tail; so does a step back in time, because the times of a run are
-//! strictly increasing.
+//! The tail is stored row by row, as ticks arrive, so that appending is one copy. When it is full,
+//! its columns are encoded into a run. A change of members closes the tail; so does a step back in
+//! time, because the times of a run are strictly increasing.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ impl GroupHead {
         now.saturating_sub(self.current.time) <= self.members.stale_after
     }
 
-    /// Appends a row and makes it current. A row that is not newer than the last one closes the tail first.
+    /// Appends a row and makes it current. A row that is not newer than the last one closes the
+    /// tail first.
     pub(crate) fn append(&mut self, time: Millis, row: &GroupRow, change: u64, ledger: &Ledger) {
         self.set_current(time, row, change);
         if let Some(&last) = self.tail.times.last()
@@ -96,7 +97,8 @@ impl GroupHead {
         (TAIL_BYTES / 8 / self.members.series.len().max(1)).clamp(16, TAIL_ROWS)
     }
 
-    /// Returns whether there is a row at this time. May decode the times of a run: only for late rows.
+    /// Returns whether there is a row at this time. May decode the times of a run: only for late
+    /// rows.
     fn has_row_at(&self, time: Millis) -> bool {
         self.tail.times.binary_search(&time).is_ok()
             || self.closed.iter().any(|run| {

@@ -1,8 +1,9 @@
 //! The head: the newest samples in memory, and the current value of every live series.
 //!
-//! The writer appends to the one active head, after the samples are in the log. At most a few frozen heads wait for
-//! maintenance to write them to blocks; they no longer change. Each head belongs to the log segments from which it can
-//! be rebuilt: those are removed only when its block is durable.
+//! The writer appends to the one active head, after the samples are in the log. At most a few
+//! frozen heads wait for maintenance to write them to blocks; they no longer change. Each head
+//! belongs to the log segments from which it can be rebuilt: those are removed only when its block
+//! is durable.
 
 mod ahead;
 mod current_values;
@@ -58,8 +59,8 @@ impl Head {
 
     /// Returns the index of the group of a row; adds the group if it is new.
     fn group_of(&mut self, row: &GroupRow) -> usize {
-        // Most rows have the same members as the row before: comparing pointers finds them. Hundreds of groups are
-        // common where programs send their own metrics.
+        // Most rows have the same members as the row before: comparing pointers finds them.
+        // Hundreds of groups are common where programs send their own metrics.
         let same = |group: &GroupHead| Arc::ptr_eq(group.members(), &row.members);
         let known = self.groups.iter().position(same);
         let known = known.or_else(|| {
@@ -73,7 +74,8 @@ impl Head {
         })
     }
 
-    /// Adds a point of an ungrouped series, and makes it current unless it is ahead of the clock or older.
+    /// Adds a point of an ungrouped series, and makes it current unless it is ahead of the clock or
+    /// older.
     pub(crate) fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
         let change = (self.changes, now);
         let sample = (point.time, point.value);
@@ -107,7 +109,8 @@ impl Head {
         }
     }
 
-    /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256 ungrouped series.
+    /// Returns a snapshot of the current values. Clones pointers only: a few per group and per 256
+    /// ungrouped series.
     pub(crate) fn current(&self) -> CurrentValuesSnapshot {
         CurrentValuesSnapshot {
             groups: self.groups.iter().map(GroupHead::current).collect(),

@@ -1,12 +1,14 @@
-//! The points of one ungrouped series in memory, in three layers. Of two points at one time the later layer wins:
+//! The points of one ungrouped series in memory, in three layers. Of two points at one time the
+//! later layer wins:
 //!
 //! - `sorted`: encoded runs whose times do not overlap, so that one time is looked up in one run;
 //! - `tail`: the points after them, sorted; when it is full it becomes the next run;
-//! - `late`: points before the end of `sorted`. When they are a quarter of it, they are merged into it.
+//! - `late`: points before the end of `sorted`. When they are a quarter of it, they are merged into
+//!   it.
 //!
-//! Adding a point takes logarithmic time, and each is encoded a few times on average, in whatever order points arrive.
-//! Whether a late point replaces one of `sorted` is determined when they are merged: an earlier check would have to
-//! decode a run.
+//! Adding a point takes logarithmic time, and each is encoded a few times on average, in whatever
+//! order points arrive. Whether a late point replaces one of `sorted` is determined when they are
+//! merged: an earlier check would have to decode a run.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -19,7 +21,8 @@ use crate::sample_run::{EncodingEffort, SampleRun};
 
 /// Points in a full tail, and in a run.
 const RUN_ROWS: usize = 256;
-/// Late points are merged when there are at least `LATE_MIN`, and at least one for every `LATE_SHARE` sorted ones.
+/// Late points are merged when there are at least `LATE_MIN`, and at least one for every
+/// `LATE_SHARE` sorted ones.
 const LATE_MIN: usize = RUN_ROWS;
 const LATE_SHARE: usize = 4;
 /// Memory per late point, including its share of the tree's nodes.
@@ -35,7 +38,8 @@ pub(crate) struct UngroupedHead {
     sorted_bytes: usize,
 }
 
-/// The points of a series: all its runs, and copies of the rest, in order of precedence, lowest first.
+/// The points of a series: all its runs, and copies of the rest, in order of precedence, lowest
+/// first.
 #[derive(Debug)]
 pub(crate) struct UngroupedPoints {
     pub runs: Arc<Vec<Arc<SampleRun>>>,
@@ -44,8 +48,8 @@ pub(crate) struct UngroupedPoints {
 }
 
 impl UngroupedHead {
-    /// Adds a point. Returns whether it is known to replace one of the same time; replacements by late points are
-    /// counted later by [`LateMerge::run`] and [`UngroupedHead::late_duplicates`].
+    /// Adds a point. Returns whether it is known to replace one of the same time; replacements by
+    /// late points are counted later by [`LateMerge::run`] and [`UngroupedHead::late_duplicates`].
     pub(crate) fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
         if self.sorted.last().is_some_and(|last| time <= last.max) {
             return self.late.insert(time, value).is_some();
@@ -94,7 +98,8 @@ impl UngroupedHead {
         })
     }
 
-    /// Counts the late points that replace a sorted one. Decodes the times of each run at most once.
+    /// Counts the late points that replace a sorted one. Decodes the times of each run at most
+    /// once.
     pub(crate) fn late_duplicates(&self) -> u64 {
         if self.late.is_empty() {
             return 0;
@@ -126,8 +131,8 @@ impl UngroupedHead {
         }
     }
 
-    /// Applies the result of a merge. Nothing may have been added since it was prepared. Returns what it replaces, so
-    /// that the caller can drop that later.
+    /// Applies the result of a merge. Nothing may have been added since it was prepared. Returns
+    /// what it replaces, so that the caller can drop that later.
     pub(crate) fn apply_merge(&mut self, merged: MergedRuns) -> UngroupedHead {
         let rows = merged.runs.iter().map(|run| run.rows).sum();
         let bytes = merged.runs.iter().map(|run| run.bytes()).sum();
@@ -140,7 +145,8 @@ impl UngroupedHead {
         }
     }
 
-    /// Returns the points of a range, at most `copies_max` of the tail and of the late ones. The runs may extend beyond it.
+    /// Returns the points of a range, at most `copies_max` of the tail and of the late ones. The
+    /// runs may extend beyond it.
     pub(crate) fn points(
         &self,
         range: &RangeInclusive<Millis>,
@@ -245,7 +251,8 @@ fn drain_runs(
     points.drain(..used);
 }
 
-/// Appends two sorted lists merged into one; of two points at one time the one in `stronger` is kept.
+/// Appends two sorted lists merged into one; of two points at one time the one in `stronger` is
+/// kept.
 fn merge_sorted_points(
     weaker: &[(Millis, f64)],
     stronger: &[(Millis, f64)],

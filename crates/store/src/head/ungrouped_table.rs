@@ -1,4 +1,5 @@
-//! The ungrouped series of a head. Each series has a slot: the index of its points and of its current value.
+//! The ungrouped series of a head. Each series has a slot: the index of its points and of its
+//! current value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ pub(crate) struct UngroupedTable {
     heads: Vec<UngroupedHead>,
     pub current: UngroupedCurrentValues,
     ahead: AheadPoints,
-    /// Slots with late points to merge. The owner merges them, and can do so without holding a lock.
+    /// Slots with late points to merge. The owner merges them, and can do so without holding a
+    /// lock.
     due_merges: Vec<u32>,
 }
 
@@ -126,7 +128,8 @@ impl UngroupedTable {
         slot
     }
 
-    /// Adds a point, with the number of the change and the time of the clock. Returns whether it replaced one.
+    /// Adds a point, with the number of the change and the time of the clock. Returns whether it
+    /// replaced one.
     fn put(&mut self, slot: u32, point: (Millis, f64), (change, now): (u64, Millis)) -> bool {
         let head = &mut self.heads[slot as usize];
         let needed_merge = head.needs_merge();
@@ -147,8 +150,8 @@ impl UngroupedTable {
         std::mem::take(&mut self.due_merges)
     }
 
-    /// Prepares a merge. The caller runs it and passes the result to [`UngroupedTable::apply_merge`] before any other
-    /// change.
+    /// Prepares a merge. The caller runs it and passes the result to
+    /// [`UngroupedTable::apply_merge`] before any other change.
     pub(crate) fn prepare_merge(&self, slot: u32) -> (Arc<Series>, LateMerge) {
         (
             self.current.series(slot).clone(),
@@ -174,7 +177,8 @@ impl UngroupedTable {
         }
     }
 
-    /// Returns a table without points that keeps the current values of live series, and points ahead of the clock.
+    /// Returns a table without points that keeps the current values of live series, and points
+    /// ahead of the clock.
     pub(crate) fn successor(&self, now: Millis) -> UngroupedTable {
         let mut table = UngroupedTable::default();
         let ahead = self.ahead.slots();

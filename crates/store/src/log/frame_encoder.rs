@@ -1,5 +1,6 @@
-//! Encodes ticks and points as frames of the log; the writer calls it before every write. A segment defines each group
-//! and series before the first sample that uses it, so that every segment can be replayed alone.
+//! Encodes ticks and points as frames of the log; the writer calls it before every write. A segment
+//! defines each group and series before the first sample that uses it, so that every segment can be
+//! replayed alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use super::{
     SERIES_FRAME, TICK_FRAME,
 };
 
-/// Definitions are repeated after this many bytes of log, so that one damaged place never costs more than the samples
-/// stored there.
+/// Definitions are repeated after this many bytes of log, so that one damaged place never costs
+/// more than the samples stored there.
 const DEFINITION_COPY_INTERVAL: usize = 32 << 10;
 
-/// Larger pushes are split into several frames, and more text into several definitions: frames stay far below
-/// `FRAME_LEN_MAX`, beyond which replay treats them as damage.
+/// Larger pushes are split into several frames, and more text into several definitions: frames stay
+/// far below `FRAME_LEN_MAX`, beyond which replay treats them as damage.
 const PUSH_POINTS_MAX: usize = 64 << 10;
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
 
@@ -153,7 +154,8 @@ impl FrameEncoder {
         body.extend_from_slice(&self.row);
     }
 
-    /// Defines a version of a group in this segment, unless it is defined. Returns the index of its encoder.
+    /// Defines a version of a group in this segment, unless it is defined. Returns the index of its
+    /// encoder.
     fn define_group(&mut self, members: &Arc<GroupMembers>) -> usize {
         if let Some(at) = self
             .groups

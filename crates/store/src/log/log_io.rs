@@ -1,9 +1,11 @@
-//! The thread that performs the log's file operations, so that a hanging disk does not block the writer.
+//! The thread that performs the log's file operations, so that a hanging disk does not block the
+//! writer.
 //!
-//! The writer submits one operation at a time and waits for it at most `StoreOptions::disk_timeout`. An operation that
-//! takes longer continues in its thread; until it returns, the log is unusable and the store degraded. The same thread
-//! checks that written data is still reachable: that the segment is at its path, and that the directory is the one that
-//! this store locked.
+//! The writer submits one operation at a time and waits for it at most
+//! `StoreOptions::disk_timeout`. An operation that takes longer continues in its thread; until it
+//! returns, the log is unusable and the store degraded. The same thread checks that written data is
+//! still reachable: that the segment is at its path, and that the directory is the one that this
+//! store locked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -103,8 +105,8 @@ impl LogIo {
         }
     }
 
-    /// Appends the encoder's frames to a segment. With `check`, success also means that segment and directory are
-    /// still at their paths.
+    /// Appends the encoder's frames to a segment. With `check`, success also means that segment and
+    /// directory are still at their paths.
     pub(crate) fn append(
         &mut self,
         segment: &mut LogSegment,

@@ -1,14 +1,16 @@
 //! The write-ahead log: every sample is written here before it becomes visible to readers.
 //!
-//! A segment `log/NNNNNNNNNN.log` is a header and then frames. Segments are self-contained: each defines the
-//! groups and series that it uses. A segment is removed when all its samples are in blocks.
+//! A segment `log/NNNNNNNNNN.log` is a header and then frames. Segments are self-contained: each
+//! defines the groups and series that it uses. A segment is removed when all its samples are in
+//! blocks.
 //!
 //! ```text
 //! header   "PEGELLOG" · version u32 · segment number u64 · crc u32 of the 20 bytes before
 //! frame    0xB5 0x9E · kind u8 · 0 u8 · payload length u32 · crc u32 · payload
 //! ```
 //!
-//! Integers are little-endian; the frame's crc (CRC-32) covers kind, zero, length and payload. Payloads:
+//! Integers are little-endian; the frame's crc (CRC-32) covers kind, zero, length and payload.
+//! Payloads:
 //!
 //! ```text
 //! 1 group    LZ4 of: id · name · stale_after · series count · series…
@@ -48,7 +50,8 @@ pub(crate) const PUSH_FRAME: u8 = 4;
 
 pub(crate) const ROW_PARTLY_PRESENT: u8 = 1;
 pub(crate) const ROW_KEY: u8 = 2;
-/// Rows of a group from one key row to the next: a damaged frame costs at most this many rows of each group.
+/// Rows of a group from one key row to the next: a damaged frame costs at most this many rows of
+/// each group.
 pub(crate) const KEY_ROW_INTERVAL: u32 = 128;
 
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {

@@ -1,5 +1,6 @@
-//! Replays a segment of the log when a store is opened. An incomplete end, left by a crash, is discarded; damaged parts
-//! are skipped and counted. Damaged input never causes a panic or an unbounded allocation.
+//! Replays a segment of the log when a store is opened. An incomplete end, left by a crash, is
+//! discarded; damaged parts are skipped and counted. Damaged input never causes a panic or an
+//! unbounded allocation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use super::{
     ROW_PARTLY_PRESENT, SERIES_FRAME, TICK_FRAME,
 };
 
-/// The most members of a group and series of a segment, so that a damaged count cannot cause a huge allocation.
+/// The most members of a group and series of a segment, so that a damaged count cannot cause a huge
+/// allocation.
 const SERIES_MAX: u64 = 16 << 20;
 
 /// The condition of a replayed segment.
@@ -33,7 +35,8 @@ pub(crate) struct ReplayReport {
     pub version: Option<u32>,
 }
 
-/// Receives the contents of a segment: one call per row or point, in the order in which they were written.
+/// Receives the contents of a segment: one call per row or point, in the order in which they were
+/// written.
 pub(crate) trait LogVisitor {
     fn row(&mut self, time: Millis, row: &GroupRow);
     fn point(&mut self, point: &Point);
@@ -92,7 +95,8 @@ enum HeaderCheck {
     Version(u32),
 }
 
-/// Returns the version in the header of a segment if it is not the supported one; `None` for a damaged header.
+/// Returns the version in the header of a segment if it is not the supported one; `None` for a
+/// damaged header.
 pub(crate) fn unsupported_version(header: &[u8]) -> Option<u32> {
     match read_header(header) {
         HeaderCheck::Version(version) => Some(version),
@@ -132,7 +136,8 @@ fn find_frames<'a>(bytes: &'a [u8], replayed: &mut ReplayReport) -> Vec<LogFrame
     let mut frames = Vec::new();
     let mut at = HEADER_LEN;
     let mut after_damage = false;
-    // The search for the next complete frame reads each claimed payload; the sum of these reads is bounded too.
+    // The search for the next complete frame reads each claimed payload; the sum of these reads is
+    // bounded too.
     let mut budget = bytes.len().saturating_mul(16);
     while at < bytes.len() {
         if let Some((kind, payload)) = frame_at(&bytes[at..], &mut budget) {

@@ -1,5 +1,5 @@
-//! One segment file of the log that is being written: its creation, its header and its end position. Used by the log's
-//! I/O thread.
+//! One segment file of the log that is being written: its creation, its header and its end
+//! position. Used by the log's I/O thread.
 
 use std::io;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub(crate) struct LogSegment {
 
 impl LogSegment {
     pub(crate) fn create(files: &dyn Files, dir: &Path, number: u64) -> io::Result<LogSegment> {
-        // Created here rather than at opening, so that a store on a full or read-only disk gets its directory as soon
-        // as the disk permits.
+        // Created here rather than at opening, so that a store on a full or read-only disk gets its
+        // directory as soon as the disk permits.
         files.make_dir(dir)?;
         let path = segment_path(dir, number);
         let file = files.create(&path)?;

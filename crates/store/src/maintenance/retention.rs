@@ -1,6 +1,6 @@
-//! Retention: drops whole blocks by age and by size. Each class of inputs has a share of the bytes. A class may use the
-//! unused shares of others until those need them; blocks beyond the shares are taken from programs first, from the node
-//! last.
+//! Retention: drops whole blocks by age and by size. Each class of inputs has a share of the bytes.
+//! A class may use the unused shares of others until those need them; blocks beyond the shares are
+//! taken from programs first, from the node last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const CLOCK_JUMP_MS: Millis = 3_600_000;
 /// The time for which a clock that jumped must hold its new time before it is trusted.
 const DISTRUST_PERIOD: Duration = Duration::from_secs(3600);
 
-/// Decides whether the clock is trusted to expire blocks. A clock that jumps ahead by a century may be corrected later;
-/// a dropped block cannot be restored.
+/// Decides whether the clock is trusted to expire blocks. A clock that jumps ahead by a century may
+/// be corrected later; a dropped block cannot be restored.
 #[derive(Debug)]
 pub(super) struct ClockTrust {
     utc: Millis,
@@ -26,8 +26,8 @@ pub(super) struct ClockTrust {
 }
 
 impl ClockTrust {
-    /// Starts from the time of the newest sample. After a machine was merely switched off, blocks therefore live an
-    /// hour longer.
+    /// Starts from the time of the newest sample. After a machine was merely switched off, blocks
+    /// therefore live an hour longer.
     pub(super) fn new(shared: &StoreContext) -> ClockTrust {
         let state = shared.read();
         let blocks = state.blocks.iter().map(|block| block.max);
@@ -59,8 +59,8 @@ impl ClockTrust {
     }
 }
 
-/// Drops whole blocks: first expired ones, if the clock is trusted, then the oldest of the classes that exceed their
-/// shares, until log and blocks fit.
+/// Drops whole blocks: first expired ones, if the clock is trusted, then the oldest of the classes
+/// that exceed their shares, until log and blocks fit.
 pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust) {
     let oldest_kept = if trust.check_clock(shared) {
         shared.retention_start()
@@ -91,8 +91,8 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
     }
 }
 
-/// Returns the class that must drop a block if all blocks together exceed `budget`: the program class that exceeds its
-/// share most, else the node.
+/// Returns the class that must drop a block if all blocks together exceed `budget`: the program
+/// class that exceeds its share most, else the node.
 fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<InputClass> {
     let used = |class: InputClass| -> u64 {
         let its = blocks
@@ -110,8 +110,9 @@ fn class_to_shrink(blocks: &[Arc<Block>], budget: u64) -> Option<InputClass> {
     Some(if bytes > 0 { class } else { InputClass::Node })
 }
 
-/// Returns the block of a class to drop first: the oldest of those that take precedence over no other. Dropping a block
-/// with precedence would reveal the samples that it replaced. (Expired samples are never shown.)
+/// Returns the block of a class to drop first: the oldest of those that take precedence over no
+/// other. Dropping a block with precedence would reveal the samples that it replaced. (Expired
+/// samples are never shown.)
 fn oldest_block(blocks: &[Arc<Block>], class: InputClass) -> Option<usize> {
     let its: Vec<usize> = (0..blocks.len())
         .filter(|at| blocks[*at].class.accounted_to() == class)

@@ -34,8 +34,8 @@ pub(super) fn seal_hour(shared: &StoreContext, class: InputClass) -> Result<bool
     let window = |start, end| MergeWindow { class, start, end };
     let mut made = Vec::new();
     if inputs.iter().any(|block| block.max >= end) {
-        // Samples beyond the hour go to a new fresh block. Until the sealed block exists, which names the blocks it
-        // replaces, these samples merely exist twice.
+        // Samples beyond the hour go to a new fresh block. Until the sealed block exists, which
+        // names the blocks it replaces, these samples merely exist twice.
         let rest = window(end, Millis::MAX);
         let ending = FooterFields {
             log_through,
@@ -98,9 +98,9 @@ fn open_sources(
     Ok(sources)
 }
 
-/// Returns the blocks that begin up to `reach`, and those that overlap them. Samples beyond the hour are rewritten into
-/// a block with a higher id, which would take precedence over a newer block with the same times: overlapping blocks
-/// must be merged together.
+/// Returns the blocks that begin up to `reach`, and those that overlap them. Samples beyond the
+/// hour are rewritten into a block with a higher id, which would take precedence over a newer block
+/// with the same times: overlapping blocks must be merged together.
 fn overlapping_blocks(mut blocks: Vec<Arc<Block>>, mut reach: Millis) -> Vec<Arc<Block>> {
     while let Some(max) = blocks
         .iter()

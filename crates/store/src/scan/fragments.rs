@@ -1,7 +1,8 @@
-//! Collects the fragments of each matching series and reads them. A fragment is a stretch of samples of one series in
-//! one place: a column of a run in memory or in a block, or points copied from an open tail. The fragments of a series
-//! are sorted by precedence, lowest first. Of a block's index only the entries of wanted columns are kept; memory, open
-//! files and time are bounded.
+//! Collects the fragments of each matching series and reads them. A fragment is a stretch of
+//! samples of one series in one place: a column of a run in memory or in a block, or points copied
+//! from an open tail. The fragments of a series are sorted by precedence, lowest first. Of a
+//! block's index only the entries of wanted columns are kept; memory, open files and time are
+//! bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -21,10 +22,12 @@ use super::points_builder::{PointsBuilder, StepBoundaries};
 
 /// Decoded time columns are cached for the series that share them, up to this many rows.
 const TIMES_ROWS_MAX: usize = 256 << 10;
-/// Reading ahead pays when a query needs several series of a run; it is skipped where it would use too much memory.
+/// Reading ahead pays when a query needs several series of a run; it is skipped where it would use
+/// too much memory.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
-/// The memory of a column in the retained part of an index, including the run, of which it may be the only column.
+/// The memory of a column in the retained part of an index, including the run, of which it may be
+/// the only column.
 const LOCATION_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
 
 /// The fragments of all matching series, and the reader that decodes them.
@@ -92,8 +95,8 @@ pub(crate) fn gather_fragments(
         max: query.bytes_max,
     };
     let in_memory = gather_memory(shared, query, limit, &mut budget)?;
-    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found twice rather than not
-    // at all.
+    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found
+    // twice rather than not at all.
     let blocks = shared.overlapping_blocks(query.start, query.end);
     let mut fragments = SeriesFragments {
         series: HashMap::new(),
@@ -188,7 +191,8 @@ fn gather_memory(
     Ok(fragments)
 }
 
-/// Adds the fragments of a block that match the query. Of its index only the entries needed to read them are kept.
+/// Adds the fragments of a block that match the query. Of its index only the entries needed to read
+/// them are kept.
 fn gather_block(
     mut reader: BlockReader,
     query: &RangeQuery,
@@ -432,7 +436,8 @@ impl FragmentReader {
                 }
                 Ok(None)
             }
-            // Runs encoded by this process always decode; if one does not, the rest is still returned.
+            // Runs encoded by this process always decode; if one does not, the rest is still
+            // returned.
             (Err(error), _) => {
                 tracing::error!(%error, "internal error: cannot decode a run in memory");
                 Ok(None)
@@ -448,7 +453,8 @@ mod tests {
     use super::*;
     use crate::{Store, StoreOptions};
 
-    /// The names of all series of many blocks use far more memory than the samples of a few of them.
+    /// The names of all series of many blocks use far more memory than the samples of a few of
+    /// them.
     #[test]
     fn a_query_keeps_only_the_columns_that_it_wants() {
         static FAMILY: Family = Family::new("", MetricKind::Gauge, "", 1, "");

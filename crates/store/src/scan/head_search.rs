@@ -1,8 +1,9 @@
 //! Finds the samples of matching series in the active and the frozen heads.
 //!
-//! Series are matched on pointers that were cloned under the lock, never while it is held: a selector may be slow. Only
-//! the tails, which still change, are copied under the lock, a few series at a time. The head may be frozen and
-//! replaced by a block meanwhile, so the caller must search the blocks afterwards.
+//! Series are matched on pointers that were cloned under the lock, never while it is held: a
+//! selector may be slow. Only the tails, which still change, are copied under the lock, a few
+//! series at a time. The head may be frozen and replaced by a block meanwhile, so the caller must
+//! search the blocks afterwards.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -48,7 +49,8 @@ struct GroupView {
     tail: Option<(Millis, Millis)>,
 }
 
-/// Finds the samples in memory of matching series within the range; at most `points_max` of each tail.
+/// Finds the samples in memory of matching series within the range; at most `points_max` of each
+/// tail.
 pub(super) fn find_in_memory(
     shared: &StoreContext,
     query: &RangeQuery,
@@ -95,7 +97,8 @@ impl HeadView {
         }
     }
 
-    /// Calls `read` with the head, under the lock while the head is active. Returns `None` if it has become a block.
+    /// Calls `read` with the head, under the lock while the head is active. Returns `None` if it
+    /// has become a block.
     fn with_head<T>(&self, shared: &StoreContext, read: impl FnOnce(&Head) -> T) -> Option<T> {
         if let Some(frozen) = &self.frozen {
             return Some(read(&frozen.head));
@@ -118,7 +121,8 @@ struct HeadSearch<'a> {
     range: RangeInclusive<Millis>,
     points_max: usize,
     limit: &'a mut TimeLimit,
-    /// The matching members, by version of a group. The key is the version's address, which the value keeps alive.
+    /// The matching members, by version of a group. The key is the version's address, which the
+    /// value keeps alive.
     matching: HashMap<*const GroupMembers, (Arc<GroupMembers>, Arc<[u32]>)>,
 }
 

@@ -23,8 +23,8 @@ struct OpenBucket {
     count: u64,
 }
 
-/// The rows of a time column within the query's range, and the ends of its buckets: computed once for all series that
-/// share the column.
+/// The rows of a time column within the query's range, and the ends of its buckets: computed once
+/// for all series that share the column.
 #[derive(Debug)]
 pub(crate) struct StepBoundaries {
     pub rows: std::ops::Range<usize>,
@@ -44,8 +44,8 @@ impl PointsBuilder {
         }
     }
 
-    /// Begins the next series, of which samples from `start` on are included. Returns whether `start` differs from that
-    /// of the series before: then step boundaries must be recomputed.
+    /// Begins the next series, of which samples from `start` on are included. Returns whether
+    /// `start` differs from that of the series before: then step boundaries must be recomputed.
     pub(super) fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
         self.fold = fold;
         self.open = None;

@@ -11,8 +11,8 @@ use crate::range_query::{QueryError, RangeQuery, TimeLimit};
 
 use super::head_search;
 
-/// Visits the matching series that have a sample in the range, sorted by text. A series whose samples end within the
-/// same few hundred rows in which the range begins may be visited too.
+/// Visits the matching series that have a sample in the range, sorted by text. A series whose
+/// samples end within the same few hundred rows in which the range begins may be visited too.
 pub(crate) fn list_series(
     shared: &StoreContext,
     query: &RangeQuery,
@@ -32,7 +32,8 @@ pub(crate) fn list_series(
     head_search::find_in_memory(shared, &query, 1, &mut limit, &mut |series, _| {
         found.add(series)
     })?;
-    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found there.
+    // Blocks are searched after memory, so that samples that moved to a block meanwhile are found
+    // there.
     for block in shared.overlapping_blocks(query.start, query.end) {
         limit.check_now()?;
         match BlockReader::open(&block, &shared.indexes) {

@@ -1,5 +1,5 @@
-//! Checks every sample of a batch against the allowed times and the limit of series, before the writer logs or applies
-//! anything. Rejected samples are counted in the ledger by reason.
+//! Checks every sample of a batch against the allowed times and the limit of series, before the
+//! writer logs or applies anything. Rejected samples are counted in the ledger by reason.
 
 use std::sync::mpsc::SyncSender;
 
@@ -66,7 +66,8 @@ impl<'a> CommandCheck<'a> {
         CheckedCommand::Tick(tick, rows, unsettled)
     }
 
-    /// Checks the points of a push. Rejected points are counted as dropped and reported to the sender.
+    /// Checks the points of a push. Rejected points are counted as dropped and reported to the
+    /// sender.
     pub(super) fn push(
         &mut self,
         input: Input,

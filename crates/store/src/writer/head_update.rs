@@ -1,5 +1,6 @@
-//! Applies the writer's changes to the head. The state's lock is held for a bounded amount of work at a time, however
-//! large the batch, so that readers never wait long; late points are merged without the lock.
+//! Applies the writer's changes to the head. The state's lock is held for a bounded amount of work
+//! at a time, however large the batch, so that readers never wait long; late points are merged
+//! without the lock.
 
 use crate::context::{StoreContext, StoreState};
 use crate::head::Head;
@@ -26,7 +27,8 @@ impl<'a> HeadUpdate<'a> {
         }
     }
 
-    /// Returns the head for a change of this cost. Readers see all changes made until the next call at once.
+    /// Returns the head for a change of this cost. Readers see all changes made until the next call
+    /// at once.
     pub(super) fn head(&mut self, cost: usize) -> &mut Head {
         if self.cost_left < cost && self.state.is_some() {
             self.publish();
@@ -50,8 +52,8 @@ impl<'a> HeadUpdate<'a> {
         })
     }
 
-    /// Releases the lock, then merges late points. Only this thread changes points, so a merge can be computed without
-    /// the lock.
+    /// Releases the lock, then merges late points. Only this thread changes points, so a merge can
+    /// be computed without the lock.
     fn publish(&mut self) {
         let Some(mut state) = self.state.take() else {
             return;

@@ -1,5 +1,6 @@
-//! Enforces the limit of series within a batch. All commands of a batch are checked before any of them is applied, so
-//! series accepted earlier in the batch are counted here, in addition to those in the head.
+//! Enforces the limit of series within a batch. All commands of a batch are checked before any of
+//! them is applied, so series accepted earlier in the batch are counted here, in addition to those
+//! in the head.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ impl PendingSeries {
         fits
     }
 
-    /// Accepts a version of a group if the limit allows it. A version that does not grow is accepted even after the
-    /// limit was lowered.
+    /// Accepts a version of a group if the limit allows it. A version that does not grow is
+    /// accepted even after the limit was lowered.
     pub(super) fn admit_group(
         &mut self,
         head: &Head,

@@ -1,10 +1,11 @@
-//! The bounded queue between the inputs and the writer. Sending never blocks: a full queue returns the command, and the
-//! sender counts the drop. A command that is discarded with the queue counts its samples as dropped (`closed`), so the
-//! ledger balances even after a panic of the writer.
+//! The bounded queue between the inputs and the writer. Sending never blocks: a full queue returns
+//! the command, and the sender counts the drop. A command that is discarded with the queue counts
+//! its samples as dropped (`closed`), so the ledger balances even after a panic of the writer.
 //!
-//! Waking a thread costs as much as writing hundreds of samples. Ticks in quick succession therefore do not each wake
-//! the writer: it sleeps for a few milliseconds and then takes everything that arrived meanwhile. A command whose
-//! sender waits for the reply wakes it at once, as does a tick after a pause.
+//! Waking a thread costs as much as writing hundreds of samples. Ticks in quick succession
+//! therefore do not each wake the writer: it sleeps for a few milliseconds and then takes
+//! everything that arrived meanwhile. A command whose sender waits for the reply wakes it at once,
+//! as does a tick after a pause.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,9 +39,9 @@ pub(crate) enum Command {
 const QUEUE_LEN: usize = 1024;
 /// The time the writer sleeps between batches while ticks arrive fast.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
-/// Ticks count as fast after this many batches within [`QUICK_SUCCESSION`] of each other, and as long as each delay
-/// collects several commands. The inputs of an agent that samples twice a second send two or three ticks together:
-/// those are not fast.
+/// Ticks count as fast after this many batches within [`QUICK_SUCCESSION`] of each other, and as
+/// long as each delay collects several commands. The inputs of an agent that samples twice a second
+/// send two or three ticks together: those are not fast.
 const FAST_BATCHES: u32 = 8;
 const QUICK_SUCCESSION: Duration = Duration::from_millis(4);
 /// A delaying writer is woken when this many commands are queued, so that none is dropped.
@@ -128,8 +129,8 @@ impl CommandQueue {
         batch.extend(inner.commands.drain(..count));
     }
 
-    /// Closes the queue and drops the queued commands: ticks count their samples as dropped, senders of pushes see
-    /// their reply channel close.
+    /// Closes the queue and drops the queued commands: ticks count their samples as dropped,
+    /// senders of pushes see their reply channel close.
     fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -175,8 +176,8 @@ impl Drop for CommandReceiver {
     }
 }
 
-/// Samples that were received and are not yet counted as kept or dropped. Dropping this value counts the rest as
-/// dropped (`closed`), because the writer was closed or panicked.
+/// Samples that were received and are not yet counted as kept or dropped. Dropping this value
+/// counts the rest as dropped (`closed`), because the writer was closed or panicked.
 #[derive(Debug)]
 pub(crate) struct UncountedSamples {
     ledger: Arc<Ledger>,

@@ -1,9 +1,9 @@
-//! kill -9 under load, repeatedly on one directory: everything that was acknowledged or readable is present afterwards,
-//! once, with its value.
+//! kill -9 under load, repeatedly on one directory: everything that was acknowledged or readable is
+//! present afterwards, once, with its value.
 //!
-//! The parent starts this test binary again as the child, which fills a store from several threads and reports
-//! acknowledged samples through a pipe. Values are a function of series and time, so that the parent can check each one
-//! that it finds.
+//! The parent starts this test binary again as the child, which fills a store from several threads
+//! and reports acknowledged samples through a pipe. Values are a function of series and time, so
+//! that the parent can check each one that it finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

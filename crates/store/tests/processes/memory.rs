@@ -1,4 +1,5 @@
-//! An endless stream of new series. Its test runs in a process of its own, because the memory of the process is measured.
+//! An endless stream of new series. Its test runs in a process of its own, because the memory of
+//! the process is measured.
 
 #![allow(clippy::print_stderr)] // A failing test shows what it measured; a passing one does not.
 

@@ -1,5 +1,5 @@
-//! Crashes on a simulated disk: of the process between any two file operations, and power failures that lose unsynced
-//! data in any combination.
+//! Crashes on a simulated disk: of the process between any two file operations, and power failures
+//! that lose unsynced data in any combination.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

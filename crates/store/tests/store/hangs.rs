@@ -40,7 +40,8 @@ impl BlockingHook {
     }
 }
 
-/// Releases blocked operations at the end of a test, failed or not: a store closes only when its disk responds.
+/// Releases blocked operations at the end of a test, failed or not: a store closes only when its
+/// disk responds.
 struct UnblockOnDrop(Arc<BlockingHook>);
 
 impl Drop for UnblockOnDrop {
@@ -114,8 +115,8 @@ fn is_degraded(store: &Store) -> Result<String, &'static str> {
     Ok(degraded.reason)
 }
 
-/// Checks that while operations of this kind hang, the store is degraded and keeps samples in memory, and that it
-/// recovers.
+/// Checks that while operations of this kind hang, the store is degraded and keeps samples in
+/// memory, and that it recovers.
 fn check_hang(operation: FileOperation) {
     let (dir, valve) = (TempDir::new(), BlockingHook::new(operation));
     let mut options = StoreOptions::new(dir.path());

@@ -1,4 +1,5 @@
-//! The store through its public interface: what it keeps, its limits, damaged and failing disks, crashes.
+//! The store through its public interface: what it keeps, its limits, damaged and failing disks,
+//! crashes.
 
 mod bounds;
 mod crash;

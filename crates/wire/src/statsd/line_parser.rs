@@ -1,4 +1,5 @@
-//! The full parser of one line: implements every rule. Lines in the common short form never get here.
+//! The full parser of one line: implements every rule. Lines in the common short form never get
+//! here.
 
 use pegel_metric::NAME_BYTES_MAX;
 
@@ -7,8 +8,8 @@ use super::{
     StatsdType, events,
 };
 
-/// The lowest sample rate. No client samples more rarely, and at far lower rates one line would exceed the whole total
-/// and cost it its low digits.
+/// The lowest sample rate. No client samples more rarely, and at far lower rates one line would
+/// exceed the whole total and cost it its low digits.
 const RATE_MIN: f64 = 1e-6;
 
 /// Parses a line without its line ending; `text` is not empty.
@@ -31,7 +32,8 @@ pub(super) fn parse(text: &[u8]) -> Result<StatsdMessage<'_>, StatsdLineFault> {
     parse_metric(text).map(StatsdMessage::Metric)
 }
 
-/// Returns whether the text contains control characters, including the two-byte ones, U+0080 to U+009F.
+/// Returns whether the text contains control characters, including the two-byte ones, U+0080 to
+/// U+009F.
 fn has_control(text: &[u8]) -> bool {
     text.iter().any(u8::is_ascii_control)
         || text

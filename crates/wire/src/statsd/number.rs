@@ -39,8 +39,8 @@ impl DecimalNumber {
 
     /// Parses a short decimal at the front of `bytes`. Returns the number and its length in bytes.
     ///
-    /// The digits and the power of ten are both exact, so that the single division rounds as `str::parse` does. All
-    /// other forms are left to [`DecimalNumber::parse`].
+    /// The digits and the power of ten are both exact, so that the single division rounds as
+    /// `str::parse` does. All other forms are left to [`DecimalNumber::parse`].
     #[inline]
     pub(super) fn parse_short(bytes: &[u8]) -> Option<(DecimalNumber, usize)> {
         let sign = sign(bytes);

@@ -38,8 +38,8 @@ impl<'a> StatsdTags<'a> {
             })
     }
 
-    /// Returns the text itself if it is canonical, so that two lines with the same tags have the same text: every tag
-    /// with its value, sorted by keys, no duplicate keys.
+    /// Returns the text itself if it is canonical, so that two lines with the same tags have the
+    /// same text: every tag with its value, sorted by keys, no duplicate keys.
     pub fn ordered(&self) -> Result<&'a [u8], UnorderedTags> {
         let mut before: &[u8] = &[];
         for tag in self.text.split(|b| *b == b',') {
@@ -55,8 +55,8 @@ impl<'a> StatsdTags<'a> {
         Ok(self.text)
     }
 
-    /// Appends the same tags in the form of [`StatsdTags::ordered`]. Values of a duplicate key are joined by
-    /// semicolons, in the order of the line.
+    /// Appends the same tags in the form of [`StatsdTags::ordered`]. Values of a duplicate key are
+    /// joined by semicolons, in the order of the line.
     pub fn append_ordered(&self, out: &mut Vec<u8>) {
         let mut sorted: [StatsdTag<'_>; TAGS_MAX] = [(&[], &[]); TAGS_MAX];
         let mut count = 0;

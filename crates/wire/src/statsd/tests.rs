@@ -1,4 +1,5 @@
-//! Lines of the statsd protocol: accepted forms, faults, and agreement of the quick and the full parser.
+//! Lines of the statsd protocol: accepted forms, faults, and agreement of the quick and the full
+//! parser.
 
 use super::*;
 

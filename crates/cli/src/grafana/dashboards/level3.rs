@@ -1,4 +1,5 @@
-//! Dashboard of level 3: GPUs, interconnects, energy, sensors, NUMA, cgroups, parallel file systems.
+//! Dashboard of level 3: GPUs, interconnects, energy, sensors, NUMA, cgroups, parallel file
+//! systems.
 
 use crate::grafana::dashboard::{Dashboard, DashboardRow, panel};
 

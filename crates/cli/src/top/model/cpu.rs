@@ -69,8 +69,9 @@ impl CpuShares {
         busy.into_iter().map(|mode| self.share(mode)).sum()
     }
 
-    /// Returns whether the rates are plausible: the modes of a CPU add up to one. The sum is near zero before the second
-    /// sample, when only unchanged modes have a rate, and for a CPU that went offline.
+    /// Returns whether the rates are plausible: the modes of a CPU add up to one. The sum is near
+    /// zero before the second sample, when only unchanged modes have a rate, and for a CPU that
+    /// went offline.
     fn is_complete(&self) -> bool {
         self.0.iter().sum::<f64>() > 0.1
     }

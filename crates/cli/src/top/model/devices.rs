@@ -97,7 +97,8 @@ pub(crate) fn filesystems(model: &NodeModel) -> Vec<FilesystemUsage> {
     all
 }
 
-/// Returns interfaces and InfiniBand ports by bytes since boot, descending, with the loopback interface last.
+/// Returns interfaces and InfiniBand ports by bytes since boot, descending, with the loopback
+/// interface last.
 pub(crate) fn interfaces(model: &NodeModel) -> Vec<InterfaceUsage> {
     let mut all: Vec<InterfaceUsage> = model
         .tracks_named("node_network_receive_bytes_total")

@@ -1,5 +1,5 @@
-//! The state of the node as known to `pegel top`: series, their last changes, rates and histories. It is updated from the
-//! agent's responses and read by the screen, and does no I/O.
+//! The state of the node as known to `pegel top`: series, their last changes, rates and histories.
+//! It is updated from the agent's responses and read by the screen, and does no I/O.
 
 mod agent;
 mod cpu;
@@ -193,7 +193,8 @@ impl NodeModel {
         self.families = names;
     }
 
-    /// Applies one step of the stream. Returns whether it contains a series that is not in the list.
+    /// Applies one step of the stream. Returns whether it contains a series that is not in the
+    /// list.
     pub(super) fn apply_step(&mut self, readings: &[SeriesValue]) -> bool {
         self.advance(readings);
         let mut has_unlisted = false;
@@ -221,7 +222,8 @@ impl NodeModel {
         has_unlisted
     }
 
-    /// Discards rates and histories after an interruption of the stream, because changes may be missing.
+    /// Discards rates and histories after an interruption of the stream, because changes may be
+    /// missing.
     pub(super) fn invalidate_rates(&mut self) {
         let now = self.now.unwrap_or(f64::INFINITY);
         self.tracks
@@ -230,7 +232,8 @@ impl NodeModel {
         self.histories.clear();
     }
 
-    /// Advances the current time by the node's own samples; timestamps of programs may be arbitrary.
+    /// Advances the current time by the node's own samples; timestamps of programs may be
+    /// arbitrary.
     fn advance(&mut self, readings: &[SeriesValue]) {
         let newest = readings
             .iter()

@@ -9,7 +9,8 @@ const WINDOW: f64 = 2.0;
 /// More changes than a window holds at any practical refresh rate.
 const CHANGES_MAX: usize = 256;
 
-/// The last changes of a series. Between two changes the value is constant: an agent sends changes only.
+/// The last changes of a series. Between two changes the value is constant: an agent sends changes
+/// only.
 #[derive(Debug)]
 pub(crate) struct SeriesTrack {
     pub series: Series,
@@ -76,7 +77,8 @@ impl SeriesTrack {
         }
     }
 
-    /// Discards all changes but the last: changes may be missing, or the clock was set back to `now`.
+    /// Discards all changes but the last: changes may be missing, or the clock was set back to
+    /// `now`.
     pub(crate) fn invalidate_rate(&mut self, now: f64) {
         let last = self.changes.pop_back();
         self.changes.clear();
@@ -89,9 +91,9 @@ impl SeriesTrack {
 
     /// Returns the increase per second by sample times; `None` before the second sample.
     ///
-    /// `now` is the time of the node's newest samples, `period` the sampling interval of this family, if known. Samples
-    /// are taken at multiples of their period, so the last one was taken at such a multiple even if an unchanged value
-    /// was not sent again.
+    /// `now` is the time of the node's newest samples, `period` the sampling interval of this
+    /// family, if known. Samples are taken at multiples of their period, so the last one was taken
+    /// at such a multiple even if an unchanged value was not sent again.
     pub(crate) fn rate(&self, now: f64, period: Option<f64>) -> Option<f64> {
         let (first, last) = (self.changes.front()?, self.changes.back()?);
         let sampled = period.map_or(now, |period| multiple_below(now, period));
@@ -103,7 +105,8 @@ impl SeriesTrack {
         Some(self.increase(start, end) / (end - start))
     }
 
-    /// Returns the increase in `(start, end]`. A counter that decreases was reset to zero in between.
+    /// Returns the increase in `(start, end]`. A counter that decreases was reset to zero in
+    /// between.
     fn increase(&self, start: f64, end: f64) -> f64 {
         let mut previous = None;
         let mut sum = 0.0;
@@ -121,7 +124,8 @@ impl SeriesTrack {
     }
 }
 
-/// Returns the averaging window: whole periods, so that every average covers the same number of samples.
+/// Returns the averaging window: whole periods, so that every average covers the same number of
+/// samples.
 pub(super) fn averaging_window(period: Option<f64>) -> f64 {
     match period {
         Some(period) => (WINDOW / period - 1e-6).ceil().max(1.0) * period,

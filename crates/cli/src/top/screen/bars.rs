@@ -1,5 +1,5 @@
-//! Bars and charts. ratatui's `Sparkline` draws histories; its gauges have one part and no place in a table cell, so that
-//! bars are lines of text.
+//! Bars and charts. ratatui's `Sparkline` draws histories; its gauges have one part and no place in
+//! a table cell, so that bars are lines of text.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

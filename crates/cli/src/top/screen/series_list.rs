@@ -104,7 +104,8 @@ fn cells(app: &TopApp, track: &SeriesTrack, widths: &[u16]) -> [TableCell; 4] {
     ]
 }
 
-/// Returns the range from the lowest to the highest value, extended to zero if that is near, so that noise stays small.
+/// Returns the range from the lowest to the highest value, extended to zero if that is near, so
+/// that noise stays small.
 pub(super) fn value_range(values: &[Option<f64>]) -> (f64, f64) {
     let known = || values.iter().flatten().copied();
     let (low, high) = (

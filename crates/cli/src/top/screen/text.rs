@@ -9,8 +9,9 @@ pub(crate) fn text_width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Replaces control and invisible characters. Names, labels and help texts come from untrusted programs: control
-/// characters could inject terminal commands, and others reverse the direction of text.
+/// Replaces control and invisible characters. Names, labels and help texts come from untrusted
+/// programs: control characters could inject terminal commands, and others reverse the direction of
+/// text.
 pub(crate) fn sanitize(text: &str, is_unicode: bool) -> String {
     text.chars()
         .filter(|character| is_unicode || *character != '°')
@@ -49,7 +50,8 @@ pub(crate) fn shorten(text: &str, room: u16, tail: u16, ellipsis: &str) -> Strin
     format!("{head}{ellipsis}{tail}")
 }
 
-/// Shortens a series to `room` columns: keeps the end of the name, which is most specific, and a part of the labels.
+/// Shortens a series to `room` columns: keeps the end of the name, which is most specific, and a
+/// part of the labels.
 pub(crate) fn shorten_series(text: &str, room: u16, theme: TerminalTheme) -> String {
     let text = sanitize(text, theme.has_blocks);
     let all = text_width(&text);

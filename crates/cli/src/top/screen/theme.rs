@@ -68,7 +68,8 @@ impl TerminalTheme {
         }
     }
 
-    /// Returns a text that is safe to show. All texts on the screen are made here or by [`TerminalTheme::clipped`].
+    /// Returns a text that is safe to show. All texts on the screen are made here or by
+    /// [`TerminalTheme::clipped`].
     pub(crate) fn span(self, text: impl AsRef<str>, role: StyleRole) -> Span<'static> {
         Span::styled(sanitize(text.as_ref(), self.has_blocks), self.style(role))
     }

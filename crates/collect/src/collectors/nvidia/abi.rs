@@ -1,6 +1,7 @@
 //! The structures and return codes of NVML that are used.
 //!
-//! Sizes and order of the fields are part of the library's ABI and do not change; a changed structure gets a new name.
+//! Sizes and order of the fields are part of the library's ABI and do not change; a changed
+//! structure gets a new name.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -61,7 +62,8 @@ impl Default for NvmlDevice {
     }
 }
 
-// SAFETY: NVML is thread-safe and its handles are not bound to a thread; this crate never dereferences them.
+// SAFETY: NVML is thread-safe and its handles are not bound to a thread; this crate never
+// dereferences them.
 unsafe impl Send for NvmlDevice {}
 
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +79,8 @@ impl Default for NvmlEventSet {
 // SAFETY: as for `NvmlDevice`.
 unsafe impl Send for NvmlEventSet {}
 
-/// Defines the structures that NVML fills in. All fields are plain numbers, so every bit pattern is valid.
+/// Defines the structures that NVML fills in. All fields are plain numbers, so every bit pattern is
+/// valid.
 macro_rules! structures {
     ($($name:ident { $($field:ident: $type:ty,)* })*) => {
         $(#[derive(Debug, Clone, Copy, Default)]

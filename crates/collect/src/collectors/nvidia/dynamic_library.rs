@@ -13,14 +13,14 @@ pub(super) struct DynamicLibrary {
 }
 
 impl DynamicLibrary {
-    /// Opens a library. Returns `Ok(None)` if there is no such file, and the loader's message for any other error. A path
-    /// without a slash is searched in the loader's directories.
+    /// Opens a library. Returns `Ok(None)` if there is no such file, and the loader's message for
+    /// any other error. A path without a slash is searched in the loader's directories.
     pub(super) fn open(path: &Path) -> Result<Option<DynamicLibrary>, String> {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
             return Ok(None);
         };
-        // SAFETY: `name` is NUL-terminated. Opening a library runs its constructors; the administrator who installed the
-        // driver vouches for them.
+        // SAFETY: `name` is NUL-terminated. Opening a library runs its constructors; the
+        // administrator who installed the driver vouches for them.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if let Some(handle) = NonNull::new(handle) {
             let path = path.to_owned();
@@ -45,21 +45,23 @@ impl DynamicLibrary {
     ///
     /// # Safety
     ///
-    /// `F` must be a function pointer type, and the library's symbols of these names must have its signature.
+    /// `F` must be a function pointer type, and the library's symbols of these names must have its
+    /// signature.
     pub(super) unsafe fn function<F: Copy>(&self, names: &[&CStr]) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         names.iter().find_map(|name| {
             // SAFETY: the handle is open and never closed, and the name is NUL-terminated.
             let found = NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })?;
-            // SAFETY: both types have the size of a pointer (asserted above); the caller guarantees the signature.
+            // SAFETY: both types have the size of a pointer (asserted above); the caller guarantees
+            // the signature.
             Some(unsafe { std::mem::transmute_copy::<NonNull<c_void>, F>(&found) })
         })
     }
 }
 
 fn dl_error() -> String {
-    // SAFETY: dlerror may be called at any time. It returns null or a NUL-terminated text that is valid until this
-    // thread's next call.
+    // SAFETY: dlerror may be called at any time. It returns null or a NUL-terminated text that is
+    // valid until this thread's next call.
     let text = unsafe {
         let text = libc::dlerror();
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())

@@ -1,4 +1,5 @@
-//! The families of the collector `nvidia`. Every series has the label `gpu`, the index that nvidia-smi shows.
+//! The families of the collector `nvidia`. Every series has the label `gpu`, the index that
+//! nvidia-smi shows.
 
 use crate::families::families;
 

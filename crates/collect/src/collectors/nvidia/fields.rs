@@ -1,7 +1,7 @@
 //! The values that NVML provides by field ID, many in one call, instead of by a function each.
 //!
-//! Only IDs with the same meaning in every version of the header are used: those of the newer slowdown counters were
-//! reassigned between two versions.
+//! Only IDs with the same meaning in every version of the header are used: those of the newer
+//! slowdown counters were reassigned between two versions.
 
 use super::abi::{FieldValue, NvmlError, check};
 use super::families::*;

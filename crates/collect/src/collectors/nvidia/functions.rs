@@ -1,4 +1,5 @@
-//! The NVML functions that are used, with safe wrappers. Each may be missing: old drivers do not have the newer ones.
+//! The NVML functions that are used, with safe wrappers. Each may be missing: old drivers do not
+//! have the newer ones.
 
 use std::ffi::c_char;
 
@@ -51,8 +52,8 @@ macro_rules! functions {
             /// The library's symbols of these names must be NVML's.
             pub(super) unsafe fn load(library: &DynamicLibrary) -> Functions {
                 Functions {
-                    // SAFETY: these are the signatures of NVML's header; the caller guarantees that the
-                    // library is NVML.
+                    // SAFETY: these are the signatures of NVML's header; the caller guarantees that
+                    // the library is NVML.
                     $($name: NvmlFunction(unsafe { library.function(&[$($symbol),+]) }),)*
                 }
             }
@@ -115,13 +116,14 @@ functions! {
     event_free: FreeEventSetFn = c"nvmlEventSetFree";
 }
 
-// In each call below, the pointers refer to live local values of the types in the signature, and the handles were
-// returned by the same library.
+// In each call below, the pointers refer to live local values of the types in the signature, and
+// the handles were returned by the same library.
 
 impl NvmlFunction<PlainFn> {
     pub(super) fn call(self) -> Result<(), NvmlError> {
         let function = self.get()?;
-        // SAFETY: the function takes no arguments; the library counts its initializations and shutdowns.
+        // SAFETY: the function takes no arguments; the library counts its initializations and
+        // shutdowns.
         check(unsafe { function() })
     }
 }
@@ -208,7 +210,8 @@ impl NvmlFunction<DeviceTextFn> {
 }
 
 impl NvmlFunction<FieldsFn> {
-    /// Fills in the values. Each carries its own return code; an error here concerns the whole call.
+    /// Fills in the values. Each carries its own return code; an error here concerns the whole
+    /// call.
     pub(super) fn query(
         self,
         device: NvmlDevice,

@@ -5,17 +5,20 @@ use std::time::Duration;
 /// A query that failed, or a GPU that is lost, is retried after this time.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How often a query is run. Measured on an H200: most queries are served from memory that the driver shares with the GPU
-/// and take about 1 µs; others are requests to the GPU's firmware and take up to 5 ms of CPU time.
+/// How often a query is run. Measured on an H200: most queries are served from memory that the
+/// driver shares with the GPU and take about 1 µs; others are requests to the GPU's firmware and
+/// take up to 5 ms of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueryInterval {
     /// In every pass.
     EveryPass,
-    /// Every second: values that change too little for every pass, or cost too much (memory: 72 µs).
+    /// Every second: values that change too little for every pass, or cost too much (memory: 72
+    /// µs).
     Second,
     /// Every 10 s: expensive queries. In between, the last value is published.
     TenSeconds,
-    /// Every minute: expensive values that hardly ever change, and the energy counter (4 ms of CPU time).
+    /// Every minute: expensive values that hardly ever change, and the energy counter (4 ms of CPU
+    /// time).
     Minute,
     /// Every 30 s, at most one in a pass: the driver blocks for 20 ms while it measures.
     Blocking,

@@ -1,5 +1,5 @@
-//! Errors that the driver reports by number (Xid). The driver keeps no history: only errors after the registration for
-//! events are seen.
+//! Errors that the driver reports by number (Xid). The driver keeps no history: only errors after
+//! the registration for events are seen.
 
 use pegel_metric::{SampleGroup, SeriesError};
 

@@ -172,7 +172,8 @@ fn try_ports<T>(
     })
 }
 
-/// Opens more sockets on an address that is already bound here; the kernel distributes senders among them.
+/// Opens more sockets on an address that is already bound here; the kernel distributes senders
+/// among them.
 fn bind_shared(first: &UdpSocket, local: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
     if count == 0 {
         return Ok(Vec::new());

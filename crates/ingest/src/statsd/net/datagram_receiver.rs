@@ -1,8 +1,9 @@
 //! Receives many datagrams with one system call.
 //!
-//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Each one that the kernel installs takes
-//! an entry of the agent's descriptor table, so the control buffer has room for the credentials only: the
-//! kernel closes descriptors that do not fit. Any that still arrive are closed at once.
+//! A sender over a UNIX socket may attach descriptors (`SCM_RIGHTS`). Each one that the kernel
+//! installs takes an entry of the agent's descriptor table, so the control buffer has room for the
+//! credentials only: the kernel closes descriptors that do not fit. Any that still arrive are
+//! closed at once.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -48,8 +49,8 @@ pub(crate) struct DatagramReceiver {
     bytes: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<ControlBuffer>,
-    /// What the kernel returned in the last call: length, length of the address, of the control messages,
-    /// flags.
+    /// What the kernel returned in the last call: length, length of the address, of the control
+    /// messages, flags.
     filled: Vec<(usize, usize, usize, i32)>,
 }
 
@@ -71,7 +72,8 @@ impl DatagramReceiver {
         }
     }
 
-    /// Receives pending datagrams. `with_credentials`: for UNIX sockets; `wait`: until at least one arrives.
+    /// Receives pending datagrams. `with_credentials`: for UNIX sockets; `wait`: until at least one
+    /// arrives.
     pub(super) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -108,8 +110,8 @@ impl DatagramReceiver {
         } else {
             libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC
         };
-        // SAFETY: every header points to a buffer, an address and a control buffer of the lengths it gives;
-        // all of them outlive the call, and no two headers share any.
+        // SAFETY: every header points to a buffer, an address and a control buffer of the lengths
+        // it gives; all of them outlive the call, and no two headers share any.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -158,8 +160,8 @@ impl DatagramReceiver {
 fn address(name: &libc::sockaddr_storage, length: usize) -> DatagramSource {
     let family = libc::c_int::from(name.ss_family);
     if family == libc::AF_INET && length >= size_of::<libc::sockaddr_in>() {
-        // SAFETY: the kernel wrote an address of this family, and `sockaddr_storage` is large and aligned
-        // enough.
+        // SAFETY: the kernel wrote an address of this family, and `sockaddr_storage` is large and
+        // aligned enough.
         let name = unsafe { &*std::ptr::from_ref(name).cast::<libc::sockaddr_in>() };
         let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
         DatagramSource::Inet(SocketAddr::new(IpAddr::V4(ip), u16::from_be(name.sin_port)))
@@ -200,15 +202,16 @@ fn credentials(control: &[u8]) -> DatagramSource {
     })
 }
 
-/// Closes descriptors that arrived in place of credentials. That happens only on a socket without `SO_PASSCRED`.
+/// Closes descriptors that arrived in place of credentials. That happens only on a socket without
+/// `SO_PASSCRED`.
 fn close_descriptors(control: &[u8]) {
     let Some((libc::SOL_SOCKET, libc::SCM_RIGHTS, payload)) = control_message(control) else {
         return;
     };
     for bytes in payload.chunks_exact(size_of::<libc::c_int>()) {
         if let Some(descriptor) = word(bytes, 0) {
-            // SAFETY: the kernel installed this descriptor for this process in the call that wrote the
-            // message; each message is read once, and nothing else uses the number.
+            // SAFETY: the kernel installed this descriptor for this process in the call that wrote
+            // the message; each message is read once, and nothing else uses the number.
             drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }

@@ -1,7 +1,7 @@
 //! Applies datagrams to the table, and reads them from a UNIX socket.
 //!
-//! Used by the threads of UDP sockets and by the thread of the UNIX datagram socket. A truncated datagram
-//! loses only its last, incomplete line, which is counted as dropped.
+//! Used by the threads of UDP sockets and by the thread of the UNIX datagram socket. A truncated
+//! datagram loses only its last, incomplete line, which is counted as dropped.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,8 +14,9 @@ use super::origin_cache::OriginCache;
 use super::socket_errors::{Backoff, is_transient};
 use super::stop_signal::StopSignal;
 
-/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A sender
-/// blocks when ten datagrams are unread, so they are read at once rather than in larger batches.
+/// Reads a UNIX socket until `stop`, which also shuts the socket down: that wakes this thread. A
+/// sender blocks when ten datagrams are unread, so they are read at once rather than in larger
+/// batches.
 pub(crate) fn read_unix_datagrams(
     socket: &OwnedFd,
     shared: &StatsdContext,

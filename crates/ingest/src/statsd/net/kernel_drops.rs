@@ -36,7 +36,8 @@ impl KernelDropCounter {
         })
     }
 
-    /// Adds the datagrams dropped since the last call. Each counts as one value received and dropped.
+    /// Adds the datagrams dropped since the last call. Each counts as one value received and
+    /// dropped.
     pub(crate) fn record(&mut self, gate: &Admission) {
         let Some(now) = read_drop_count(&self.socket) else {
             return;
@@ -53,7 +54,8 @@ impl KernelDropCounter {
 fn read_drop_count(socket: &OwnedFd) -> Option<u32> {
     let mut words = [0_u32; MEMINFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the pointers refer to `words` and its length in bytes, and the kernel writes no more than that.
+    // SAFETY: the pointers refer to `words` and its length in bytes, and the kernel writes no more
+    // than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

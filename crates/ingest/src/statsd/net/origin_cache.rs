@@ -25,7 +25,8 @@ pub(crate) enum SenderIdentity {
 }
 
 impl SenderIdentity {
-    /// Maps all loopback addresses to one sender: a program can send from any of the 2^24 addresses of 127/8.
+    /// Maps all loopback addresses to one sender: a program can send from any of the 2^24 addresses
+    /// of 127/8.
     #[inline]
     fn host(ip: IpAddr) -> SenderIdentity {
         if ip.is_loopback() {
@@ -102,8 +103,8 @@ impl OriginCache {
     }
 }
 
-/// Returns an id that distinguishes sockets: address and port of an IPv4 socket fit, those of IPv6 are
-/// hashed.
+/// Returns an id that distinguishes sockets: address and port of an IPv4 socket fit, those of IPv6
+/// are hashed.
 fn socket_id(address: std::net::SocketAddr) -> u64 {
     let port = u64::from(address.port());
     match address.ip() {

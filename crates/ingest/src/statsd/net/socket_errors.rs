@@ -39,7 +39,8 @@ impl SocketErrors {
     }
 }
 
-/// The pause after an error of one socket. It doubles while errors continue, so that a persistent error costs little.
+/// The pause after an error of one socket. It doubles while errors continue, so that a persistent
+/// error costs little.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

@@ -1,9 +1,10 @@
 //! The thread that reads stream connections: lines that end with a newline, in pieces of any size.
 //!
-//! One thread polls all listeners and connections. Memory per connection is bounded by the longest line; a
-//! longer line is skipped and counted. Connections are limited in number, with a reserve for the agent's user and
-//! root, and idle ones are closed. A connection of a web browser is closed: a page of any site can make the browser
-//! send text to this port, and the browser's user would be its sender.
+//! One thread polls all listeners and connections. Memory per connection is bounded by the longest
+//! line; a longer line is skipped and counted. Connections are limited in number, with a reserve
+//! for the agent's user and root, and idle ones are closed. A connection of a web browser is
+//! closed: a page of any site can make the browser send text to this port, and the browser's user
+//! would be its sender.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
@@ -111,7 +112,8 @@ struct StreamReader<'a> {
     buffer: Vec<u8>,
     next_id: u64,
     backoff: Backoff,
-    /// No connection is accepted before this time: the last attempt failed, usually for lack of descriptors.
+    /// No connection is accepted before this time: the last attempt failed, usually for lack of
+    /// descriptors.
     accept_after: Option<Instant>,
 }
 
@@ -197,8 +199,8 @@ impl StreamReader<'_> {
                         .local_addr()
                         .map(|local| self.peer_policy.peer_owner(local, peer))
                     {
-                        // A port that its user released may belong to another user by now, but not while our
-                        // end is connected.
+                        // A port that its user released may belong to another user by now, but not
+                        // while our end is connected.
                         Ok(LoopbackPeer::Uid(uid)) if stream.peer_addr().is_ok() => {
                             SenderIdentity::User(uid)
                         }
@@ -224,7 +226,8 @@ impl StreamReader<'_> {
         }
     }
 
-    /// Returns the accepted connection, if any. After an error, further attempts pause, so that this thread does not spin.
+    /// Returns the accepted connection, if any. After an error, further attempts pause, so that
+    /// this thread does not spin.
     fn accepted<T>(&mut self, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(connection) => {
@@ -268,8 +271,9 @@ impl StreamReader<'_> {
         });
     }
 
-    /// Returns whether there is room for one more connection. If there is none, closes the one that has been silent
-    /// the longest. One in 16 is reserved for trusted senders, whose connections are not closed for others.
+    /// Returns whether there is room for one more connection. If there is none, closes the one that
+    /// has been silent the longest. One in 16 is reserved for trusted senders, whose connections
+    /// are not closed for others.
     fn make_room(&mut self, is_trusted: bool) -> bool {
         let all = self.limits.connections;
         let max = if is_trusted { all } else { all - all / 16 };
@@ -368,7 +372,8 @@ impl StatsdConnection {
 /// The first byte of a TLS connection.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Returns whether a line is the first one of an HTTP request. Of a line that is too long only the method is checked.
+/// Returns whether a line is the first one of an HTTP request. Of a line that is too long only the
+/// method is checked.
 fn is_http_request(line: &[u8], is_too_long: bool) -> bool {
     let method = line.split(|byte| *byte == b' ').next().unwrap_or_default();
     let has_method = (3..=7).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase);

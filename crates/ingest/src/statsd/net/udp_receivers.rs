@@ -1,13 +1,14 @@
 //! The threads that read UDP sockets: one while it keeps up, more while a socket stays full.
 //!
-//! The first thread waits for datagrams. After several full receive calls in a row it wakes a second thread,
-//! which may wake a third; each sleeps again after its first call that is not full. No socket is opened or
-//! closed for that, so nothing in a buffer is lost and no sender's datagrams move to another socket.
+//! The first thread waits for datagrams. After several full receive calls in a row it wakes a
+//! second thread, which may wake a third; each sleeps again after its first call that is not full.
+//! No socket is opened or closed for that, so nothing in a buffer is lost and no sender's datagrams
+//! move to another socket.
 //!
-//! Datagrams of one socket must reach the table in order, or a gauge would show an old value and a cumulative
-//! counter would count twice: a thread receives while it holds the socket's `receive_lock` and releases it
-//! only once it holds the table's lock. So one thread can receive while another updates the table, even for a
-//! single sender on a single socket.
+//! Datagrams of one socket must reach the table in order, or a gauge would show an old value and a
+//! cumulative counter would count twice: a thread receives while it holds the socket's
+//! `receive_lock` and releases it only once it holds the table's lock. So one thread can receive
+//! while another updates the table, even for a single sender on a single socket.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +26,8 @@ use super::origin_cache::OriginCache;
 use super::socket_errors::{Backoff, is_transient};
 use super::stop_signal::StopSignal;
 
-/// After a call that returned fewer datagrams, the thread pauses until more have arrived: a wake-up costs more than a datagram.
+/// After a call that returned fewer datagrams, the thread pauses until more have arrived: a wake-up
+/// costs more than a datagram.
 const FEW_DATAGRAMS: usize = DATAGRAMS_PER_CALL / 2;
 /// The space of a small datagram in the receive buffer, headers included.
 const SMALL_DATAGRAM: usize = 1280;
@@ -35,7 +37,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// A helper is woken after this many full calls in a row; sooner where the buffer is small.
 const FULL_CALLS: usize = 8;
 
-/// The longest time for reading what arrived before the stop: senders that never pause must not delay it.
+/// The longest time for reading what arrived before the stop: senders that never pause must not
+/// delay it.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// The UDP sockets and the state that their threads share.
@@ -80,8 +83,8 @@ impl UdpReceivers {
         }
     }
 
-    /// Runs the first thread: reads until `stop`, then what arrived before it. After a call that returned few datagrams it
-    /// pauses briefly, so that the next call returns many.
+    /// Runs the first thread: reads until `stop`, then what arrived before it. After a call that
+    /// returned few datagrams it pauses briefly, so that the next call returns many.
     pub(crate) fn run_first(&self, origins: OriginCache) -> io::Result<()> {
         let mut worker = ReceiveWorker::new(self, origins);
         let result = self.receive_until_stop(&mut worker);
@@ -174,7 +177,8 @@ struct ReceiveWorker<'a> {
     receiver: DatagramReceiver,
     origins: OriginCache,
     backoff: Backoff,
-    /// Full calls in a row, for each socket: one that is nearly empty must not hide another that is full.
+    /// Full calls in a row, for each socket: one that is nearly empty must not hide another that is
+    /// full.
     full: Vec<usize>,
 }
 
@@ -189,8 +193,8 @@ impl<'a> ReceiveWorker<'a> {
         }
     }
 
-    /// Makes one receive call for each of these sockets that no other thread receives from; if all are busy, waits for the
-    /// first. Returns the most datagrams that a call returned.
+    /// Makes one receive call for each of these sockets that no other thread receives from; if all
+    /// are busy, waits for the first. Returns the most datagrams that a call returned.
     fn receive_all(&mut self, sockets: &[usize]) -> usize {
         let group = self.group;
         let (mut most, mut is_any_free) = (0, false);
@@ -289,7 +293,8 @@ mod tests {
 
     #[test]
     fn several_threads_keep_the_order_of_a_socket_and_lose_nothing() {
-        // A datagram that overtakes another would count in full: the sender seems to have restarted.
+        // A datagram that overtakes another would count in full: the sender seems to have
+        // restarted.
         const ROUNDS: u32 = 200;
         const DATAGRAMS: u32 = 100;
         let (descriptors, senders) = sockets(1);

@@ -1,5 +1,5 @@
-//! UNIX sockets at a path. Every user can connect; the kernel identifies the sender, and the peer policy
-//! decides whether it may write.
+//! UNIX sockets at a path. Every user can connect; the kernel identifies the sender, and the peer
+//! policy decides whether it may write.
 
 use std::fs;
 use std::io;

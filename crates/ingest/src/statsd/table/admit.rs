@@ -1,9 +1,9 @@
-//! The slow path of the table: the first line of a metric requests admission for its series and creates its
-//! entry.
+//! The slow path of the table: the first line of a metric requests admission for its series and
+//! creates its entry.
 //!
-//! A name may collide with another type of the same name, with another metric's series, or with another
-//! input; the series then get labels that distinguish them. Either all series of a metric are admitted or
-//! none.
+//! A name may collide with another type of the same name, with another metric's series, or with
+//! another input; the series then get labels that distinguish them. Either all series of a metric
+//! are admitted or none.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl StatsdTable {
                 // A pushed metric takes precedence over one whose lines arrived another way.
                 SeriesConflict::OtherMetric(other)
                     if writer != Writer::STATSD && self.rename_entry_of(other, gate) => {}
-                // Another metric has one of these series: `a.count` and the timer `a`, or because of a rule.
+                // Another metric has one of these series: `a.count` and the timer `a`, or because
+                // of a rule.
                 SeriesConflict::OtherMetric(_) if !naming.with_type => naming.with_type = true,
                 other => return Err(other.reason()),
             }

@@ -1,7 +1,8 @@
 //! The memory budget of timers' buckets and sets' members.
 
-/// The bytes that are left. A quarter of the total is reserved for trusted senders (the agent's user and root, over
-/// sockets that identify the sender), so that other senders cannot exhaust their budget.
+/// The bytes that are left. A quarter of the total is reserved for trusted senders (the agent's
+/// user and root, over sockets that identify the sender), so that other senders cannot exhaust
+/// their budget.
 #[derive(Debug)]
 pub(crate) struct StatsdMemoryBudget {
     left: usize,

@@ -1,5 +1,5 @@
-//! The side of the table that the program sampler calls: takes out changes and ends intervals, a bounded
-//! number of entries at a time. Receiving continues between two calls.
+//! The side of the table that the program sampler calls: takes out changes and ends intervals, a
+//! bounded number of entries at a time. Receiving continues between two calls.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl StatsdTable {
         self.dirty.append(&mut self.delayed);
     }
 
-    /// Takes totals and gauges that changed, of at most `entries` entries. Returns false when there are no
-    /// more.
+    /// Takes totals and gauges that changed, of at most `entries` entries. Returns false when there
+    /// are no more.
     pub(crate) fn take_changes(
         &mut self,
         entries: usize,
@@ -108,7 +108,8 @@ impl StatsdTable {
         start > 0
     }
 
-    /// Ends the interval of at most `entries` entries, starting at number `from`. Returns where to continue.
+    /// Ends the interval of at most `entries` entries, starting at number `from`. Returns where to
+    /// continue.
     pub(crate) fn close_intervals(
         &mut self,
         from: u32,
@@ -144,7 +145,8 @@ impl StatsdTable {
     fn close_interval(&mut self, at: u32, out: &mut Vec<SeriesValueChange>) {
         let entry = &self.entries[at];
         if entry.is_touched {
-            // An interval ends once, so its values cannot be delayed; later writes of the sender are.
+            // An interval ends once, so its values cannot be delayed; later writes of the sender
+            // are.
             let figures = self.figures.for_type(entry.kind).iter();
             let of_interval = figures
                 .filter(|figure| !figure.is_published_each_tick())

@@ -1,7 +1,7 @@
 //! Compensated sums: the rounding error of one f64 is kept in a second one.
 
-/// The sum of all values added, to about 106 bits: a counter at 2^53 still counts single steps, and ten
-/// million times 0.1 is a million.
+/// The sum of all values added, to about 106 bits: a counter at 2^53 still counts single steps, and
+/// ten million times 0.1 is a million.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct CompensatedSum {
     high: f64,

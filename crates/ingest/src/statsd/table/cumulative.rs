@@ -1,9 +1,11 @@
-//! The last totals of senders that send cumulative counters: only the increase since the last total counts.
+//! The last totals of senders that send cumulative counters: only the increase since the last total
+//! counts.
 //!
-//! A *pair* is one name and one sender with the total that it sent last. Pairs are bounded, and every operation takes
-//! constant time, because all of them happen under the table's lock: a hash map finds a pair, one list orders all pairs
-//! by the interval of their last line, another links the pairs of each name. The list of a deleted name is kept, and new
-//! pairs reuse its pairs one by one.
+//! A *pair* is one name and one sender with the total that it sent last. Pairs are bounded, and
+//! every operation takes constant time, because all of them happen under the table's lock: a hash
+//! map finds a pair, one list orders all pairs by the interval of their last line, another links
+//! the pairs of each name. The list of a deleted name is kept, and new pairs reuse its pairs one by
+//! one.
 
 use std::collections::HashMap;
 
@@ -96,8 +98,9 @@ impl CumulativeTotals {
         }
     }
 
-    /// Returns what to subtract from the sender's total before it is added to the series: its last total, or 0 if the new
-    /// total is smaller, because the sender restarted. `None` when there are too many pairs.
+    /// Returns what to subtract from the sender's total before it is added to the series: its last
+    /// total, or 0 if the new total is smaller, because the sender restarted. `None` when there are
+    /// too many pairs.
     pub(super) fn advance(
         &mut self,
         name: NameId,
@@ -141,7 +144,8 @@ impl CumulativeTotals {
         self.flushes = self.flushes.wrapping_add(1);
     }
 
-    /// Removes one pair: of a deleted name, else the one that was idle longest, if it was idle long enough.
+    /// Removes one pair: of a deleted name, else the one that was idle longest, if it was idle long
+    /// enough.
     fn make_room(&mut self) -> bool {
         let of_deleted = self.deleted.last().and_then(|&name| self.names[name].first);
         let silent = self.by_age.first.filter(|&at| {
@@ -235,7 +239,8 @@ mod tests {
         assert_eq!(totals.advance(name, u64::MAX, 1.0, true), None);
     }
 
-    /// Deleting a name is one push onto a list, however many pairs it has; each later pair frees one of them.
+    /// Deleting a name is one push onto a list, however many pairs it has; each later pair frees
+    /// one of them.
     #[test]
     fn the_pairs_of_a_deleted_name_make_room_one_by_one() {
         let mut totals = CumulativeTotals::default();

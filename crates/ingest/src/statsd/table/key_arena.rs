@@ -1,4 +1,5 @@
-//! The bytes of all keys, in large chunks: a hundred thousand small allocations would take twice the memory.
+//! The bytes of all keys, in large chunks: a hundred thousand small allocations would take twice
+//! the memory.
 
 use std::num::NonZeroU16;
 

@@ -1,8 +1,8 @@
-//! Finds entries by their key: an open-addressing hash table of entry numbers. The keys themselves are stored
-//! elsewhere.
+//! Finds entries by their key: an open-addressing hash table of entry numbers. The keys themselves
+//! are stored elsewhere.
 
-/// Linear probing; at most seven eighths full. A slot holds 32 bits of the hash and the entry's number plus
-/// one, so that probing and growing seldom read keys.
+/// Linear probing; at most seven eighths full. A slot holds 32 bits of the hash and the entry's
+/// number plus one, so that probing and growing seldom read keys.
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
     slots: Vec<u64>,
@@ -66,7 +66,8 @@ impl KeyIndex {
         }
     }
 
-    /// Removes an entry that is present. Entries behind it move up, so that no gap ends a search early.
+    /// Removes an entry that is present. Entries behind it move up, so that no gap ends a search
+    /// early.
     pub(super) fn remove(&mut self, hash: u64, entry: u32) {
         let wanted = u64::from(hash as u32) << 32 | u64::from(entry + 1);
         let mask = self.mask();

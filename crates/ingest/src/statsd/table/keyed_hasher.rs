@@ -1,4 +1,5 @@
-//! A fast hash of short texts with a random key: a sender that does not know the key cannot cause collisions.
+//! A fast hash of short texts with a random key: a sender that does not know the key cannot cause
+//! collisions.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -29,7 +30,8 @@ impl KeyedHasher {
             rest = tail;
         }
         let (low, high) = match rest.len() {
-            // The two words overlap if there are fewer than 16 bytes: each byte is in at least one of them.
+            // The two words overlap if there are fewer than 16 bytes: each byte is in at least one
+            // of them.
             8.. => (word(rest), word(&rest[rest.len() - 8..])),
             4..=7 => (half(rest), half(&rest[rest.len() - 4..])),
             1..=3 => {
@@ -49,7 +51,8 @@ impl KeyedHasher {
     }
 }
 
-/// Multiplies and folds both halves of the product: every bit of one side affects every bit of the other.
+/// Multiplies and folds both halves of the product: every bit of one side affects every bit of the
+/// other.
 #[inline]
 fn folded_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

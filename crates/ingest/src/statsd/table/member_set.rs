@@ -1,7 +1,8 @@
-//! The number of distinct members of a set in an interval: exact up to [`EXACT_MAX`], then an estimate.
+//! The number of distinct members of a set in an interval: exact up to [`EXACT_MAX`], then an
+//! estimate.
 //!
-//! Members are identified by 64 bits of a keyed hash; two of 1,024 collide once in 10^13 sets. Beyond that a
-//! HyperLogLog of 16,384 registers estimates, with a standard error of 0.81 %.
+//! Members are identified by 64 bits of a keyed hash; two of 1,024 collide once in 10^13 sets.
+//! Beyond that a HyperLogLog of 16,384 registers estimates, with a standard error of 0.81 %.
 
 use super::budget::StatsdMemoryBudget;
 use super::timer::RecordError;

@@ -1,21 +1,22 @@
 //! The statsd table: the current sums of all metrics, by name, tags and type.
 //!
-//! Threads that receive lines call [`StatsdTable::record`]; at each tick the program sampler takes the
-//! changes out (`changes.rs`). Both hold one lock, for microseconds at a time: nothing in here may block or
-//! do I/O. Each value of a line is either summed or dropped with a reason.
+//! Threads that receive lines call [`StatsdTable::record`]; at each tick the program sampler takes
+//! the changes out (`changes.rs`). Both hold one lock, for microseconds at a time: nothing in here
+//! may block or do I/O. Each value of a line is either summed or dropped with a reason.
 //!
-//! The idea: a line for a known metric must cost one hash, one probe and no allocation, and a hundred
-//! thousand counters must fit into a few megabytes. Each metric is a [`MetricEntry`] of forty bytes in a slab
-//! and is referred to by its number. [`KeyIndex`], an open-addressing hash table, maps the keyed hash of
-//! name, ordered tags, type and writer to that number. The name itself is the text of the metric's series
-//! where possible; the bytes of all other keys lie together in the [`KeyArena`]. The entry holds the total of
-//! a counter or the value of a gauge. State that only some types need (timers, sets, last totals of counters)
-//! lies in slabs of its own and is found by `state_index`. The series that a metric publishes, one for a
-//! counter and several for a timer, have consecutive numbers in [`SeriesSlots`], from `handle` on. The first
-//! line that changes an entry after a pass pushes its number onto `dirty`; a pass drains that list, so that
-//! its cost depends on what changed and not on how many metrics exist. Only a line for an unknown metric
-//! takes the slow path through admission (`admit.rs`), which queues the new series in `new_series`. Buckets
-//! of timers and members of sets share one memory budget (`budget.rs`).
+//! The idea: a line for a known metric must cost one hash, one probe and no allocation, and a
+//! hundred thousand counters must fit into a few megabytes. Each metric is a [`MetricEntry`] of
+//! forty bytes in a slab and is referred to by its number. [`KeyIndex`], an open-addressing hash
+//! table, maps the keyed hash of name, ordered tags, type and writer to that number. The name
+//! itself is the text of the metric's series where possible; the bytes of all other keys lie
+//! together in the [`KeyArena`]. The entry holds the total of a counter or the value of a gauge.
+//! State that only some types need (timers, sets, last totals of counters) lies in slabs of its own
+//! and is found by `state_index`. The series that a metric publishes, one for a counter and several
+//! for a timer, have consecutive numbers in [`SeriesSlots`], from `handle` on. The first line that
+//! changes an entry after a pass pushes its number onto `dirty`; a pass drains that list, so that
+//! its cost depends on what changed and not on how many metrics exist. Only a line for an unknown
+//! metric takes the slow path through admission (`admit.rs`), which queues the new series in
+//! `new_series`. Buckets of timers and members of sets share one memory budget (`budget.rs`).
 
 mod admit;
 mod budget;
@@ -61,7 +62,8 @@ use crate::slab::Slab;
 pub struct LineOrigin {
     /// The account that is charged.
     pub sender: Arc<Sender>,
-    /// The socket or process that sent it: cumulative counters of different ones are tracked separately.
+    /// The socket or process that sent it: cumulative counters of different ones are tracked
+    /// separately.
     pub id: u64,
 }
 
@@ -108,8 +110,8 @@ struct TaggedName {
     entries: u32,
 }
 
-/// The group of senders whose lines an entry sums. Lines that a user pushes are kept separate from all
-/// others.
+/// The group of senders whose lines an entry sums. Lines that a user pushes are kept separate from
+/// all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Writer(u16);
 

@@ -1,8 +1,8 @@
 //! Renames metrics whose names belong to another input.
 //!
-//! Lanes take precedence over pushes and points, and those over statsd: see [`crate::name_owners`]. A metric
-//! whose name was claimed by such an input keeps its value and continues under the same name with the label
-//! `input`.
+//! Lanes take precedence over pushes and points, and those over statsd: see [`crate::name_owners`].
+//! A metric whose name was claimed by such an input keeps its value and continues under the same
+//! name with the label `input`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,8 @@ use super::{SeriesHandle, StatsdTable};
 use crate::admission::Admission;
 
 impl StatsdTable {
-    /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked; `None`: all names.
+    /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked;
+    /// `None`: all names.
     pub(crate) fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Admission) {
         let owners = gate.name_owners();
         let must_rename = |at: SeriesHandle| {
@@ -35,8 +36,8 @@ impl StatsdTable {
         self.rename_entries(&handles, gate);
     }
 
-    /// Renames the metric that has this series, unless it came over the push socket. Returns whether it was
-    /// renamed.
+    /// Renames the metric that has this series, unless it came over the push socket. Returns
+    /// whether it was renamed.
     pub(super) fn rename_entry_of(&mut self, at: SeriesHandle, gate: &Admission) -> bool {
         let series = self.series.series(at);
         let is_pushed = series.is_some_and(|series| series.family().input == Input::Push);

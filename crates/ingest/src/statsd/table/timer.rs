@@ -1,9 +1,10 @@
-//! Timers, histograms and distributions: exact counts, sums and extremes, and percentiles with a bounded
-//! error.
+//! Timers, histograms and distributions: exact counts, sums and extremes, and percentiles with a
+//! bounded error.
 //!
-//! A value falls into a bucket by its exponent and the first six bits of its fraction: sixty-four buckets for
-//! each power of two. A bucket is represented by its middle, which differs from the value by at most 1/128 of
-//! it. No logarithm is computed, and buckets exist only for powers of two that occur.
+//! A value falls into a bucket by its exponent and the first six bits of its fraction: sixty-four
+//! buckets for each power of two. A bucket is represented by its middle, which differs from the
+//! value by at most 1/128 of it. No logarithm is computed, and buckets exist only for powers of two
+//! that occur.
 
 use super::budget::StatsdMemoryBudget;
 use super::compensated_sum::CompensatedSum;

@@ -80,7 +80,8 @@ fn bad_bodies() {
             message => check(&answer, status, message),
         }
     }
-    // An expression with exponential cost in other engines is harmless: it would exceed the query's deadline.
+    // An expression with exponential cost in other engines is harmless: it would exceed the query's
+    // deadline.
     let answer = ask(&site, "/api/query", &regexp("^(a+)+$"));
     assert_eq!((answer.status, answer.text()), (200, "[]"));
 }

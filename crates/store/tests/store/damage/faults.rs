@@ -170,7 +170,8 @@ fn a_disk_that_cannot_sync_is_survived() {
     check_all(&scene, store, &kept, "sync");
 }
 
-/// Every kind of operation fails once, at every moment of a short run with blocks and a sealed hour.
+/// Every kind of operation fails once, at every moment of a short run with blocks and a sealed
+/// hour.
 #[test]
 fn an_operation_that_fails_once_costs_nothing() {
     for operation in FileOperation::ALL {
@@ -211,8 +212,8 @@ fn an_operation_that_fails_once_costs_nothing() {
     }
 }
 
-/// Memory is bounded even while nothing can be written: ticks update current values, their samples are dropped and
-/// counted.
+/// Memory is bounded even while nothing can be written: ticks update current values, their samples
+/// are dropped and counted.
 #[test]
 fn memory_is_bounded_on_a_full_disk() {
     let files = FaultyFiles::new();

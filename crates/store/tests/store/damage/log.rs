@@ -88,8 +88,8 @@ impl LogFixture {
             .position(|frame| frame.start <= byte && byte < frame.end)
     }
 
-    /// Returns what may be lost when a frame is damaged: its samples, the series it defines, and rows up to the next
-    /// key row.
+    /// Returns what may be lost when a frame is damaged: its samples, the series it defines, and
+    /// rows up to the next key row.
     fn may_be_lost(&self, damaged: usize) -> SampleBits {
         let mut lost = SampleBits::new();
         let mut on_track = [false; 2];

@@ -23,8 +23,8 @@ impl ModelRun {
         self.sync();
         let now = self.clock.utc();
         self.currents.changed(now);
-        // Retention by bytes may have dropped the newest samples: after the clock was set back, their blocks are not
-        // those with the latest times.
+        // Retention by bytes may have dropped the newest samples: after the clock was set back,
+        // their blocks are not those with the latest times.
         let is_bounded_by_bytes = matches!(self.mode, ModelMode::Ordered | ModelMode::Tight);
         let retained = is_bounded_by_bytes
             .then(|| newest_of(&self.answer(&Selector::all(), Millis::MIN, now, None)));
@@ -81,7 +81,8 @@ impl ModelRun {
         }
     }
 
-    /// Checks that every expected sample is present and every present sample is right. Returns the result.
+    /// Checks that every expected sample is present and every present sample is right. Returns the
+    /// result.
     fn check_raw(&self, selector: &Selector, start: Millis, end: Millis) -> NaiveAnswer {
         let answer = self.answer(selector, start, end, None);
         let wanted = self.naive.raw(selector, start, end);
@@ -202,8 +203,8 @@ fn compare(answer: &NaiveAnswer, wanted: &NaiveAnswer) {
     compare_by(answer, wanted, |a, b| a == b);
 }
 
-/// Compares bit for bit, except where IEEE 754 leaves the result open: which NaN a sum is, and which zero is the
-/// minimum.
+/// Compares bit for bit, except where IEEE 754 leaves the result open: which NaN a sum is, and
+/// which zero is the minimum.
 fn compare_folded(answer: &NaiveAnswer, wanted: &NaiveAnswer, step: QueryStep) {
     compare_by(answer, wanted, |a, b| {
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));

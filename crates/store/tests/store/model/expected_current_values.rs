@@ -1,7 +1,8 @@
 //! The expected current values: what `Store::latest` must return.
 //!
-//! Some results depend on when the store removed a series that was no longer live: on rotation, or by a
-//! restart after its block was written. Those are marked as inexact, and checked less strictly.
+//! Some results depend on when the store removed a series that was no longer live: on rotation, or
+//! by a restart after its block was written. Those are marked as inexact, and checked less
+//! strictly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,10 +26,11 @@ pub(super) struct ExpectedCurrentValues {
     grouped: HashSet<Arc<Series>>,
     /// Points ahead of the clock, which become current when their time has come.
     ahead: BTreeMap<(Millis, Arc<Series>), f64>,
-    /// Series with points that were current before the clock was set back, and were ahead of it when the store was
-    /// opened again.
+    /// Series with points that were current before the clock was set back, and were ahead of it
+    /// when the store was opened again.
     is_ahead_again: HashSet<Arc<Series>>,
-    /// Whether the clock was set back since the store was opened: current points may be ahead of it now.
+    /// Whether the clock was set back since the store was opened: current points may be ahead of it
+    /// now.
     was_set_back: bool,
 }
 
@@ -78,7 +80,8 @@ impl ExpectedValue {
         let changed_fits = if self.changed_is_exact {
             latest.last_changed == self.changed
         } else {
-            // It may also be after `seen`: a row after a step back of the clock is older than its past.
+            // It may also be after `seen`: a row after a step back of the clock is older than its
+            // past.
             self.changed <= latest.last_changed
         };
         latest.value.to_bits() == self.bits && latest.last_sampled == self.seen && changed_fits
@@ -156,8 +159,8 @@ impl ExpectedCurrentValues {
         self.clock(clock);
     }
 
-    /// Called when the clock ran ahead of the writer, which may have treated live groups as expired and lost their
-    /// times of change.
+    /// Called when the clock ran ahead of the writer, which may have treated live groups as expired
+    /// and lost their times of change.
     pub(super) fn mark_change_times_inexact(&mut self) {
         for group in &mut self.groups {
             let values = group.values.values_mut();
@@ -175,7 +178,8 @@ impl ExpectedCurrentValues {
         }
     }
 
-    /// Called when the store was reopened: series with samples only in blocks are not current any more.
+    /// Called when the store was reopened: series with samples only in blocks are not current any
+    /// more.
     pub(super) fn reopened(&mut self, clock: Millis, naive: &NaiveStore) {
         self.changed(clock);
         let series = self.loose.keys();
@@ -191,8 +195,8 @@ impl ExpectedCurrentValues {
             .for_each(|loose| loose.is_sure = false);
     }
 
-    /// Compares with the current values of the store. `retained` holds the newest sample of each series that retention
-    /// by bytes has left; `None` if no sample can be missing.
+    /// Compares with the current values of the store. `retained` holds the newest sample of each
+    /// series that retention by bytes has left; `None` if no sample can be missing.
     pub(super) fn check(
         &self,
         visits: Vec<(Arc<Series>, LatestValue)>,
@@ -232,7 +236,8 @@ impl ExpectedCurrentValues {
             let is_clear = !known.is_empty() && !self.is_ahead_again.contains(series);
             let is_sure = is_clear && known.iter().all(|now| now.is_sure);
             let newest = known.iter().map(|now| now.seen).max();
-            // Of a series that is both in a group and ungrouped the newest value wins, of equal times the last.
+            // Of a series that is both in a group and ungrouped the newest value wins, of equal
+            // times the last.
             let fits = known.iter().any(|now| match known.len() {
                 1 => now.accepts(latest),
                 _ => Some(latest.last_sampled) == newest && now.changed <= latest.last_changed,

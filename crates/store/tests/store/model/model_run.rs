@@ -432,7 +432,8 @@ fn keep_ms(options: &StoreOptions) -> Millis {
     options.keep.disk.duration().as_millis() as Millis
 }
 
-/// Copies log and blocks; returns false if the store changed its files meanwhile, which a real crash would not see.
+/// Copies log and blocks; returns false if the store changed its files meanwhile, which a real
+/// crash would not see.
 fn copy_store(from: &Path, to: &Path) -> bool {
     let _ = std::fs::remove_dir_all(to);
     let list = || -> Vec<std::path::PathBuf> {
