@@ -311,16 +311,21 @@ export class Frame {
     const ahead = cell - this.last;
     if (ahead < 0) return false;
     if (ahead > 0) this.#advance(ahead);
-    for (const track of this.tracks.values()) this.#step(track, at);
+    /** @type {Set<Group>} */
+    const sampled = new Set();
+    for (const track of this.tracks.values()) if (this.#step(track, at)) sampled.add(track.group);
     const bridge = ahead <= BRIDGE_CELLS ? Math.max(ahead, 1) : 1;
     for (const group of this.groups.values()) {
       const value = folded(group);
       const cells = Math.min(Math.max(bridge, group.back), this.count);
       group.back = 0;
       if (value === null) continue;
-      group.sum += value;
-      group.count += 1;
-      const mean = group.sum / group.count;
+      // The clock may arrive one event before the sample: until then the previous value is shown.
+      if (sampled.has(group)) {
+        group.sum += value;
+        group.count += 1;
+      }
+      const mean = group.count > 0 ? group.sum / group.count : value;
       for (let back = 1; back <= cells; back += 1) group.data[this.count - back] = mean;
     }
     return ahead > BRIDGE_CELLS;
@@ -344,20 +349,24 @@ export class Frame {
     }
   }
 
-  /** @param {Track} track @param {number} at */
+  /**
+   * @param {Track} track
+   * @param {number} at
+   * @returns {boolean} whether the series has a sample for this time
+   */
   #step(track, at) {
     const { entry } = track;
     const { query } = track.group;
-    if (!entry) return;
+    if (!entry) return false;
     if (!query.rate) {
       track.current = entry.value === null ? null : this.#mapped(query, entry.value);
-      return;
+      return true;
     }
-    if (entry.value === null) return;
+    if (entry.value === null) return false;
     if (track.lastTime === null) {
       this.#remember(track, Math.max(entry.ts, at - track.interval), entry.value);
       track.seen = entry.ts;
-      return;
+      return false;
     }
     const isSlow = track.interval > this.rate * 1.5;
     if (entry.ts > track.seen) {
@@ -372,11 +381,15 @@ export class Frame {
       track.group.back = Math.max(track.group.back, tells);
       this.#remember(track, Math.max(entry.ts, track.lastTime), entry.value);
       track.seen = entry.ts;
-    } else if (at - track.lastTime >= track.interval + (isSlow ? this.rate * 1.5 : track.late)) {
+      return true;
+    }
+    if (at - track.lastTime >= track.interval + (isSlow ? this.rate * 1.5 : track.late)) {
       // It was sampled again and is unchanged.
       track.current = this.#mapped(query, 0);
       track.lastTime += Math.floor((at - track.late - track.lastTime) / track.interval) * track.interval;
+      return true;
     }
+    return false;
   }
 
   /**
