@@ -1,6 +1,7 @@
 //! The page in a real browser: it shows the data, survives restarts, stays small, and contacts no
 //! other host.
 
+mod calls;
 mod prefix;
 
 use std::fs;

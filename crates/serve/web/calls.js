@@ -1,14 +1,19 @@
 // The MPI and system calls of a job: time spent over time, and the calls that take most of it.
 
 import { el, say } from "./dom.js";
-import { Feed } from "./feed.js";
-import { number } from "./format.js";
+import { duration, moment, number, whole } from "./format.js";
+import { summed } from "./frame.js";
 import { Panel } from "./panel.js";
 import { Table } from "./table.js";
+import { Totals } from "./totals.js";
+import { isLive, onMove, stretch } from "./window.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
 
-const CALLS_MAX = 15;
+const CALLS_SHOWN = 15;
+/** Linux has fewer than 500 system calls, MPI about as many functions. */
+const CALLS_MAX = 1024;
+const EVERY_MS = 3e3;
 
 /**
  * @param {string} kind
@@ -21,7 +26,9 @@ export function callsPart(kind, heading, where) {
     name: `${kind}_${what}_total`,
     where,
     rate: true,
+    sparse: true,
     by: [label],
+    most: CALLS_MAX,
     fold: /** @type {"sum"} */ ("sum"),
     key: what,
   });
@@ -45,83 +52,124 @@ export function callsPart(kind, heading, where) {
   });
   const table = new Table(`${heading}: calls, by time`, [
     label === "call" ? "call" : "system call",
-    "#time/s",
+    "#time",
     "#share",
-    "#calls/s",
+    "#calls",
+    "#errors",
     "#each",
     "#data",
+    "#time/s",
+    "#calls/s",
   ]);
-  const share = el("p", { class: "note" });
+  const note = el("p", { class: "note" });
+  const all = el("button", {
+    type: "button",
+    class: "show-all",
+    hidden: true,
+    on: { click: () => ((expanded = !expanded), draw()) },
+  });
   const element = el(
     "div",
     { class: "calls" },
     el("div", { class: "panels" }, time.element, bytes.element),
-    share,
-    table.element,
+    note,
+    el("div", { class: "card" }, table.element, all),
   );
-  const ranks = {
-    name: `${kind}_time_total`,
-    where,
-    rate: true,
-    by: ["rank"],
-    fold: /** @type {"sum"} */ ("sum"),
-    key: "rank",
-  };
-  const feed = new Feed([query("hits"), query("time"), query("size"), ranks], table.element, {
-    width: () => 300,
-    draw,
-  });
+  const totals = new Totals(["hits", "time", "size", "errors"].map((what) => `${kind}_${what}_total`));
+  /** @type {import("./totals.js").Increases | null} */
+  let known = null;
+  let expanded = false;
+  let gone = false;
+  let loading = 0;
+  const stop = onMove(load);
+  const timer = setInterval(() => !document.hidden && isLive() && load(), EVERY_MS);
+  load();
   return {
     element,
     dispose() {
-      feed.dispose();
+      gone = true;
+      stop();
+      clearInterval(timer);
       time.dispose();
       bytes.dispose();
     },
   };
 
+  async function load() {
+    const mine = (loading += 1);
+    try {
+      const loaded = await totals.load();
+      if (gone || mine !== loading) return;
+      known = loaded;
+      draw();
+    } catch (error) {
+      if (!gone) say(note, `Cannot load: ${/** @type {Error} */ (error).message}.`);
+    }
+  }
+
   function draw() {
-    const means = ["hits", "time", "size"].map(
-      (key) => new Map(feed.frame.lines(key).map((group) => [group.label, mean(group.data)])),
-    );
-    const calls = [...new Set(means.flatMap((each) => [...each.keys()]))];
-    const total = calls.reduce((sum, call) => sum + (means[1].get(call) ?? 0), 0);
-    const weight = (/** @type {string} */ call) => means[1].get(call) || (means[0].get(call) ?? 0) * 1e-9;
-    calls.sort((a, b) => weight(b) - weight(a));
-    const rankLines = feed.frame.lines("rank").filter((group) => group.labels.rank !== "");
+    if (!known) return;
+    const mine = known.series.filter((each) => where(each.labels));
+    const calls = callsOf(mine, kind, label);
+    const total = calls.reduce((sum, call) => sum + call.time, 0);
+    const seconds = Math.max((known.to - known.from) / 1000, 1e-3);
+    const ranks = new Set(mine.map((each) => each.labels.rank).filter(Boolean)).size;
     const inside =
-      rankLines.length > 0
-        ? `${number((total / rankLines.length) * 100, "%")} of the time of ${rankLines.length} ranks was spent in ${heading}`
-        : `${heading} ${kind === "mpi" ? "takes" : "take"} the time of ${number(total)} processes`;
+      ranks > 0
+        ? `${number((total / seconds / ranks) * 100, "%")} of the time of ${ranks} ranks was spent in ${heading}`
+        : `${number(total, "seconds")} in ${heading}`;
     say(
-      share,
-      total > 0
-        ? `${inside}; most of it in ${calls[0]}. Averages over the shown time.`
-        : "Averages over the shown time.",
+      note,
+      `${total > 0 ? `${inside}, most of it in ${calls[0].call}. ` : ""}The table covers ${duration(known.to - known.from)} until ${moment(known.to, stretch.now)}: rates are means over this time.`,
     );
+    const shown = expanded ? calls : calls.slice(0, CALLS_SHOWN);
+    all.hidden = calls.length <= CALLS_SHOWN;
+    say(all, expanded ? `Show the first ${CALLS_SHOWN} only` : `Show all ${calls.length} calls`);
+    all.setAttribute("aria-expanded", String(expanded));
     table.show(
-      calls.slice(0, CALLS_MAX).map((call) => {
-        const [hits, spent, moved] = means.map((each) => each.get(call) ?? 0);
-        return {
-          key: call,
-          share: total > 0 ? (spent / total) * 100 : 0,
-          cells: [
-            call,
-            number(spent, "seconds/s"),
-            total > 0 ? number((spent / total) * 100, "%") : "–",
-            number(hits, "/s"),
-            hits > 0 ? number(spent / hits, "seconds") : "–",
-            moved > 0 ? number(moved, "bytes/s") : "–",
-          ],
-        };
-      }),
+      shown.map(({ call, hits, time: spent, size, errors }) => ({
+        key: call,
+        share: total > 0 ? (spent / total) * 100 : 0,
+        cells: [
+          call,
+          spent > 0 ? number(spent, "seconds") : "–",
+          total > 0 ? number((spent / total) * 100, "%") : "–",
+          whole(hits),
+          errors > 0 ? whole(errors) : "–",
+          hits > 0 && spent > 0 ? number(spent / hits, "seconds") : "–",
+          size > 0 ? number(size, "bytes") : "–",
+          spent > 0 ? number(spent / seconds, "seconds/s") : "–",
+          number(hits / seconds, "/s"),
+        ],
+      })),
       "No calls in the shown time.",
     );
   }
 }
 
 /**
- * Returns the largest lines. Their order is fixed when they are loaded, so that colours do not change with every tick.
+ * Returns calls with their increases, those that took most time first.
+ * @param {import("./totals.js").Increase[]} series
+ * @param {string} kind
+ * @param {string} label
+ */
+function callsOf(series, kind, label) {
+  /** @type {Map<string, {call: string, hits: number, time: number, size: number, errors: number}>} */
+  const calls = new Map();
+  for (const { name, labels, increase } of series) {
+    const call = labels[label] ?? "";
+    const sums = calls.get(call) ?? { call, hits: 0, time: 0, size: 0, errors: 0 };
+    const what = name.slice(kind.length + 1, -"_total".length);
+    if (what === "hits" || what === "time" || what === "size" || what === "errors") sums[what] += increase;
+    calls.set(call, sums);
+  }
+  return [...calls.values()]
+    .filter((call) => call.hits > 0 || call.time > 0 || call.size > 0)
+    .sort((a, b) => b.time - a.time || b.hits - a.hits || a.call.localeCompare(b.call));
+}
+
+/**
+ * Returns the largest lines, and the sum of the others. Their order is fixed when they are loaded, so that colours do not change with every tick.
  * @param {number} count
  * @returns {(frame: Frame) => import("./chart.js").Line[]}
  */
@@ -133,8 +181,13 @@ function largestFirst(count) {
     if (!order)
       orders.set(frame, (order = new Map(frame.lines().map((group) => [group.id, -mean(group.data)]))));
     const size = (/** @type {{id: string}} */ group) => order.get(group.id) ?? 0;
-    const lines = frame.lines().sort((a, b) => size(a) - size(b) || a.label.localeCompare(b.label));
-    return lines.slice(0, count).map((group) => ({ label: group.label, data: group.data }));
+    const known = frame.lines().filter((group) => group.data.some((value) => value));
+    const lines = known.sort((a, b) => size(a) - size(b) || a.label.localeCompare(b.label));
+    const shown = lines.slice(0, count).map((group) => ({ label: group.label, data: group.data }));
+    const rest = lines.slice(count);
+    if (rest.length > 0)
+      shown.push({ label: `${rest.length} others`, data: summed(rest.map((group) => group.data)) });
+    return shown;
   };
 }
 

@@ -1,6 +1,7 @@
 // The cards of the Overview: what each shows, and how its rows are computed from series.
 
 import { number } from "./format.js";
+import { summed } from "./frame.js";
 import { lineColour } from "./theme.js";
 import { CPU, cpuLines, combined, MEMORY, paired } from "./topics.js";
 
@@ -15,13 +16,6 @@ export const last = (/** @type {Column | undefined} */ column) =>
   column?.findLast((value) => value !== null) ?? null;
 const by = (/** @type {Frame} */ frame, /** @type {string} */ key, /** @type {string} */ label) =>
   new Map(frame.lines(key).map((group) => [group.labels[label], group.data]));
-const sum = (/** @type {Column[]} */ columns) =>
-  columns[0]?.map((_, at) =>
-    columns.reduce(
-      (total, column) => (column[at] === null ? total : (total ?? 0) + /** @type {number} */ (column[at])),
-      /** @type {number | null} */ (null),
-    ),
-  ) ?? [];
 
 /** @type {Card[]} */
 export const CARDS = [
@@ -33,7 +27,7 @@ export const CARDS = [
     queries: CPU.queries,
     rows: (frame) => {
       const lines = cpuLines(frame);
-      const total = sum(lines.map((line) => line.data));
+      const total = summed(lines.map((line) => line.data));
       const parts = /** @type {[number, string, string][]} */ (
         lines.map((line) => [last(line.data) ?? 0, line.label, line.colour])
       );
@@ -188,7 +182,7 @@ export const CARDS = [
           label: device,
           share: last(group.data),
           text: `${number(last(read.get(device)), "bytes/s")} in · ${number(last(written.get(device)), "bytes/s")} out`,
-          spark: sum([read.get(device) ?? [], written.get(device) ?? []]),
+          spark: summed([read.get(device) ?? [], written.get(device) ?? []]),
         };
       });
     },
@@ -231,7 +225,7 @@ export const CARDS = [
       const rows = frame.lines("receive").map((group) => ({
         label: group.labels.device,
         text: `${number(last(group.data), "bytes/s")} in · ${number(last(out.get(group.labels.device)), "bytes/s")} out`,
-        spark: sum([group.data, out.get(group.labels.device) ?? []]),
+        spark: summed([group.data, out.get(group.labels.device) ?? []]),
         size: last(group.data) ?? 0,
       }));
       return rows.sort((a, b) => b.size - a.size);

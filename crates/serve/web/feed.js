@@ -2,7 +2,7 @@
 // the time window moves, after a gap in the stream, and periodically.
 
 import { Frame } from "./frame.js";
-import { past } from "./history.js";
+import { past, WHOLE_MS } from "./history.js";
 import { watch } from "./live.js";
 import { bounds, fitStep, isLive, onMove, stretch } from "./window.js";
 
@@ -104,11 +104,17 @@ export class Feed {
     const step = fitStep(to - from, this.drawer.width() || 400, rate);
     const start = (Math.floor(from / step) - 1) * step - (step < LEAD_MS ? LEAD_MS : 0);
     try {
-      const answer = await past(this.frame.patterns, start, to, step);
+      const sparse = this.queries.some((query) => query.sparse);
+      // Values in the first samples of the store were counted before them.
+      const begin = Math.max(start, (stretch.oldest ?? 0) + 2 * stretch.rate);
+      const [answer, base] = await Promise.all([
+        past(this.frame.patterns, sparse ? begin + 1 : start, to, step),
+        sparse ? past(this.frame.patterns, 0, begin, WHOLE_MS) : [],
+      ]);
       if (number !== this.loading) return;
       const frame = new Frame(this.queries);
       frame.reset(from, to, step, rate);
-      frame.load(answer, Math.min(to, stretch.now));
+      frame.load(answer, Math.min(to, stretch.now), base, begin);
       this.frame = frame;
       this.loaded = true;
       this.failure = null;

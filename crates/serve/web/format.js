@@ -39,6 +39,18 @@ function shortTime(seconds) {
   return duration(seconds * 1000);
 }
 
+/** Formats seconds per second. @param {number} value */
+function perSecondTime(value) {
+  const size = Math.abs(value);
+  return size >= 0.1 || size === 0 ? `${digits(value)} s/s` : `${shortTime(value)}/s`;
+}
+
+/** Formats a share in percent: small ones keep two places. @param {number} value */
+function percent(value) {
+  if (value > 0 && value < 0.01) return "< 0.01";
+  return digits(Math.round(value * 100) / 100);
+}
+
 /**
  * Formats a value with its unit. Units of rates end in `/s`.
  * @param {number | null | undefined} value
@@ -59,11 +71,11 @@ export function number(value, unit = "") {
       return `${text} ${prefix}bit${perSecond}`;
     }
     case "%":
-      return `${digits(Math.round(value * 100) / 100)} %${perSecond}`;
+      return `${percent(value)} %${perSecond}`;
     case "ratio":
       return `${digits(value * 100)} %`;
     case "seconds":
-      return perSecond ? `${digits(value)} s/s` : shortTime(value);
+      return perSecond ? perSecondTime(value) : shortTime(value);
     case "celsius":
       return `${digits(value)} °C`;
     case "watts":

@@ -18,6 +18,8 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {string} [pattern] the pattern requested from the agent, if it differs from the name
  * @property {(labels: Record<string, string>) => boolean} [where]
  * @property {boolean} [rate] per second
+ * @property {boolean} [sparse] the counter is stored only when it changes, as those of programs are; needs `rate`
+ * @property {number} [most] the maximum number of groups, 64 if missing
  * @property {string[]} [by] labels that define groups; all labels if missing
  * @property {"sum" | "avg" | "min" | "max"} [fold] how the series of one group are combined
  * @property {(value: number) => number} [map] applied to each series
@@ -37,6 +39,7 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {number} of the ticks in the current cell
  * @property {number} count
  * @property {number} back the number of cells that the next value covers
+ * @property {number} partial of a sparse counter: its increase in the last cell
  */
 
 /**
@@ -52,8 +55,9 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {number | null} current its current contribution to its group
  */
 
-const GROUPS_MAX = 64;
 const TRACKS_MAX = 4096;
+/** Lines of one query that a chart can show. */
+const GROUPS_MAX = 64;
 /** Gaps of up to this many cells are bridged: a late event is not an outage. */
 const BRIDGE_CELLS = 3;
 
@@ -72,7 +76,10 @@ export class Frame {
     this.groups = new Map();
     /** @type {Map<string, Track>} */
     this.tracks = new Map();
-    this.leftOut = 0;
+    /** Groups and series beyond the limits. @type {Set<string>} */
+    this.leftOut = new Set();
+    /** @type {Map<Query, number>} */
+    this.groupCounts = new Map();
   }
 
   /** The index of the last cell. */
@@ -95,23 +102,77 @@ export class Frame {
     this.times = Array.from({ length: this.count }, (_, at) => ((this.first + at) * step) / 1000);
     this.groups.clear();
     this.tracks.clear();
-    this.leftOut = 0;
+    this.leftOut.clear();
+    this.groupCounts.clear();
   }
 
   /**
    * Fills the grid. The request must start at least one step before the grid, for rates.
    * @param {Past[]} answer
    * @param {number} newest
+   * @param {Past[]} [base] of sparse counters: the last value before the answer
+   * @param {number} [begin] of the answer for sparse counters
    */
-  load(answer, newest) {
+  load(answer, newest, base = [], begin = 0) {
+    this.#each(base, true, (track, points) => this.#start(track, points, begin));
+    this.#each(answer, true, (track, points) => this.#fillSparse(track, points, newest));
+    this.#each(answer, false, (track, points) => this.#fill(track, points, newest));
+    for (const group of this.groups.values()) this.#average(group);
+  }
+
+  /** @param {Past[]} answer @param {boolean} sparse @param {(track: Track, points: Past["points"]) => void} use */
+  #each(answer, sparse, use) {
     for (const series of answer) {
       for (const { query, fits } of this.queries) {
-        if (!fits(series.name) || (query.where && !query.where(series.labels))) continue;
+        if (!!query.sparse !== sparse || !fits(series.name)) continue;
+        if (query.where && !query.where(series.labels)) continue;
         const track = this.#track(query, series.name, series.labels, textOf(series.name, series.labels));
-        if (track) this.#fill(track, series.points, newest);
+        if (track) use(track, series.points);
       }
     }
-    for (const group of this.groups.values()) this.#average(group);
+  }
+
+  /** Sets the value of a sparse counter before the grid. @param {Track} track @param {Past["points"]} points @param {number} begin */
+  #start(track, points, begin) {
+    track.lastValue = points[points.length - 1]?.[1] ?? 0;
+    this.#zero(track.group, this.#cell(begin));
+  }
+
+  /**
+   * Fills the increases of a sparse counter: each belongs to the cell of its sample. A counter without an earlier
+   * value began at zero.
+   * @param {Track} track
+   * @param {Past["points"]} points
+   * @param {number} newest
+   */
+  #fillSparse(track, points, newest) {
+    if (points.length > 0) this.#zero(track.group, this.#cell(points[0][0]) - 1);
+    for (const [time, value] of points) if (value !== null) this.#increase(track, time, value);
+    track.seen = newest;
+    this.#partial(track.group, newest);
+  }
+
+  /** @param {Group} group @param {number} from */
+  #zero(group, from) {
+    for (let at = Math.max(from, 0); at < this.count; at += 1) group.data[at] ??= 0;
+  }
+
+  /** @param {Track} track @param {number} time @param {number} value */
+  #increase(track, time, value) {
+    // A counter that decreased was reset.
+    const more = value >= track.lastValue ? value - track.lastValue : value;
+    track.lastValue = value;
+    const cell = Math.min(this.#cell(time), this.count - 1);
+    if (cell < 0) return;
+    const { data, query } = track.group;
+    if (cell === this.count - 1) track.group.partial += more;
+    else data[cell] = (data[cell] ?? 0) + this.#mapped(query, (more / this.step) * 1000);
+  }
+
+  /** Shows the increase in the last cell as a rate over the part of the cell that has passed. @param {Group} group @param {number} at */
+  #partial(group, at) {
+    const passed = Math.min(Math.max(at - this.last * this.step + this.rate, this.rate), this.step);
+    group.data[this.count - 1] = this.#mapped(group.query, (group.partial / passed) * 1000);
   }
 
   /** @param {Track} track @param {Past["points"]} points @param {number} newest */
@@ -243,10 +304,12 @@ export class Frame {
     const id = `${index} ${query.by ? "" : name} ${keys.map((key) => `${key}=${labels[key] ?? ""}`).join(",")}`;
     let group = this.groups.get(id);
     if (!group) {
-      if (this.groups.size >= GROUPS_MAX) {
-        this.leftOut += 1;
+      const count = this.groupCounts.get(query) ?? 0;
+      if (count >= (query.most ?? GROUPS_MAX)) {
+        this.leftOut.add(id);
         return null;
       }
+      this.groupCounts.set(query, count + 1);
       group = /** @type {any} */ ({
         id,
         label: groupLabel(query, name, labels, keys),
@@ -259,11 +322,12 @@ export class Frame {
         sum: 0,
         count: 0,
         back: 0,
+        partial: 0,
       });
       this.groups.set(id, /** @type {Group} */ (group));
     }
     if (this.tracks.size >= TRACKS_MAX) {
-      this.leftOut += 1;
+      this.leftOut.add(text);
       return null;
     }
     /** @type {Track} */
@@ -316,6 +380,10 @@ export class Frame {
     for (const track of this.tracks.values()) if (this.#step(track, at)) sampled.add(track.group);
     const bridge = ahead <= BRIDGE_CELLS ? Math.max(ahead, 1) : 1;
     for (const group of this.groups.values()) {
+      if (group.query.sparse) {
+        this.#partial(group, at);
+        continue;
+      }
       const value = folded(group);
       const cells = Math.min(Math.max(bridge, group.back), this.count);
       group.back = 0;
@@ -340,11 +408,14 @@ export class Frame {
       this.times.push(((this.first + this.count - fresh + at) * this.step) / 1000);
     }
     for (const group of this.groups.values()) {
+      const { sparse } = group.query;
+      if (sparse) group.data[this.count - 1] = this.#mapped(group.query, (group.partial / this.step) * 1000);
+      group.partial = 0;
       group.sum = 0;
       group.count = 0;
       for (let at = 0; at < fresh; at += 1) {
         group.data.shift();
-        group.data.push(null);
+        group.data.push(sparse ? 0 : null);
       }
     }
   }
@@ -358,6 +429,13 @@ export class Frame {
     const { entry } = track;
     const { query } = track.group;
     if (!entry) return false;
+    if (query.sparse) {
+      // The store may already have had a change that the stream announces later.
+      const isNew = entry.ts > track.seen || (entry.value ?? 0) > track.lastValue;
+      if (isNew && entry.value !== null) this.#increase(track, entry.ts, entry.value);
+      track.seen = Math.max(track.seen, entry.ts);
+      return isNew;
+    }
     if (!query.rate) {
       track.current = entry.value === null ? null : this.#mapped(query, entry.value);
       return true;
@@ -433,4 +511,18 @@ function groupLabel(query, name, labels, keys) {
   const text = labelText(labels, keys);
   if (query.name.includes("*") && !query.by) return text ? `${name} ${text}` : name;
   return text || name;
+}
+
+/**
+ * Adds columns cell by cell; a cell that all of them lack is empty.
+ * @param {Column[]} columns
+ * @returns {Column}
+ */
+export function summed(columns) {
+  return (columns[0] ?? []).map((_, at) =>
+    columns.reduce(
+      (total, column) => (column[at] == null ? total : (total ?? 0) + /** @type {number} */ (column[at])),
+      /** @type {number | null} */ (null),
+    ),
+  );
 }

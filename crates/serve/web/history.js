@@ -7,6 +7,8 @@ import { ask, Refused } from "./agent.js";
 
 /** The agent accepts URIs up to 8 KiB; a proxy in front of it may accept less. */
 const PATTERN_BYTES_MAX = 3500;
+/** A step that holds any history: a response then has the last value of each series. */
+export const WHOLE_MS = 400 * 86400e3;
 const GATHER_MS = 25;
 const AT_ONCE_MAX = 2;
 

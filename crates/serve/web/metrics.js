@@ -7,7 +7,7 @@ import { cardinality, familiesOf } from "./families.js";
 import { whole } from "./format.js";
 import { Panel } from "./panel.js";
 import { updateUrl, urlState } from "./url_state.js";
-import { parse } from "./series.js";
+import { isOfNode, parse } from "./series.js";
 import { Table } from "./table.js";
 /** @typedef {import("./choice.js").Choice} Choice */
 /** @typedef {import("./families.js").Family} Family */
@@ -213,6 +213,7 @@ export function metricsView(main) {
           pattern: whole_ ? name : chosen.series.replace(/[*?]/g, "?"),
           where,
           rate,
+          sparse: rate && chosen.fold === "sum" && !isOfNode(name),
           by,
           fold: chosen.fold,
         },

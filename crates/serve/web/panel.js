@@ -129,15 +129,15 @@ export class Panel {
   }
 
   #describe() {
-    const shape = this.lines.map((line) => `${line.label}\t${line.hidden}`).join("\n");
+    const shape = `${this.lines.map((line) => `${line.label}\t${line.hidden}`).join("\n")}\n${this.frame.leftOut.size}`;
     if (shape !== this.legendShape) {
       this.legendShape = shape;
       this.legend.replaceChildren(...this.lines.map((line, at) => this.#legendItem(line, at)));
-      if (this.frame.leftOut > 0)
+      if (this.frame.leftOut.size > 0)
         this.legend.append(
           el("li", {
             class: "more",
-            text: `and ${this.frame.leftOut} more series; group them, or narrow the selection`,
+            text: `and ${this.frame.leftOut.size} more lines that are not shown; group them, or narrow the selection`,
           }),
         );
       this.plot.setAttribute("aria-label", `${this.definition.title}: ${this.lines.length} lines`);

@@ -5,7 +5,7 @@ import { callsPart } from "./calls.js";
 import { el, say } from "./dom.js";
 import { moment, number, whole } from "./format.js";
 import { watch } from "./live.js";
-import { parse, textOf } from "./series.js";
+import { isOfNode, parse, textOf } from "./series.js";
 import { Table } from "./table.js";
 
 /**
@@ -13,10 +13,7 @@ import { Table } from "./table.js";
  * @typedef {import("./series.js").Series & {type: string, unit: string, doc: string}} Known
  */
 
-/** Metrics that the agent itself collects; all others come from programs. */
-const OF_THE_NODE =
-  /^(node_|pegel_)|^(cpu_percent|load_average|used_RAM|num_running_processes|DeviceUtilization|DeviceMemoryUtilization|DevicePowerUsage)$/;
-const CALLS = /^(mpi|strace)_(hits|size|time)_total$/;
+const CALLS = /^(mpi|strace)_(hits|size|time|errors)_total$/;
 const NO_JOB = "no job";
 const JOBS_MAX = 20;
 const OWN_MAX = 200;
@@ -55,7 +52,7 @@ export function programsView(main) {
     /** @type {Known[]} */
     const own = all
       .map((each) => ({ ...each, ...parse(each.name) }))
-      .filter((each) => !OF_THE_NODE.test(each.name));
+      .filter((each) => !isOfNode(each.name));
     const names = [...new Set(own.map((each) => jobOf(each.labels)))].sort(
       (a, b) =>
         Number(a === NO_JOB) - Number(b === NO_JOB) || a.localeCompare(b, undefined, { numeric: true }),
@@ -70,7 +67,7 @@ export function programsView(main) {
     names.slice(0, JOBS_MAX).forEach((name, at) => {
       const series = own.filter((each) => jobOf(each.labels) === name);
       // Rebuilt only when series appear or disappear, so that open charts are kept.
-      const shape = series.map((each) => each.text).join("\n");
+      const shape = [...new Set(series.map((each) => (CALLS.test(each.name) ? each.name : each.text)))].join("\n");
       const old = jobs.get(name);
       if (old?.shape === shape) return;
       if (old) drop(name, old);

@@ -57,3 +57,11 @@ export function labelText(labels, keys) {
   if (wanted.length === 1 && keys) return labels[wanted[0]];
   return wanted.map((key) => `${key}=${labels[key]}`).join(" ");
 }
+
+const OF_NODE =
+  /^(node_|pegel_)|^(cpu_percent|load_average|used_RAM|num_running_processes|DeviceUtilization|DeviceMemoryUtilization|DevicePowerUsage)$/;
+
+/** Whether the agent itself collects a metric; all others come from programs. @param {string} name */
+export function isOfNode(name) {
+  return OF_NODE.test(name);
+}

@@ -299,9 +299,15 @@ impl AgentProcess {
     /// Runs a client command that talks to this agent.
     pub fn client(&self, args: &[&str]) -> FinishedProcess {
         let mut command = Command::new(&self.binary);
-        isolate(&mut command, &self.home);
-        command.env("PEGEL_SOCKET", &self.socket).args(args);
+        self.connect(&mut command);
+        command.args(args);
         ChildProcess::start(&mut command).wait(BOUND)
+    }
+
+    /// Sets the environment of a command so that it, and `pegel` inside it, use this agent.
+    pub fn connect(&self, command: &mut Command) {
+        isolate(command, &self.home);
+        command.env("PEGEL_SOCKET", &self.socket);
     }
 
     pub fn signal(&self, signal: Signal) {

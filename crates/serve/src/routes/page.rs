@@ -70,6 +70,7 @@ const FILES: &[EmbeddedFile] = files! {
     "theme.js": SCRIPT,
     "timebar.js": SCRIPT,
     "topics.js": SCRIPT,
+    "totals.js": SCRIPT,
     "url_state.js": SCRIPT,
     "window.js": SCRIPT,
 };
