@@ -222,16 +222,15 @@ impl SubQuery {
         }
         self.echo.index = index;
         self.echo_filters();
-        // The response has one point per second: several are combined by the aggregator of the
-        // query.
+        // The response has one point per second. Points of one series in the same second are
+        // duplicates at that resolution, of which the last counts. The aggregator must not merge
+        // them: applied to the points of one series first, `dev` is 0 and `count` is 1, and the
+        // spread across the series is lost.
         if !ms_resolution && self.downsample.is_none() {
             self.downsample = Some(Downsample {
                 text: String::new(),
                 interval: DownsampleInterval::Fixed(1_000),
-                function: match self.aggregator {
-                    Aggregator::None => Aggregator::Last,
-                    aggregator => aggregator,
-                },
+                function: Aggregator::Last,
                 fill: crate::downsample::FillPolicy::None,
             });
         }

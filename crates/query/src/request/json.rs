@@ -306,20 +306,16 @@ mod tests {
                 query.echo.downsample,
             )
         };
-        assert_eq!(
-            of("", "sum"),
-            (
-                Some((DownsampleInterval::Fixed(1_000), Aggregator::Sum)),
-                None
-            )
-        );
-        assert_eq!(
-            of("", "none"),
-            (
-                Some((DownsampleInterval::Fixed(1_000), Aggregator::Last)),
-                None
-            )
-        );
+        // The last point, whatever the aggregator.
+        for aggregator in ["sum", "dev", "count", "none"] {
+            assert_eq!(
+                of("", aggregator),
+                (
+                    Some((DownsampleInterval::Fixed(1_000), Aggregator::Last)),
+                    None
+                )
+            );
+        }
         assert_eq!(of(",\"msResolution\":true", "sum"), (None, None));
     }
 

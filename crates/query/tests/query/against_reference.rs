@@ -104,6 +104,7 @@ fn random_query(rng: &mut Rng) -> ReferenceQuery {
         group_by: rng
             .pick(&[vec![], vec!["host"], vec!["core"], vec!["core", "host"]])
             .clone(),
+        in_seconds: false,
     }
 }
 
@@ -134,7 +135,11 @@ fn check(
     question: &ReferenceQuery,
 ) {
     let m = to_m_syntax(question);
-    let lines = fixture.query_range(&m, question.start, question.end);
+    let lines = if question.in_seconds {
+        fixture.query_seconds(&m, question.start, question.end)
+    } else {
+        fixture.query_range(&m, question.start, question.end)
+    };
     let expected = reference::evaluate(all, question);
     let mut found: BTreeMap<Vec<Option<String>>, ReferencePoints> = BTreeMap::new();
     for line in lines {
@@ -211,6 +216,24 @@ fn random_queries_equal_the_slow_evaluator() {
         fixture.engine.store.flush_to_blocks();
         for _ in 0..50 {
             check(&fixture, &all, &random_query(&mut rng));
+        }
+    }
+}
+
+#[test]
+fn every_aggregator_works_across_series_at_second_resolution() {
+    let mut rng = Rng::from_env();
+    for _ in 0..6 {
+        let fixture = QueryFixture::new();
+        let all = fill(&mut rng, &fixture);
+        for aggregator in FUNCTIONS {
+            let question = ReferenceQuery {
+                aggregator,
+                downsample: None,
+                in_seconds: true,
+                ..random_query(&mut rng)
+            };
+            check(&fixture, &all, &question);
         }
     }
 }

@@ -56,11 +56,26 @@ impl QueryFixture {
     }
 
     pub(crate) fn query_range(&self, m: &str, start: Millis, end: Millis) -> Vec<ResponseSeries> {
+        self.query_with(m, start, end, true)
+    }
+
+    /// Queries without `msResolution`. Its points have times in milliseconds as well.
+    pub(crate) fn query_seconds(&self, m: &str, start: Millis, end: Millis) -> Vec<ResponseSeries> {
+        let mut lines = self.query_with(m, start, end, false);
+        for line in &mut lines {
+            for point in &mut line.points {
+                point.0 = (point.0 + T0) * 1_000 - T0;
+            }
+        }
+        lines
+    }
+
+    fn query_with(&self, m: &str, start: Millis, end: Millis, ms: bool) -> Vec<ResponseSeries> {
         let pairs =
             [("start", start), ("end", end)].map(|(key, time)| (key.to_owned(), time.to_string()));
         let mut pairs = pairs.to_vec();
         pairs.push(("m".into(), m.into()));
-        pairs.push(("ms".into(), "true".into()));
+        pairs.push(("ms".into(), ms.to_string()));
         pairs.push(("arrays".into(), "true".into()));
         let request = QueryRequest::from_uri(&QueryParams::new(pairs), NOW).expect(m);
         let answer = self.run(&request).expect(m);

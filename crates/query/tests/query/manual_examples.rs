@@ -279,18 +279,49 @@ fn several_points_in_one_second_become_one() {
         fixture.query_json(&body).expect("answered")[0]["dps"].clone()
     };
     let [first, second] = [0, 1].map(|second| (T0 / 1_000 + second).to_string());
-    // "Those data points will be down sampled using the query's aggregation function."
-    assert_eq!(ask("avg", ""), serde_json::json!({ &first: 2, &second: 5 }));
-    assert_eq!(ask("max", ""), serde_json::json!({ &first: 3, &second: 5 }));
-    assert_eq!(ask("sum", ""), serde_json::json!({ &first: 4, &second: 5 }));
-    assert_eq!(
-        ask("none", ""),
-        serde_json::json!({ &first: 3, &second: 5 })
-    );
+    // The last point counts, whatever the aggregator.
+    for aggregator in ["avg", "min", "max", "sum", "none"] {
+        assert_eq!(
+            ask(aggregator, ""),
+            serde_json::json!({ &first: 3, &second: 5 }),
+            "{aggregator}"
+        );
+    }
     // An explicit interval below a second is evaluated, but the object holds only the last point of
     // each second.
     assert_eq!(
         ask("sum", r#","downsample":"500ms-avg""#),
         serde_json::json!({ &first: 3, &second: 5 })
     );
+}
+
+#[test]
+fn points_of_one_second_do_not_pass_the_aggregator_twice() {
+    let fixture = QueryFixture::new();
+    // Two points of each host in the first second, of which the last counts; one in the next.
+    fixture.put("m{host=\"a\"}", &[(0, 100.0), (500, 2.0), (1_000, 3.0)]);
+    fixture.put("m{host=\"b\"}", &[(100, 100.0), (600, 6.0), (1_200, 4.0)]);
+    for (aggregator, first, second) in [
+        ("sum", 8.0, 7.0),
+        ("count", 2.0, 2.0),
+        // Half of the distance between the hosts.
+        ("dev", 2.0, 0.5),
+        ("first", 2.0, 3.0),
+        ("last", 6.0, 4.0),
+        ("diff", 4.0, 1.0),
+        ("mult", 12.0, 12.0),
+        ("squareSum", 40.0, 25.0),
+        ("median", 6.0, 4.0),
+        ("p50", 4.0, 3.5),
+        ("p99", 6.0, 4.0),
+        ("ep50r3", 2.0, 3.0),
+        ("ep50r7", 4.0, 3.5),
+    ] {
+        let line = only(fixture.query_seconds(&format!("{aggregator}:m"), T0, T0 + 10_000));
+        assert_eq!(line.points, [(0, first), (1_000, second)], "{aggregator}");
+    }
+    // Each series by itself has the last point of each second.
+    let lines = fixture.query_seconds("none:m", T0, T0 + 10_000);
+    let points: Vec<_> = lines.into_iter().map(|line| line.points).collect();
+    assert_eq!(points, [[(0, 2.0), (1_000, 3.0)], [(0, 6.0), (1_000, 4.0)]]);
 }

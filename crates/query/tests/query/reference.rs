@@ -16,6 +16,8 @@ pub(crate) struct ReferenceQuery {
     /// `counter`, `counterMax`, `resetValue`, `dropResets`.
     pub rate: Option<(bool, f64, f64, bool)>,
     pub group_by: Vec<&'static str>,
+    /// Without `msResolution`: a series has one value per second, its last one.
+    pub in_seconds: bool,
 }
 
 pub(crate) fn evaluate(
@@ -41,6 +43,14 @@ pub(crate) fn evaluate(
 fn transform(samples: &ReferencePoints, question: &ReferenceQuery) -> Option<ReferencePoints> {
     let (start, end) = (question.start, question.end);
     let mut points: ReferencePoints = match question.downsample {
+        None if question.in_seconds => {
+            let mut seconds = BTreeMap::new();
+            for (time, value) in samples {
+                seconds.insert(time - time % 1_000, *value);
+            }
+            seconds.retain(|second, _| (start..=end).contains(second));
+            seconds.into_iter().collect()
+        }
         None => samples
             .iter()
             .copied()
