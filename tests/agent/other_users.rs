@@ -52,7 +52,7 @@ fn another_user_gets_nothing_over_http_without_the_token() {
             "{path}: {output}"
         );
         assert!(
-            output.contains("nobody (uid 65534) may not use this agent"),
+            output.contains("nobody (uid 65534) is not permitted without a token"),
             "{path}: {output}"
         );
         assert!(!output.contains("secret-node-name"), "{path}: {output}");

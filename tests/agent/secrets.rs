@@ -79,7 +79,7 @@ fn valid_new_tokens_are_loaded_and_invalid_ones_refused() {
     assert!(
         agent
             .stderr()
-            .contains("the token cannot be reloaded; the old one stays in force")
+            .contains("cannot reload the token; keeping the previous one")
     );
     set_mode(&file, 0o600);
     agent.signal(Signal::HUP);

@@ -229,7 +229,7 @@ fn connections_without_tls_get_an_error_and_are_counted() {
         };
         let (status, output) = curl(&[&format!("http://{address}/metrics")]);
         assert_eq!(status, 400, "{output}");
-        assert!(output.contains("this address speaks TLS"), "{output}");
+        assert!(output.contains("this address requires TLS"), "{output}");
         expect_refused(&agent, "plain_http", 1);
 
         let connect = || {
@@ -355,7 +355,7 @@ fn valid_new_certificates_are_loaded_and_invalid_ones_refused() {
         assert!(
             agent
                 .stderr()
-                .contains("the certificate cannot be reloaded; the old one stays in force")
+                .contains("cannot reload the certificate; keeping the previous one")
         );
 
         // Without a signal it takes up to ten seconds.

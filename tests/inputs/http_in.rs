@@ -58,7 +58,7 @@ fn a_dragon_program_finds_its_node_store() {
     assert_eq!(answer.status, 201);
     assert_eq!(
         answer.json(),
-        json!({"success": 1, "failed": 1, "errors": ["point 1: the value is not a number"]})
+        json!({"success": 1, "failed": 1, "errors": ["point 1: malformed value; expected a number"]})
     );
     assert_eq!(points(&agent, "step").as_array().map(Vec::len), Some(2));
     let cleanup = json!({"start_time": time - 300}).to_string();
@@ -132,7 +132,7 @@ fn points_put_by_http_and_telnet_are_read_back_after_a_kill() {
     assert_eq!(answer.status, 400);
     assert_eq!(
         answer.json()["errors"][0]["error"],
-        "the value is not a number"
+        "malformed value; expected a number"
     );
     let mut telnet = TcpStream::connect(address).expect("connected");
     telnet
@@ -200,7 +200,7 @@ fn other_users_and_foreign_pages_cannot_write() {
     });
     assert_eq!(
         said,
-        "put: user nobody (uid 65534) may not use this agent without a token\n"
+        "put: user nobody (uid 65534) is not permitted without a token\n"
     );
     assert_eq!(agent.get("/api/v1/list?match=x").text(), "[]");
     agent.assert_conserved();

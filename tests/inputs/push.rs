@@ -79,7 +79,7 @@ fn errors_have_a_message_and_an_exit_code() {
     let agent = PEGEL.agent().start();
     for (args, code, message) in [
         (&["x"][..], 2, "\"x\": expected NAME=VALUE"),
-        (&["x=one"], 2, "x=one: value is not a number"),
+        (&["x=one"], 2, "x=one: malformed value; expected a number"),
         (&["x=1e400"], 2, "value is not finite"),
         (&["=1"], 2, "empty name; expected NAME=VALUE"),
         (&["a b=1"], 2, "is not permitted in a name"),
@@ -217,7 +217,7 @@ fn other_users_are_not_permitted_to_push() {
     });
     assert_eq!(
         said,
-        "error user nobody (uid 65534) may not use this agent without a token\n"
+        "error user nobody (uid 65534) is not permitted without a token\n"
     );
     assert_eq!(value(&agent, "x"), None);
     agent.assert_conserved();

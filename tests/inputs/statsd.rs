@@ -403,7 +403,7 @@ fn a_busy_port_is_an_error_that_names_its_holder() {
     let address = place(&first, "udp").to_owned();
     let second = agent().args(&["--statsd", &format!("udp:{address}")]).run();
     assert_eq!(second.code(), Some(1), "{second}");
-    let expected = format!("udp {address} is taken by pid {} (pegel)", first.pid());
+    let expected = format!("udp {address} is already in use by pid {} (pegel)", first.pid());
     assert!(second.stderr.contains(&expected), "{second}");
     let searched = agent()
         .args(&["--port-search", "--statsd", &format!("udp:{address}")])

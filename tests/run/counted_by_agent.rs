@@ -307,7 +307,7 @@ fn the_agent_reveals_nothing_about_processes_of_other_users() {
         "release",
         "watch out:1|c",
     ]);
-    let not_yours = format!("error process {own} is not yours");
+    let not_yours = format!("error process {own} is not owned by this user, or has gained privileges");
     assert_eq!(answers[0], not_yours);
     assert_eq!(answers[1], not_yours);
     assert!(
@@ -408,7 +408,7 @@ fn processes_that_cannot_be_counted_are_refused() {
             Err(zombie.status("State:"))
         }
     });
-    for (named, words) in [(&group, "is not yours"), (&zombie, "is not")] {
+    for (named, words) in [(&group, "is not owned"), (&zombie, "is not")] {
         for how in ["now", "exec"] {
             let answers = scene.exchange(&[&named.watch(how)]);
             assert!(answers[0].starts_with("error "), "{answers:?}");

@@ -30,7 +30,7 @@ settings! {
         dir: Option<PathBuf> = None => "/var/lib/pegel",
         /// The name of this node. Without this key: the host name.
         node: Option<String> = None => "nid0001",
-        /// How often the node is sampled. Expensive collectors have slower rates of their own.
+        /// How often the node is sampled. Expensive collectors have slower default rates.
         rate: SampleInterval = SampleInterval::from_millis(500),
         /// How much detail is kept: every metric has a level, and those above this one are omitted.
         level: DetailLevel = DetailLevel::DEFAULT,
@@ -40,7 +40,7 @@ settings! {
         limits: LimitsConfig = LimitsConfig::default(),
         /// The addresses that accept statsd lines, and how the lines are processed.
         statsd: StatsdSettings = StatsdSettings::default(),
-        /// Collectors that are disabled, or that run at a rate of their own.
+        /// Collectors to disable, or to run at a different rate.
         collectors: CollectorsConfig = CollectorsConfig::default(),
         /// How this machine is described: `pegel snapshot`.
         snapshot: SnapshotSettings = SnapshotSettings::default(),
@@ -48,7 +48,7 @@ settings! {
         rules: Vec<RelabelRule> = Vec::new(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file
         /// (with a slash in its name); or both, as in journal:info. Without a destination: the
-        /// journal if standard error leads there, else standard error. A file is reopened on
+        /// journal if standard error is connected to it, else standard error. A file is reopened on
         /// SIGHUP.
         log: LogConfig = LogConfig::DEFAULT,
         /// More files to read, relative to this one, in the order of their names. A key may be set
@@ -80,10 +80,10 @@ settings! {
         default_tmdb_window: Option<TimeSpan> = None => "300",
         /// For files written for Dragon: the store is pegel-HOST in this directory.
         default_tmdb_dir: Option<PathBuf> = None => "/tmp",
-        /// For files written for Dragon: remove the store when the agent stops in an orderly way.
+        /// For files written for Dragon: remove the store when the agent shuts down cleanly.
         delete_tmdb: Option<bool> = None => "1",
         /// For files written for Dragon: a client that sends this key to /api/token gets a token
-        /// that grants every right until the agent stops.
+        /// that grants full access until the agent stops.
         auth_key: Option<Secret> = None => "KEY",
     }
 }
@@ -99,7 +99,7 @@ impl Config {
         const HEADING: &str = "\
 The configuration of a Pegel agent. Every key is shown with its default; those that have none are
 commented out. Use it with `pegel agent --config FILE` or $PEGEL_CONFIG; `pegel config check FILE`
-finds mistakes. The command line wins over the environment, the environment over this file.";
+reports errors. The command line overrides the environment, which overrides this file.";
         pegel_config::default_file(HEADING, &Config::keys())
     }
 }

@@ -291,7 +291,7 @@ impl RunningAgent {
         let failure = self.supervisor.failure();
         if let Some(notify) = &self.notify {
             let status = failure.as_ref().map(ToString::to_string);
-            notify.stopping(status.as_deref().unwrap_or("writing everything out"));
+            notify.stopping(status.as_deref().unwrap_or("flushing the store"));
         }
         drop(self.endpoint.take());
         if let Some(mut sampler) = self.status.take_sampler() {

@@ -126,7 +126,7 @@ mod tests {
         notify.notify_watchdog();
         assert_eq!(heard(&manager), "WATCHDOG=1\n");
         drop(manager);
-        notify.stopping("writing everything out");
+        notify.stopping("flushing the store");
     }
 
     #[test]

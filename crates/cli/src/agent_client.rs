@@ -114,7 +114,7 @@ impl AgentClient {
         };
         HttpConnection::over_unix(stream)
             .and_then(|connection| connection.send(&request, WaitLimit::timeout(self.timeout)))
-            .with_context(|| format!("the agent on {} did not answer", self.socket.display()))
+            .with_context(|| format!("the agent on {} did not respond", self.socket.display()))
     }
 
     /// Sends a request and parses the whole response as JSON.
@@ -154,7 +154,7 @@ pub(crate) fn response_error(status: u16, text: &str) -> anyhow::Error {
     let message = message.unwrap_or(text.trim());
     match status {
         400 => CommandError::usage(message),
-        _ => anyhow::anyhow!("the agent answered {status}: {message}"),
+        _ => anyhow::anyhow!("the agent responded with status {status}: {message}"),
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
         );
         assert_eq!(
             response_error(503, "busy\n").to_string(),
-            "the agent answered 503: busy"
+            "the agent responded with status 503: busy"
         );
     }
 

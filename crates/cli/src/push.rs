@@ -204,7 +204,7 @@ fn parse_number(name: &str, value: &str) -> Result<f64, String> {
     match value.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         Ok(_) => Err(format!("{name}={value}: value is not finite")),
-        Err(_) => Err(format!("{name}={value}: value is not a number")),
+        Err(_) => Err(format!("{name}={value}: malformed value; expected a number")),
     }
 }
 
@@ -266,8 +266,8 @@ mod tests {
         );
         assert_eq!(error("x=1e400"), "x=1e400: value is not finite");
         assert_eq!(error("x=nan"), "x=nan: value is not finite");
-        assert_eq!(error("x=one"), "x=one: value is not a number");
-        assert_eq!(error("x="), "x=: value is not a number");
+        assert_eq!(error("x=one"), "x=one: malformed value; expected a number");
+        assert_eq!(error("x="), "x=: malformed value; expected a number");
         assert_eq!(error("=1"), "empty name; expected NAME=VALUE");
         assert_eq!(
             error("a b=1"),

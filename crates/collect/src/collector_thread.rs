@@ -290,7 +290,7 @@ impl CollectorThread {
             operation if operation.is_empty() => {
                 format!("a pass has taken longer than {PASS_TIMEOUT:?}")
             }
-            operation => format!("{operation} has not answered for {PASS_TIMEOUT:?}"),
+            operation => format!("{operation} did not respond within {PASS_TIMEOUT:?}"),
         };
         if !was_hung {
             tracing::warn!(

@@ -101,7 +101,7 @@ impl FirstNumber {
 impl FileParser for FirstNumber {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let number = Words(first_line(text)?).next().and_then(parse_u64);
-        let malformed = ProcParseError::at_line(1, "not a number");
+        let malformed = ProcParseError::at_line(1, "expected a number");
         Ok(self.0.set(out, number.ok_or(malformed)? as f64)?)
     }
 }
@@ -124,10 +124,10 @@ mod tests {
         update_fails(
             |text| parser().update(text, &mut SampleGroup::new("x", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("674", 1, "the last line is cut off"),
-                ("x\n", 1, "not a number"),
-                ("\n", 1, "not a number"),
+                ("x\n", 1, "expected a number"),
+                ("\n", 1, "expected a number"),
             ],
         );
     }

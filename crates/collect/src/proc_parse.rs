@@ -39,7 +39,7 @@ impl From<SeriesError> for ProcParseError {
 /// files do, so anything else is truncated.
 pub(crate) fn non_empty_lines(text: &[u8]) -> Result<NumberedLines<'_>, ProcParseError> {
     if text.is_empty() {
-        return Err(ProcParseError::at_line(0, "the file is empty"));
+        return Err(ProcParseError::at_line(0, "empty file"));
     }
     lines(text)
 }
@@ -167,7 +167,7 @@ mod tests {
             non_empty_lines(b"").err(),
             Some(ProcParseError::Malformed {
                 line: 0,
-                what: "the file is empty"
+                what: "empty file"
             })
         );
         assert_eq!(

@@ -58,7 +58,7 @@ impl SeriesSpec<'_> {
 /// The reason why a series is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("dropped by a rule of the configuration")]
+    #[error("dropped by a rule in the configuration (rules)")]
     Rule,
     #[error("metric level {0} exceeds the agent's level {1}")]
     Level(Level, Level),

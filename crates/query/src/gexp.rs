@@ -232,7 +232,7 @@ mod tests {
             ),
             ("shout(sum:in)", "Unknown function shout"),
             ("scale(sum:in)", "scale: requires a number after the series"),
-            ("scale(sum:in,x)", "scale: not a number: x"),
+            ("scale(sum:in,x)", "scale: expected a number, found x"),
             ("scale()", "scale: requires a series"),
             ("divideSeries(sum:in)", "divideSeries: requires two series"),
             (

@@ -68,7 +68,7 @@ impl ApiError {
     }
 
     pub(crate) fn tls_required() -> ApiError {
-        ApiError::new(StatusCode::BAD_REQUEST, "this address speaks TLS")
+        ApiError::new(StatusCode::BAD_REQUEST, "this address requires TLS")
             .hint("use https:// instead of http://")
     }
 

@@ -19,13 +19,13 @@ const BACKLOG: i32 = 1024;
 /// Why the server could not bind its addresses. On error, nothing stays bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerBindError {
-    #[error("{address} is taken{}; stop it, choose another address with --listen, or use --port-search", by(.holder))]
+    #[error("{address} is already in use{}; stop the process that uses it, choose another address with --listen, or use --port-search", by(.holder))]
     Busy {
         address: SocketAddr,
         holder: Option<PortOwner>,
     },
     #[error(
-        "{first} and the next {PORTS_TRIED} ports are taken; choose another address with --listen"
+        "{first} and the next {PORTS_TRIED} ports are already in use; choose another address with --listen"
     )]
     AllBusy { first: SocketAddr },
     #[error(
@@ -139,7 +139,7 @@ mod tests {
         let message = error.to_string();
         let pid = std::process::id();
         assert!(
-            message.starts_with(&format!("{taken} is taken by pid {pid} (")),
+            message.starts_with(&format!("{taken} is already in use by pid {pid} (")),
             "{message}"
         );
         assert!(message.contains("--port-search"), "{message}");

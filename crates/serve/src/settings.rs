@@ -19,7 +19,7 @@ settings! {
         /// The UNIX socket for programs and for `pegel list`, `values`, `get` and `track`.
         /// Without this key: $XDG_RUNTIME_DIR/pegel/push.sock, else /tmp/pegel-UID/push.sock.
         socket: Option<PathBuf> = None => "/run/pegel/push.sock",
-        /// When a port is busy, take the next free one instead of refusing to start.
+        /// If a port is in use, use the next free one instead of failing to start.
         port_search: bool = false,
         /// Serve addresses that other machines can reach without TLS and, where there is neither a
         /// token nor `tls.ca`, without authentication.
@@ -27,7 +27,7 @@ settings! {
         /// Encryption for addresses that other machines can reach; loopback stays plain. The files
         /// are reloaded when they change, and on SIGHUP.
         tls: TlsSettings = TlsSettings::default(),
-        /// A file with the token that grants every right, sent as `Authorization: Bearer TOKEN`. It
+        /// A file with the token that grants full access, sent as `Authorization: Bearer TOKEN`. It
         /// must belong to the agent's user or root, with mode 0600. $PEGEL_TOKEN, if set, takes
         /// precedence.
         token_file: Option<PathBuf> = None => "/etc/pegel/token",
@@ -37,9 +37,9 @@ settings! {
         /// Additional Host names to accept, besides localhost, the node's own names and its
         /// addresses: the name of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
-        /// Answer Grafana as the dashboards that come with Dragon expect it: a filter on `*` that
-        /// does not group gives a line for each host all the same, names are suggested wherever
-        /// they hold the text, and a metric that was never sent gives no lines instead of an error.
+        /// Respond to Grafana as Dragon's dashboards expect: a filter on `*` that
+        /// does not group still returns one series per host, suggestions match text
+        /// anywhere in a name, and an unknown metric returns no series instead of an error.
         dragon_compat: bool = false,
     } with {
         /// The token of the environment; it takes precedence over `token_file`.

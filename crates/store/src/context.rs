@@ -123,7 +123,7 @@ impl BackgroundWork {
     /// Describes a sync of the log that takes too long.
     pub(crate) fn sync_stall(&self, stall: Duration) -> Option<String> {
         let is_stalled = self.sync_began?.elapsed() >= stall;
-        is_stalled.then(|| format!("sync of the log: the disk has not answered for {stall:?}"))
+        is_stalled.then(|| format!("sync of the log: the disk did not respond within {stall:?}"))
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok("dropped", "nothing since the agent started"));
+        findings.push(Finding::ok("dropped", "no samples since the agent started"));
     }
     findings
 }
@@ -146,7 +146,7 @@ mod tests {
         let status = json!({"inputs": [{"input": "collect", "received": 9, "dropped": {"future": 0}}], "senders": []});
         assert_eq!(
             evaluate(&status),
-            [Finding::ok("dropped", "nothing since the agent started")]
+            [Finding::ok("dropped", "no samples since the agent started")]
         );
         assert_eq!(evaluate(&json!({}))[0].state, FindingState::Ok);
     }

@@ -199,7 +199,7 @@ fn classify_error(error: &anyhow::Error) -> AgentProbe {
     });
     if code == Some(NO_AGENT) {
         AgentProbe::NotRunning(first)
-    } else if is_denied || first.starts_with("the agent answered 401") {
+    } else if is_denied || first.starts_with("the agent responded with status 401") {
         AgentProbe::NotPermitted(first)
     } else {
         AgentProbe::Unresponsive(first)
@@ -261,7 +261,7 @@ mod tests {
             classify_error(&denied),
             AgentProbe::NotPermitted(_)
         ));
-        let unauthorized = anyhow::anyhow!("the agent answered 401: token required");
+        let unauthorized = anyhow::anyhow!("the agent responded with status 401: token required");
         assert!(matches!(
             classify_error(&unauthorized),
             AgentProbe::NotPermitted(_)

@@ -56,7 +56,7 @@ pub(super) fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ours = names(&|port| port.is_ours);
     if !ours.is_empty() {
-        findings.push(Finding::ok("ports", format!("held by the agent: {ours}")));
+        findings.push(Finding::ok("ports", format!("in use by the agent: {ours}")));
     }
     let free = names(&|port| port.holder.is_none());
     if !free.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
     for port in ports.iter().filter(|port| !port.is_ours) {
         let Some(holder) = &port.holder else { continue };
         let fix = if port.name.contains('/') {
-            "stop that process if Pegel is to receive statsd lines there; else nothing to do"
+            "to receive statsd lines on this port, stop that process; otherwise no action is needed"
                 .to_owned()
         } else {
             match &holder.process {
@@ -78,7 +78,7 @@ pub(super) fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
         };
         findings.push(Finding::better(
             "ports",
-            format!("{} is held by {holder}", port.name),
+            format!("{} is in use by {holder}", port.name),
             fix,
         ));
     }
@@ -104,7 +104,7 @@ mod tests {
             findings,
             [Finding::ok(
                 "ports",
-                format!("held by the agent: {}", address.port())
+                format!("in use by the agent: {}", address.port())
             )]
         );
 
@@ -114,7 +114,7 @@ mod tests {
         assert!(
             findings[0]
                 .message
-                .contains(&format!("is held by pid {own}")),
+                .contains(&format!("is in use by pid {own}")),
             "{findings:?}"
         );
         assert!(

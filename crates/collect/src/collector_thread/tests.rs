@@ -141,7 +141,7 @@ fn a_reading_that_hangs_fails_by_name_and_recovers_by_itself() {
     assert_eq!(value, None, "old values are not shown for ever");
     assert_eq!(
         error.as_deref(),
-        Some("the mount /far has not answered for 5s")
+        Some("the mount /far did not respond within 5s")
     );
     assert_eq!(fixture.pass(LONG).1, error);
     assert_eq!(fixture.context.stats.status()[0].failures, 1, "one failure");

@@ -167,7 +167,7 @@ mod tests {
         update_fails(
             |text| parse(text).map(|_| ()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("1 (a) S 1 2", 1, "the last line is cut off"),
                 ("1 (a) S 1 2\n", 1, what),
                 ("1 a S 1 2\n", 1, what),

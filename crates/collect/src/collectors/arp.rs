@@ -92,7 +92,7 @@ mod tests {
         update_fails(
             |text| ArpReadings::new().update(text, &mut SampleGroup::new("arp", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("192.0.2.1\n", 1, "expected the header of the ARP table"),
                 (
                     &format!("{HEADING}192.0.2.1 0x1\n"),

@@ -80,7 +80,7 @@ mod tests {
         update_fails(
             |text| FreeBlocks::default().update(text, &mut SampleGroup::new("buddyinfo", 4, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 (
                     "Node 0, zone DMA 1\nNode 0, zone",
                     2,

@@ -126,7 +126,7 @@ mod tests {
         update_fails(
             |text| sum_columns(text).map(|_| ()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 (
                     "1 2 3\n",
                     1,

@@ -317,7 +317,7 @@ mod tests {
         update_fails(
             update,
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("cpu  1 2 3 4\ncpu0 1 2", 2, "the last line is cut off"),
                 ("cpu  1 2 3 4\ncpu0 1 2\n", 2, "expected the times of a CPU"),
                 (

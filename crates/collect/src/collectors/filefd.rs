@@ -72,7 +72,7 @@ mod tests {
         update_fails(
             |text| FilefdReadings::new().update(text, &mut SampleGroup::new("filefd", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("1 2\n", 1, "expected three numbers"),
                 ("1 2 x\n", 1, "expected three numbers"),
             ],

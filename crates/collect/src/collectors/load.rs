@@ -96,7 +96,7 @@ mod tests {
         update_fails(
             parse,
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("0.1 0.2 0.", 1, "the last line is cut off"),
                 ("0.1 0.2\n", 1, "too few numbers"),
                 ("0.1 x 0.2\n", 1, "too few numbers"),

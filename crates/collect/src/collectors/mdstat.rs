@@ -174,7 +174,7 @@ mod tests {
         update_fails(
             |text| parse(text, |_| Ok(())),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("md0 : active raid1 sda[0]\n  x blocks [1/1] [U]\n", 2, what),
                 ("md0 : broken raid1 sda[0]\n", 1, what),
                 ("md0 : active raid1", 1, "the last line is cut off"),

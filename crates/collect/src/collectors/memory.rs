@@ -159,7 +159,7 @@ mod tests {
         update_fails(
             update,
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("MemTotal: 1 kB\nMemFr", 2, "the last line is cut off"),
                 ("MemTotal: 1 kB\nMemFree:\n", 2, what),
                 ("MemTotal: 1 MB\n", 1, what),

@@ -151,7 +151,7 @@ mod tests {
                 })
             },
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 (&with("\tage:"), 2, what),
                 (&with("\tage: x"), 2, what),
                 (&with("\tbytes: 1 2 3"), 2, what),

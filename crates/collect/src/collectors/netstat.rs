@@ -250,7 +250,7 @@ mod tests {
         update_fails(
             |text| NetstatReadings::table().update(text, &mut group()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("Tcp: A\nTcp: 1", 2, "the last line is cut off"),
                 ("Tcp: A\n", 1, what),
                 ("Tcp: A\nUdp: 1\n", 2, what),

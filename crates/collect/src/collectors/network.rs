@@ -127,7 +127,7 @@ mod tests {
         update_fails(
             update,
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("eth0: 1\n", 1, "expected the header of interface counters"),
                 (&bad("lo: 1 2 3"), 3, "the last line is cut off"),
                 (&bad("lo: 1 2 3\n"), 3, what),

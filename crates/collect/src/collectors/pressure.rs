@@ -150,7 +150,7 @@ mod tests {
         update_fails(
             |text| parse(text).map(|_| ()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("some total=1\nfull tot", 2, "the last line is cut off"),
                 ("some total=1\nfull avg10=0.00\n", 2, "missing total="),
                 ("some total=-1\n", 1, "missing total="),

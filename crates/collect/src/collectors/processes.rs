@@ -61,7 +61,7 @@ mod tests {
         update_fails(
             |text| thread_count(text).map(|_| ()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("0.07 0.12 0.09\n", 1, "missing number of threads"),
                 ("0.07 0.12 0.09 200 4711\n", 1, "missing number of threads"),
                 ("0.07 0.12 0.09 1/x 4711\n", 1, "missing number of threads"),

@@ -168,7 +168,7 @@ mod tests {
         update_fails(
             |text| RpcReadings::new(LAYOUT).update(text, &mut SampleGroup::new("rpc", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("net 1 2\nproc3 2 1", 2, "the last line is cut off"),
                 ("net 1 x\n", 1, what),
                 ("proc3\n", 1, what),

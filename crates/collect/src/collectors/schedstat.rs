@@ -95,7 +95,7 @@ mod tests {
                 SchedstatReadings::new().update(text, &mut SampleGroup::new("schedstat", 3, 1000))
             },
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 (
                     "cpu0 1\n",
                     1,

@@ -142,7 +142,7 @@ mod tests {
         update_fails(
             |text| readings().update(text, &mut SampleGroup::new("sockstat", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("TCP: inuse 1\nUDP: inu", 2, "the last line is cut off"),
                 ("TCP: inuse\n", 1, what),
                 ("TCP: inuse -1\n", 1, what),

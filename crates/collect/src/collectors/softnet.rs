@@ -139,7 +139,7 @@ mod tests {
         update_fails(
             |text| SoftnetReadings::new().update(text, &mut SampleGroup::new("softnet", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("1 2 3 4 5 6 7 8\n", 1, what),
                 ("1 2 3 4 5 6 7 8 9\n1 2 3 x 5 6 7 8 9\n", 2, what),
                 ("\n", 1, what),

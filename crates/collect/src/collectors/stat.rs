@@ -125,7 +125,7 @@ mod tests {
         update_fails(
             update,
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("cpu  1 2 3 4\nctxt", 2, "the last line is cut off"),
                 (
                     "cpu  1 2 3 4\nctxt\n",

@@ -82,7 +82,7 @@ mod tests {
         update_fails(
             |text| SwapReadings::new().update(text, &mut SampleGroup::new("swap", 3, 1000)),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("/dev/sda2\n", 1, "expected the header of swap areas"),
                 (
                     "Filename\n/dev/sda2 partition 8 x 1\n",

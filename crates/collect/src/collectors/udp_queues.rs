@@ -88,7 +88,7 @@ mod tests {
         update_fails(
             |text| sum_queues(text).map(|_| ()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("0: a b c 1:2\n", 1, "expected the header of sockets"),
                 (&bad("0: a b c 1:2"), 2, "the last line is cut off"),
                 (&bad("0: a b c\n"), 2, what),

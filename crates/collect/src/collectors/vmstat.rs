@@ -124,7 +124,7 @@ mod tests {
         update_fails(
             |text| update(text, &mut group()),
             &[
-                ("", 0, "the file is empty"),
+                ("", 0, "empty file"),
                 ("pgpgin 1\npgpgo", 2, "the last line is cut off"),
                 ("pgpgin 1\npgpgout\n", 2, what),
                 ("pgpgin -1\n", 1, what),

@@ -426,7 +426,7 @@ fn a_call_that_hangs_fails_the_collector_until_it_comes_back() {
     node.set.wait_for_threaded(Duration::from_millis(200));
     node.clock.advance(6 * SECOND);
     node.set.sample_all(0, &mut node.tick);
-    node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001) has not answered for 5s");
+    node.fails_with("GPU 0 (GPU-00000000-0000-0000-0000-000000000001) did not respond within 5s");
     assert_eq!(node.lines(), Vec::<String>::new(), "nothing old is shown");
     node.set_control("");
     node.pass(SECOND);

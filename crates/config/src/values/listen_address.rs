@@ -13,7 +13,7 @@ pub struct ListenAddress {
 
 impl ListenAddress {
     pub const fn accepts() -> &'static str {
-        "ADDRESS:PORT such as 127.0.0.1:1337, [::1]:1337 or localhost:0 (port 0: any free one)"
+        "ADDRESS:PORT such as 127.0.0.1:1337, [::1]:1337 or localhost:0 (port 0: any free port)"
     }
 
     pub fn loopback(port: u16) -> ListenAddress {

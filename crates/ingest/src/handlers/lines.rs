@@ -285,7 +285,7 @@ fn statsd_refusal(line: &[u8], reason: DropReason) -> String {
             }
             DropReason::SenderRate => "the sender exceeds limits.sender_bytes",
             DropReason::SeriesLimit => "the agent has reached its limit of series (limits.series)",
-            DropReason::Rule => "a rule of the configuration drops it",
+            DropReason::Rule => "dropped by a rule in the configuration (rules)",
             DropReason::Level => "the metric level exceeds the agent's level",
             DropReason::BadName => "the name or a tag is not accepted",
             DropReason::BadValue => "the value is not accepted",
@@ -325,7 +325,7 @@ mod tests {
     fn what_is_wrong_with_a_line_is_said_in_words() {
         assert_eq!(
             statsd_refusal(b"a:x|c", DropReason::BadValue),
-            "the value is not a number"
+            "malformed value; expected a number"
         );
         assert_eq!(
             statsd_refusal(b"a|c", DropReason::Malformed),

@@ -72,7 +72,7 @@ impl GexpFunction {
                 .first()
                 .ok_or_else(|| wrong("requires a number after the series".into()))?;
             let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-            number.ok_or_else(|| wrong(format!("not a number: {text}")))
+            number.ok_or_else(|| wrong(format!("expected a number, found {text}")))
         };
         Ok(match name {
             "absolute" => GexpFunction::Absolute,

@@ -91,7 +91,7 @@ enum WatchRefusal {
         "process {0} is not visible to the agent, or its start time differs; is it in a container?"
     )]
     Unknown(i32),
-    #[error("process {0} is not yours")]
+    #[error("process {0} is not owned by this user, or has gained privileges")]
     Foreign(i32),
     #[error("this connection already watches a program")]
     AlreadyWatching,

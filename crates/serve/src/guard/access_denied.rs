@@ -55,13 +55,13 @@ impl AccessDenied {
             }
             AccessDenied::Stranger(PeerIdentity::Remote { .. }) => "a token is required".to_owned(),
             AccessDenied::Stranger(peer) => {
-                format!("{peer} may not use this agent without a token")
+                format!("{peer} is not permitted without a token")
             }
-            AccessDenied::Token => "the token is wrong".to_owned(),
+            AccessDenied::Token => "invalid token".to_owned(),
             AccessDenied::NotOwner => {
-                "only the agent's own user or a client with its token may do this".to_owned()
+                "not permitted; requires the agent's user or the token".to_owned()
             }
-            AccessDenied::Origin => "pages of other sites may not change anything here".to_owned(),
+            AccessDenied::Origin => "cross-site request refused".to_owned(),
         }
     }
 

@@ -24,7 +24,7 @@ impl PeerIdentity {
     pub(crate) fn sender_name(&self) -> String {
         match self {
             PeerIdentity::User(uid) => format!("uid {uid}"),
-            PeerIdentity::Unknown => "nobody".to_owned(),
+            PeerIdentity::Unknown => "unknown".to_owned(),
             PeerIdentity::Remote { address, .. } => address.to_string(),
         }
     }

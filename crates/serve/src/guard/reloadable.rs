@@ -83,7 +83,7 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
             Err(error) => {
                 let reason = with_causes(&error);
                 tracing::warn!(
-                    "{} cannot be reloaded; the old one stays in force: {reason}",
+                    "cannot reload {}; keeping the previous one: {reason}",
                     self.description
                 );
                 check.error = Some(reason);

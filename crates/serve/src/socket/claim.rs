@@ -50,7 +50,7 @@ pub(super) fn check_directory(socket: &Path, private: bool) -> Result<(), Socket
     let problem = if !found.is_dir() {
         "is not a directory"
     } else if !ours && (private || !root) {
-        "is not yours"
+        "is not owned by the agent's user"
     } else if writable && (private || !sticky) {
         "can be written by others"
     } else {

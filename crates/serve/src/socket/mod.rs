@@ -398,7 +398,7 @@ mod tests {
             std::os::unix::fs::chown(dir.path(), Some(12345), None).expect("given away");
             let message = refused(&dir.join("push.sock"));
             assert!(
-                message.contains("is not yours (it belongs to uid 12345)"),
+                message.contains("is not owned by the agent's user (it belongs to uid 12345)"),
                 "{message}"
             );
         } else {
@@ -406,7 +406,7 @@ mod tests {
             assert!(
                 error
                     .to_string()
-                    .contains("is not yours (it belongs to root (uid 0))"),
+                    .contains("is not owned by the agent's user (it belongs to root (uid 0))"),
                 "{error}"
             );
         }

@@ -100,7 +100,7 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_accepted() {
             format!("{}:1|c", "x".repeat(1025)),
             "the name is longer than 1024 bytes",
         ),
-        ("a:x|c".to_owned(), "the value is not a number"),
+        ("a:x|c".to_owned(), "malformed value; expected a number"),
         ("a:NaN|g".to_owned(), "the value is not finite"),
         ("a:1e400|g".to_owned(), "the value is not finite"),
         ("a:1|zz".to_owned(), "unknown type; expected"),

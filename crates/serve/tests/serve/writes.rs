@@ -96,7 +96,7 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(
         answer.text(),
-        "{\"success\":2,\"failed\":2,\"errors\":[\"point 1: the value is not a number\",\
+        "{\"success\":2,\"failed\":2,\"errors\":[\"point 1: malformed value; expected a number\",\
          \"n: metric level 4 exceeds the agent's level 3\"]}"
     );
     assert_eq!(site.stored("m"), [(json!({"gpu": "0"}), time * 1000, 1.5)]);

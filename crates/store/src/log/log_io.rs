@@ -150,7 +150,7 @@ impl LogIo {
     }
 
     fn stalled(&self) -> io::Error {
-        let message = format!("the disk has not answered for {:?}", self.timeout);
+        let message = format!("the disk did not respond within {:?}", self.timeout);
         io::Error::new(io::ErrorKind::TimedOut, message)
     }
 }

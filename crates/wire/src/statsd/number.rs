@@ -17,7 +17,7 @@ pub struct DecimalNumber {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NumberFault {
-    #[error("the value is not a number")]
+    #[error("malformed value; expected a number")]
     NotANumber,
     #[error("the value is not finite, or exceeds the range of a 64-bit float")]
     NotFinite,

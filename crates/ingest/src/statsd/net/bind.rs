@@ -19,7 +19,7 @@ const PORTS_TRIED: u16 = 100;
 /// The error when an address cannot be bound. Nothing stays bound.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsdBindError {
-    #[error("{protocol} {address} is taken{}; stop it, choose another address with --statsd, or use --port-search", format_holder(.holder))]
+    #[error("{protocol} {address} is already in use{}; stop the process that uses it, choose another address with --statsd, or use --port-search", format_holder(.holder))]
     Busy {
         protocol: TransportProtocol,
         address: SocketAddr,
@@ -251,7 +251,7 @@ pub(super) mod tests {
                 &FixedPeerPolicy,
             )
             .expect_err("busy");
-            let expected = format!("udp {address} is taken by the udp of a test; ");
+            let expected = format!("udp {address} is already in use by the udp of a test; ");
             assert!(error.to_string().starts_with(&expected), "{error}");
         }
         let searched = StatsdListenOptions {
