@@ -71,13 +71,13 @@ fn shows(agent: &AgentProcess, matching: &str, expected: &[(&str, f64)]) {
     });
 }
 
-fn books(agent: &AgentProcess) -> Value {
+fn ledger_of(agent: &AgentProcess) -> Value {
     let status = agent.status();
     let inputs = status["inputs"].as_array().expect("a list").clone();
     inputs
         .into_iter()
         .find(|input| input["input"] == "statsd")
-        .expect("statsd keeps books")
+        .expect("statsd keeps ledger")
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn lines_are_accepted_on_every_socket() {
     shows(&agent, "jobs*", &[("jobs", 127.0)]);
     drop(tcp);
     agent.assert_conserved();
-    assert_eq!(books(&agent)["received"], 7);
+    assert_eq!(ledger_of(&agent)["received"], 7);
     let unix = place(&agent, "unix").to_owned();
     agent.stop();
     assert!(!Path::new(&unix).exists(), "the sockets go with the agent");
@@ -139,7 +139,7 @@ fn replay(file: &str) {
     shows(&agent, "flux.*", &list);
     agent.assert_conserved();
     assert_eq!(
-        books(&agent)["dropped"]
+        ledger_of(&agent)["dropped"]
             .as_object()
             .expect("a map")
             .values()
@@ -216,7 +216,7 @@ fn no_spelling_writes_into_a_family_of_the_node() {
     socket.send(b"node:1|c|#fake:no").expect("sent");
     shows(&agent, "node{*}", &[("node{fake=\"no\"}", 1.0)]);
     eventually("all are refused", || {
-        let dropped = books(&agent)["dropped"].clone();
+        let dropped = ledger_of(&agent)["dropped"].clone();
         if dropped["bad_name"] == lines.len() {
             Ok(())
         } else {
@@ -251,7 +251,7 @@ fn senders_that_fill_their_part_do_not_lock_out_the_agents_user() {
                     socket.send(lines.as_bytes()).expect("sent");
                 }
             }
-            let dropped = books(&agent)["dropped"].clone();
+            let dropped = ledger_of(&agent)["dropped"].clone();
             match dropped["series_limit"].as_u64() {
                 Some(1..) => Ok(()),
                 _ => Err(dropped),
@@ -323,7 +323,7 @@ fn bad_lines_are_refused_by_reason_and_the_rest_of_the_datagram_is_kept() {
     socket.send(largest.as_bytes()).expect("sent");
     let good = cases.len() * 2 + 1 + largest.len() / 9;
     shows(&agent, "good", &[("good", good as f64)]);
-    let dropped = books(&agent)["dropped"].clone();
+    let dropped = ledger_of(&agent)["dropped"].clone();
     for (reason, count) in expected {
         assert_eq!(dropped[reason], count, "{reason} of {dropped}");
     }
@@ -362,7 +362,7 @@ fn silent_and_endless_connections_block_no_other() {
     shows(&agent, "x.*", &[("x.after", 1.0), ("x.other", 1.0)]);
     half.write_all(b"c\n").expect("sent");
     shows(&agent, "half", &[("half", 1.0)]);
-    assert_eq!(books(&agent)["dropped"]["malformed"], 1);
+    assert_eq!(ledger_of(&agent)["dropped"]["malformed"], 1);
     drop(silent);
     agent.assert_conserved();
 }
@@ -403,7 +403,10 @@ fn a_busy_port_is_an_error_that_names_its_holder() {
     let address = place(&first, "udp").to_owned();
     let second = agent().args(&["--statsd", &format!("udp:{address}")]).run();
     assert_eq!(second.code(), Some(1), "{second}");
-    let expected = format!("udp {address} is already in use by pid {} (pegel)", first.pid());
+    let expected = format!(
+        "udp {address} is already in use by pid {} (pegel)",
+        first.pid()
+    );
     assert!(second.stderr.contains(&expected), "{second}");
     let searched = agent()
         .args(&["--port-search", "--statsd", &format!("udp:{address}")])
@@ -426,12 +429,13 @@ fn other_users_may_not_write_where_the_user_is_known() {
             Err(_) => Ok(()),
         });
     });
-    eventually("the drop", || {
-        match books(&agent)["dropped"]["denied"].as_u64() {
+    eventually(
+        "the drop",
+        || match ledger_of(&agent)["dropped"]["denied"].as_u64() {
             Some(1) => Ok(()),
             other => Err(other),
-        }
-    });
+        },
+    );
     let mut ours = TcpStream::connect(place(&agent, "tcp")).expect("it listens");
     ours.write_all(b"ours:1|c\n").expect("sent");
     shows(&agent, "*ours", &[("ours", 1.0)]);
@@ -498,11 +502,13 @@ fn all_addresses_of_loopback_are_one_sender() {
             socket.send(line.as_bytes()).expect("sent");
         }
     }
-    eventually("all lines", || match books(&agent)["received"].as_u64() {
-        Some(50) => Ok(()),
-        other => Err(other),
+    eventually("all lines", || {
+        match ledger_of(&agent)["received"].as_u64() {
+            Some(50) => Ok(()),
+            other => Err(other),
+        }
     });
-    assert_eq!(books(&agent)["dropped"]["sender_limit"], 40);
+    assert_eq!(ledger_of(&agent)["dropped"]["sender_limit"], 40);
     let status = agent.status();
     let senders = status["senders"].as_array().expect("a list").iter();
     let senders: Vec<&Value> = senders.filter(|one| one["input"] == "statsd").collect();
@@ -541,17 +547,17 @@ fn ten_million_names_do_not_increase_memory() {
     }
     drop(stream);
     eventually(
-        "all of them in the books",
-        || match books(&agent)["received"].as_u64() {
+        "all of them in the ledger",
+        || match ledger_of(&agent)["received"].as_u64() {
             Some(NAMES) => Ok(()),
             other => Err(other),
         },
     );
-    let books = books(&agent);
+    let ledger = ledger_of(&agent);
     assert_eq!(
         (
-            books["kept"].as_u64(),
-            books["dropped"]["sender_limit"].as_u64()
+            ledger["kept"].as_u64(),
+            ledger["dropped"]["sender_limit"].as_u64()
         ),
         (Some(10_000), Some(NAMES - 10_000))
     );
@@ -585,14 +591,14 @@ fn run_client(program: &Path, script: &str, agent: &AgentProcess, dir: &Path) {
 
 /// The clients also send an event and a service check, which are not supported.
 fn assert_all_but_two_kept(agent: &AgentProcess) {
-    let books = books(agent);
+    let ledger = ledger_of(agent);
     let number = |value: &Value| value.as_u64().expect("a number");
     assert_eq!(
-        number(&books["received"]),
-        number(&books["kept"]) + 2,
-        "{books}"
+        number(&ledger["received"]),
+        number(&ledger["kept"]) + 2,
+        "{ledger}"
     );
-    assert_eq!(books["dropped"]["unsupported"], 2, "{books}");
+    assert_eq!(ledger["dropped"]["unsupported"], 2, "{ledger}");
 }
 
 #[test]

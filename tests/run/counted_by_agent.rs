@@ -307,7 +307,8 @@ fn the_agent_reveals_nothing_about_processes_of_other_users() {
         "release",
         "watch out:1|c",
     ]);
-    let not_yours = format!("error process {own} is not owned by this user, or has gained privileges");
+    let not_yours =
+        format!("error process {own} is not owned by this user, or has gained privileges");
     assert_eq!(answers[0], not_yours);
     assert_eq!(answers[1], not_yours);
     assert!(

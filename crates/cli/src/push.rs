@@ -204,7 +204,9 @@ fn parse_number(name: &str, value: &str) -> Result<f64, String> {
     match value.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         Ok(_) => Err(format!("{name}={value}: value is not finite")),
-        Err(_) => Err(format!("{name}={value}: malformed value; expected a number")),
+        Err(_) => Err(format!(
+            "{name}={value}: malformed value; expected a number"
+        )),
     }
 }
 

@@ -571,7 +571,7 @@ impl FamilyCache {
 mod tests {
     use super::*;
 
-    fn gate(series_max: u64, series_per_sender: u32) -> Admission {
+    fn admission(series_max: u64, series_per_sender: u32) -> Admission {
         let settings = AdmissionSettings {
             series_max,
             senders: SenderLimits::of_series(series_per_sender),
@@ -588,31 +588,31 @@ mod tests {
 
     #[test]
     fn limits_hold_for_each_sender_and_for_all() {
-        let gate = gate(3, 2);
+        let admission = admission(3, 2);
         let (a, b) = (
-            gate.sender(Input::Statsd, "a"),
-            gate.sender(Input::Statsd, "b"),
+            admission.sender(Input::Statsd, "a"),
+            admission.sender(Input::Statsd, "b"),
         );
-        let first = gate.admit(&a, &offer("x")).expect("room");
-        let _second = gate.admit(&a, &offer("y")).expect("room");
+        let first = admission.admit(&a, &offer("x")).expect("room");
+        let _second = admission.admit(&a, &offer("y")).expect("room");
         assert_eq!(
-            gate.admit(&a, &offer("z")).expect_err("full"),
+            admission.admit(&a, &offer("z")).expect_err("full"),
             AdmissionError::SenderLimit(2)
         );
-        let _third = gate.admit(&b, &offer("x")).expect("room");
+        let _third = admission.admit(&b, &offer("x")).expect("room");
         assert_eq!(
-            gate.admit(&b, &offer("y")).expect_err("full"),
+            admission.admit(&b, &offer("y")).expect_err("full"),
             AdmissionError::SeriesLimit(3)
         );
         assert_eq!(b.series(), 1, "a refused series is charged to no sender");
         drop(first);
-        gate.admit(&b, &offer("y")).expect("room again");
+        admission.admit(&b, &offer("y")).expect("room again");
     }
 
     #[test]
     fn no_name_or_label_has_control_or_invisible_characters() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Statsd, "a");
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Statsd, "a");
         for c in [
             "\u{1b}",
             "\u{200b}",
@@ -622,7 +622,7 @@ mod tests {
             "\u{e0041}",
         ] {
             let text = format!("n{c}ode_load1");
-            let refused = gate.admit(&a, &offer(&text)).map(drop);
+            let refused = admission.admit(&a, &offer(&text)).map(drop);
             let reason = refused.map_err(|error| error.reason());
             assert_eq!(reason, Err(DropReason::BadName));
             for label in [("k", &*text), (&*text, "v")] {
@@ -631,61 +631,63 @@ mod tests {
                     labels: &labels,
                     ..offer("x")
                 };
-                assert!(gate.admit(&a, &spec).is_err(), "{label:?}");
+                assert!(admission.admit(&a, &spec).is_err(), "{label:?}");
             }
         }
     }
 
     #[test]
     fn the_nodes_own_series_take_room() {
-        let gate = gate(10, 100);
-        gate.set_store_series_count(7);
-        let a = gate.sender(Input::Lane, "a");
-        let _first = gate.admit(&a, &offer("x")).expect("room");
-        assert!(gate.admit(&a, &offer("y")).is_err());
-        gate.set_store_series_count(8);
+        let admission = admission(10, 100);
+        admission.set_store_series_count(7);
+        let a = admission.sender(Input::Lane, "a");
+        let _first = admission.admit(&a, &offer("x")).expect("room");
+        assert!(admission.admit(&a, &offer("y")).is_err());
+        admission.set_store_series_count(8);
         assert!(
-            gate.admit(&a, &offer("y")).is_err(),
+            admission.admit(&a, &offer("y")).is_err(),
             "one of the eight is the agent's"
         );
-        gate.set_store_series_count(5);
-        assert!(gate.admit(&a, &offer("y")).is_ok());
+        admission.set_store_series_count(5);
+        assert!(admission.admit(&a, &offer("y")).is_ok());
     }
 
     #[test]
     fn strangers_that_fill_their_part_leave_room_for_the_agents_user_and_root() {
-        let gate = gate(20, 100);
-        let stranger = gate.sender(Input::Statsd, "127.0.0.1");
+        let admission = admission(20, 100);
+        let stranger = admission.sender(Input::Statsd, "127.0.0.1");
         let names: Vec<String> = (0..20).map(|at| format!("s{at}")).collect();
         let fill = |sender| -> Vec<AdmittedSeries> {
-            let offers = names.iter().map(|name| gate.admit(sender, &offer(name)));
+            let offers = names
+                .iter()
+                .map(|name| admission.admit(sender, &offer(name)));
             offers.filter_map(Result::ok).collect()
         };
         let held = fill(&stranger);
         assert_eq!(held.len(), 15);
         for at in 0..2000 {
-            gate.sender(Input::Statsd, &at.to_string());
+            admission.sender(Input::Statsd, &at.to_string());
         }
-        let root = gate.sender(Input::Put, "uid 0");
+        let root = admission.sender(Input::Put, "uid 0");
         assert_eq!(&*root.name, "uid 0", "accounts are not used up");
         assert_eq!(fill(&root).len(), 4, "one is reserved for the node");
         // After a restart the series are still in the store, but have no sender.
         drop(held);
-        gate.set_store_series_count(15);
+        admission.set_store_series_count(15);
         assert_eq!(fill(&stranger).len(), 0);
         assert_eq!(fill(&root).len(), 4);
     }
 
     #[test]
     fn a_name_belongs_to_one_input_and_the_other_gets_a_label() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Statsd, "a");
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Statsd, "a");
         let of = |input| SeriesSpec {
             input,
             ..offer("x")
         };
-        let lane = gate.admit(&a, &of(Input::Lane)).expect("room");
-        let other = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        let lane = admission.admit(&a, &of(Input::Lane)).expect("room");
+        let other = admission.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(other.series.text(), "x{input=\"statsd\"}");
         assert!(other.has_input_label && !lane.has_input_label);
         let labels = &[("input", "statsd")];
@@ -693,93 +695,99 @@ mod tests {
             labels,
             ..of(Input::Put)
         };
-        let forged = gate.admit(&a, &labelled).expect("another name");
+        let forged = admission.admit(&a, &labelled).expect("another name");
         assert_eq!(forged.series.text(), "x{exported_input=\"statsd\"}");
         drop(lane);
-        let still = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        let still = admission.admit(&a, &of(Input::Statsd)).expect("room");
         assert!(still.has_input_label, "its samples are in the store");
-        gate.name_owners().forget_unused(0, 0);
-        gate.name_owners().forget_unused(1, 0);
-        let plain = gate.admit(&a, &of(Input::Statsd)).expect("room");
+        admission.name_owners().forget_unused(0, 0);
+        admission.name_owners().forget_unused(1, 0);
+        let plain = admission.admit(&a, &of(Input::Statsd)).expect("room");
         assert_eq!(plain.series.text(), "x");
     }
 
     #[test]
     fn a_label_that_other_outputs_add_anyway_gives_no_second_series() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Statsd, "a");
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Statsd, "a");
         let of = |input, labels| SeriesSpec {
             input,
             labels,
             ..offer("x")
         };
-        let _lane = gate.admit(&a, &of(Input::Lane, &[])).expect("room");
+        let _lane = admission.admit(&a, &of(Input::Lane, &[])).expect("room");
         for labels in [&[("host", "nid1")], &[("phase", "")]] {
-            let forged = gate.admit(&a, &of(Input::Statsd, labels)).expect("room");
+            let forged = admission
+                .admit(&a, &of(Input::Statsd, labels))
+                .expect("room");
             assert_eq!(forged.series.text(), "x{input=\"statsd\"}");
         }
         let labels = &[("host", "nid2")];
-        let other = gate.admit(&a, &of(Input::Put, labels)).expect("room");
+        let other = admission.admit(&a, &of(Input::Put, labels)).expect("room");
         assert_eq!(other.series.text(), "x{host=\"nid2\"}");
     }
 
     #[test]
     fn names_without_end_have_a_bound_for_each_sender_and_for_all() {
-        let gate = gate(100, 100);
-        let senders = ["a", "b", "uid 0"].map(|who| gate.sender(Input::Statsd, who));
+        let admission = admission(100, 100);
+        let senders = ["a", "b", "uid 0"].map(|who| admission.sender(Input::Statsd, who));
         let long = "x".repeat(300);
         let mut held = Vec::new();
         for sender in &senders {
-            held.push(gate.admit(sender, &offer(&long)));
+            held.push(admission.admit(sender, &offer(&long)));
         }
         assert!(held.iter().all(Result::is_ok));
-        let refused = gate
+        let refused = admission
             .admit(&senders[0], &offer(&long))
             .expect_err("its half");
         assert_eq!(refused, AdmissionError::SenderBytes(500));
-        let other = gate.sender(Input::Put, "d");
-        let refused = gate.admit(&other, &offer(&long)).expect_err("all");
+        let other = admission.sender(Input::Put, "d");
+        let refused = admission.admit(&other, &offer(&long)).expect_err("all");
         assert_eq!(
             (&refused, refused.reason()),
             (&AdmissionError::Bytes(1000), DropReason::Memory)
         );
         assert_eq!(other.series(), 0);
         held.truncate(1);
-        gate.admit(&other, &offer(&long)).expect("room again");
+        admission.admit(&other, &offer(&long)).expect("room again");
     }
 
     #[test]
     fn totals_from_before_a_restart_have_a_bound() {
-        let gate = gate(20, 100);
+        let admission = admission(20, 100);
         let restored = |name: &str| {
-            let series = gate.resolve_series(&offer(name)).expect("valid");
-            gate.permit_restored_statsd(&series)
+            let series = admission.resolve_series(&offer(name)).expect("valid");
+            admission.permit_restored_statsd(&series)
         };
         let long = "x".repeat(300);
         let held = restored(&long).expect("room");
         assert!(restored(&long).is_none(), "half of the bytes of names");
         let short: Vec<_> = (0..20).map(|at| restored(&format!("s{at}"))).collect();
         assert_eq!(short.iter().flatten().count(), 14, "three quarters");
-        let stranger = gate.sender(Input::Statsd, "127.0.0.1");
-        assert!(gate.admit(&stranger, &offer("y")).is_err(), "all are taken");
+        let stranger = admission.sender(Input::Statsd, "127.0.0.1");
+        assert!(
+            admission.admit(&stranger, &offer("y")).is_err(),
+            "all are taken"
+        );
         drop((held, short));
-        assert_eq!(gate.usage.series.load(Ordering::Relaxed), 0);
-        assert_eq!(gate.usage.text_bytes.load(Ordering::Relaxed), 0);
-        gate.admit(&stranger, &offer("y")).expect("room again");
+        assert_eq!(admission.usage.series.load(Ordering::Relaxed), 0);
+        assert_eq!(admission.usage.text_bytes.load(Ordering::Relaxed), 0);
+        admission.admit(&stranger, &offer("y")).expect("room again");
     }
 
     #[test]
     fn one_pass_may_stand_for_many_series() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Statsd, "a");
-        let [one, two] = ["one", "second"].map(|name| gate.admit(&a, &offer(name)).expect("room"));
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Statsd, "a");
+        let [one, two] =
+            ["one", "second"].map(|name| admission.admit(&a, &offer(name)).expect("room"));
         let mut permit = one.permit;
         permit.merge(two.permit);
         let held = || {
-            let text_bytes = gate.usage.text_bytes.load(Ordering::Relaxed);
+            let text_bytes = admission.usage.text_bytes.load(Ordering::Relaxed);
             (
                 a.series(),
-                gate.usage.series.load(Ordering::Relaxed),
+                admission.usage.series.load(Ordering::Relaxed),
                 text_bytes,
             )
         };
@@ -794,31 +802,31 @@ mod tests {
 
     #[test]
     fn series_of_which_the_same_is_known_share_their_family() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Lane, "a");
-        let one = gate.admit(&a, &offer("x")).expect("room");
-        let two = gate.admit(&a, &offer("y")).expect("room");
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Lane, "a");
+        let one = admission.admit(&a, &offer("x")).expect("room");
+        let two = admission.admit(&a, &offer("y")).expect("room");
         assert!(Arc::ptr_eq(one.series.family(), two.series.family()));
         assert_eq!((one.series.name(), two.series.name()), ("x", "y"));
         let explained = SeriesSpec {
             help: "Why.",
             ..offer("z")
         };
-        let explained = gate.admit(&a, &explained).expect("room");
+        let explained = admission.admit(&a, &explained).expect("room");
         assert_eq!(explained.series.family().help, "Why.");
         let gauge = SeriesSpec {
             kind: MetricKind::Gauge,
             ..offer("x")
         };
-        let gauge = gate.admit(&a, &gauge).expect("room");
+        let gauge = admission.admit(&a, &gauge).expect("room");
         assert_eq!(gauge.series.family().kind, MetricKind::Gauge);
     }
 
     #[test]
     fn what_is_refused_has_a_reason() {
-        let gate = gate(10, 10);
-        let a = gate.sender(Input::Put, "a");
-        let refused = |offer| gate.admit(&a, &offer).expect_err("refused").reason();
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Put, "a");
+        let refused = |offer| admission.admit(&a, &offer).expect_err("refused").reason();
         assert_eq!(
             refused(SeriesSpec {
                 level: 4,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{GroupMembers, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
+use pegel_metric::{GroupSeries, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
 use pegel_store::Store;
 
 use crate::admission::SeriesPermit;
@@ -262,7 +262,7 @@ impl CurrentValues {
     pub fn emit(&mut self, tick: &mut Tick) {
         let now = tick.time;
         for name in self.stale_groups.drain(..) {
-            tick.append_empty(Arc::new(GroupMembers {
+            tick.append_empty(Arc::new(GroupSeries {
                 group: name,
                 series: Vec::new(),
                 stale_after: 0,

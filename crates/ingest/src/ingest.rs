@@ -19,7 +19,7 @@ use crate::senders::{Sender, SenderStatus};
 
 #[derive(Debug)]
 pub struct Ingest {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     points: Arc<PointWriter>,
     clock: Arc<dyn Clock>,
     sampler: ProgramSampler,
@@ -43,23 +43,34 @@ impl Ingest {
         clock: Arc<dyn Clock>,
         rate: Duration,
     ) -> Result<Ingest, IngestStartError> {
-        let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
-        gate.set_store_series_count(store.status().series);
-        restore_name_owners(&gate, store);
-        let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
+        let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
+        admission.set_store_series_count(store.status().series);
+        restore_name_owners(&admission, store);
+        let points = Arc::new(PointWriter::new(admission.clone(), store.clone()));
         let mut sources: Vec<Box<dyn ValueSource>> = Vec::new();
         let mut lanes_status = None;
         if let Some(settings) = lanes {
-            let lanes = Lanes::open(settings, gate.clone(), points.clone(), store, clock.clone())?;
+            let lanes = Lanes::open(
+                settings,
+                admission.clone(),
+                points.clone(),
+                store,
+                clock.clone(),
+            )?;
             lanes_status = Some(lanes.status());
             sources.push(Box::new(lanes));
         }
-        let sampler =
-            ProgramSampler::start(sources, store.clone(), gate.clone(), clock.clone(), rate)
-                .map_err(IngestStartError::Thread)?;
+        let sampler = ProgramSampler::start(
+            sources,
+            store.clone(),
+            admission.clone(),
+            clock.clone(),
+            rate,
+        )
+        .map_err(IngestStartError::Thread)?;
         Ok(Ingest {
             points,
-            gate,
+            admission,
             clock,
             sampler,
             lanes_status,
@@ -72,11 +83,11 @@ impl Ingest {
     }
 
     pub fn admission(&self) -> &Arc<Admission> {
-        &self.gate
+        &self.admission
     }
 
     pub fn sender(&self, input: Input, who: &str) -> Arc<Sender> {
-        self.gate.sender(input, who)
+        self.admission.sender(input, who)
     }
 
     /// Charges a client of HTTP for bytes that it has written outside of the store. Returns false
@@ -124,7 +135,7 @@ impl Ingest {
     }
 
     pub fn sender_statuses(&self) -> Vec<SenderStatus> {
-        self.gate.senders().statuses()
+        self.admission.senders().statuses()
     }
 
     /// Returns the state of the lanes, or `None` if lanes are not read.
@@ -148,10 +159,10 @@ impl Ingest {
 
 /// Records the owners of all names that the store has samples of, also of series that are not live
 /// any more.
-fn restore_name_owners(gate: &Admission, store: &Store) {
+fn restore_name_owners(admission: &Admission, store: &Store) {
     let restore = |series: &Arc<Series>| {
         let (text, input) = (series.text(), series.family().input);
-        let owners = gate.name_owners();
+        let owners = admission.name_owners();
         owners.restore_owner(text, input, is_name_lasting(series));
     };
     store.latest(&Selector::all(), 0, &mut |series, _| restore(series));

@@ -143,7 +143,7 @@ mod tests {
         Ingest::start(settings, None, store, clock, rate).expect("started")
     }
 
-    fn books(ledger: &Ledger, input: Input) -> (u64, u64, u64) {
+    fn ledger_of(ledger: &Ledger, input: Input) -> (u64, u64, u64) {
         let dropped = DropReason::ALL.iter();
         let dropped = dropped.map(|reason| ledger.dropped_total(input, *reason));
         (
@@ -196,7 +196,7 @@ mod tests {
                 (6, DropReason::BadName),
             ]
         );
-        assert_eq!(books(store.ledger(), Input::Put), (7, 2, 5));
+        assert_eq!(ledger_of(store.ledger(), Input::Put), (7, 2, 5));
         let account = &intake.sender_statuses()[0];
         assert_eq!((account.received, account.series), (7, 3));
         assert_eq!(account.dropped.values().sum::<u64>(), 5);
@@ -218,7 +218,7 @@ mod tests {
         let account = &intake.sender_statuses()[0];
         assert_eq!(account.received, 2);
         assert_eq!(account.dropped.get("closed"), Some(&2));
-        assert_eq!(books(store.ledger(), Input::Put), (2, 0, 2));
+        assert_eq!(ledger_of(store.ledger(), Input::Put), (2, 0, 2));
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub struct PointsResult {
 /// Writes points to the store.
 #[derive(Debug)]
 pub struct PointWriter {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     store: Store,
     cache: Mutex<PointSeriesCache>,
 }
@@ -106,9 +106,9 @@ struct CachedPointSeries {
 }
 
 impl PointWriter {
-    pub fn new(gate: Arc<Admission>, store: Store) -> PointWriter {
+    pub fn new(admission: Arc<Admission>, store: Store) -> PointWriter {
         PointWriter {
-            gate,
+            admission,
             store,
             cache: Mutex::default(),
         }
@@ -132,7 +132,7 @@ impl PointWriter {
         {
             let mut known = self.cache();
             known.remove_unused(now);
-            known.remove_taken_over(&self.gate);
+            known.remove_taken_over(&self.admission);
             let mut key = String::new();
             for (place, point) in offered.iter().enumerate() {
                 match self.resolve(&mut known, &mut key, sender, point, now) {
@@ -145,8 +145,8 @@ impl PointWriter {
                         places.push(place);
                     }
                     Err(refusal) => {
-                        self.gate.count_received(sender, 1);
-                        self.gate.count_dropped(sender, refusal.reason(), 1);
+                        self.admission.count_received(sender, 1);
+                        self.admission.count_dropped(sender, refusal.reason(), 1);
                         outcome.refused.push((place, refusal));
                     }
                 }
@@ -209,7 +209,7 @@ impl PointWriter {
             series,
             permit: pass,
             ..
-        } = self.gate.admit(sender, &offer)?;
+        } = self.admission.admit(sender, &offer)?;
         let entry = CachedPointSeries {
             series: series.clone(),
             _pass: pass,
@@ -225,7 +225,7 @@ impl PointWriter {
         let input = series.family().input;
         input == Input::Statsd
             && self
-                .gate
+                .admission
                 .name_owners()
                 .is_owned_by_other(series.text(), input)
     }
@@ -259,13 +259,15 @@ impl PointSeriesCache {
     }
 
     /// Removes series whose names another input took over: their next points get the label `input`.
-    fn remove_taken_over(&mut self, gate: &Admission) {
-        let takeovers = gate.name_owners().takeovers();
+    fn remove_taken_over(&mut self, admission: &Admission) {
+        let takeovers = admission.name_owners().takeovers();
         if std::mem::replace(&mut self.takeovers, takeovers) != takeovers {
             self.series.retain(|_, entry| {
                 let series = &entry.series;
                 let input = series.family().input;
-                !gate.name_owners().is_owned_by_other(series.text(), input)
+                !admission
+                    .name_owners()
+                    .is_owned_by_other(series.text(), input)
             });
         }
     }

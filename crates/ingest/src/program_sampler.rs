@@ -52,7 +52,7 @@ pub struct ProgramSampler {
 #[derive(Debug)]
 struct ProgramSamplerContext {
     store: Store,
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     clock: Arc<dyn Clock>,
     state: Mutex<ProgramSamplerState>,
     is_stopping: AtomicBool,
@@ -75,14 +75,14 @@ impl ProgramSampler {
     pub fn start(
         sources: Vec<Box<dyn ValueSource>>,
         store: Store,
-        gate: Arc<Admission>,
+        admission: Arc<Admission>,
         clock: Arc<dyn Clock>,
         rate: Duration,
     ) -> std::io::Result<ProgramSampler> {
         let freed = clock.utc();
         let shared = Arc::new(ProgramSamplerContext {
             store,
-            gate,
+            admission,
             clock,
             state: Mutex::new(ProgramSamplerState {
                 sources,
@@ -136,7 +136,7 @@ impl ProgramSampler {
 
     fn write(&self, pass: impl FnOnce(&ProgramSamplerContext)) -> Result<(), PushError> {
         let dropped = || {
-            let ledger = self.shared.gate.ledger();
+            let ledger = self.shared.admission.ledger();
             ledger.dropped_total(Input::Programs, DropReason::QueueFull)
         };
         let before = dropped();
@@ -190,7 +190,8 @@ impl ProgramSamplerContext {
                 return;
             }
             heartbeat.busy();
-            self.gate.set_store_series_count(self.store.status().series);
+            self.admission
+                .set_store_series_count(self.store.status().series);
             let now = self.clock.utc();
             let mut state = self.state();
             state.reader_passes = (state.reader_passes + 1).min(READER_PASSES_MAX);
@@ -231,11 +232,11 @@ impl ProgramSamplerContext {
             nominal
         };
         tick.reset(time);
-        self.gate.senders().refill(nominal);
+        self.admission.senders().refill(nominal);
         if (nominal - *freed).abs() >= UNUSED_NAMES_MS {
             *freed = nominal;
             let keep = Millis::try_from(self.store.retention().as_millis()).unwrap_or(Millis::MAX);
-            self.gate.name_owners().forget_unused(nominal, keep);
+            self.admission.name_owners().forget_unused(nominal, keep);
         }
         for source in sources.iter_mut().filter(|source| is_wanted(&***source)) {
             source.update(tick);

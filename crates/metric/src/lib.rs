@@ -35,7 +35,7 @@ pub use ledger::{DropReason, Input, InputTotals, Ledger};
 pub use selector::{Selector, SelectorError};
 pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
 pub use series_list::split_series_list;
-pub use tick::{GroupMembers, GroupRow, Point, SampleGroup, Slot, Tick};
+pub use tick::{GroupRow, GroupSeries, Point, SampleGroup, Slot, Tick};
 pub use unprintable::is_unprintable;
 
 /// Milliseconds since 1970-01-01 00:00 UTC.

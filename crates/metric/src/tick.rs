@@ -2,7 +2,7 @@
 //!
 //! Collectors write into a [`SampleGroup`]; at each nominal time the groups are copied into a
 //! [`Tick`], which goes to the store. Samples of programs travel as single [`Point`]s. The list of
-//! series of a group ([`GroupMembers`]) is immutable and shared, so that the store resolves each
+//! series of a group ([`GroupSeries`]) is immutable and shared, so that the store resolves each
 //! version once and afterwards only compares pointers. Filling a group and copying it into a tick
 //! allocates nothing unless series were declared.
 
@@ -21,7 +21,7 @@ pub struct Point {
 /// The series of a group, in the order of their slots. Immutable: a change creates a new version,
 /// so that the store resolves each version once and compares pointers afterwards.
 #[derive(Debug)]
-pub struct GroupMembers {
+pub struct GroupSeries {
     /// The group's name, unique among all groups: the name of its collector.
     pub group: Arc<str>,
     pub series: Vec<Arc<Series>>,
@@ -45,7 +45,7 @@ impl Slot {
 #[derive(Debug)]
 pub struct SampleGroup {
     level: Level,
-    members: Arc<GroupMembers>,
+    members: Arc<GroupSeries>,
     /// The next list of series, if series were declared since `members` was created.
     next_series: Option<Vec<Arc<Series>>>,
     free: Vec<Slot>,
@@ -58,7 +58,7 @@ impl SampleGroup {
     pub fn new(name: &str, level: Level, stale_after: Millis) -> SampleGroup {
         SampleGroup {
             level,
-            members: Arc::new(GroupMembers {
+            members: Arc::new(GroupSeries {
                 group: name.into(),
                 series: Vec::new(),
                 stale_after,
@@ -163,9 +163,9 @@ impl SampleGroup {
     }
 
     /// Returns the current members; the same pointer as long as no series was declared.
-    pub fn members(&mut self) -> &Arc<GroupMembers> {
+    pub fn members(&mut self) -> &Arc<GroupSeries> {
         if let Some(series) = self.next_series.take() {
-            self.members = Arc::new(GroupMembers {
+            self.members = Arc::new(GroupSeries {
                 group: self.members.group.clone(),
                 series,
                 stale_after: self.members.stale_after,
@@ -186,7 +186,7 @@ impl SampleGroup {
 /// The values of one group at one time.
 #[derive(Debug)]
 pub struct GroupRow {
-    pub members: Arc<GroupMembers>,
+    pub members: Arc<GroupSeries>,
     /// One value for each member; the values of absent members are unspecified.
     pub values: Vec<f64>,
     /// One bit for each member, 64 to a word, lowest first.
@@ -254,13 +254,13 @@ impl Tick {
     }
 
     /// Appends a row without values: all series of the group are absent.
-    pub fn append_empty(&mut self, members: Arc<GroupMembers>) {
+    pub fn append_empty(&mut self, members: Arc<GroupSeries>) {
         let row = self.next_row(members);
         row.values.resize(row.members.series.len(), 0.0);
         row.present.resize(row.values.len().div_ceil(64), 0);
     }
 
-    fn next_row(&mut self, members: Arc<GroupMembers>) -> &mut GroupRow {
+    fn next_row(&mut self, members: Arc<GroupSeries>) -> &mut GroupRow {
         if self.used == self.rows.len() {
             self.rows.push(GroupRow {
                 members,

@@ -25,18 +25,18 @@ pub(crate) struct ConnectionLimit {
     /// How many permits of `for_unknown` stay free.
     reserve: usize,
     /// The connections of unknown clients, oldest first.
-    unknown: Arc<Mutex<VecDeque<Weak<Standing>>>>,
+    unknown: Arc<Mutex<VecDeque<Weak<EvictionState>>>>,
     count: usize,
 }
 
 /// Whether the connection of an unknown client may be closed in favour of a newer one.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct EvictionState {
     is_admitted: AtomicBool,
     displaced: Notify,
 }
 
-impl Standing {
+impl EvictionState {
     /// Marks the client as authenticated: its connection is not displaced.
     pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl ConnectionLimit {
     pub(crate) fn acquire(
         &self,
         rights: AccessRights,
-        standing: &Arc<Standing>,
+        standing: &Arc<EvictionState>,
     ) -> Result<ConnectionPermit, LimitReached> {
         let for_unknown = match rights {
             AccessRights::None => {
@@ -110,9 +110,10 @@ impl ConnectionLimit {
 
     /// Registers the connection of an unknown client, and displaces the oldest one if too few
     /// permits are left.
-    fn keep_reserve(&self, newest: &Arc<Standing>) {
+    fn keep_reserve(&self, newest: &Arc<EvictionState>) {
         let mut unknown = self.unknown.lock();
-        let is_displaceable = |standing: &Standing| !standing.is_admitted.load(Ordering::Relaxed);
+        let is_displaceable =
+            |standing: &EvictionState| !standing.is_admitted.load(Ordering::Relaxed);
         unknown.retain(|standing| standing.upgrade().is_some_and(|one| is_displaceable(&one)));
         if self.for_unknown.available_permits() < self.reserve
             && let Some(oldest) = unknown.pop_front().and_then(|oldest| oldest.upgrade())
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn the_oldest_unknown_connections_make_room_unless_a_token_was_shown() {
         let limit = ConnectionLimit::new(8);
-        let standings: Vec<Arc<Standing>> = (0..5).map(|_| Arc::default()).collect();
+        let standings: Vec<Arc<EvictionState>> = (0..5).map(|_| Arc::default()).collect();
         standings[1].admit();
         let is_displaced = |at: usize| {
             let mut context = Context::from_waker(Waker::noop());

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, Millis, Series};
+use pegel_metric::{GroupSeries, Millis, Series};
 
 use crate::block::{BlockReadError, BlockReader, BlockWriter};
 use crate::codec::ROWS_MAX;
@@ -57,14 +57,14 @@ impl MergeWindow {
 type RunLocation = (usize, u32);
 
 /// The group or series whose samples a run holds.
-enum RunTarget {
+enum RunKey {
     Group(Arc<str>),
     Series(Arc<Series>),
 }
 
 impl MergeSource {
     /// Returns the runs that have samples in the window, and their targets, without reading them.
-    fn runs_in(&self, window: MergeWindow) -> Vec<(u32, RunTarget)> {
+    fn runs_in(&self, window: MergeWindow) -> Vec<(u32, RunKey)> {
         match self {
             MergeSource::Memory(runs) => (0u32..)
                 .zip(runs)
@@ -76,8 +76,8 @@ impl MergeSource {
                         .any(|series| window.accepts(series))
                 })
                 .map(|(number, run)| match &run.owner {
-                    RunOwner::Group(members) => (number, RunTarget::Group(members.group.clone())),
-                    RunOwner::Series(series) => (number, RunTarget::Series(series.clone())),
+                    RunOwner::Group(members) => (number, RunKey::Group(members.group.clone())),
+                    RunOwner::Series(series) => (number, RunKey::Series(series.clone())),
                 })
                 .collect(),
             // All series of a block are of its class.
@@ -86,13 +86,11 @@ impl MergeSource {
                 .filter(|(_, run)| window.overlaps(run.min, run.max))
                 .filter_map(|(number, run)| {
                     let target = match run.group {
-                        Some(group) => {
-                            RunTarget::Group(reader.index.groups[group as usize].clone())
-                        }
+                        Some(group) => RunKey::Group(reader.index.groups[group as usize].clone()),
                         None => {
                             let column = reader.index.columns.get(run.columns.start as usize)?;
                             let series = &reader.index.series[column.series as usize];
-                            RunTarget::Series(series.clone())
+                            RunKey::Series(series.clone())
                         }
                     };
                     Some((number, target))
@@ -136,8 +134,8 @@ pub(crate) fn merge_into_block(
     for (at, source) in sources.iter().enumerate() {
         for (number, target) in source.runs_in(window) {
             let locations = match target {
-                RunTarget::Group(group) => groups.entry(group).or_default(),
-                RunTarget::Series(series) => ungrouped.entry(series).or_default(),
+                RunKey::Group(group) => groups.entry(group).or_default(),
+                RunKey::Series(series) => ungrouped.entry(series).or_default(),
             };
             locations.push((at, number));
         }
@@ -178,7 +176,7 @@ fn add_group_locations(
 }
 
 /// A part of a joined run: a loaded run and the range of its rows that is used.
-struct JoinedPart {
+struct RunSlice {
     run: Arc<SampleRun>,
     source: usize,
     rows: std::ops::Range<usize>,
@@ -192,7 +190,7 @@ fn merge_group(
     effort: EncodingEffort,
     writer: &mut BlockWriter,
 ) -> Result<(), BlockReadError> {
-    let mut parts: Vec<JoinedPart> = Vec::new();
+    let mut parts: Vec<RunSlice> = Vec::new();
     let mut times: Vec<Millis> = Vec::new();
     for &(source, number) in locations {
         let Some(run) = sources[source].load(number)? else {
@@ -214,7 +212,7 @@ fn merge_group(
             times.clear();
         }
         times.extend_from_slice(added);
-        parts.push(JoinedPart { run, source, rows });
+        parts.push(RunSlice { run, source, rows });
     }
     write_joined(group, sources, &parts, &times, window, effort, writer)
 }
@@ -222,7 +220,7 @@ fn merge_group(
 fn write_joined(
     group: &Arc<str>,
     sources: &[MergeSource],
-    parts: &[JoinedPart],
+    parts: &[RunSlice],
     times: &[Millis],
     window: MergeWindow,
     effort: EncodingEffort,
@@ -254,7 +252,7 @@ fn write_joined(
         }
     }
     let series = order.iter().map(|series| (*series).clone()).collect();
-    let members = Arc::new(GroupMembers {
+    let members = Arc::new(GroupSeries {
         group: group.clone(),
         series,
         stale_after: 0,
@@ -291,7 +289,7 @@ fn write_joined(
 /// Appends the samples of the part's rows; row `part.rows.start` becomes row `first` of the result.
 fn take_rows(
     samples: &DecodedColumn,
-    part: &JoinedPart,
+    part: &RunSlice,
     first: usize,
     values: &mut Vec<f64>,
     present: &mut [u64],

@@ -20,8 +20,8 @@ use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden_ranges::HiddenRanges;
 use crate::lock::LockedDir;
-use crate::state_stats::{StateGuard, StateStats};
 use crate::status::Degradation;
+use crate::store_stats::{StateGuard, StoreStats};
 
 /// The number of times the writer yields to waiting readers before it continues regardless.
 const YIELDS_MAX: usize = 1000;
@@ -32,7 +32,7 @@ pub(crate) struct StoreContext {
     pub locked_dir: Arc<LockedDir>,
     pub ledger: Arc<Ledger>,
     pub state: RwLock<StoreState>,
-    pub stats: Mutex<StateStats>,
+    pub stats: Mutex<StoreStats>,
     /// The number of threads that are about to read the state.
     pub readers_waiting: AtomicUsize,
     pub indexes: IndexCache,
@@ -156,7 +156,7 @@ impl StoreContext {
     }
 
     /// Returns the statistics of the state, without waiting for its lock.
-    pub(crate) fn stats(&self) -> StateStats {
+    pub(crate) fn stats(&self) -> StoreStats {
         self.stats.lock().clone()
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, Millis};
+use pegel_metric::{GroupSeries, Millis};
 
 use crate::block::{Block, BlockReadError, BlockReader};
 use crate::context::StoreContext;
@@ -20,7 +20,7 @@ use crate::sample_run::{DecodedColumn, RunOwner, SampleRun, bit, decode_column};
 const IDLE_WRITE_WINDOW: Millis = 150_000;
 
 /// The members of a group, and the value of each in its last row.
-pub type LastRow = (Arc<GroupMembers>, Vec<Option<f64>>);
+pub type LastRow = (Arc<GroupSeries>, Vec<Option<f64>>);
 
 /// Returns the last rows of groups whose names begin with `prefix`, the oldest first.
 pub(crate) fn last_rows(shared: &StoreContext, prefix: &str) -> Vec<LastRow> {

@@ -48,9 +48,9 @@ mod sample_run;
 mod scan;
 mod series_codec;
 mod settings;
-mod state_stats;
 mod status;
 mod store;
+mod store_stats;
 mod syncer;
 mod writer;
 

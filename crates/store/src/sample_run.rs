@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, Millis, Series};
+use pegel_metric::{GroupSeries, Millis, Series};
 
 use crate::codec::{self, DecodeError, ROWS_MAX};
 
 /// The group or series whose samples a run holds.
 #[derive(Debug, Clone)]
 pub(crate) enum RunOwner {
-    Group(Arc<GroupMembers>),
+    Group(Arc<GroupSeries>),
     Series(Arc<Series>),
 }
 

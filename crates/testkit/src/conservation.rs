@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn conservation_is_checked_for_every_input() {
-        let books = |received: u64, kept: u64, dropped: Value| {
+        let ledger = |received: u64, kept: u64, dropped: Value| {
             let push =
                 serde_json::json!({"input": "push", "received": 0, "kept": 0, "dropped": {}});
             let collect = serde_json::json!(
@@ -41,13 +41,13 @@ mod tests {
             check_conserved(&serde_json::json!({"inputs": [push, collect]}))
         };
         let dropped = || serde_json::json!({"queue_full": 2, "memory": 1});
-        assert_eq!(books(10, 7, dropped()), Ok(()));
-        let lost = books(11, 7, dropped()).expect_err("one is lost");
+        assert_eq!(ledger(10, 7, dropped()), Ok(()));
+        let lost = ledger(11, 7, dropped()).expect_err("one is lost");
         assert!(
             lost.starts_with("received 11, but kept 7 + dropped 3"),
             "{lost}"
         );
-        assert!(books(9, 7, dropped()).is_err(), "more than was received");
+        assert!(ledger(9, 7, dropped()).is_err(), "more than was received");
         assert!(check_conserved(&serde_json::json!({"inputs": []})).is_err());
         assert!(check_conserved(&serde_json::json!({})).is_err());
     }

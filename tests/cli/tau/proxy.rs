@@ -105,7 +105,10 @@ fn a_port_in_use_is_an_error_that_names_the_holder() {
         .env("XDG_RUNTIME_DIR", user.home.join("other"));
     let finished = user.start(second).wait(BOUND);
     assert_eq!(finished.code(), Some(1), "{finished}");
-    let words = format!("tau_metric_proxy: {HTTP} is already in use by pid {}", proxy.pid());
+    let words = format!(
+        "tau_metric_proxy: {HTTP} is already in use by pid {}",
+        proxy.pid()
+    );
     assert!(finished.stderr.starts_with(&words), "{finished}");
     assert!(finished.stderr.contains("PEGEL_LISTEN"), "{finished}");
     // The running proxy keeps its symlink.

@@ -150,7 +150,7 @@ impl ClockStepSetup {
     }
 
     /// Checks that received = kept + dropped, and that every kept sample is stored exactly once.
-    fn assert_books(mut self) {
+    fn assert_ledger(mut self) {
         self.sampler.stop();
         let ledger = self.store.ledger().clone();
         eventually("the store has written all", || {
@@ -202,7 +202,7 @@ fn a_clock_that_is_set_back_or_ahead_neither_loses_nor_doubles_samples() {
     ] {
         scene.step(by);
     }
-    scene.assert_books();
+    scene.assert_ledger();
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn steps_of_years_are_handled_like_hours() {
             .iter()
             .any(|time| *time >= YEAR_2038 && time - YEAR_2038 < 10 * SECOND)
     );
-    scene.assert_books();
+    scene.assert_ledger();
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_clock_that_leaps_a_century_and_comes_back_costs_no_history() {
         .filter(|time| after.binary_search(time).is_err());
     assert_eq!(lost.count(), 0, "of {}", before.len());
     assert_eq!(scene.sampler.schedule_counts().clock_steps, 2);
-    scene.assert_books();
+    scene.assert_ledger();
 }
 
 #[test]
@@ -265,5 +265,5 @@ fn a_small_difference_is_no_step() {
         0,
         "nominal times only count up"
     );
-    scene.assert_books();
+    scene.assert_ledger();
 }

@@ -12,7 +12,7 @@ pub(super) fn store_points(
     lane: &OpenLane,
     points: &[RingPoint],
     store: &PointWriter,
-    gate: &Admission,
+    admission: &Admission,
     now: Millis,
 ) {
     let parts = points
@@ -20,8 +20,8 @@ pub(super) fn store_points(
         .map(|point| (point, lane.point_series(point.series)));
     let (known, unknown): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.is_some());
     // The series was not admitted, which was counted once for the series.
-    gate.count_received(&lane.sender, unknown.len() as u64);
-    gate.count_dropped(&lane.sender, DropReason::BadName, unknown.len() as u64);
+    admission.count_received(&lane.sender, unknown.len() as u64);
+    admission.count_dropped(&lane.sender, DropReason::BadName, unknown.len() as u64);
     if known.is_empty() {
         return;
     }

@@ -63,7 +63,7 @@ const JOURNAL_INTERVAL_MS: Millis = 1_000;
 /// All lanes of the node.
 #[derive(Debug)]
 pub struct Lanes {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     points: Arc<PointWriter>,
     clock: Arc<dyn Clock>,
     directories: LaneDirectories,
@@ -93,7 +93,7 @@ impl Lanes {
     /// Reads the journal; the first pass reads the lanes.
     pub fn open(
         settings: &LanesSettings,
-        gate: Arc<Admission>,
+        admission: Arc<Admission>,
         points: Arc<PointWriter>,
         store: &Store,
         clock: Arc<dyn Clock>,
@@ -112,9 +112,9 @@ impl Lanes {
                 "cut a torn record at the end of the lane journal"
             );
         }
-        let totals = LaneTotals::new(gate.clone(), CurrentValues::new("lanes", store, now));
+        let totals = LaneTotals::new(admission.clone(), CurrentValues::new("lanes", store, now));
         let mut lanes = Lanes {
-            gate,
+            admission,
             points,
             clock,
             directories: LaneDirectories::new(settings, is_new),
@@ -195,12 +195,12 @@ impl Lanes {
         kept: &BTreeMap<u32, JournalSeries>,
         now: Millis,
     ) -> HashMap<u32, TotalId> {
-        let gate = self.gate.clone();
-        let removed_user = gate.sender(Input::Lane, "programs that ended");
+        let admission = self.admission.clone();
+        let removed_user = admission.sender(Input::Lane, "programs that ended");
         let mut senders: HashMap<Option<Box<str>>, Arc<Sender>> = HashMap::new();
         let mut sender_of = |user: Option<&str>| {
             let sender = senders.entry(user.map(Box::from));
-            let new_sender = || account_of(user).map(|who| gate.sender(Input::Lane, &who));
+            let new_sender = || account_of(user).map(|who| admission.sender(Input::Lane, &who));
             let sender = sender.or_insert_with(|| new_sender().unwrap_or(removed_user.clone()));
             sender.clone()
         };
@@ -219,7 +219,7 @@ impl Lanes {
     fn add(&mut self, opened: OpenedLane, resumed: Option<journal::JournalLane>, now: Millis) {
         // The user as reported by the kernel; the lane's own claim could be used to evade limits.
         let who = format!("uid {}", opened.file.owner());
-        let sender = self.gate.sender(Input::Lane, &who);
+        let sender = self.admission.sender(Input::Lane, &who);
         let id = opened.file.header().id;
         let is_claimed = self.directories.claim(opened.directory, &id);
         let is_folded = self.folded_into_base.remove(&id);
@@ -249,8 +249,8 @@ impl Lanes {
     }
 
     fn refuse(&self, sender: &Arc<Sender>, refusal: AdmissionError) {
-        self.gate.count_received(sender, 1);
-        self.gate.count_dropped(sender, refusal.reason(), 1);
+        self.admission.count_received(sender, 1);
+        self.admission.count_dropped(sender, refusal.reason(), 1);
     }
 
     fn find_new(&mut self, now: Millis) {
@@ -267,10 +267,10 @@ impl Lanes {
     fn read(&mut self, now: Millis) {
         let mut points = Vec::new();
         for lane in self.lanes.values_mut().filter(|lane| !lane.is_drained) {
-            let gate = &self.gate;
+            let admission = &self.admission;
             let mut refuse = |sender: &Arc<Sender>, refusal: AdmissionError| {
-                gate.count_received(sender, 1);
-                gate.count_dropped(sender, refusal.reason(), 1);
+                admission.count_received(sender, 1);
+                admission.count_dropped(sender, refusal.reason(), 1);
             };
             let has_ended = lane.has_ended;
             let read = lane.update(&mut self.totals, &mut self.buffer, now, &mut refuse);
@@ -280,9 +280,9 @@ impl Lanes {
             });
             match read {
                 Ok(read) => {
-                    gate.count_received(&lane.sender, read.lost);
-                    gate.count_dropped(&lane.sender, DropReason::Overrun, read.lost);
-                    lane_points::store_points(lane, &points, &self.points, gate, now);
+                    admission.count_received(&lane.sender, read.lost);
+                    admission.count_dropped(&lane.sender, DropReason::Overrun, read.lost);
+                    lane_points::store_points(lane, &points, &self.points, admission, now);
                     lane.is_drained = has_ended;
                 }
                 Err(error) => lane.error = Some(error.to_string()),

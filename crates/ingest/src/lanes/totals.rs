@@ -52,7 +52,7 @@ struct TotalSeries {
 
 #[derive(Debug)]
 pub(super) struct LaneTotals {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     values: CurrentValues,
     series: Slab<TotalSeries>,
     by_text: HashMap<Box<str>, TotalId>,
@@ -65,9 +65,9 @@ pub(super) struct LaneTotals {
 }
 
 impl LaneTotals {
-    pub(super) fn new(gate: Arc<Admission>, values: CurrentValues) -> LaneTotals {
+    pub(super) fn new(admission: Arc<Admission>, values: CurrentValues) -> LaneTotals {
         LaneTotals {
-            gate,
+            admission,
             values,
             series: Slab::default(),
             by_text: HashMap::new(),
@@ -93,7 +93,7 @@ impl LaneTotals {
         let identity: Vec<_> = [lane_type].into_iter().chain(user).collect();
         for identity in [&identity[1..], &identity] {
             let offer = wanted.series_spec(identity);
-            let series = self.gate.resolve_series(&offer)?;
+            let series = self.admission.resolve_series(&offer)?;
             let number = match self.by_text.get(series.text()).copied() {
                 Some(number) if self.series[number].accepts(wanted.role, sender) => number,
                 Some(_) => continue,
@@ -102,7 +102,7 @@ impl LaneTotals {
                         series,
                         permit: pass,
                         ..
-                    } = self.gate.admit(sender, &offer)?;
+                    } = self.admission.admit(sender, &offer)?;
                     self.add((series, pass), wanted.role, now)
                 }
             };
@@ -131,10 +131,10 @@ impl LaneTotals {
             input: Input::Lane,
         };
         let series = Series::parse(&kept.text, |_| Arc::new(family))?;
-        self.gate.check_reserved(series.name())?;
+        self.admission.check_reserved(series.name())?;
         let user = series.labels().find(|(key, _)| *key == USER_LABEL);
         let sender = sender_of(user.as_ref().map(|(_, user)| &**user));
-        let pass = self.gate.permit_restored(&sender, &series)?;
+        let pass = self.admission.permit_restored(&sender, &series)?;
         Ok(self.add((Arc::new(series), pass), TotalKind::Counter(kept.kind), now))
     }
 
@@ -466,9 +466,9 @@ mod tests {
             rules,
             ..AdmissionSettings::for_tests()
         };
-        let gate = Arc::new(Admission::new(settings, Arc::new(Ledger::default())));
-        let sender = gate.sender(Input::Lane, "uid 1");
-        let totals = LaneTotals::new(gate, CurrentValues::new("lanes", &store, 0));
+        let admission = Arc::new(Admission::new(settings, Arc::new(Ledger::default())));
+        let sender = admission.sender(Input::Lane, "uid 1");
+        let totals = LaneTotals::new(admission, CurrentValues::new("lanes", &store, 0));
         (dir, totals, sender)
     }
 

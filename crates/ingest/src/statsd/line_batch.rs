@@ -23,7 +23,7 @@ use crate::senders::Sender;
 #[derive(Debug)]
 pub(crate) struct StatsdContext {
     table: Mutex<StatsdTable>,
-    pub gate: Arc<Admission>,
+    pub admission: Arc<Admission>,
     pub timed_gauges: TimedGauges,
     pub errors: SocketErrors,
     /// The number of helper threads that read UDP sockets now.
@@ -31,11 +31,11 @@ pub(crate) struct StatsdContext {
 }
 
 impl StatsdContext {
-    pub(super) fn new(table: StatsdTable, gate: Arc<Admission>) -> StatsdContext {
-        gate.name_owners().watch();
+    pub(super) fn new(table: StatsdTable, admission: Arc<Admission>) -> StatsdContext {
+        admission.name_owners().watch();
         StatsdContext {
             table: Mutex::new(table),
-            gate,
+            admission,
             timed_gauges: TimedGauges::default(),
             errors: SocketErrors::default(),
             active_helpers: AtomicUsize::new(0),
@@ -79,7 +79,7 @@ impl StatsdBatch<'_> {
                 }
                 Ok(StatsdMessage::Metric(metric)) => {
                     self.table
-                        .record(&metric, origin, &self.shared.gate, &mut self.counts);
+                        .record(&metric, origin, &self.shared.admission, &mut self.counts);
                 }
                 Ok(StatsdMessage::Event(_) | StatsdMessage::Check(_)) => {
                     self.counts.count_dropped(DropReason::Unsupported, 1);
@@ -111,7 +111,7 @@ impl StatsdBatch<'_> {
 
     fn report_counts(&mut self) {
         if let Some(sender) = &self.sender {
-            self.counts.report(&self.shared.gate, sender);
+            self.counts.report(&self.shared.admission, sender);
         }
     }
 }

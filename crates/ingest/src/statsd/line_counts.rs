@@ -35,18 +35,18 @@ impl LineCounts {
     }
 
     /// Adds the counts to the ledger and to the sender's account, and resets them.
-    pub(super) fn report(&mut self, gate: &Admission, sender: &Sender) {
+    pub(super) fn report(&mut self, admission: &Admission, sender: &Sender) {
         let counts = std::mem::take(self);
         let dropped: u64 = counts.dropped.iter().sum();
         if counts.kept + dropped == 0 {
             return;
         }
-        gate.count_received(sender, counts.kept + dropped);
-        gate.count_kept(sender, counts.kept);
+        admission.count_received(sender, counts.kept + dropped);
+        admission.count_kept(sender, counts.kept);
         if dropped > 0 {
             for (&reason, count) in DropReason::ALL.iter().zip(counts.dropped) {
                 if count > 0 {
-                    gate.count_dropped(sender, reason, count);
+                    admission.count_dropped(sender, reason, count);
                 }
             }
         }

@@ -113,10 +113,10 @@ pub struct StatsdInput {
 }
 
 impl StatsdInput {
-    pub fn new(keys: &StatsdSettings, gate: &Arc<Admission>) -> StatsdInput {
+    pub fn new(keys: &StatsdSettings, admission: &Arc<Admission>) -> StatsdInput {
         let table = StatsdTable::new(StatisticSettings::new(keys), keys.memory.as_usize());
         StatsdInput {
-            shared: Arc::new(StatsdContext::new(table, gate.clone())),
+            shared: Arc::new(StatsdContext::new(table, admission.clone())),
             flush: keys.flush.duration(),
         }
     }
@@ -147,7 +147,7 @@ impl StatsdInput {
         now: Millis,
     ) -> Box<dyn ValueSource> {
         let values = CurrentValues::new("statsd", store, now);
-        let drops = listening.kernel_drop_counters(&self.shared.gate);
+        let drops = listening.kernel_drop_counters(&self.shared.admission);
         Box::new(StatsdSource::new(
             self.shared.clone(),
             drops,
@@ -200,11 +200,11 @@ impl StatsdListener {
         &self.sockets.bound
     }
 
-    fn kernel_drop_counters(&self, gate: &Admission) -> Vec<KernelDropCounter> {
+    fn kernel_drop_counters(&self, admission: &Admission) -> Vec<KernelDropCounter> {
         // A sender over a UNIX socket blocks: the kernel drops nothing there.
         let all = self.sockets.udp.iter();
         all.filter_map(|socket| {
-            let sender = gate.sender(Input::Statsd, "kernel");
+            let sender = admission.sender(Input::Statsd, "kernel");
             KernelDropCounter::new(socket, sender).ok()
         })
         .collect()
@@ -257,7 +257,7 @@ impl StatsdListener {
     }
 
     fn for_thread(&self) -> (Arc<StatsdContext>, Arc<StopSignal>, OriginCache) {
-        let origins = OriginCache::new(self.shared.gate.clone(), self.peer_policy.clone());
+        let origins = OriginCache::new(self.shared.admission.clone(), self.peer_policy.clone());
         (self.shared.clone(), self.stop.clone(), origins)
     }
 

@@ -48,8 +48,10 @@ impl StatsdSource {
         flush: Duration,
         now: Millis,
     ) -> StatsdSource {
-        values.publish_restored(now, |series| shared.gate.permit_restored_statsd(series));
-        rename_restored(&mut values, &shared.gate);
+        values.publish_restored(now, |series| {
+            shared.admission.permit_restored_statsd(series)
+        });
+        rename_restored(&mut values, &shared.admission);
         StatsdSource {
             shared,
             kernel_drops: drops,
@@ -74,15 +76,15 @@ impl StatsdSource {
             if table.has_new_series() {
                 continue;
             }
-            let claimed = self.shared.gate.name_owners().take_claimed();
+            let claimed = self.shared.admission.name_owners().take_claimed();
             if claimed.as_ref().is_some_and(Vec::is_empty) {
                 return;
             }
-            table.rename_claimed(claimed.as_deref(), &self.shared.gate);
+            table.rename_claimed(claimed.as_deref(), &self.shared.admission);
             let gone = table.take_removed();
             drop(table);
             self.remove_gone(&gone);
-            return rename_restored(&mut self.values, &self.shared.gate);
+            return rename_restored(&mut self.values, &self.shared.admission);
         }
     }
 
@@ -182,10 +184,12 @@ impl StatsdSource {
 
 /// Renames totals from before a restart whose names other inputs own, as their metrics will be
 /// renamed.
-fn rename_restored(values: &mut CurrentValues, gate: &Admission) {
+fn rename_restored(values: &mut CurrentValues, admission: &Admission) {
     values.rename_restored(|series| {
         let input = series.family().input;
-        let is_owned = gate.name_owners().is_owned_by_other(series.text(), input);
+        let is_owned = admission
+            .name_owners()
+            .is_owned_by_other(series.text(), input);
         is_owned.then(|| with_input_label(series).ok().map(Arc::new))?
     });
 }
@@ -193,7 +197,7 @@ fn rename_restored(values: &mut CurrentValues, gate: &Admission) {
 impl ValueSource for StatsdSource {
     fn update(&mut self, tick: &mut Tick) {
         for drops in &mut self.kernel_drops {
-            drops.record(&self.shared.gate);
+            drops.record(&self.shared.admission);
         }
         self.shared
             .timed_gauges

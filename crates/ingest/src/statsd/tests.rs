@@ -21,7 +21,7 @@ use crate::program_sampler::ValueSource;
 struct StatsdFixture {
     _dir: TempDir,
     store: Store,
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     shared: Arc<StatsdContext>,
     source: StatsdSource,
     now: Millis,
@@ -55,21 +55,21 @@ impl StatsdFixture {
         change(&mut keys);
         let mut settings = AdmissionSettings::for_tests();
         change_gate(&mut settings);
-        let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
+        let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
         let memory = keys.memory.count() as usize;
         let shared = Arc::new(StatsdContext::new(
             StatsdTable::new(StatisticSettings::new(&keys), memory),
-            gate.clone(),
+            admission.clone(),
         ));
         let now = pegel_metric::Clock::utc(&pegel_metric::SystemClock) / 10_000 * 10_000;
         let board = CurrentValues::new("statsd", &store, now);
-        let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
+        let points = Arc::new(PointWriter::new(admission.clone(), store.clone()));
         let flush = keys.flush.duration();
         let source = StatsdSource::new(shared.clone(), Vec::new(), points, board, flush, now);
         StatsdFixture {
             _dir: dir,
             store,
-            gate,
+            admission,
             shared,
             source,
             now,
@@ -86,7 +86,7 @@ impl StatsdFixture {
 
     fn send_of(&self, who: &str, id: u64, lines: &str) {
         let origin = LineOrigin {
-            sender: self.gate.sender(Input::Statsd, who),
+            sender: self.admission.sender(Input::Statsd, who),
             id,
         };
         self.shared.batch().apply_lines(lines.as_bytes(), &origin);
@@ -98,7 +98,7 @@ impl StatsdFixture {
 
     fn push_of(&self, uid: u32, lines: &str) {
         let origin = LineOrigin {
-            sender: self.gate.sender(Input::Push, &format!("uid {uid}")),
+            sender: self.admission.sender(Input::Push, &format!("uid {uid}")),
             id: 1,
         };
         self.shared.batch().apply_lines(lines.as_bytes(), &origin);
@@ -107,8 +107,8 @@ impl StatsdFixture {
     /// Admits a series of another input.
     fn claim(&self, input: Input, name: &str) -> AdmittedSeries {
         let offer = SeriesSpec::counter(name, input);
-        let sender = self.gate.sender(input, "uid 1");
-        self.gate.admit(&sender, &offer).expect("room")
+        let sender = self.admission.sender(input, "uid 1");
+        self.admission.admit(&sender, &offer).expect("room")
     }
 
     /// Returns the values after a tick, half a second after the last one.
@@ -139,11 +139,11 @@ impl StatsdFixture {
     }
 
     fn dropped(&self, reason: DropReason) -> u64 {
-        self.gate.ledger().dropped_total(Input::Statsd, reason)
+        self.admission.ledger().dropped_total(Input::Statsd, reason)
     }
 
     fn assert_ledger_balances(&self) {
-        let ledger = self.gate.ledger();
+        let ledger = self.admission.ledger();
         let dropped: u64 = DropReason::ALL
             .iter()
             .map(|reason| self.dropped(*reason))
@@ -166,9 +166,12 @@ fn values(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
 /// Returns a table and admission without a store, for tests of sockets.
 pub(super) fn shared() -> (Arc<StatsdContext>, Arc<Admission>) {
     let settings = AdmissionSettings::for_tests();
-    let gate = Arc::new(Admission::new(settings, Arc::default()));
+    let admission = Arc::new(Admission::new(settings, Arc::default()));
     let table = StatsdTable::new(StatisticSettings::new(&StatsdSettings::default()), 1 << 20);
-    (Arc::new(StatsdContext::new(table, gate.clone())), gate)
+    (
+        Arc::new(StatsdContext::new(table, admission.clone())),
+        admission,
+    )
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn idle_metrics_are_deleted_where_that_is_wanted() {
         values(&again),
         "the names are free for any type"
     );
-    assert_eq!(trial.gate.sender(Input::Statsd, "a test").series(), 4);
+    assert_eq!(trial.admission.sender(Input::Statsd, "a test").series(), 4);
 }
 
 #[test]
@@ -562,7 +565,7 @@ fn a_name_that_a_lane_claims_is_given_up_with_its_value() {
     assert_eq!(put.series.text(), "g");
     trial.flush();
     trial.tick();
-    let account = &trial.gate.senders().statuses()[0];
+    let account = &trial.admission.senders().statuses()[0];
     assert_eq!(account.series, 8, "the old names are no longer charged");
 }
 
@@ -660,10 +663,10 @@ fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
     send(&mut trial);
     assert_eq!(trial.tick().len(), 50);
     let mut written = Vec::new();
-    trial.gate.senders().refill(0);
+    trial.admission.senders().refill(0);
     for second in 1..=10 {
         send(&mut trial);
-        trial.gate.senders().refill(second * 80_000);
+        trial.admission.senders().refill(second * 80_000);
         let values = trial.tick();
         written.push(
             values
@@ -678,11 +681,11 @@ fn what_a_sender_may_not_write_yet_is_stored_later_and_nothing_is_lost() {
         "{written:?}"
     );
     trial.assert_ledger_balances();
-    assert_eq!(trial.gate.ledger().kept_total(Input::Statsd), 550);
-    trial.gate.senders().refill(10_000_000);
+    assert_eq!(trial.admission.ledger().kept_total(Input::Statsd), 550);
+    trial.admission.senders().refill(10_000_000);
     let values = trial.tick();
     assert!(values.values().all(|&value| value == 11.0), "{values:?}");
-    let account = &trial.gate.senders().statuses()[0];
+    let account = &trial.admission.senders().statuses()[0];
     assert_eq!(
         account.delayed,
         10 * 50 - written.iter().sum::<usize>() as u64

@@ -36,7 +36,7 @@ struct LaneTestNode {
 
 struct LaneTestAgent {
     store: Store,
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     lanes: Lanes,
     clock: Arc<FakeClock>,
 }
@@ -94,8 +94,8 @@ impl LaneTestNode {
             },
             ..AdmissionSettings::for_tests()
         };
-        let gate = Arc::new(Admission::new(settings, store.ledger().clone()));
-        let points = Arc::new(PointWriter::new(gate.clone(), store.clone()));
+        let admission = Arc::new(Admission::new(settings, store.ledger().clone()));
+        let points = Arc::new(PointWriter::new(admission.clone(), store.clone()));
         let settings = LanesSettings {
             directories: vec![directory],
             journal: journal.to_owned(),
@@ -103,10 +103,11 @@ impl LaneTestNode {
             lanes_max: self.lanes_max,
         };
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let lanes = Lanes::open(&settings, gate.clone(), points, &store, clock).expect("opened");
+        let lanes =
+            Lanes::open(&settings, admission.clone(), points, &store, clock).expect("opened");
         LaneTestAgent {
             store,
-            gate,
+            admission,
             lanes,
             clock: self.clock.clone(),
         }
@@ -543,7 +544,7 @@ fn a_sender_with_too_many_series_is_limited_and_named() {
     }
     agent.pass_after(SECOND);
     assert_eq!(agent.values().len(), 10);
-    let accounts = agent.gate.senders().statuses();
+    let accounts = agent.admission.senders().statuses();
     let account = accounts
         .iter()
         .find(|account| account.series == 10)
@@ -969,7 +970,7 @@ fn a_restart_loses_no_total_if_a_user_is_at_its_limit() {
         let mut agent = agent_with_limit(most);
         agent.pass_after(SECOND);
         agent.assert_value(&victim, 100.0);
-        let senders = agent.gate.senders().statuses();
+        let senders = agent.admission.senders().statuses();
         let charged = |uid: u32| {
             let who = format!("uid {uid}");
             let sender = senders.iter().find(|sender| sender.sender == who);

@@ -34,7 +34,7 @@ impl IngestFixture {
     }
 }
 
-fn gate(store: &Store, series_max: u64) -> Arc<Admission> {
+fn admission(store: &Store, series_max: u64) -> Arc<Admission> {
     let settings = AdmissionSettings {
         series_max,
         ..AdmissionSettings::for_tests()
@@ -55,19 +55,19 @@ fn current(store: &Store, pattern: &str) -> Vec<(String, f64)> {
 /// Counts up to `count` names, and adds to each at every pass.
 #[derive(Debug)]
 struct CountingSource {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     board: CurrentValues,
     totals: Vec<(ValueSlot, f64)>,
 }
 
 impl CountingSource {
-    fn new(gate: Arc<Admission>, store: &Store, names: usize) -> CountingSource {
+    fn new(admission: Arc<Admission>, store: &Store, names: usize) -> CountingSource {
         let mut board = CurrentValues::new("test", store, START);
-        let sender = gate.sender(Input::Statsd, "test");
+        let sender = admission.sender(Input::Statsd, "test");
         let totals = (0..names).map(|at| {
             let name = format!("c{at:05}");
             let offer = SeriesSpec::counter(&name, Input::Statsd);
-            let admitted = gate.admit(&sender, &offer).expect("room");
+            let admitted = admission.admit(&sender, &offer).expect("room");
             // These series are charged for the duration of the test.
             std::mem::forget(admitted.permit);
             let (place, before) = board.add(admitted.series);
@@ -75,7 +75,7 @@ impl CountingSource {
         });
         let totals = totals.collect();
         CountingSource {
-            gate,
+            admission,
             board,
             totals,
         }
@@ -88,7 +88,7 @@ impl ValueSource for CountingSource {
             *total += (at + 1) as f64;
             self.board.set(*place, *total);
         }
-        assert!(self.gate.senders().statuses().len() == 1);
+        assert!(self.admission.senders().statuses().len() == 1);
         self.board.emit(tick);
     }
 }
@@ -96,17 +96,17 @@ impl ValueSource for CountingSource {
 fn pulse(
     scene: &IngestFixture,
     store: &Store,
-    gate: &Arc<Admission>,
+    admission: &Arc<Admission>,
     names: usize,
 ) -> ProgramSampler {
-    let source = CountingSource::new(gate.clone(), store, names);
+    let source = CountingSource::new(admission.clone(), store, names);
     // So slow that only the passes requested by the test happen.
     let rate = Duration::from_secs(3600);
     let clock: Arc<dyn Clock> = scene.clock.clone();
     ProgramSampler::start(
         vec![Box::new(source)],
         store.clone(),
-        gate.clone(),
+        admission.clone(),
         clock,
         rate,
     )
@@ -117,8 +117,8 @@ fn pulse(
 fn a_refresh_makes_values_readable_at_once() {
     let scene = IngestFixture::new();
     let store = scene.store();
-    let gate = gate(&store, 10_000);
-    let pulse = pulse(&scene, &store, &gate, 600);
+    let admission = admission(&store, 10_000);
+    let pulse = pulse(&scene, &store, &admission, 600);
     for round in 2..5 {
         pulse.refresh().expect("in the log");
         let values = current(&store, "c*");
@@ -132,8 +132,8 @@ fn a_refresh_makes_values_readable_at_once() {
 fn readers_without_end_do_not_multiply_what_is_stored() {
     let scene = IngestFixture::new();
     let store = scene.store();
-    let gate = gate(&store, 10_000);
-    let pulse = pulse(&scene, &store, &gate, 1);
+    let admission = admission(&store, 10_000);
+    let pulse = pulse(&scene, &store, &admission, 1);
     for _ in 0..500 {
         pulse.refresh().expect("in the log");
     }
@@ -154,8 +154,8 @@ fn counters_continue_from_the_previous_agent() {
     let scene = IngestFixture::new();
     {
         let store = scene.store();
-        let gate = gate(&store, 10_000);
-        drop(pulse(&scene, &store, &gate, 600));
+        let admission = admission(&store, 10_000);
+        drop(pulse(&scene, &store, &admission, 600));
         // Queued behind the last tick of the store.
         let _ = store.push(Input::Programs, Vec::new());
         assert_eq!(current(&store, "c*").len(), 600);
@@ -164,9 +164,9 @@ fn counters_continue_from_the_previous_agent() {
     scene.clock.advance(Duration::from_secs(30));
     let store = scene.store();
     assert_eq!(current(&store, "c00001"), [("c00001".to_owned(), 4.0)]);
-    let gate = gate(&store, 10_000);
+    let admission = admission(&store, 10_000);
     // Fewer names than before: groups that become empty are ended.
-    let pulse = pulse(&scene, &store, &gate, 10);
+    let pulse = pulse(&scene, &store, &admission, 10);
     pulse.refresh().expect("in the log");
     let values = current(&store, "c*");
     assert_eq!(
@@ -182,18 +182,19 @@ fn totals_of_the_previous_agent_that_are_not_permitted_are_not_published() {
     let scene = IngestFixture::new();
     {
         let store = scene.store();
-        let gate = gate(&store, 10_000);
-        drop(pulse(&scene, &store, &gate, 600));
+        let admission = admission(&store, 10_000);
+        drop(pulse(&scene, &store, &admission, 600));
         let _ = store.push(Input::Programs, Vec::new());
         store.close();
     }
     let store = scene.store();
-    let gate = gate(&store, 400);
+    let admission = admission(&store, 400);
     let mut values = CurrentValues::new("test", &store, START);
-    values.publish_restored(START, |series| gate.permit_restored_statsd(series));
+    values.publish_restored(START, |series| admission.permit_restored_statsd(series));
     assert_eq!(values.len(), 300);
     let charged = || {
-        gate.senders()
+        admission
+            .senders()
             .statuses()
             .first()
             .map(|sender| sender.series)
@@ -207,8 +208,8 @@ fn totals_of_the_previous_agent_that_are_not_permitted_are_not_published() {
 fn a_removed_series_disappears_and_its_slot_is_reused() {
     let scene = IngestFixture::new();
     let store = scene.store();
-    let gate = gate(&store, 10_000);
-    let sender = gate.sender(Input::Lane, "a");
+    let admission = admission(&store, 10_000);
+    let sender = admission.sender(Input::Lane, "a");
     let mut board = CurrentValues::new("test", &store, START);
     let add = |board: &mut CurrentValues, name: &str| {
         let offer = SeriesSpec {
@@ -220,7 +221,7 @@ fn a_removed_series_disappears_and_its_slot_is_reused() {
             level: 1,
             input: Input::Statsd,
         };
-        let admitted = gate.admit(&sender, &offer).expect("room");
+        let admitted = admission.admit(&sender, &offer).expect("room");
         let (place, _) = board.add(admitted.series);
         board.set(place, 1.0);
         place
@@ -267,9 +268,9 @@ fn a_removed_series_disappears_and_its_slot_is_reused() {
 fn points_are_kept_one_by_one_and_refused_one_by_one() {
     let scene = IngestFixture::new();
     let store = scene.store();
-    let gate = gate(&store, 2);
-    let points = PointWriter::new(gate.clone(), store.clone());
-    let sender = gate.sender(Input::Put, "10.0.0.7");
+    let admission = admission(&store, 2);
+    let points = PointWriter::new(admission.clone(), store.clone());
+    let sender = admission.sender(Input::Put, "10.0.0.7");
     let point = |name: &'static str, time, value| IncomingPoint {
         name,
         labels: &[("host", "n1")],
@@ -305,7 +306,7 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
     let ledger = store.ledger();
     assert_eq!(ledger.received_total(Input::Put), 6);
     assert_eq!(ledger.kept_total(Input::Put), 2);
-    let account = &gate.senders().statuses()[0];
+    let account = &admission.senders().statuses()[0];
     assert_eq!((account.received, account.series), (6, 2));
     assert_eq!(account.dropped.values().sum::<u64>(), 4);
 
@@ -324,11 +325,11 @@ fn points_are_kept_one_by_one_and_refused_one_by_one() {
 fn points_of_another_user_do_not_replace_those_of_the_agents_user() {
     let scene = IngestFixture::new();
     let store = scene.store();
-    let gate = gate(&store, 10);
-    let points = PointWriter::new(gate.clone(), store.clone());
+    let admission = admission(&store, 10);
+    let points = PointWriter::new(admission.clone(), store.clone());
     let own = rustix::process::geteuid().as_raw();
     for (uid, value) in [(own, 1.0), (4_000_000_001, 2.0)] {
-        let sender = gate.sender(Input::Put, &format!("uid {uid}"));
+        let sender = admission.sender(Input::Put, &format!("uid {uid}"));
         let point = IncomingPoint {
             name: "depth",
             labels: &[],

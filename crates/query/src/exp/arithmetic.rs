@@ -168,7 +168,9 @@ impl TermParser<'_> {
             Some(c) if c.is_ascii_digit() || c == '.' => {
                 let is_part = |c: char| c.is_ascii_digit() || c == '.';
                 let text = self.word(is_part);
-                let number = text.parse().map_err(|_| format!("expected a number, found {text}"))?;
+                let number = text
+                    .parse()
+                    .map_err(|_| format!("expected a number, found {text}"))?;
                 Ok(Term::Number(number))
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {

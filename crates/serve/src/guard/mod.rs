@@ -33,7 +33,7 @@ use axum::http::{HeaderMap, Method, Version, header, request};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 
-use crate::connection_limit::Standing;
+use crate::connection_limit::EvictionState;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
 use crate::tls::TlsError;
@@ -97,7 +97,7 @@ pub(crate) struct ConnectionInfo {
     /// Our end of the connection; `None` on the UNIX socket.
     pub local: Option<IpAddr>,
     /// Whether the connection may be closed in favour of others.
-    pub standing: Arc<Standing>,
+    pub standing: Arc<EvictionState>,
 }
 
 /// Why the guard cannot be set up.

@@ -12,7 +12,7 @@ use crate::support::TestServer;
 #[test]
 fn without_descriptors_the_server_waits_and_continues() {
     run_alone(|| {
-        let site = TestServer::new();
+        let server = TestServer::new();
         let limit = getrlimit(Resource::Nofile);
         setrlimit(
             Resource::Nofile,
@@ -28,15 +28,17 @@ fn without_descriptors_the_server_waits_and_continues() {
         }
         // One descriptor for the client, none for the server's end.
         hoard.pop();
-        let mut client = site.connect();
+        let mut client = server.connect();
         client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        eventually("the failure is counted", || match site.refused("accept") {
-            0 => Err(0),
-            _ => Ok(()),
+        eventually("the failure is counted", || {
+            match server.refused("accept") {
+                0 => Err(0),
+                _ => Ok(()),
+            }
         });
-        let (before, begun) = (site.refused("accept"), Instant::now());
+        let (before, begun) = (server.refused("accept"), Instant::now());
         std::thread::sleep(Duration::from_millis(500));
-        let tried = site.refused("accept") - before;
+        let tried = server.refused("accept") - before;
         let took = begun.elapsed();
         assert!(
             u128::from(tried) <= took.as_millis() / 50,

@@ -10,16 +10,16 @@ const AT_ONCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn stopping_frees_the_ports_and_removes_the_socket() {
-    let mut site = TestServer::new();
-    let addresses = site.running().http_addresses().to_vec();
-    let socket = site.running().socket_path().expect("a socket").to_owned();
+    let mut server = TestServer::new();
+    let addresses = server.running().http_addresses().to_vec();
+    let socket = server.running().socket_path().expect("a socket").to_owned();
     // An idle connection does not delay the stop.
-    let mut idle = site.connect();
+    let mut idle = server.connect();
     idle.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     idle.until("ok\n");
-    let running = site.running.take().expect("running");
+    let running = server.running.take().expect("running");
     let begun = Instant::now();
-    site.runtime.block_on(running.stop(AT_ONCE * 2));
+    server.runtime.block_on(running.stop(AT_ONCE * 2));
     assert!(begun.elapsed() < AT_ONCE);
     assert_eq!(idle.rest(), "");
     assert!(!socket.exists());
@@ -30,13 +30,13 @@ fn stopping_frees_the_ports_and_removes_the_socket() {
 
 #[test]
 fn requests_that_do_not_finish_in_time_are_dropped() {
-    let mut site = TestServer::with(|settings| settings.queries_max = 0);
-    let mut waiting = site.connect();
+    let mut server = TestServer::with(|settings| settings.queries_max = 0);
+    let mut waiting = server.connect();
     waiting.send("GET /api/v1/range HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let running = site.running.take().expect("running");
+    let running = server.running.take().expect("running");
     let begun = Instant::now();
     let grace = Duration::from_millis(300);
-    site.runtime.block_on(running.stop(grace));
+    server.runtime.block_on(running.stop(grace));
     assert!(begun.elapsed() < AT_ONCE);
     assert_eq!(waiting.rest(), "");
 }

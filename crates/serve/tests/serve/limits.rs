@@ -15,13 +15,13 @@ const REQUEST: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
 fn a_silent_connection_is_closed() {
-    let site = TestServer::with(|settings| settings.head_time = SHORT);
+    let server = TestServer::with(|settings| settings.head_time = SHORT);
     let begun = Instant::now();
-    let mut client = site.connect();
+    let mut client = server.connect();
     assert_eq!(client.rest(), "");
     assert!(begun.elapsed() >= SHORT);
     eventually("the refusal is counted", || {
-        match site.refused("head_time") {
+        match server.refused("head_time") {
             1 => Ok(()),
             other => Err(other),
         }
@@ -30,31 +30,31 @@ fn a_silent_connection_is_closed() {
 
 #[test]
 fn a_request_may_come_byte_by_byte_but_not_for_ever() {
-    let site = TestServer::new();
-    let mut client = site.connect();
+    let server = TestServer::new();
+    let mut client = server.connect();
     for byte in REQUEST.as_bytes() {
         client.0.write_all(&[*byte]).expect("sent");
     }
     assert!(client.until("ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
 
-    let site = TestServer::with(|settings| settings.head_time = SHORT);
-    let mut client = site.connect();
+    let server = TestServer::with(|settings| settings.head_time = SHORT);
+    let mut client = server.connect();
     let begun = Instant::now();
     // Every byte arrives in time; the head as a whole does not.
     while client.0.write_all(b"G").is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never closed");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(site.refused("head_time"), 1);
+    assert_eq!(server.refused("head_time"), 1);
 }
 
 #[test]
 fn an_idle_connection_may_wait_longer_than_a_request_head() {
-    let site = TestServer::with(|settings| {
+    let server = TestServer::with(|settings| {
         settings.head_time = SHORT;
         settings.idle_time = SHORT * 10;
     });
-    let mut client = site.connect();
+    let mut client = server.connect();
     client.send(REQUEST);
     client.until("ok\n");
     let begun = Instant::now();
@@ -63,12 +63,12 @@ fn an_idle_connection_may_wait_longer_than_a_request_head() {
     client.until("ok\n");
     assert_eq!(client.rest(), "", "closed when idle too long");
     assert!(begun.elapsed() >= SHORT * 12);
-    assert_eq!(site.refused("head_time"), 0);
+    assert_eq!(server.refused("head_time"), 0);
 }
 
 #[test]
 fn requests_that_are_too_large_have_their_own_status() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     for (request, code, reason) in [
         (
             format!(
@@ -93,7 +93,7 @@ fn requests_that_are_too_large_have_their_own_status() {
         ),
         ("what is this\r\n\r\n".to_owned(), 400, "malformed"),
     ] {
-        let mut client = site.connect();
+        let mut client = server.connect();
         // The server may respond and close before it has read everything.
         let _ = client.0.write_all(request.as_bytes());
         let head = client.until("\r\n");
@@ -101,18 +101,18 @@ fn requests_that_are_too_large_have_their_own_status() {
             head.starts_with(&format!("HTTP/1.1 {code} ")),
             "{reason}: {head}"
         );
-        eventually(reason, || match site.refused(reason) {
+        eventually(reason, || match server.refused(reason) {
             1 => Ok(()),
             other => Err(other),
         });
     }
-    assert_eq!(site.get("/healthz").status, 200);
+    assert_eq!(server.get("/healthz").status, 200);
 }
 
 #[test]
 fn a_chunked_body_is_limited_too() {
-    let site = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(100));
-    let mut client = site.connect();
+    let server = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(100));
+    let mut client = server.connect();
     for method in ["GET", "POST"] {
         let body = "64\r\n".to_owned() + &"x".repeat(100) + "\r\n0\r\n\r\n";
         client.send(&format!(
@@ -123,34 +123,34 @@ fn a_chunked_body_is_limited_too() {
         assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{head}");
         client.until(if method == "GET" { "ok\n" } else { "}}" });
     }
-    assert_eq!(site.refused("body_size"), 0);
+    assert_eq!(server.refused("body_size"), 0);
     client.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     // The head never ends.
     while client.0.write_all(b"1\r\nx\r\n").is_ok() {}
-    assert_eq!(site.refused("body_size"), 1);
+    assert_eq!(server.refused("body_size"), 1);
 }
 
 #[test]
 fn connections_are_limited_and_freed_again() {
-    let site = TestServer::with(|settings| {
+    let server = TestServer::with(|settings| {
         settings.limits.connections = NonZeroU32::new(2).expect("not zero")
     });
-    let held = [site.connect(), site.connect()];
+    let held = [server.connect(), server.connect()];
     for mut client in held.iter().map(|client| &client.0) {
         client.write_all(REQUEST.as_bytes()).expect("sent");
         client.read_exact(&mut [0; 15]).expect("an answer");
     }
-    let mut third = site.connect();
+    let mut third = server.connect();
     third.send(REQUEST);
     let answer = third.rest();
     assert!(
         answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many connections"),
         "{answer}"
     );
-    assert_eq!(site.refused("connections"), 1);
+    assert_eq!(server.refused("connections"), 1);
     // The UNIX socket has a limit of its own.
     let socket = pegel_testkit::AgentAddress::Unix(
-        site.running().socket_path().expect("a socket").to_owned(),
+        server.running().socket_path().expect("a socket").to_owned(),
     );
     assert_eq!(
         pegel_testkit::get(&socket, "/healthz")
@@ -160,7 +160,7 @@ fn connections_are_limited_and_freed_again() {
     );
     drop(held);
     eventually("a permit is free", || {
-        let mut client = site.connect();
+        let mut client = server.connect();
         client.send(REQUEST);
         match client.until("\r\n").as_str() {
             "HTTP/1.1 200 OK\r\n" => Ok(()),
@@ -171,38 +171,42 @@ fn connections_are_limited_and_freed_again() {
 
 #[test]
 fn a_query_that_waits_too_long_is_refused() {
-    let site = TestServer::with(|settings| {
+    let server = TestServer::with(|settings| {
         settings.queries_max = 0;
         settings.request_time = SHORT;
     });
-    let answer = site.get("/api/v1/range");
+    let answer = server.get("/api/v1/range");
     assert_eq!(
         (answer.status, &answer.json()["error"]["code"]),
         (504, &504.into())
     );
-    assert_eq!(site.refused("request_time"), 1);
-    assert_eq!(site.get("/healthz").status, 200, "others are not affected");
+    assert_eq!(server.refused("request_time"), 1);
+    assert_eq!(
+        server.get("/healthz").status,
+        200,
+        "others are not affected"
+    );
 }
 
 #[test]
 fn responses_are_limited_each_and_together() {
-    let site = TestServer::with(|settings| settings.response_bytes_max = 1000);
+    let server = TestServer::with(|settings| settings.response_bytes_max = 1000);
     let points: Vec<_> = (0..200).map(|n| ("a", now() - n * 100, n as f64)).collect();
-    site.push(MetricKind::Gauge, &points);
-    assert_eq!(site.get("/api/v1/range?match=a").status, 413);
-    assert_eq!(site.refused("answer_size"), 1);
-    assert_eq!(site.get("/api/v1/values").status, 200);
+    server.push(MetricKind::Gauge, &points);
+    assert_eq!(server.get("/api/v1/range?match=a").status, 413);
+    assert_eq!(server.refused("answer_size"), 1);
+    assert_eq!(server.get("/api/v1/values").status, 200);
 
-    let site = TestServer::with(|settings| settings.responses_bytes_max = 0);
-    let answer = site.get("/api/v1/values");
+    let server = TestServer::with(|settings| settings.responses_bytes_max = 0);
+    let answer = server.get("/api/v1/values");
     assert_eq!(answer.status, 503, "{}", answer.text());
-    assert_eq!(site.refused("answer_memory"), 1);
+    assert_eq!(server.refused("answer_memory"), 1);
 }
 
 /// Requests all values but reads nothing from the wire, while everything changes constantly.
 #[test]
 fn a_reader_that_stalls_delays_no_other_and_is_dropped() {
-    let site = TestServer::with(|settings| settings.write_time = Duration::from_secs(1));
+    let server = TestServer::with(|settings| settings.write_time = Duration::from_secs(1));
     let names: Vec<String> = (0..3000)
         .map(|n| format!("a_rather_long_metric_name_{n:04}"))
         .collect();
@@ -211,22 +215,22 @@ fn a_reader_that_stalls_delays_no_other_and_is_dropped() {
             .iter()
             .map(|name| (name.as_str(), now(), round as f64))
             .collect();
-        site.push(MetricKind::Gauge, &samples);
+        server.push(MetricKind::Gauge, &samples);
     };
     push(0);
-    let mut client = site.connect();
+    let mut client = server.connect();
     client.send("GET /api/v1/stream?rate=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     client.until("data: ");
     let begun = Instant::now();
     let mut round = 1;
-    while site.refused("slow_reader") == 0 {
+    while server.refused("slow_reader") == 0 {
         assert!(begun.elapsed() < Duration::from_secs(30), "never dropped");
         push(round);
         round += 1;
-        assert_eq!(site.get("/healthz").status, 200);
+        assert_eq!(server.get("/healthz").status, 200);
     }
     eventually("its connection is gone", || {
-        match &site.get("/status").json()["http"]["connections"] {
+        match &server.get("/status").json()["http"]["connections"] {
             count if *count == 1 => Ok(()),
             other => Err(other.clone()),
         }

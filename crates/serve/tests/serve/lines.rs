@@ -60,16 +60,16 @@ impl LineConnection {
 
 #[test]
 fn each_line_is_acknowledged_once_it_is_stored() {
-    let site = TestServer::new();
-    let mut client = site.lines();
+    let server = TestServer::new();
+    let mut client = server.lines();
     let time = now() - 10;
     assert_eq!(client.ask("jobs:2|c"), "ok");
     assert_eq!(client.ask("jobs:3|c\r"), "ok");
     assert_eq!(client.ask("depth:42|g|#q:main"), "ok");
     assert_eq!(client.ask(&format!("put p.q {time} 1.5 k=v")), "ok");
-    assert_eq!(site.value("jobs"), 5.0);
-    assert_eq!(site.value("depth"), 42.0);
-    assert_eq!(site.value("p.q"), 1.5);
+    assert_eq!(server.value("jobs"), 5.0);
+    assert_eq!(server.value("depth"), 42.0);
+    assert_eq!(server.value("p.q"), 1.5);
     // Several lines at once, with blank lines between.
     client.send(format!(
         "jobs:1|c\n\nput p.q {} 2 k=v\nnonsense\njobs:1|c\n",
@@ -80,10 +80,10 @@ fn each_line_is_acknowledged_once_it_is_stored() {
         answers,
         ["ok", "ok", "error no ':' between name and value", "ok"]
     );
-    assert_eq!(site.value("jobs"), 7.0);
-    assert_eq!(site.value("p.q"), 2.0);
-    site.assert_books("push", 8, 7, &[("malformed", 1)]);
-    let senders = site.get("/status").json()["senders"].clone();
+    assert_eq!(server.value("jobs"), 7.0);
+    assert_eq!(server.value("p.q"), 2.0);
+    server.assert_ledger("push", 8, 7, &[("malformed", 1)]);
+    let senders = server.get("/status").json()["senders"].clone();
     let uid = rustix::process::geteuid().as_raw();
     let sender = senders[0]["sender"].as_str().expect("a name").to_owned();
     assert_eq!(sender, format!("uid {uid}"));
@@ -91,8 +91,8 @@ fn each_line_is_acknowledged_once_it_is_stored() {
 
 #[test]
 fn bad_lines_are_refused_by_reason_and_the_next_is_accepted() {
-    let site = TestServer::new();
-    let mut client = site.lines();
+    let server = TestServer::new();
+    let mut client = server.lines();
     let time = now();
     for (line, reason) in [
         (":1|c".to_owned(), "the name is empty"),
@@ -151,8 +151,8 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_accepted() {
     assert_eq!(client.answer(), "error the line is not UTF-8");
     assert_eq!(client.answer(), "error a name or a tag is not UTF-8");
     assert_eq!(client.ask("level 3 fine:1|c"), "ok");
-    assert_eq!(site.value("fine"), 1.0);
-    site.assert_books(
+    assert_eq!(server.value("fine"), 1.0);
+    server.assert_ledger(
         "push",
         23,
         1,
@@ -162,8 +162,8 @@ fn bad_lines_are_refused_by_reason_and_the_next_is_accepted() {
 
 #[test]
 fn lines_may_come_byte_by_byte_but_not_for_ever() {
-    let site = TestServer::with(|settings| settings.head_time = Duration::from_secs(1));
-    let mut client = site.lines();
+    let server = TestServer::with(|settings| settings.head_time = Duration::from_secs(1));
+    let mut client = server.lines();
     for byte in b"slow:1|c\nslow:1|c\n" {
         client.send([*byte]);
     }
@@ -175,23 +175,23 @@ fn lines_may_come_byte_by_byte_but_not_for_ever() {
     client.send("slow:1");
     assert_eq!(client.rest(), "error the line took longer than 1s\n");
     assert!(begun.elapsed() >= Duration::from_secs(1));
-    assert_eq!(site.refused("line_time"), 1);
-    site.assert_books("push", 3, 2, &[("malformed", 1)]);
+    assert_eq!(server.refused("line_time"), 1);
+    server.assert_ledger("push", 3, 2, &[("malformed", 1)]);
     let begun = Instant::now();
-    assert_eq!(site.lines().rest(), "", "a silent connection is closed");
+    assert_eq!(server.lines().rest(), "", "a silent connection is closed");
     assert!(begun.elapsed() >= Duration::from_secs(1));
-    assert_eq!(site.refused("head_time"), 1);
+    assert_eq!(server.refused("head_time"), 1);
 }
 
 #[test]
 fn a_line_that_does_not_end_is_not_taken() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     for (text, is_counted) in [
         ("half:1|c", true),
         ("put half 1 1", true),
         ("half:1|c\nhalf:2", true),
     ] {
-        let mut client = site.lines();
+        let mut client = server.lines();
         client.send(text);
         client.0.shutdown(std::net::Shutdown::Write).expect("shut");
         let rest = client.rest();
@@ -201,27 +201,27 @@ fn a_line_that_does_not_end_is_not_taken() {
         );
         assert!(is_counted);
     }
-    assert_eq!(site.value("half"), 1.0);
-    site.assert_books("push", 4, 1, &[("malformed", 3)]);
+    assert_eq!(server.value("half"), 1.0);
+    server.assert_ledger("push", 4, 1, &[("malformed", 3)]);
 }
 
 #[test]
 fn a_line_that_is_too_long_is_skipped() {
-    let site = TestServer::with(|settings| settings.line_bytes_max = 1000);
-    let mut client = site.lines();
+    let server = TestServer::with(|settings| settings.line_bytes_max = 1000);
+    let mut client = server.lines();
     client.send("x".repeat(100_000));
     assert_eq!(client.answer(), "error the line exceeds 1000 bytes");
     client.send(":1|c\nshort:1|c\n");
     assert_eq!(client.answer(), "ok");
-    assert_eq!(site.refused("line_size"), 1);
-    site.assert_books("push", 2, 1, &[("too_large", 1)]);
+    assert_eq!(server.refused("line_size"), 1);
+    server.assert_ledger("push", 2, 1, &[("too_large", 1)]);
 }
 
 #[test]
 fn refused_lines_are_not_counted() {
     let files = FaultyFiles::new();
-    let site = TestServer::on(&files);
-    let mut lines = site.lines();
+    let server = TestServer::on(&files);
+    let mut lines = server.lines();
     assert_eq!(lines.ask("a:1|c"), "ok");
     files.fill_up();
     // A point of a separate series, so that the store notices.
@@ -245,14 +245,14 @@ fn refused_lines_are_not_counted() {
             other => Err(other.to_owned()),
         }
     });
-    assert_eq!(site.value("a"), 101.0);
+    assert_eq!(server.value("a"), 101.0);
 }
 
 #[test]
 fn a_line_that_was_counted_before_the_log_failed_says_so() {
     let files = FaultyFiles::new();
-    let site = TestServer::on(&files);
-    let mut lines = site.lines();
+    let server = TestServer::on(&files);
+    let mut lines = server.lines();
     assert_eq!(lines.ask("a:1|c"), "ok");
     files.fill_up();
     let refused = lines.ask("a:10|c");
@@ -264,15 +264,15 @@ fn a_line_that_was_counted_before_the_log_failed_says_so() {
             other => Err(other.to_owned()),
         }
     });
-    assert_eq!(site.value("a"), 111.0);
+    assert_eq!(server.value("a"), 111.0);
 }
 
 #[test]
 fn telnet_is_silent_on_success_and_shares_the_port_with_http() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     // In the past: a point ahead of the clock is not the current value yet.
     let time = now() - 10;
-    let mut client = site.connect();
+    let mut client = server.connect();
     client.send(&format!(
         "put t.a {time} 1 k=v\nput t.a x 1 k=v\nversion\nput t.a {} 2 k=v\n",
         time + 1
@@ -291,22 +291,22 @@ fn telnet_is_silent_on_success_and_shares_the_port_with_http() {
     assert!(client.until("exit\n").starts_with("put METRIC TIME VALUE"));
     client.send("exit\nput t.a 1 1\n");
     assert_eq!(client.rest(), "");
-    assert_eq!(site.value("t.a"), 2.0);
-    site.assert_books("put", 4, 2, &[("malformed", 2)]);
+    assert_eq!(server.value("t.a"), 2.0);
+    server.assert_ledger("put", 4, 2, &[("malformed", 2)]);
     // Also in one-byte pieces; a similar beginning that is no command is HTTP.
-    let mut client = site.connect();
+    let mut client = server.connect();
     for byte in format!("put t.a {} 3 k=v\nversion\n", time + 2).bytes() {
         client.0.write_all(&[byte]).expect("sent");
     }
     assert_eq!(client.until("\n"), "pegel 1.2.3\n");
-    assert_eq!(site.value("t.a"), 3.0);
-    let mut client = site.connect();
+    assert_eq!(server.value("t.a"), 3.0);
+    let mut client = server.connect();
     client.send("put\r\n");
     assert_eq!(client.until("\n"), "put: the metric name is missing\n");
-    let mut client = site.connect();
+    let mut client = server.connect();
     client.send("putt\r\n\r\n");
     assert!(client.until("\r\n").starts_with("HTTP/1.1 400 "));
-    eventually("counted as no HTTP", || match site.refused("malformed") {
+    eventually("counted as no HTTP", || match server.refused("malformed") {
         1 => Ok(()),
         other => Err(other),
     });
@@ -314,8 +314,8 @@ fn telnet_is_silent_on_success_and_shares_the_port_with_http() {
 
 #[test]
 fn a_client_that_never_reads_is_disconnected() {
-    let site = TestServer::with(|settings| settings.write_time = Duration::from_millis(300));
-    let mut client = site.lines();
+    let server = TestServer::with(|settings| settings.write_time = Duration::from_millis(300));
+    let mut client = server.lines();
     // Each bad line is answered with more bytes than it has.
     let lines = "x\n".repeat(10_000);
     let begun = Instant::now();
@@ -325,11 +325,11 @@ fn a_client_that_never_reads_is_disconnected() {
             "the connection is not closed"
         );
     }
-    eventually("counted", || match site.refused("slow_reader") {
+    eventually("counted", || match server.refused("slow_reader") {
         1 => Ok(()),
         other => Err(other),
     });
-    let status = site.get("/status").json();
+    let status = server.get("/status").json();
     assert_eq!(status["http"]["socket_connections"], json!(0));
     pegel_testkit::check_conserved(&status).expect("received = kept + dropped");
 }

@@ -11,18 +11,18 @@ use crate::support::{TestServer, now};
 
 #[test]
 fn metrics_have_the_requested_format() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let now = now();
-    site.push(
+    server.push(
         MetricKind::Counter,
         &[
             (r#"hits_total{call="b"}"#, now, 2.0),
             (r#"hits_total{call="a"}"#, now, 1.5),
         ],
     );
-    site.push(MetricKind::Gauge, &[("queue.depth", now, 7.0)]);
+    server.push(MetricKind::Gauge, &[("queue.depth", now, 7.0)]);
 
-    let text = site.get("/metrics");
+    let text = server.get("/metrics");
     assert_eq!(text.status, 200);
     assert_eq!(
         text.header("content-type"),
@@ -32,9 +32,9 @@ fn metrics_have_the_requested_format() {
                     hits_total{call=\"a\"} 1.5\nhits_total{call=\"b\"} 2\n\
                     # HELP queue_depth About queue.depth.\n# TYPE queue_depth gauge\nqueue_depth 7\n";
     assert_eq!(text.text(), expected);
-    assert_eq!(site.get("/metrics/").text(), expected);
+    assert_eq!(server.get("/metrics/").text(), expected);
 
-    let tcp = AgentAddress::Tcp(site.tcp());
+    let tcp = AgentAddress::Tcp(server.tcp());
     let open = get_with(
         &tcp,
         "/metrics",
@@ -52,15 +52,15 @@ fn metrics_have_the_requested_format() {
 
 #[test]
 fn large_answers_are_compressed_on_request() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let names: Vec<String> = (0..200).map(|n| format!("m{n:03}")).collect();
     let samples: Vec<_> = names
         .iter()
         .map(|name| (name.as_str(), now(), 1.0))
         .collect();
-    site.push(MetricKind::Gauge, &samples);
+    server.push(MetricKind::Gauge, &samples);
     let zipped = get_with(
-        &AgentAddress::Tcp(site.tcp()),
+        &AgentAddress::Tcp(server.tcp()),
         "/metrics",
         &[("accept-encoding", "gzip")],
     );
@@ -70,29 +70,29 @@ fn large_answers_are_compressed_on_request() {
     GzDecoder::new(&*zipped.body)
         .read_to_string(&mut plain)
         .expect("gzip");
-    assert_eq!(plain, site.get("/metrics").text());
+    assert_eq!(plain, server.get("/metrics").text());
     assert!(zipped.body.len() * 4 < plain.len());
 }
 
 #[test]
 fn names_that_collide_are_counted() {
-    let site = TestServer::new();
-    site.push(
+    let server = TestServer::new();
+    server.push(
         MetricKind::Gauge,
         &[("a.b", now(), 1.0), ("a_b", now(), 2.0)],
     );
     assert_eq!(
-        ExporterReadings::parse_prometheus(site.get("/metrics").text()).value("a_b"),
+        ExporterReadings::parse_prometheus(server.get("/metrics").text()).value("a_b"),
         2.0
     );
-    assert_eq!(site.get("/status").json()["http"]["name_collisions"], 1);
+    assert_eq!(server.get("/status").json()["http"]["name_collisions"], 1);
 }
 
 #[test]
 fn values_carry_the_time_of_the_last_change() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let base = now() / 1000 * 1000 - 10_000;
-    site.push(
+    server.push(
         MetricKind::Gauge,
         &[
             ("a", base, 1.0),
@@ -100,48 +100,48 @@ fn values_carry_the_time_of_the_last_change() {
             (r#"b{x="2"}"#, base, 2.0),
         ],
     );
-    site.push(MetricKind::Gauge, &[("a", base + 500, 3.0)]);
-    site.push(MetricKind::Gauge, &[("a", base + 1000, 3.0)]);
+    server.push(MetricKind::Gauge, &[("a", base + 500, 3.0)]);
+    server.push(MetricKind::Gauge, &[("a", base + 1000, 3.0)]);
     let seconds = base as f64 / 1000.0;
     let a = json!({"name": "a", "ts": seconds + 0.5, "value": 3.0});
     let b1 = json!({"name": "b{x=\"1\"}", "ts": seconds, "value": null});
     let b2 = json!({"name": "b{x=\"2\"}", "ts": seconds, "value": 2.0});
-    assert_eq!(site.get("/api/v1/values").json(), json!([a, b1, b2]));
-    assert_eq!(site.get("/api/v1/values?names=b").json(), json!([b1, b2]));
+    assert_eq!(server.get("/api/v1/values").json(), json!([a, b1, b2]));
+    assert_eq!(server.get("/api/v1/values?names=b").json(), json!([b1, b2]));
     assert_eq!(
-        site.get("/api/v1/values?names=b%7Bx=%222%22%7D,a").json(),
+        server.get("/api/v1/values?names=b%7Bx=%222%22%7D,a").json(),
         json!([a, b2])
     );
     assert_eq!(
-        site.get("/api/v1/values?match=a&match=*2*").json(),
+        server.get("/api/v1/values?match=a&match=*2*").json(),
         json!([a, b2])
     );
-    assert_eq!(site.get("/api/v1/values?names=missing").json(), json!([]));
+    assert_eq!(server.get("/api/v1/values?names=missing").json(), json!([]));
 }
 
 #[test]
 fn the_list_describes_the_series() {
-    let site = TestServer::new();
-    site.push(
+    let server = TestServer::new();
+    server.push(
         MetricKind::Counter,
         &[(r#"hits_total{call="a"}"#, now(), 1.0)],
     );
-    site.push(MetricKind::Unknown, &[("other", now(), 1.0)]);
+    server.push(MetricKind::Unknown, &[("other", now(), 1.0)]);
     let hits = json!({"name": "hits_total{call=\"a\"}", "doc": "About hits_total.", "type": "counter", "unit": ""});
     let other = json!({"name": "other", "doc": "About other.", "type": "unknown", "unit": ""});
-    assert_eq!(site.get("/api/v1/list").json(), json!([hits, other]));
-    assert_eq!(site.get("/api/v1/list?match=o*").json(), json!([other]));
+    assert_eq!(server.get("/api/v1/list").json(), json!([hits, other]));
+    assert_eq!(server.get("/api/v1/list?match=o*").json(), json!([other]));
 }
 
 #[test]
 fn range_answers_with_points_per_series() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let base = now() / 10_000 * 10_000 - 60_000;
     let points: Vec<_> = (0..4)
         .map(|n| (r#"a{x="1"}"#, base + n * 500, n as f64))
         .collect();
-    site.push(MetricKind::Gauge, &points);
-    let raw = site
+    server.push(MetricKind::Gauge, &points);
+    let raw = server
         .get(&format!("/api/v1/range?match=a&start={base}"))
         .json();
     let expected: Vec<_> = (0..4).map(|n| json!([base + n * 500, n as f64])).collect();
@@ -158,7 +158,7 @@ fn range_answers_with_points_per_series() {
     ] {
         let seconds = base / 1000;
         let path = format!("/api/v1/range?match=a&start={seconds}&end=now&step=1s&agg={fold}");
-        let folded = site.get(&path).json();
+        let folded = server.get(&path).json();
         assert_eq!(folded[0]["points"][0], json!([base, first]), "{fold}");
         assert_eq!(
             folded[0]["points"].as_array().map(Vec::len),
@@ -166,14 +166,14 @@ fn range_answers_with_points_per_series() {
             "{fold}"
         );
     }
-    assert_eq!(site.get("/api/v1/range?match=nothing").json(), json!([]));
+    assert_eq!(server.get("/api/v1/range?match=nothing").json(), json!([]));
 }
 
 #[test]
 fn status_shows_the_agent_and_its_ledger() {
-    let site = TestServer::new();
-    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
-    let status = site.get("/status").json();
+    let server = TestServer::new();
+    server.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
+    let status = server.get("/status").json();
     check_conserved(&status).expect("received = kept + dropped");
     assert_eq!(status["node"], "nid0001", "extra fields do not override");
     assert_eq!(status["fact"], "shown");
@@ -186,16 +186,16 @@ fn status_shows_the_agent_and_its_ledger() {
     assert_eq!(status["http"]["connections"], 1);
     assert_eq!(status["http"]["refused"]["uri_length"], 0);
     for path in ["/healthz", "/-/healthy", "/-/ready"] {
-        let health = site.get(path);
+        let health = server.get(path);
         assert_eq!((health.status, health.text()), (200, "ok\n"), "{path}");
     }
 }
 
 #[test]
 fn a_browser_gets_the_page_and_others_the_list_of_routes() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let page = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
-    let answer = get_with(&AgentAddress::Tcp(site.tcp()), "/", &page).expect("an answer");
+    let answer = get_with(&AgentAddress::Tcp(server.tcp()), "/", &page).expect("an answer");
     assert_eq!(
         answer.header("content-type"),
         Some("text/html; charset=utf-8")
@@ -206,19 +206,19 @@ fn a_browser_gets_the_page_and_others_the_list_of_routes() {
         policy.starts_with("default-src 'none'; script-src 'self';"),
         "{policy}"
     );
-    assert!(site.get("/").text().contains("/api/v1/range"));
-    let missing = site.get("/page/nothing.js");
+    assert!(server.get("/").text().contains("/api/v1/range"));
+    let missing = server.get("/page/nothing.js");
     assert_eq!(missing.status, 404);
-    assert_eq!(site.get("/page/uplot.js").status, 200);
-    assert_eq!(site.get("/api/v1/config").json()[0]["key"], "level");
+    assert_eq!(server.get("/page/uplot.js").status, 200);
+    assert_eq!(server.get("/api/v1/config").json()[0]["key"], "level");
 }
 
 #[test]
 fn every_listener_and_the_socket_have_the_same_routes() {
-    let site = TestServer::new();
-    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
-    let socket = site.running().socket_path().expect("a socket").to_owned();
-    let mut places: Vec<AgentAddress> = site
+    let server = TestServer::new();
+    server.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
+    let socket = server.running().socket_path().expect("a socket").to_owned();
+    let mut places: Vec<AgentAddress> = server
         .running()
         .http_addresses()
         .iter()
@@ -238,7 +238,7 @@ fn every_listener_and_the_socket_have_the_same_routes() {
 
 #[test]
 fn errors_have_a_reason() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     for (path, code, message) in [
         ("/nothing", 404, "no such path: /nothing"),
         ("/api/v1/range?start=x", 400, "start=x: not a time"),
@@ -259,7 +259,7 @@ fn errors_have_a_reason() {
             "match=m{a=~\"(\"}: invalid regular expression \"(\"",
         ),
     ] {
-        let answer = site.get(path);
+        let answer = server.get(path);
         assert_eq!(answer.status, code, "{path}");
         let error = &answer.json()["error"];
         assert_eq!(error["code"], code, "{path}");
@@ -270,7 +270,7 @@ fn errors_have_a_reason() {
             "{path}: {error}"
         );
     }
-    let mut client = site.connect();
+    let mut client = server.connect();
     client.send(
         "POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
     );
@@ -283,5 +283,5 @@ fn errors_have_a_reason() {
         answer.contains("/metrics does not support POST"),
         "{answer}"
     );
-    assert!(site.get("/").text().contains("/api/v1/range"));
+    assert!(server.get("/").text().contains("/api/v1/range"));
 }

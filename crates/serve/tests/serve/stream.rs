@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{RawConnection, TestServer, now};
 
-fn follow(site: &TestServer, query: &str) -> RawConnection {
-    let mut client = site.connect();
+fn follow(server: &TestServer, query: &str) -> RawConnection {
+    let mut client = server.connect();
     client.send(&format!(
         "GET /api/v1/stream?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     ));
@@ -41,48 +41,48 @@ fn event(client: &mut RawConnection) -> Vec<(String, Value)> {
 
 #[test]
 fn the_first_event_has_everything_and_later_ones_only_changes() {
-    let site = TestServer::new();
-    site.push(MetricKind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
-    let mut client = follow(&site, "rate=100");
+    let server = TestServer::new();
+    server.push(MetricKind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    let mut client = follow(&server, "rate=100");
     assert_eq!(
         event(&mut client),
         [("a".into(), json!(1.0)), ("b".into(), json!(2.0))]
     );
     // The same value again is not a change.
-    site.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
-    site.push(MetricKind::Gauge, &[("b", now(), 5.0)]);
+    server.push(MetricKind::Gauge, &[("a", now(), 1.0)]);
+    server.push(MetricKind::Gauge, &[("b", now(), 5.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(5.0))]);
-    site.push(MetricKind::Gauge, &[("c", now(), 6.0)]);
+    server.push(MetricKind::Gauge, &[("c", now(), 6.0)]);
     assert_eq!(event(&mut client), [("c".into(), json!(6.0))]);
 }
 
 #[test]
 fn four_thousand_names_at_the_highest_rate_are_followed() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let base = now();
-    site.push(MetricKind::Gauge, &[("a", base, 1.0), ("b", base, 2.0)]);
+    server.push(MetricKind::Gauge, &[("a", base, 1.0), ("b", base, 2.0)]);
     let names = format!("{}c", "a,".repeat(4000));
-    let mut client = follow(&site, &format!("rate=1000&names={names}"));
+    let mut client = follow(&server, &format!("rate=1000&names={names}"));
     assert_eq!(event(&mut client), [("a".into(), json!(1.0))]);
     for n in 1..=20 {
         let value = f64::from(n);
-        site.push(MetricKind::Gauge, &[("b", base, value), ("c", base, value)]);
+        server.push(MetricKind::Gauge, &[("b", base, value), ("c", base, value)]);
         assert_eq!(event(&mut client), [("c".into(), json!(value))]);
     }
-    let answer = site.get(&format!("/api/v1/values?names={names}"));
+    let answer = server.get(&format!("/api/v1/values?names={names}"));
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json().as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn columns_name_a_series_once() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let base = now() - 1000;
-    site.push(
+    server.push(
         MetricKind::Gauge,
         &[("a", base, 1.0), ("b", base - 300, 2.0)],
     );
-    let mut client = follow(&site, "rate=100&form=columns");
+    let mut client = follow(&server, "rate=100&form=columns");
     let mut event = || -> Value {
         client.until("data: ");
         serde_json::from_str(client.until("\n\n").trim_end()).expect("JSON")
@@ -99,7 +99,7 @@ fn columns_name_a_series_once() {
         (&first["ago"][b], &first["values"][b]),
         (&json!(300), &json!(2.0))
     );
-    site.push(MetricKind::Gauge, &[("b", base + 1, 5.0)]);
+    server.push(MetricKind::Gauge, &[("b", base + 1, 5.0)]);
     assert_eq!(
         event(),
         json!({"at": base + 1, "new": [], "ids": [b], "ago": [0], "values": [5.0]})
@@ -108,29 +108,29 @@ fn columns_name_a_series_once() {
 
 #[test]
 fn only_requested_series_are_sent() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     // Points with future times would become current later.
     let past = now() - 1000;
-    site.push(MetricKind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
-    let mut client = follow(&site, "rate=100&names=b");
+    server.push(MetricKind::Gauge, &[("a", past, 1.0), ("b", past, 2.0)]);
+    let mut client = follow(&server, "rate=100&names=b");
     assert_eq!(event(&mut client), [("b".into(), json!(2.0))]);
-    site.push(MetricKind::Gauge, &[("a", now(), 3.0)]);
-    site.push(MetricKind::Gauge, &[("b", now(), 4.0)]);
+    server.push(MetricKind::Gauge, &[("a", now(), 3.0)]);
+    server.push(MetricKind::Gauge, &[("b", now(), 4.0)]);
     assert_eq!(event(&mut client), [("b".into(), json!(4.0))]);
-    let mut nothing = follow(&site, "match=missing*");
+    let mut nothing = follow(&server, "match=missing*");
     assert_eq!(event(&mut nothing), []);
 }
 
 #[test]
 fn changes_between_two_events_are_sent_once() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let past = now() - 1000;
-    site.push(MetricKind::Gauge, &[("a", past, 0.0)]);
-    let mut client = follow(&site, "rate=2");
+    server.push(MetricKind::Gauge, &[("a", past, 0.0)]);
+    let mut client = follow(&server, "rate=2");
     event(&mut client);
     // All within half a second of the first event.
     for n in 1..=20 {
-        site.push(MetricKind::Gauge, &[("a", past + n, n as f64)]);
+        server.push(MetricKind::Gauge, &[("a", past + n, n as f64)]);
     }
     let mut events = 1;
     while event(&mut client) != [("a".into(), json!(20.0))] {
@@ -141,12 +141,14 @@ fn changes_between_two_events_are_sent_once() {
 
 #[test]
 fn a_stream_ends_when_the_server_stops() {
-    let mut site = TestServer::new();
-    let mut client = follow(&site, "rate=10");
+    let mut server = TestServer::new();
+    let mut client = follow(&server, "rate=10");
     event(&mut client);
-    let running = site.running.take().expect("running");
+    let running = server.running.take().expect("running");
     let begun = std::time::Instant::now();
-    site.runtime.block_on(running.stop(Duration::from_secs(60)));
+    server
+        .runtime
+        .block_on(running.stop(Duration::from_secs(60)));
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert!(
         client.rest().ends_with("0\r\n\r\n"),
@@ -156,10 +158,10 @@ fn a_stream_ends_when_the_server_stops() {
 
 #[test]
 fn a_closed_client_frees_its_connection() {
-    let site = TestServer::new();
-    let mut client = follow(&site, "rate=1");
+    let server = TestServer::new();
+    let mut client = follow(&server, "rate=1");
     event(&mut client);
-    let connections = || site.get("/status").json()["http"]["connections"].clone();
+    let connections = || server.get("/status").json()["http"]["connections"].clone();
     assert_eq!(connections(), 2);
     drop(client);
     eventually("one connection is left", || match connections() {

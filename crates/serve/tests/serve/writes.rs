@@ -45,32 +45,36 @@ impl TestServer {
         points.collect()
     }
 
-    fn books(&self, input: &str) -> Value {
+    fn ledger_of(&self, input: &str) -> Value {
         let status = self.get("/status").json();
         check_conserved(&status).expect("received = kept + dropped");
         let mut inputs = status["inputs"].as_array().expect("inputs").iter();
         inputs
-            .find(|books| books["input"] == input)
+            .find(|ledger| ledger["input"] == input)
             .expect("this input")
             .clone()
     }
 
     #[track_caller]
-    pub(crate) fn assert_books(
+    pub(crate) fn assert_ledger(
         &self,
         input: &str,
         received: u64,
         kept: u64,
         dropped: &[(&str, u64)],
     ) {
-        let books = self.books(input);
+        let ledger = self.ledger_of(input);
         assert_eq!(
-            (&books["received"], &books["kept"]),
+            (&ledger["received"], &ledger["kept"]),
             (&json!(received), &json!(kept)),
-            "{books}"
+            "{ledger}"
         );
         for (reason, count) in dropped {
-            assert_eq!(books["dropped"][reason], json!(count), "{reason}: {books}");
+            assert_eq!(
+                ledger["dropped"][reason],
+                json!(count),
+                "{reason}: {ledger}"
+            );
         }
     }
 }
@@ -83,7 +87,7 @@ fn gzip(text: &str) -> Vec<u8> {
 
 #[test]
 fn dragons_points_are_stored_and_answered_as_dragon_does() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now() / 1000 - 5;
     let body = json!({"timestamp": time, "dps": [
         {"metric": "m", "value": 1.5, "tags": {"gpu": 0}},
@@ -91,7 +95,7 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
         {"metric": "n", "value": 7, "telemetry_level": 4},
         {"metric": "o", "value": 2, "telemetry_level": 1},
     ]});
-    let answer = site.post("/api/metrics", body.to_string());
+    let answer = server.post("/api/metrics", body.to_string());
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(
@@ -99,33 +103,36 @@ fn dragons_points_are_stored_and_answered_as_dragon_does() {
         "{\"success\":2,\"failed\":2,\"errors\":[\"point 1: malformed value; expected a number\",\
          \"n: metric level 4 exceeds the agent's level 3\"]}"
     );
-    assert_eq!(site.stored("m"), [(json!({"gpu": "0"}), time * 1000, 1.5)]);
-    assert_eq!(site.stored("o"), [(json!({}), time * 1000, 2.0)]);
-    let listed = site.get("/api/v1/list?match=m").json();
+    assert_eq!(
+        server.stored("m"),
+        [(json!({"gpu": "0"}), time * 1000, 1.5)]
+    );
+    assert_eq!(server.stored("o"), [(json!({}), time * 1000, 2.0)]);
+    let listed = server.get("/api/v1/list?match=m").json();
     assert_eq!(listed[0]["doc"], "Sent by a program to /api/metrics.");
-    site.assert_books("http", 4, 2, &[("bad_value", 1), ("level", 1)]);
+    server.assert_ledger("http", 4, 2, &[("bad_value", 1), ("level", 1)]);
 
     let before = now();
-    let answer = site.post("/api/metrics", r#"{"dps":[{"metric":"p","value":3}]}"#);
+    let answer = server.post("/api/metrics", r#"{"dps":[{"metric":"p","value":3}]}"#);
     assert_eq!(
         answer.json(),
         json!({"success": 1, "failed": 0, "errors": []})
     );
-    let stored = site.stored("p");
+    let stored = server.stored("p");
     assert!((before..=now()).contains(&stored[0].1), "{stored:?}");
 
     let millis = now() - 777;
     let body = json!({"timestamp": millis, "dps": [{"metric": "q", "value": -1}]});
-    site.post("/api/metrics", body.to_string());
-    assert_eq!(site.stored("q"), [(json!({}), millis, -1.0)]);
+    server.post("/api/metrics", body.to_string());
+    assert_eq!(server.stored("q"), [(json!({}), millis, -1.0)]);
 }
 
 #[test]
 fn an_invalid_body_is_refused_and_counted() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     for (path, input) in [("/api/metrics", "http"), ("/api/put", "put")] {
         for body in ["", "x", "{", "[1", "\u{0}", "\"text\"", "[[["] {
-            let answer = site.post(path, body);
+            let answer = server.post(path, body);
             assert_eq!(answer.status, 400, "{path} {body:?}");
             assert!(
                 answer.json()["error"]["hint"].is_string(),
@@ -133,9 +140,9 @@ fn an_invalid_body_is_refused_and_counted() {
                 answer.text()
             );
         }
-        site.assert_books(input, 7, 0, &[("malformed", 7)]);
+        server.assert_ledger(input, 7, 0, &[("malformed", 7)]);
     }
-    let answer = site.post("/api/metrics", "[]");
+    let answer = server.post("/api/metrics", "[]");
     assert_eq!(
         answer.json()["error"]["message"],
         "not JSON: byte 0: expected an object"
@@ -144,12 +151,12 @@ fn an_invalid_body_is_refused_and_counted() {
 
 #[test]
 fn put_accepts_one_point_or_many_and_responds_by_its_flags() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now() - 1000;
     let good = json!({"metric": "a.b", "timestamp": time, "value": "1.5", "tags": {"host": "x"}});
-    let answer = site.post("/api/put", good.to_string());
+    let answer = server.post("/api/put", good.to_string());
     assert_eq!((answer.status, answer.text()), (204, ""));
-    assert_eq!(site.stored("a.b"), [(json!({"host": "x"}), time, 1.5)]);
+    assert_eq!(server.stored("a.b"), [(json!({"host": "x"}), time, 1.5)]);
 
     for (flags, expected) in [
         ("?summary", json!({"failed": 0, "success": 2})),
@@ -158,13 +165,13 @@ fn put_accepts_one_point_or_many_and_responds_by_its_flags() {
             json!({"errors": [], "failed": 0, "success": 2}),
         ),
     ] {
-        let answer = site.post(&format!("/api/put{flags}"), json!([good, good]).to_string());
+        let answer = server.post(&format!("/api/put{flags}"), json!([good, good]).to_string());
         assert_eq!((answer.status, answer.json()), (200, expected), "{flags}");
     }
     let seconds = json!({"metric": "c", "timestamp": time / 1000, "value": 2, "tags": {"n": 7}});
     let bad = json!({"metric": "c", "timestamp": "soon", "value": 2});
     let body = json!([bad, seconds, 7]).to_string();
-    let answer = site.post("/api/put?details", &body);
+    let answer = server.post("/api/put?details", &body);
     assert_eq!(answer.status, 400);
     let time_fault =
         "the timestamp is not a number of seconds (up to 10 digits) or milliseconds since 1970";
@@ -177,12 +184,12 @@ fn put_accepts_one_point_or_many_and_responds_by_its_flags() {
         ], "failed": 2, "success": 1})
     );
     assert_eq!(
-        site.stored("c"),
+        server.stored("c"),
         [(json!({"n": "7"}), time / 1000 * 1000, 2.0)]
     );
-    let answer = site.post("/api/put?summary", &body);
+    let answer = server.post("/api/put?summary", &body);
     assert_eq!(answer.json(), json!({"failed": 2, "success": 1}));
-    let answer = site.post("/api/put", &body);
+    let answer = server.post("/api/put", &body);
     assert_eq!(answer.status, 400);
     let message = answer.json()["error"]["message"]
         .as_str()
@@ -192,12 +199,12 @@ fn put_accepts_one_point_or_many_and_responds_by_its_flags() {
         message.starts_with("2 of 3 points were refused; the first, number 0: "),
         "{message}"
     );
-    site.assert_books("put", 14, 8, &[("malformed", 6)]);
+    server.assert_ledger("put", 14, 8, &[("malformed", 6)]);
 }
 
 #[test]
 fn invalid_numbers_affect_only_their_point() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now();
     for value in [
         "NaN",
@@ -212,7 +219,7 @@ fn invalid_numbers_affect_only_their_point() {
         let body = format!(
             r#"[{{"metric":"bad","timestamp":{time},"value":{value}}},{{"metric":"good","timestamp":{time},"value":1}}]"#
         );
-        let answer = site.post("/api/put?details", body);
+        let answer = server.post("/api/put?details", body);
         assert_eq!(answer.status, 400, "{value}");
         let json = answer.json();
         assert_eq!(
@@ -221,14 +228,14 @@ fn invalid_numbers_affect_only_their_point() {
             "{value}: {json}"
         );
     }
-    assert_eq!(site.stored("bad"), []);
-    assert_eq!(site.stored("good").len(), 1);
-    site.assert_books("put", 16, 8, &[("bad_value", 7), ("malformed", 1)]);
+    assert_eq!(server.stored("bad"), []);
+    assert_eq!(server.stored("good").len(), 1);
+    server.assert_ledger("put", 16, 8, &[("bad_value", 7), ("malformed", 1)]);
 }
 
 #[test]
 fn names_have_limits_and_old_and_future_points_are_refused() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now();
     let point = |name: &str, time: i64, tag: &str| json!({"metric": name, "timestamp": time, "value": 1, "tags": {"k": tag}});
     let long = "x".repeat(2000);
@@ -244,20 +251,20 @@ fn names_have_limits_and_old_and_future_points_are_refused() {
         point("ok", time + day, "v"),
         point("ok", time, "v"),
     ]);
-    let answer = site.post("/api/put?details", body.to_string());
+    let answer = server.post("/api/put?details", body.to_string());
     let json = answer.json();
     assert_eq!(
         (answer.status, &json["success"]),
         (400, &json!(1)),
         "{json}"
     );
-    site.assert_books(
+    server.assert_ledger(
         "put",
         8,
         1,
         &[("bad_name", 5), ("too_old", 1), ("future", 1)],
     );
-    let status = site.get("/status").json();
+    let status = server.get("/status").json();
     let sender = &status["senders"][0];
     let uid = rustix::process::geteuid().as_raw();
     assert_eq!(sender["sender"], json!(format!("uid {uid}")));
@@ -266,134 +273,134 @@ fn names_have_limits_and_old_and_future_points_are_refused() {
 
 #[test]
 fn gzip_bodies_are_accepted_and_limited() {
-    let site = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(2000));
+    let server = TestServer::with(|settings| settings.limits.body = ByteSize::bytes(2000));
     let good = json!({"metric": "z", "timestamp": now(), "value": 1}).to_string();
     let headers = [("Content-Encoding", "gzip")];
     assert_eq!(
-        site.post_with("/api/put", &headers, gzip(&good)).status,
+        server.post_with("/api/put", &headers, gzip(&good)).status,
         204
     );
-    assert_eq!(site.stored("z").len(), 1);
-    assert_eq!(site.post_with("/api/put", &headers, &good).status, 400);
+    assert_eq!(server.stored("z").len(), 1);
+    assert_eq!(server.post_with("/api/put", &headers, &good).status, 400);
     let bomb = gzip(&" ".repeat(100 << 10));
     assert!(bomb.len() < 2000);
-    assert_eq!(site.post_with("/api/put", &headers, bomb).status, 413);
+    assert_eq!(server.post_with("/api/put", &headers, bomb).status, 413);
     let zstd = [("Content-Encoding", "zstd")];
-    assert_eq!(site.post_with("/api/put", &zstd, &good).status, 415);
-    assert_eq!(site.post("/api/put", " ".repeat(2001)).status, 413);
-    site.assert_books("put", 5, 1, &[("malformed", 2), ("too_large", 2)]);
-    assert_eq!(site.refused("body_size"), 1);
-    let limited = site.get("/status").json()["http"]["limited"].clone();
+    assert_eq!(server.post_with("/api/put", &zstd, &good).status, 415);
+    assert_eq!(server.post("/api/put", " ".repeat(2001)).status, 413);
+    server.assert_ledger("put", 5, 1, &[("malformed", 2), ("too_large", 2)]);
+    assert_eq!(server.refused("body_size"), 1);
+    let limited = server.get("/status").json()["http"]["limited"].clone();
     let uid = rustix::process::geteuid().as_raw();
     assert_eq!(limited[format!("uid {uid}")], json!({"body_size": 1}));
 }
 
 #[test]
 fn all_bodies_together_have_a_limit() {
-    let site = TestServer::with(|settings| settings.limits.bodies = ByteSize::bytes(64 << 10));
-    let mut slow = site.connect();
+    let server = TestServer::with(|settings| settings.limits.bodies = ByteSize::bytes(64 << 10));
+    let mut slow = server.connect();
     slow.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n");
     slow.send(&" ".repeat(40_000));
     pegel_testkit::eventually("the first body is held", || {
-        let held = site.get("/status").json()["http"]["body_bytes"].as_u64();
+        let held = server.get("/status").json()["http"]["body_bytes"].as_u64();
         match held {
             Some(held) if held >= 40_000 => Ok(()),
             held => Err(held),
         }
     });
-    let answer = site.post("/api/put", " ".repeat(40_000));
+    let answer = server.post("/api/put", " ".repeat(40_000));
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert!(answer.text().contains("limits.bodies"), "{}", answer.text());
-    assert_eq!(site.refused("body_memory"), 1);
+    assert_eq!(server.refused("body_memory"), 1);
     let small = json!({"metric": "s", "timestamp": now(), "value": 1}).to_string();
     assert_eq!(
-        site.post("/api/put", &small).status,
+        server.post("/api/put", &small).status,
         204,
         "small ones find room"
     );
     slow.send(&" ".repeat(10_000));
     assert!(slow.until("\r\n").starts_with("HTTP/1.1 400 "), "no JSON");
-    site.assert_books("put", 3, 1, &[("busy", 1), ("malformed", 1)]);
-    assert_eq!(site.get("/status").json()["http"]["body_bytes"], 0);
+    server.assert_ledger("put", 3, 1, &[("busy", 1), ("malformed", 1)]);
+    assert_eq!(server.get("/status").json()["http"]["body_bytes"], 0);
 }
 
 #[test]
 fn a_truncated_body_is_counted() {
-    let site = TestServer::new();
-    let mut client = site.connect();
+    let server = TestServer::new();
+    let mut client = server.connect();
     client.send("POST /api/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{\"me");
     // If the client disconnects at once, the kernel does not report the owner.
     pegel_testkit::eventually("it is on its way", || {
-        match site.get("/status").json()["http"]["body_bytes"].as_u64() {
+        match server.get("/status").json()["http"]["body_bytes"].as_u64() {
             Some(1024) => Ok(()),
             held => Err(held),
         }
     });
     drop(client);
     pegel_testkit::eventually("it is counted", || {
-        let books = site.books("put");
-        match books["dropped"]["malformed"].as_u64() {
+        let ledger = server.ledger_of("put");
+        match ledger["dropped"]["malformed"].as_u64() {
             Some(1) => Ok(()),
-            _ => Err(books),
+            _ => Err(ledger),
         }
     });
 }
 
 #[test]
 fn a_clean_up_is_for_dragons_series_only() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now() / 1000;
     for (name, at) in [("d", time - 100), ("d", time - 50), ("gone", time - 100)] {
         let body = json!({"timestamp": at, "dps": [{"metric": name, "value": at}]});
-        assert_eq!(site.post("/api/metrics", body.to_string()).status, 201);
+        assert_eq!(server.post("/api/metrics", body.to_string()).status, 201);
     }
     let body = json!({"metric": "p", "timestamp": time - 100, "value": 1, "tags": {}});
-    site.post("/api/put", body.to_string());
-    let answer = site.post(
+    server.post("/api/put", body.to_string());
+    let answer = server.post(
         "/api/tsdb_cleanup",
         json!({"start_time": time - 50}).to_string(),
     );
     assert_eq!(answer.status, 201);
     assert_eq!(answer.text(), "{\"errors\":[],\"failed\":0,\"success\":0}");
-    assert_eq!(site.stored("d").len(), 1, "strictly older ones are gone");
-    assert_eq!(site.stored("gone"), []);
-    assert_eq!(site.get("/api/v1/values?match=gone").text(), "[]");
-    assert_eq!(site.stored("p").len(), 1);
+    assert_eq!(server.stored("d").len(), 1, "strictly older ones are gone");
+    assert_eq!(server.stored("gone"), []);
+    assert_eq!(server.get("/api/v1/values?match=gone").text(), "[]");
+    assert_eq!(server.stored("p").len(), 1);
     let late = json!({"timestamp": time - 60, "dps": [{"metric": "d", "value": 1}]});
-    let answer = site.post("/api/metrics", late.to_string()).json();
+    let answer = server.post("/api/metrics", late.to_string()).json();
     assert_eq!(
         answer["errors"],
         json!(["d: the timestamp is before the last clean-up"])
     );
     for body in ["{}", "", r#"{"start_time":"x"}"#] {
-        assert_eq!(site.post("/api/tsdb_cleanup", body).status, 400, "{body}");
+        assert_eq!(server.post("/api/tsdb_cleanup", body).status, 400, "{body}");
     }
     // A future time hides existing points, not later ones.
-    let answer = site.post(
+    let answer = server.post(
         "/api/tsdb_cleanup",
         json!({"start_time": time + 9999}).to_string(),
     );
     assert_eq!(answer.status, 201);
-    assert_eq!(site.stored("d"), []);
+    assert_eq!(server.stored("d"), []);
     let body = json!({"timestamp": now(), "dps": [{"metric": "d", "value": 5}]});
     assert_eq!(
-        site.post("/api/metrics", body.to_string()).json()["success"],
+        server.post("/api/metrics", body.to_string()).json()["success"],
         1
     );
-    site.assert_books("http", 5, 4, &[("too_old", 1)]);
+    server.assert_ledger("http", 5, 4, &[("too_old", 1)]);
 }
 
 #[test]
 fn only_an_agent_of_a_job_can_be_stopped_by_a_client() {
-    let site = TestServer::new();
-    assert_eq!(site.get("/api/ready").text(), "{\"is_ready\":true}");
+    let server = TestServer::new();
+    assert_eq!(server.get("/api/ready").text(), "{\"is_ready\":true}");
     let paths = [
         "/api/set_shutdown",
         "/api/telemetry_shutdown",
         "/api/set_telemetry_shutdown",
     ];
     for path in paths {
-        let answer = site.get(path);
+        let answer = server.get(path);
         assert_eq!(answer.status, 403, "{path}");
         assert!(
             answer.text().contains("not started by a job"),
@@ -402,43 +409,43 @@ fn only_an_agent_of_a_job_can_be_stopped_by_a_client() {
         );
     }
     for path in &paths[1..] {
-        let site = TestServer::of_job();
-        let mut client = site.connect();
+        let server = TestServer::of_job();
+        let mut client = server.connect();
         client.send(&format!(
             "HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ));
         assert!(client.rest().starts_with("HTTP/1.1 405 "), "{path}");
         let foreign = [("Origin", "http://evil.example")];
-        let address = AgentAddress::Tcp(site.tcp());
+        let address = AgentAddress::Tcp(server.tcp());
         let answer = pegel_testkit::get_with(&address, path, &foreign).expect("an answer");
-        assert_eq!(answer.status, 403, "another site's page");
-        let answer = site.get("/api/set_shutdown");
+        assert_eq!(answer.status, 403, "another server's page");
+        let answer = server.get("/api/set_shutdown");
         assert_eq!(answer.text(), "{\"errors\":[],\"failed\":0,\"success\":1}");
-        assert!(!site.finished.load(Ordering::Relaxed));
-        let answer = site.get(path);
+        assert!(!server.finished.load(Ordering::Relaxed));
+        let answer = server.get(path);
         assert_eq!(
             answer.json(),
             json!({"shutdown": true, "shutdown_begin": true})
         );
-        assert!(site.finished.load(Ordering::Relaxed));
+        assert!(server.finished.load(Ordering::Relaxed));
     }
 }
 
 #[test]
 fn a_key_is_exchanged_for_a_token() {
-    let site = TestServer::with(|settings| {
+    let server = TestServer::with(|settings| {
         settings.auth_key = Some("planted key".parse().expect("a secret"));
     });
     for body in ["", "{}", r#"{"auth_key":"wrong"}"#, r#"{"auth_key":7}"#] {
-        let answer = site.post("/api/token", body);
+        let answer = server.post("/api/token", body);
         assert_eq!(
             (answer.status, answer.text()),
             (400, "{\"msg\":\"Bad auth_key\"}"),
             "{body}"
         );
     }
-    assert_eq!(site.refused("auth_key"), 1, "the others showed none");
-    let answer = site.post("/api/token", r#"{"auth_key":"planted key"}"#);
+    assert_eq!(server.refused("auth_key"), 1, "the others showed none");
+    let answer = server.post("/api/token", r#"{"auth_key":"planted key"}"#);
     assert_eq!(answer.status, 200);
     let token = answer.json()["access_token"]
         .as_str()
@@ -451,24 +458,24 @@ fn a_key_is_exchanged_for_a_token() {
 
 #[test]
 fn what_takes_a_body_says_so() {
-    let site = TestServer::new();
-    let answer = site.get("/api/put");
+    let server = TestServer::new();
+    let answer = server.get("/api/put");
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
-    assert_eq!(site.post("/api/v1/list", "{}").status, 405);
+    assert_eq!(server.post("/api/v1/list", "{}").status, 405);
 }
 
 /// Every response of OpenTSDB's API has the tag `host`: a series that already has it, with the
 /// node's own name, must not appear twice.
 #[test]
 fn the_nodes_own_host_tag_is_not_stored_and_others_are() {
-    let site = TestServer::new();
+    let server = TestServer::new();
     let time = now() - 1000;
     for (at, host) in [(0, json!({})), (1, json!({"host": "nid0001"}))] {
         let point = json!({"metric": "depth", "timestamp": time + at, "value": at, "tags": host});
-        assert_eq!(site.post("/api/put", point.to_string()).status, 204);
+        assert_eq!(server.post("/api/put", point.to_string()).status, 204);
     }
     let expected = [(json!({}), time, 0.0), (json!({}), time + 1, 1.0)];
-    assert_eq!(site.stored("depth"), expected);
-    let answer = site.get("/api/search/lookup?m=depth");
+    assert_eq!(server.stored("depth"), expected);
+    let answer = server.get("/api/search/lookup?m=depth");
     assert_eq!(answer.json()["totalResults"], 1);
 }

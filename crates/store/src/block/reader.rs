@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pegel_metric::{GroupMembers, Millis};
+use pegel_metric::{GroupSeries, Millis};
 
 use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::ByteReader;
@@ -287,14 +287,14 @@ impl BlockReader {
             None if series.len() == 1 => RunOwner::Series(series.remove(0)),
             // The store never writes an ungrouped run with several columns; it is read like a
             // group.
-            None => RunOwner::Group(Arc::new(GroupMembers {
+            None => RunOwner::Group(Arc::new(GroupSeries {
                 group: "".into(),
                 series,
                 stale_after: 0,
             })),
             Some(number) => {
                 let group = self.index.groups[number as usize].clone();
-                RunOwner::Group(Arc::new(GroupMembers {
+                RunOwner::Group(Arc::new(GroupSeries {
                     group,
                     series,
                     stale_after: 0,

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, GroupRow, Millis, Selector, Series};
+use pegel_metric::{GroupRow, GroupSeries, Millis, Selector, Series};
 
 use crate::range_query::{LatestValue, QueryError, TimeLimit};
 use crate::sample_run::{bit, set_bit};
@@ -29,7 +29,7 @@ pub(crate) struct CurrentValuesSnapshot {
 /// The current row of one group.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentGroup {
-    pub members: Arc<GroupMembers>,
+    pub members: Arc<GroupSeries>,
     pub row: Arc<CurrentRow>,
     pub overlapping: OverlappingMembers,
 }
@@ -168,7 +168,7 @@ impl CurrentRow {
 
     /// Returns the same values for another list of members, so that a series keeps the time of its
     /// last change.
-    pub(crate) fn remapped(&self, from: &GroupMembers, to: &GroupMembers) -> CurrentRow {
+    pub(crate) fn remapped(&self, from: &GroupSeries, to: &GroupSeries) -> CurrentRow {
         let indexes: HashMap<&str, usize> = from
             .series
             .iter()
@@ -213,7 +213,7 @@ impl OverlappingMembers {
     /// Returns the list, extended by the ungrouped series added since it was built.
     pub(crate) fn extended(
         &self,
-        members: &GroupMembers,
+        members: &GroupSeries,
         ungrouped: &UngroupedCurrentValues,
     ) -> OverlappingMembers {
         if self.ungrouped_count == ungrouped.len {

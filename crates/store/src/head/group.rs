@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, GroupRow, Ledger, Millis};
+use pegel_metric::{GroupRow, GroupSeries, Ledger, Millis};
 
 use crate::sample_run::{EncodingEffort, RunOwner, SampleRun, bit, set_bit};
 
@@ -18,16 +18,16 @@ const TAIL_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct GroupHead {
-    members: Arc<GroupMembers>,
+    members: Arc<GroupSeries>,
     /// Append-only.
     closed: Arc<Vec<Arc<SampleRun>>>,
-    tail: Tail,
+    tail: UnencodedRows,
     current: Arc<CurrentRow>,
     pub(super) overlapping: OverlappingMembers,
 }
 
 #[derive(Debug, Default)]
-struct Tail {
+struct UnencodedRows {
     times: Vec<Millis>,
     /// Row after row, one value for each member.
     values: Vec<f64>,
@@ -36,23 +36,23 @@ struct Tail {
 }
 
 impl GroupHead {
-    pub(crate) fn new(members: Arc<GroupMembers>) -> GroupHead {
+    pub(crate) fn new(members: Arc<GroupSeries>) -> GroupHead {
         let current = CurrentRow::new(members.series.len());
         GroupHead {
             members,
             closed: Arc::default(),
-            tail: Tail::default(),
+            tail: UnencodedRows::default(),
             current: Arc::new(current),
             overlapping: OverlappingMembers::default(),
         }
     }
 
     /// Returns whether these members are a version of this group.
-    pub(crate) fn is_same_group(&self, members: &Arc<GroupMembers>) -> bool {
+    pub(crate) fn is_same_group(&self, members: &Arc<GroupSeries>) -> bool {
         Arc::ptr_eq(&self.members, members) || self.members.group == members.group
     }
 
-    pub(crate) fn members(&self) -> &Arc<GroupMembers> {
+    pub(crate) fn members(&self) -> &Arc<GroupSeries> {
         &self.members
     }
 
@@ -125,7 +125,7 @@ impl GroupHead {
         GroupHead {
             members: self.members.clone(),
             closed: Arc::default(),
-            tail: Tail::default(),
+            tail: UnencodedRows::default(),
             current: self.current.clone(),
             overlapping: OverlappingMembers::default(),
         }
@@ -182,8 +182,8 @@ impl GroupHead {
     }
 }
 
-impl Tail {
-    fn to_run(&self, members: &Arc<GroupMembers>) -> Option<Arc<SampleRun>> {
+impl UnencodedRows {
+    fn to_run(&self, members: &Arc<GroupSeries>) -> Option<Arc<SampleRun>> {
         if self.times.is_empty() {
             return None;
         }

@@ -5,8 +5,8 @@
 //! belongs to the log segments from which it can be rebuilt: those are removed only when its block
 //! is durable.
 
-mod ahead;
 mod current_values;
+mod future_points;
 mod group;
 mod overlap;
 mod ungrouped;

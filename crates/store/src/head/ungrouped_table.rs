@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pegel_metric::{Ledger, Millis, Series};
 
-use super::ahead::AheadPoints;
 use super::current_values::{UngroupedCurrentValue, UngroupedCurrentValues};
+use super::future_points::FuturePoints;
 use super::ungrouped::{LateMerge, MergedRuns, UngroupedHead};
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct UngroupedTable {
     slots: HashMap<Arc<Series>, u32>,
     heads: Vec<UngroupedHead>,
     pub current: UngroupedCurrentValues,
-    ahead: AheadPoints,
+    ahead: FuturePoints,
     /// Slots with late points to merge. The owner merges them, and can do so without holding a
     /// lock.
     due_merges: Vec<u32>,

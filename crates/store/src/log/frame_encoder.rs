@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, GroupRow, Input, Point, Series, Tick};
+use pegel_metric::{GroupRow, GroupSeries, Input, Point, Series, Tick};
 
 use crate::codec;
 use crate::codec::byte_reader::{put_varint, put_zigzag};
@@ -44,7 +44,7 @@ pub(crate) struct FrameEncoder {
 #[derive(Debug)]
 struct GroupEncoder {
     id: u64,
-    members: Arc<GroupMembers>,
+    members: Arc<GroupSeries>,
     previous: Vec<u64>,
     hints: codec::ExponentHints,
     /// Rows until the next key row, which does not depend on the row before.
@@ -156,7 +156,7 @@ impl FrameEncoder {
 
     /// Defines a version of a group in this segment, unless it is defined. Returns the index of its
     /// encoder.
-    fn define_group(&mut self, members: &Arc<GroupMembers>) -> usize {
+    fn define_group(&mut self, members: &Arc<GroupSeries>) -> usize {
         if let Some(at) = self
             .groups
             .iter()

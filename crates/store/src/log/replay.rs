@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, GroupRow, Millis, Point, Series};
+use pegel_metric::{GroupRow, GroupSeries, Millis, Point, Series};
 
 use crate::FORMAT_VERSION;
 use crate::codec::byte_reader::ByteReader;
@@ -209,7 +209,7 @@ impl SegmentDefinitions {
             let count = reader.varint()?;
             let series = read_series(&mut reader, count)?;
             let previous = vec![0; series.len()];
-            let members = Arc::new(GroupMembers {
+            let members = Arc::new(GroupSeries {
                 group,
                 series,
                 stale_after,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, Millis, Selector, Series};
+use pegel_metric::{GroupSeries, Millis, Selector, Series};
 
 use crate::context::{FrozenHead, StoreContext};
 use crate::head::{Head, UngroupedCurrentValues, UngroupedPoints};
@@ -44,7 +44,7 @@ struct HeadView {
 }
 
 struct GroupView {
-    members: Arc<GroupMembers>,
+    members: Arc<GroupSeries>,
     closed: Arc<Vec<Arc<SampleRun>>>,
     tail: Option<(Millis, Millis)>,
 }
@@ -123,7 +123,7 @@ struct HeadSearch<'a> {
     limit: &'a mut TimeLimit,
     /// The matching members, by version of a group. The key is the version's address, which the
     /// value keeps alive.
-    matching: HashMap<*const GroupMembers, (Arc<GroupMembers>, Arc<[u32]>)>,
+    matching: HashMap<*const GroupSeries, (Arc<GroupSeries>, Arc<[u32]>)>,
 }
 
 impl HeadSearch<'_> {
@@ -164,7 +164,7 @@ impl HeadSearch<'_> {
     }
 
     /// Returns the members of a group that match, evaluating the selector once per version.
-    fn matching(&mut self, members: &Arc<GroupMembers>) -> Result<Arc<[u32]>, QueryError> {
+    fn matching(&mut self, members: &Arc<GroupSeries>) -> Result<Arc<[u32]>, QueryError> {
         if let Some((_, known)) = self.matching.get(&Arc::as_ptr(members)) {
             return Ok(known.clone());
         }

@@ -4,7 +4,7 @@
 
 use crate::context::{StoreContext, StoreState};
 use crate::head::Head;
-use crate::state_stats::StateGuard;
+use crate::store_stats::StateGuard;
 
 /// The approximate cost of a tick's sample and of a point, in nanoseconds.
 pub(super) const SAMPLE_COST: usize = 10;

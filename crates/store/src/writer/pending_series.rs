@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{GroupMembers, Series};
+use pegel_metric::{GroupSeries, Series};
 
 use crate::head::Head;
 
@@ -14,7 +14,7 @@ use crate::head::Head;
 pub(crate) struct PendingSeries {
     series: HashSet<Arc<Series>>,
     /// The latest version of each accepted group.
-    groups: Vec<Arc<GroupMembers>>,
+    groups: Vec<Arc<GroupSeries>>,
 }
 
 impl PendingSeries {
@@ -40,7 +40,7 @@ impl PendingSeries {
     pub(super) fn admit_group(
         &mut self,
         head: &Head,
-        members: &Arc<GroupMembers>,
+        members: &Arc<GroupSeries>,
         series_max: usize,
     ) -> bool {
         if self.groups.is_empty()

@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_socket_whose_error_stays_is_left_alone_for_longer_and_longer() {
-        let (shared, gate) = shared();
+        let (shared, admission) = shared();
         let stop = Arc::new(StopSignal::new().expect("a descriptor"));
-        let origins = OriginCache::new(gate, Arc::new(FixedPeerPolicy));
+        let origins = OriginCache::new(admission, Arc::new(FixedPeerPolicy));
         let thread = {
             let (shared, stop) = (shared.clone(), stop.clone());
             // A regular file is never a socket: every call fails.

@@ -38,15 +38,15 @@ impl KernelDropCounter {
 
     /// Adds the datagrams dropped since the last call. Each counts as one value received and
     /// dropped.
-    pub(crate) fn record(&mut self, gate: &Admission) {
+    pub(crate) fn record(&mut self, admission: &Admission) {
         let Some(now) = read_drop_count(&self.socket) else {
             return;
         };
         let count = u64::from(now.wrapping_sub(self.last_count));
         self.last_count = now;
         if count > 0 {
-            gate.count_received(&self.sender, count);
-            gate.count_dropped(&self.sender, DropReason::Kernel, count);
+            admission.count_received(&self.sender, count);
+            admission.count_dropped(&self.sender, DropReason::Kernel, count);
         }
     }
 }
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn what_the_kernel_dropped_is_in_the_books() {
-        let gate = Admission::new(AdmissionSettings::for_tests(), Arc::default());
+        let admission = Admission::new(AdmissionSettings::for_tests(), Arc::default());
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        let sender = gate.sender(Input::Statsd, "kernel");
+        let sender = admission.sender(Input::Statsd, "kernel");
         let mut drops = KernelDropCounter::new(&socket, sender).expect("a descriptor");
         let from = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let to = socket.local_addr().expect("bound");
@@ -91,15 +91,15 @@ mod tests {
             from.send_to(&[b'x'; 1000], to)
                 .expect("loopback accepts all");
         }
-        drops.record(&gate);
-        drops.record(&gate);
+        drops.record(&admission);
+        drops.record(&admission);
         socket.set_nonblocking(true).expect("a socket");
         let read = std::iter::from_fn(|| socket.recv(&mut [0; 2000]).ok()).count() as u64;
-        let dropped = gate
+        let dropped = admission
             .ledger()
             .dropped_total(Input::Statsd, DropReason::Kernel);
         assert!(dropped > 0, "the buffer holds less than 3 MB");
         assert_eq!(read + dropped, SENT);
-        assert_eq!(gate.ledger().received_total(Input::Statsd), dropped);
+        assert_eq!(admission.ledger().received_total(Input::Statsd), dropped);
     }
 }

@@ -39,7 +39,7 @@ impl SenderIdentity {
 
 #[derive(Debug)]
 pub(crate) struct OriginCache {
-    gate: Arc<Admission>,
+    admission: Arc<Admission>,
     peer_policy: Arc<dyn StatsdPeerPolicy>,
     cached: HashMap<SenderIdentity, (Arc<Sender>, bool)>,
     /// Consecutive datagrams mostly have the same origin.
@@ -47,9 +47,12 @@ pub(crate) struct OriginCache {
 }
 
 impl OriginCache {
-    pub(crate) fn new(gate: Arc<Admission>, peer_policy: Arc<dyn StatsdPeerPolicy>) -> OriginCache {
+    pub(crate) fn new(
+        admission: Arc<Admission>,
+        peer_policy: Arc<dyn StatsdPeerPolicy>,
+    ) -> OriginCache {
         OriginCache {
-            gate,
+            admission,
             peer_policy,
             cached: HashMap::new(),
             last: None,
@@ -97,7 +100,7 @@ impl OriginCache {
             SenderIdentity::User(uid) => (format!("uid {uid}"), self.peer_policy.allows_user(uid)),
             SenderIdentity::Unknown => ("unknown".to_owned(), false),
         };
-        let sender = self.gate.sender(Input::Statsd, &name);
+        let sender = self.admission.sender(Input::Statsd, &name);
         self.cached.insert(who, (sender.clone(), may_write));
         (sender, may_write)
     }

@@ -408,8 +408,8 @@ mod tests {
 
     #[test]
     fn a_web_browser_cannot_write() {
-        let (shared, gate) = shared();
-        let mut origins = OriginCache::new(gate, Arc::new(FixedPeerPolicy));
+        let (shared, admission) = shared();
+        let mut origins = OriginCache::new(admission, Arc::new(FixedPeerPolicy));
         let head = "Host: localhost\r\n\r\nforged:666|c\n";
         let long = format!(
             "POST /{} HTTP/1.1\r\n{head}",
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_part_of_the_connections_is_reserved_for_trusted_senders() {
-        let (shared, gate) = shared();
+        let (shared, admission) = shared();
         let peer_policy: Arc<dyn StatsdPeerPolicy> = Arc::new(FixedPeerPolicy);
         let mut reader = StreamReader {
             limits: StreamLimits {
@@ -443,7 +443,7 @@ mod tests {
                 eviction_idle_time: Duration::from_secs(60),
             },
             shared: &shared,
-            origins: OriginCache::new(gate, peer_policy.clone()),
+            origins: OriginCache::new(admission, peer_policy.clone()),
             peer_policy: &peer_policy,
             connections: Vec::new(),
             buffer: vec![0; READ_BYTES],

@@ -287,8 +287,8 @@ mod tests {
         changes.iter().filter_map(|change| change.value).collect()
     }
 
-    fn origins(gate: &Arc<Admission>) -> OriginCache {
-        OriginCache::new(gate.clone(), Arc::new(FixedPeerPolicy))
+    fn origins(admission: &Arc<Admission>) -> OriginCache {
+        OriginCache::new(admission.clone(), Arc::new(FixedPeerPolicy))
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
         const ROUNDS: u32 = 200;
         const DATAGRAMS: u32 = 100;
         let (descriptors, senders) = sockets(1);
-        let (shared, gate) = shared();
+        let (shared, admission) = shared();
         let stop = Arc::new(StopSignal::new().expect("a descriptor"));
         let group = UdpReceivers::new(descriptors, shared.clone(), stop);
         for round in 0..ROUNDS {
@@ -309,30 +309,30 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
-                        let mut worker = ReceiveWorker::new(&group, origins(&gate));
+                        let mut worker = ReceiveWorker::new(&group, origins(&admission));
                         while worker.receive_all(&[0]) > 0 {}
                     });
                 }
             });
         }
         assert_eq!(total(&shared), [f64::from(ROUNDS * DATAGRAMS)]);
-        let kept = gate.ledger().kept_total(Input::Statsd);
+        let kept = admission.ledger().kept_total(Input::Statsd);
         assert_eq!(kept, u64::from(ROUNDS * DATAGRAMS));
     }
 
     #[test]
     fn help_comes_when_a_socket_stays_full_and_goes_when_it_is_read() {
         let (descriptors, senders) = sockets(2);
-        let (shared, gate) = shared();
+        let (shared, admission) = shared();
         let stop = Arc::new(StopSignal::new().expect("a descriptor"));
         let group = UdpReceivers::new(descriptors, shared.clone(), stop.clone());
         let needed = group.sockets[0].full_calls;
         std::thread::scope(|scope| {
-            scope.spawn(|| group.run_helper(origins(&gate)));
+            scope.spawn(|| group.run_helper(origins(&admission)));
             while group.helpers().asleep == 0 {
                 std::thread::yield_now();
             }
-            let mut worker = ReceiveWorker::new(&group, origins(&gate));
+            let mut worker = ReceiveWorker::new(&group, origins(&admission));
             let mut fill = |datagrams: usize| {
                 for _ in 0..datagrams {
                     senders[0].send(b"c:1|c").expect("sent");
@@ -357,7 +357,7 @@ mod tests {
             }
             stop.trigger();
             group
-                .run_first(origins(&gate))
+                .run_first(origins(&admission))
                 .expect("it ends after the stop signal");
         });
         let sent = (2 * needed - 1) * DATAGRAMS_PER_CALL + 1;

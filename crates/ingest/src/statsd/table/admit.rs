@@ -41,14 +41,15 @@ impl StatsdTable {
         metric: &StatsdMetric<'_>,
         tags: &[u8],
         (writer, sender): (Writer, &Arc<Sender>),
-        gate: &Admission,
+        admission: &Admission,
     ) -> Result<u32, DropReason> {
         let mut naming = DisambiguatingLabels {
             with_type: !self.may_use_plain_name(metric.name, tags, metric.kind, writer),
             with_input: false,
         };
         loop {
-            let offered = self.admit_series((metric.name, tags), metric.kind, naming, sender, gate);
+            let offered =
+                self.admit_series((metric.name, tags), metric.kind, naming, sender, admission);
             let taken = match offered {
                 Ok(row) => {
                     let row = self.insert_entry(hash, metric, tags, (naming, writer), row);
@@ -60,7 +61,7 @@ impl StatsdTable {
                 SeriesConflict::OtherInput if !naming.with_input => naming.with_input = true,
                 // A pushed metric takes precedence over one whose lines arrived another way.
                 SeriesConflict::OtherMetric(other)
-                    if writer != Writer::STATSD && self.rename_entry_of(other, gate) => {}
+                    if writer != Writer::STATSD && self.rename_entry_of(other, admission) => {}
                 // Another metric has one of these series: `a.count` and the timer `a`, or because
                 // of a rule.
                 SeriesConflict::OtherMetric(_) if !naming.with_type => naming.with_type = true,
@@ -105,7 +106,7 @@ impl StatsdTable {
         kind: StatsdType,
         naming: DisambiguatingLabels,
         sender: &Arc<Sender>,
-        gate: &Admission,
+        admission: &Admission,
     ) -> Result<Vec<AdmittedSeries>, SeriesConflict> {
         let bad = |_| SeriesConflict::Refused(DropReason::BadName);
         let mut name = std::str::from_utf8(name).map_err(bad)?.to_owned();
@@ -139,7 +140,7 @@ impl StatsdTable {
                 level: PROGRAM_LEVEL,
                 input: sender.input,
             };
-            let admitted = gate
+            let admitted = admission
                 .admit(sender, &offer)
                 .map_err(|refusal| SeriesConflict::Refused(refusal.reason()))?;
             if admitted.has_input_label && !naming.with_input {

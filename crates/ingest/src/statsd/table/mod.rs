@@ -174,19 +174,19 @@ impl StatsdTable {
         &mut self,
         metric: &StatsdMetric<'_>,
         origin: &LineOrigin,
-        gate: &Admission,
+        admission: &Admission,
         counts: &mut LineCounts,
     ) {
         if metric.tags().is_empty() {
-            return self.record_values(metric, &[], origin, gate, counts);
+            return self.record_values(metric, &[], origin, admission, counts);
         }
         match metric.tags().ordered() {
-            Ok(tags) => self.record_values(metric, tags, origin, gate, counts),
+            Ok(tags) => self.record_values(metric, tags, origin, admission, counts),
             Err(_) => {
                 let mut tags = std::mem::take(&mut self.ordered_tags);
                 tags.clear();
                 metric.tags().append_ordered(&mut tags);
-                self.record_values(metric, &tags, origin, gate, counts);
+                self.record_values(metric, &tags, origin, admission, counts);
                 self.ordered_tags = tags;
             }
         }
@@ -197,14 +197,14 @@ impl StatsdTable {
         metric: &StatsdMetric<'_>,
         tags: &[u8],
         origin: &LineOrigin,
-        gate: &Admission,
+        admission: &Admission,
         counts: &mut LineCounts,
     ) {
         let writer = self.writer(&origin.sender);
         let hash = self.hash(metric.name, tags, metric.kind, writer);
         let found = match self.find(hash, metric.name, tags, metric.kind, writer) {
             Some(at) => Ok(at),
-            None => self.admit(hash, metric, tags, (writer, &origin.sender), gate),
+            None => self.admit(hash, metric, tags, (writer, &origin.sender), admission),
         };
         let at = match found {
             Ok(at) => at,

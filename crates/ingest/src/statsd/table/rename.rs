@@ -15,8 +15,8 @@ use crate::admission::Admission;
 impl StatsdTable {
     /// Renames the metrics whose names other inputs own. Only the `claimed` names are checked;
     /// `None`: all names.
-    pub(crate) fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, gate: &Admission) {
-        let owners = gate.name_owners();
+    pub(crate) fn rename_claimed(&mut self, claimed: Option<&[Box<str>]>, admission: &Admission) {
+        let owners = admission.name_owners();
         let must_rename = |at: SeriesHandle| {
             let series = self.series.series(at)?;
             let input = series.family().input;
@@ -33,21 +33,21 @@ impl StatsdTable {
                 .filter_map(|(at, _)| must_rename(at))
                 .collect(),
         };
-        self.rename_entries(&handles, gate);
+        self.rename_entries(&handles, admission);
     }
 
     /// Renames the metric that has this series, unless it came over the push socket. Returns
     /// whether it was renamed.
-    pub(super) fn rename_entry_of(&mut self, at: SeriesHandle, gate: &Admission) -> bool {
+    pub(super) fn rename_entry_of(&mut self, at: SeriesHandle, admission: &Admission) -> bool {
         let series = self.series.series(at);
         let is_pushed = series.is_some_and(|series| series.family().input == Input::Push);
         if !is_pushed {
-            self.rename_entries(&HashSet::from([at]), gate);
+            self.rename_entries(&HashSet::from([at]), admission);
         }
         !is_pushed
     }
 
-    fn rename_entries(&mut self, handles: &HashSet<SeriesHandle>, gate: &Admission) {
+    fn rename_entries(&mut self, handles: &HashSet<SeriesHandle>, admission: &Admission) {
         if handles.is_empty() {
             return;
         }
@@ -57,14 +57,14 @@ impl StatsdTable {
             };
             let length = self.figures.for_type(entry.kind).len() as SeriesHandle;
             if (entry.handle..entry.handle + length).any(|handle| handles.contains(&handle)) {
-                self.rename_entry(at, gate);
+                self.rename_entry(at, admission);
             }
         }
     }
 
     /// Renames an entry. One that cannot be renamed, because of a limit, is removed: its next
     /// lines are refused.
-    fn rename_entry(&mut self, at: u32, gate: &Admission) {
+    fn rename_entry(&mut self, at: u32, admission: &Admission) {
         let entry = &self.entries[at];
         let (handle, permit, kind) = (entry.handle, entry.permit, entry.kind);
         let naming = DisambiguatingLabels {
@@ -74,7 +74,7 @@ impl StatsdTable {
         let (name, tags) = self.name_and_tags(entry);
         let (name, tags) = (name.to_vec(), tags.to_vec());
         let sender = self.series.sender(permit).clone();
-        let row = self.admit_series((&name, &tags), kind, naming, &sender, gate);
+        let row = self.admit_series((&name, &tags), kind, naming, &sender, admission);
         let key = match self.entries[at].key {
             Some(key) => Some(key),
             None => self.keys.add(&name, &tags),

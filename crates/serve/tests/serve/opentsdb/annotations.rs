@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::grafana::{BrowserSeries, GoAnnotation, GoSeries};
-use super::{ask, site};
+use super::{ask, server};
 use crate::support::{RawConnection, TestServer};
 
 /// Returns the status and body of a request with any method.
-fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut client = RawConnection::new(site.tcp());
+fn send(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut client = RawConnection::new(server.tcp());
     client.send(&format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -25,54 +25,54 @@ fn send(site: &TestServer, method: &str, path: &str, body: &str) -> (u16, Value)
 
 #[test]
 fn annotations_are_created_read_changed_and_deleted() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let body = r#"{"startTime":"1369141261","tsuid":"000001","description":"Testing","custom":{"owner":"jdoe"}}"#;
     let note = json!({"tsuid": "000001", "description": "Testing", "notes": "", "custom": {"owner": "jdoe"}, "endTime": 0, "startTime": 1_369_141_261});
     assert_eq!(
-        send(&site, "POST", "/api/annotation", body),
+        send(&server, "POST", "/api/annotation", body),
         (200, note.clone())
     );
     assert_eq!(
-        send(&site, "POST", "/api/annotation", body),
+        send(&server, "POST", "/api/annotation", body),
         (304, Value::Null)
     );
     let place = "/api/annotation?start_time=1369141261&tsuid=000001";
-    assert_eq!(send(&site, "GET", place, ""), (200, note));
+    assert_eq!(send(&server, "GET", place, ""), (200, note));
     let body = r#"{"startTime":1369141261,"tsuid":"000001","notes":"only"}"#;
-    let (status, replaced) = send(&site, "PUT", "/api/annotation", body);
+    let (status, replaced) = send(&server, "PUT", "/api/annotation", body);
     assert_eq!(
         (status, &replaced["description"], &replaced["notes"]),
         (200, &json!(""), &json!("only"))
     );
-    assert_eq!(send(&site, "DELETE", place, "").0, 204);
-    assert_eq!(send(&site, "GET", place, "").0, 404);
-    assert_eq!(send(&site, "DELETE", place, "").0, 404);
+    assert_eq!(send(&server, "DELETE", place, "").0, 204);
+    assert_eq!(send(&server, "GET", place, "").0, 404);
+    assert_eq!(send(&server, "DELETE", place, "").0, 404);
 }
 
 #[test]
 fn many_at_once() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let body =
         r#"[{"startTime":10,"description":"a"},{"startTime":20,"tsuid":"0A","description":"b"}]"#;
-    let (status, made) = send(&site, "POST", "/api/annotation/bulk", body);
+    let (status, made) = send(&server, "POST", "/api/annotation/bulk", body);
     assert_eq!((status, made.as_array().map(Vec::len)), (200, Some(2)));
     let body = r#"{"startTime":1,"endTime":30,"tsuids":["0a"],"global":true}"#;
-    let (status, deleted) = send(&site, "DELETE", "/api/annotation/bulk", body);
+    let (status, deleted) = send(&server, "DELETE", "/api/annotation/bulk", body);
     assert_eq!((status, &deleted["totalDeleted"]), (200, &json!(2)));
-    assert_eq!(send(&site, "POST", "/api/annotation/bulk", "[]").0, 400);
+    assert_eq!(send(&server, "POST", "/api/annotation/bulk", "[]").0, 400);
 }
 
 #[test]
 fn grafana_shows_annotations_in_both_forms() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let second = at / 1_000 + 3;
-    let answer = ask(&site, "/api/query", &format!(r#"{{"start":{at},"showTSUIDs":true,"queries":[{{"metric":"cpu_percent","aggregator":"sum"}}]}}"#)).json();
+    let answer = ask(&server, "/api/query", &format!(r#"{{"start":{at},"showTSUIDs":true,"queries":[{{"metric":"cpu_percent","aggregator":"sum"}}]}}"#)).json();
     let id = answer[0]["tsuids"][0].as_str().expect("an id").to_owned();
     for body in [
         format!(r#"{{"startTime":{second},"description":"for all"}}"#),
         format!(r#"{{"startTime":{second},"tsuid":"{id}","description":"for one"}}"#),
     ] {
-        assert_eq!(send(&site, "POST", "/api/annotation", &body).0, 200);
+        assert_eq!(send(&server, "POST", "/api/annotation", &body).0, 200);
     }
     let note = |description: &str| GoAnnotation {
         description: description.into(),
@@ -82,7 +82,7 @@ fn grafana_shows_annotations_in_both_forms() {
         r#"{{"start":{at},"queries":[{{"aggregator":"sum","metric":"cpu_percent"}}],"msResolution":false,"globalAnnotations":true}}"#
     );
     let lines: Vec<BrowserSeries> =
-        serde_json::from_slice(&ask(&site, "/api/query", &old).body).expect("lines");
+        serde_json::from_slice(&ask(&server, "/api/query", &old).body).expect("lines");
     assert_eq!(lines[0].annotations, [note("for one")]);
     assert_eq!(lines[0].global_annotations, [note("for all")]);
     let new = format!(
@@ -91,7 +91,7 @@ fn grafana_shows_annotations_in_both_forms() {
         at / 1_000 + 60
     );
     let lines: Vec<GoSeries> =
-        serde_json::from_slice(&ask(&site, "/api/query", &new).body).expect("lines");
+        serde_json::from_slice(&ask(&server, "/api/query", &new).body).expect("lines");
     assert_eq!(lines[0].annotations, [note("for one")]);
     assert_eq!(lines[0].global_annotations, []);
 }

@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use super::grafana::LookupReply;
-use super::site;
+use super::server;
 
 #[test]
 fn save_and_test_is_green_in_both_forms() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     for path in [
         "/api/suggest?type=metrics&q=cpu&max=1000",
         "/api/suggest?q=cpu&type=metrics",
     ] {
-        assert_eq!(site.get(path).status, 200, "{path}");
+        assert_eq!(server.get(path).status, 200, "{path}");
     }
 }
 
 #[test]
 fn names_are_suggested() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let names =
-        |path: &str| serde_json::from_slice::<Vec<String>>(&site.get(path).body).expect(path);
+        |path: &str| serde_json::from_slice::<Vec<String>>(&server.get(path).body).expect(path);
     assert_eq!(
         names("/api/suggest?type=metrics&q=cpu&max=1000"),
         ["cpu_percent"]
@@ -43,15 +43,15 @@ fn names_are_suggested() {
 
 #[test]
 fn aggregators_and_filters_are_listed() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let names: BTreeSet<String> =
-        serde_json::from_slice(&site.get("/api/aggregators").body).expect("texts");
+        serde_json::from_slice(&server.get("/api/aggregators").body).expect("texts");
     for name in [
         "avg", "sum", "min", "max", "dev", "zimsum", "mimmin", "mimmax",
     ] {
         assert!(names.contains(name), "{name}");
     }
-    let filters = site.get("/api/config/filters").json();
+    let filters = server.get("/api/config/filters").json();
     let kinds: Vec<&str> = filters
         .as_object()
         .expect("an object")
@@ -75,9 +75,9 @@ fn aggregators_and_filters_are_listed() {
 
 #[test]
 fn variables_find_keys_and_values() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let found = |path: &str| {
-        let answer = site.get(path);
+        let answer = server.get(path);
         let found: LookupReply = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|e| panic!("{path}: {e}: {}", answer.text()));
         found.results
@@ -104,11 +104,14 @@ fn variables_find_keys_and_values() {
 
 #[test]
 fn a_client_can_ask_about_the_server() {
-    let (site, _) = site(|_| {});
-    assert_eq!(site.get("/api/version").json()["version"], "2.4.0");
-    assert_eq!(site.get("/api/serializers").json()[0]["serializer"], "json");
-    assert!(site.get("/api/stats").json().is_array());
-    let config = site.get("/api/config").json();
+    let (server, _) = server(|_| {});
+    assert_eq!(server.get("/api/version").json()["version"], "2.4.0");
+    assert_eq!(
+        server.get("/api/serializers").json()[0]["serializer"],
+        "json"
+    );
+    assert!(server.get("/api/stats").json().is_array());
+    let config = server.get("/api/config").json();
     assert!(
         config
             .as_object()

@@ -4,7 +4,7 @@
 use pegel_testkit::TestResponse;
 
 use super::grafana::ErrorResponse;
-use super::{ask, site};
+use super::{ask, server};
 
 #[track_caller]
 fn check(answer: &TestResponse, status: u16, message: &str) {
@@ -24,7 +24,7 @@ fn check(answer: &TestResponse, status: u16, message: &str) {
 
 #[test]
 fn bad_bodies() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     let one = |more: &str| {
         format!(
             r#"{{"start":"1h-ago","queries":[{{"metric":"cpu_percent","aggregator":"sum"{more}}}]}}"#
@@ -74,7 +74,7 @@ fn bad_bodies() {
             "Deleting data is not enabled",
         ),
     ] {
-        let answer = ask(&site, "/api/query", body);
+        let answer = ask(&server, "/api/query", body);
         match message {
             "" => assert_eq!(answer.status, status),
             message => check(&answer, status, message),
@@ -82,13 +82,13 @@ fn bad_bodies() {
     }
     // An expression with exponential cost in other engines is harmless: it would exceed the query's
     // deadline.
-    let answer = ask(&site, "/api/query", &regexp("^(a+)+$"));
+    let answer = ask(&server, "/api/query", &regexp("^(a+)+$"));
     assert_eq!((answer.status, answer.text()), (200, "[]"));
 }
 
 #[test]
 fn bad_uris() {
-    let (site, _) = site(|_| {});
+    let (server, _) = server(|_| {});
     for (path, status, message) in [
         ("/api/query", 400, "Missing parameter start"),
         ("/api/query?start=1h-ago", 400, "Missing queries"),
@@ -128,11 +128,11 @@ fn bad_uris() {
             "Unable to locate annotation in storage",
         ),
     ] {
-        check(&site.get(path), status, message);
+        check(&server.get(path), status, message);
     }
-    check(&ask(&site, "/api/query/exp", "{}"), 400, "Missing time");
+    check(&ask(&server, "/api/query/exp", "{}"), 400, "Missing time");
     check(
-        &ask(&site, "/api/annotation", "{}"),
+        &ask(&server, "/api/annotation", "{}"),
         400,
         "Missing start time",
     );
@@ -140,7 +140,7 @@ fn bad_uris() {
 
 #[test]
 fn bad_requests_do_not_affect_other_clients() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let many = format!(
         r#"{{"start":"1h-ago","queries":[{}{{}}]}}"#,
         r#"{"metric":"m","aggregator":"sum"},"#.repeat(9_999)
@@ -149,12 +149,12 @@ fn bad_requests_do_not_affect_other_clients() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    assert_eq!(ask(&site, "/api/query", &many).status, 413);
+                    assert_eq!(ask(&server, "/api/query", &many).status, 413);
                 }
             });
         }
         for _ in 0..20 {
-            let answer = site.get(&format!("/api/query?start={at}&m=sum:cpu_percent"));
+            let answer = server.get(&format!("/api/query?start={at}&m=sum:cpu_percent"));
             assert_eq!(answer.status, 200);
         }
     });

@@ -14,8 +14,8 @@ use crate::support::{TestServer, now};
 
 /// A server with the series that the tests query, and a whole second in the recent past at which
 /// they have values.
-fn site(change: impl FnOnce(&mut pegel_serve::ServeSettings)) -> (TestServer, Millis) {
-    let site = TestServer::with(change);
+fn server(change: impl FnOnce(&mut pegel_serve::ServeSettings)) -> (TestServer, Millis) {
+    let server = TestServer::with(change);
     let at = (now() / 10_000 - 6) * 10_000;
     let mut samples = Vec::new();
     for second in 0..30 {
@@ -29,13 +29,13 @@ fn site(change: impl FnOnce(&mut pegel_serve::ServeSettings)) -> (TestServer, Mi
             samples.push((text, time, base + second as f64));
         }
     }
-    site.push(MetricKind::Gauge, &samples);
-    (site, at)
+    server.push(MetricKind::Gauge, &samples);
+    (server, at)
 }
 
 #[track_caller]
-fn ask(site: &TestServer, path: &str, body: &str) -> TestResponse {
+fn ask(server: &TestServer, path: &str, body: &str) -> TestResponse {
     let headers = [("Content-Type", "application/json")];
-    let address = AgentAddress::Tcp(site.tcp());
+    let address = AgentAddress::Tcp(server.tcp());
     post(&address, path, &headers, body.as_bytes()).expect("an answer")
 }

@@ -4,12 +4,12 @@ use pegel_testkit::{AgentAddress, get_with};
 use serde::de::DeserializeOwned;
 
 use super::grafana::{BrowserSeries, GoArrays, GoSeries};
-use super::{ask, site};
+use super::{ask, server};
 use crate::support::TestServer;
 
 #[track_caller]
-fn read<T: DeserializeOwned>(site: &TestServer, path: &str, body: &str) -> Vec<T> {
-    let answer = ask(site, path, body);
+fn read<T: DeserializeOwned>(server: &TestServer, path: &str, body: &str) -> Vec<T> {
+    let answer = ask(server, path, body);
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(
         answer.header("content-type"),
@@ -21,14 +21,14 @@ fn read<T: DeserializeOwned>(site: &TestServer, path: &str, body: &str) -> Vec<T
 
 #[test]
 fn the_browsers_form() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let body = format!(
         r#"{{"start":{at},"queries":[
         {{"metric":"cpu_percent","aggregator":"sum","downsample":"10s-avg","filters":[{{"type":"wildcard","tagk":"host","filter":"*","groupBy":true}}]}},
         {{"metric":"DevicePowerUsage","aggregator":"max","downsample":"10s-max-null","rate":true,"rateOptions":{{"counter":false,"dropResets":false}},"filters":[]}}],
         "msResolution":false,"globalAnnotations":true,"showQuery":true}}"#
     );
-    let lines: Vec<BrowserSeries> = read(&site, "/api/query", &body);
+    let lines: Vec<BrowserSeries> = read(&server, "/api/query", &body);
     let hosts: Vec<(&str, usize)> = lines
         .iter()
         .map(|line| {
@@ -55,12 +55,12 @@ fn the_browsers_form() {
 
 #[test]
 fn the_browsers_form_in_milliseconds() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let body = format!(
         r#"{{"start":{at},"end":{},"queries":[{{"metric":"cpu_percent","aggregator":"avg","downsample":"500ms-avg","tags":{{"host":"n1"}}}}],"msResolution":true}}"#,
         at + 2_000
     );
-    let lines: Vec<BrowserSeries> = read(&site, "/api/query", &body);
+    let lines: Vec<BrowserSeries> = read(&server, "/api/query", &body);
     let keys: Vec<String> = lines[0].dps.keys().cloned().collect();
     assert_eq!(
         keys,
@@ -71,13 +71,13 @@ fn the_browsers_form_in_milliseconds() {
 
 #[test]
 fn the_backends_form_as_objects_and_as_arrays() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let body = format!(
         r#"{{"start":{},"end":{},"queries":[{{"metric":"cpu_percent","aggregator":"sum","downsample":"1s-avg-nan","filters":[{{"type":"wildcard","tagk":"host","filter":"*","groupBy":false}}]}}]}}"#,
         at / 1_000 - 5,
         at / 1_000 + 2
     );
-    let lines: Vec<GoSeries> = read(&site, "/api/query", &body);
+    let lines: Vec<GoSeries> = read(&server, "/api/query", &body);
     let seconds = [0, 1, 2].map(|second| at / 1_000 + second);
     let expected = [110.0, 112.0, 114.0];
     let found: Vec<(&String, &f64)> = lines[0].dps.iter().collect();
@@ -91,7 +91,7 @@ fn the_backends_form_as_objects_and_as_arrays() {
         (0, &vec!["host".to_owned()])
     );
 
-    let lines: Vec<GoArrays> = read(&site, "/api/query?arrays=true", &body);
+    let lines: Vec<GoArrays> = read(&server, "/api/query?arrays=true", &body);
     let expected: Vec<(f64, f64)> = seconds
         .iter()
         .zip(expected)
@@ -110,12 +110,12 @@ fn the_backends_form_as_objects_and_as_arrays() {
 
 #[test]
 fn the_old_alerting_form() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let body = format!(
         r#"{{"start":{at},"end":{},"queries":[{{"metric":"DevicePowerUsage","aggregator":"avg","downsample":"1m-avg","tags":{{"gpu":"0"}}}}]}}"#,
         at + 60_000
     );
-    let lines: Vec<GoSeries> = read(&site, "/api/query", &body);
+    let lines: Vec<GoSeries> = read(&server, "/api/query", &body);
     assert!(
         lines
             .iter()
@@ -125,17 +125,17 @@ fn the_old_alerting_form() {
 
 #[test]
 fn by_uri_with_and_without_compression() {
-    let (site, at) = site(|_| {});
+    let (server, at) = server(|_| {});
     let path = format!(
         "/api/query?start={at}&end={}&m=sum:10s-avg:cpu_percent%7Bhost=*%7D",
         at + 29_000
     );
-    let lines: Vec<GoSeries> = serde_json::from_slice(&site.get(&path).body).expect("lines");
+    let lines: Vec<GoSeries> = serde_json::from_slice(&server.get(&path).body).expect("lines");
     assert_eq!(lines.len(), 2);
     let raw = path.replace("%7B", "{").replace("%7D", "}");
-    let again: Vec<GoSeries> = serde_json::from_slice(&site.get(&raw).body).expect("lines");
+    let again: Vec<GoSeries> = serde_json::from_slice(&server.get(&raw).body).expect("lines");
     assert_eq!(again.len(), 2);
-    let address = AgentAddress::Tcp(site.tcp());
+    let address = AgentAddress::Tcp(server.tcp());
     let long = format!("/api/query?start={at}&m=none:cpu_percent&ms=true&show_query=true");
     let zipped = get_with(&address, &long, &[("Accept-Encoding", "gzip")]).expect("an answer");
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));
@@ -143,14 +143,14 @@ fn by_uri_with_and_without_compression() {
 
 #[test]
 fn every_metric_of_dragons_dashboards_has_a_line_for_each_host() {
-    let (site, at) = site(|settings| settings.dragon_compat = true);
+    let (server, at) = server(|settings| settings.dragon_compat = true);
     let body = |metric: &str, tagk: &str| {
         format!(
             r#"{{"start":{at},"queries":[{{"metric":"{metric}","aggregator":"sum","downsample":"1s-avg","filters":[{{"type":"wildcard","tagk":"{tagk}","filter":"*","groupBy":false}}]}}],"msResolution":false,"globalAnnotations":true,"showQuery":true}}"#
         )
     };
     let hosts = |metric: &str, tagk: &str| {
-        let lines: Vec<BrowserSeries> = read(&site, "/api/query", &body(metric, tagk));
+        let lines: Vec<BrowserSeries> = read(&server, "/api/query", &body(metric, tagk));
         lines
             .iter()
             .map(|line| line.tags["host"].clone())
@@ -164,15 +164,15 @@ fn every_metric_of_dragons_dashboards_has_a_line_for_each_host() {
         "a panel without such a metric is empty"
     );
     let names: Vec<String> =
-        serde_json::from_slice(&site.get("/api/suggest?type=metrics&q=percent").body)
+        serde_json::from_slice(&server.get("/api/suggest?type=metrics&q=percent").body)
             .expect("texts");
     assert_eq!(names, ["cpu_percent"], "names that contain the text");
 }
 
 #[test]
 fn last_values_and_expressions() {
-    let (site, at) = site(|_| {});
-    let last = site
+    let (server, at) = server(|_| {});
+    let last = server
         .get("/api/query/last?timeseries=cpu_percent%7Bhost=n1%7D&resolve=true")
         .json();
     assert_eq!(last[0]["value"], "39");
@@ -180,17 +180,17 @@ fn last_values_and_expressions() {
     assert_eq!(last[0]["tags"]["host"], "n1");
     let body = r#"{"queries":[{"metric":"cpu_percent","tags":{"host":"n2"}}]}"#;
     assert_eq!(
-        ask(&site, "/api/query/last", body).json()[0]["value"],
+        ask(&server, "/api/query/last", body).json()[0]["value"],
         "129"
     );
     let path =
         format!("/api/query/gexp?start={at}&end={at}&exp=scale(sum:cpu_percent%7Bhost=n1%7D,10)");
-    let lines: Vec<GoSeries> = serde_json::from_slice(&site.get(&path).body).expect("lines");
+    let lines: Vec<GoSeries> = serde_json::from_slice(&server.get(&path).body).expect("lines");
     assert_eq!(lines[0].dps.values().copied().collect::<Vec<_>>(), [100.0]);
     let body = format!(
         r#"{{"time":{{"start":{at},"end":{},"aggregator":"sum"}},"metrics":[{{"id":"a","metric":"cpu_percent"}}],"expressions":[{{"id":"e","expr":"a / 2"}}]}}"#,
         at + 1
     );
-    let answer = ask(&site, "/api/query/exp", &body).json();
+    let answer = ask(&server, "/api/query/exp", &body).json();
     assert_eq!(answer["outputs"][0]["dps"], serde_json::json!([[at, 55]]));
 }

@@ -14,7 +14,7 @@ use crate::input_class::InputClass;
 use crate::status::{ClassUsage, Degradation};
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StateStats {
+pub(crate) struct StoreStats {
     pub series: u64,
     pub log_bytes: u64,
     /// The times of the oldest and newest sample in memory.
@@ -25,7 +25,7 @@ pub(crate) struct StateStats {
     pub block_failure: Option<Degradation>,
 }
 
-impl StateStats {
+impl StoreStats {
     /// Returns the usage and the share of each class. Shares are fractions of `keep_bytes` minus
     /// the log.
     pub(crate) fn classes(&self, keep_bytes: u64) -> Vec<ClassUsage> {
@@ -66,7 +66,7 @@ impl StateStats {
 #[derive(Debug)]
 pub(crate) struct StateGuard<'a> {
     pub state: RwLockWriteGuard<'a, StoreState>,
-    pub stats: &'a Mutex<StateStats>,
+    pub stats: &'a Mutex<StoreStats>,
 }
 
 impl Deref for StateGuard<'_> {

@@ -12,11 +12,11 @@ const POINTS_MAX: usize = 65_536;
 
 /// Points ahead of the clock, sorted by time and slot; at most [`POINTS_MAX`].
 #[derive(Debug, Default)]
-pub(crate) struct AheadPoints {
+pub(crate) struct FuturePoints {
     points: BTreeMap<(Millis, u32), f64>,
 }
 
-impl AheadPoints {
+impl FuturePoints {
     /// Adds a point, or replaces the one with this slot and time.
     pub(super) fn insert(&mut self, slot: u32, (time, value): (Millis, f64)) {
         self.points.insert((time, slot), value);
@@ -49,9 +49,9 @@ impl AheadPoints {
     }
 
     /// Returns the same points for other slots.
-    pub(super) fn renumbered(&self, slot_of: impl Fn(u32) -> Option<u32>) -> AheadPoints {
+    pub(super) fn renumbered(&self, slot_of: impl Fn(u32) -> Option<u32>) -> FuturePoints {
         let renumber = |(&(time, slot), &value)| Some(((time, slot_of(slot)?), value));
-        AheadPoints {
+        FuturePoints {
             points: self.points.iter().filter_map(renumber).collect(),
         }
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn points_without_end_are_bounded_and_the_nearest_stay() {
-        let mut ahead = AheadPoints::default();
+        let mut ahead = FuturePoints::default();
         for time in (0..100_000).rev() {
             ahead.insert(0, (time, 1.0));
         }
