@@ -109,7 +109,7 @@ impl TmuxTerminal {
         // A terminal in cooked mode echoes, and translates the line end.
         self.run(&format!("stty -a | grep -c ' icanon' ; echo {mark}=$?"));
         let screen = self.wait_for(&format!("{mark}=0"));
-        assert!(!screen.contains("[1 node]"), "{screen}");
+        assert!(!screen.contains("[1:node]"), "{screen}");
         assert_eq!(
             self.state("#{alternate_on} #{cursor_flag}"),
             "0 1",
@@ -149,22 +149,23 @@ fn every_view_has_a_key() {
     terminal.run(&top(&agent, ""));
     let node = terminal.wait_for("user");
     assert!(
-        node.contains("[1 node]") && node.contains("memory"),
+        node.contains("[1:node]") && node.contains("memory"),
         "{node}"
     );
     assert!(node.contains("load") && node.contains("network"), "{node}");
     assert_eq!(terminal.state("#{alternate_on} #{cursor_flag}"), "1 0");
     for (key, chosen, content) in [
-        ("2", "[2 GPUs]", "GPU"),
-        ("3", "[3 disks]", "disk"),
-        ("4", "[4 network]", "interface"),
-        ("5", "[5 pressure]", "share of time"),
-        ("6", "[6 programs]", "programs"),
-        ("7", "[7 metrics]", "load_average"),
-        ("Tab", "[1 node]", "memory"),
-        ("BTab", "[7 metrics]", "load_average"),
-        ("?", "this help", "sort by name, value, rate"),
-        ("Escape", "[7 metrics]", "series, by name"),
+        ("2", "[2:processes]", "processes"),
+        ("3", "[3:GPUs]", "GPU"),
+        ("4", "[4:disks]", "disk"),
+        ("5", "[5:network]", "interface"),
+        ("6", "[6:pressure]", "share of time"),
+        ("7", "[7:programs]", "programs"),
+        ("8", "[8:metrics]", "load_average"),
+        ("Tab", "[1:node]", "memory"),
+        ("BTab", "[8:metrics]", "load_average"),
+        ("?", "this help", "sort by the next"),
+        ("Escape", "[8:metrics]", "series, by name"),
     ] {
         terminal.press(&[key]);
         let screen = terminal.wait_for(chosen);
@@ -174,6 +175,38 @@ fn every_view_has_a_key() {
     terminal.press(&["q"]);
     terminal.wait_for("code=0");
     terminal.assert_restored("after");
+}
+
+#[test]
+fn the_overview_uses_the_whole_screen() {
+    let agent = agent();
+    for (columns, rows) in [(80u16, 24u16), (120, 40), (200, 60)] {
+        let Some(terminal) = TmuxTerminal::open(columns, rows, &USUAL) else {
+            return;
+        };
+        terminal.run(&top(&agent, ""));
+        terminal.wait_for("user");
+        let screen = eventually("all parts of the overview", || {
+            let screen = terminal.screen();
+            let mut parts = vec!["[1:node]2:processes", "used", "shared", "cache"];
+            if columns >= 120 {
+                parts.extend(["max", "┴ 1 min", " now", "free"]);
+            }
+            match parts.into_iter().find(|part| !screen.contains(part)) {
+                None => Ok(screen),
+                Some(part) => Err(format!("no {part:?} in\n{screen}")),
+            }
+        });
+        let used = screen.lines().filter(|line| !line.trim().is_empty());
+        assert!(
+            used.count() + 8 >= rows.into(),
+            "{columns}x{rows}\n{screen}"
+        );
+        let widest = screen.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(columns.into()), "{screen}");
+        terminal.press(&["q"]);
+        terminal.wait_for("code=0");
+    }
 }
 
 #[test]
@@ -211,7 +244,7 @@ fn series_are_filtered_sorted_and_shown_in_detail() {
             .map(|line| line[line.len() - 12..].to_owned())
     };
     terminal.press(&["1"]);
-    let later = terminal.wait_for("[1 node]");
+    let later = terminal.wait_for("[1:node]");
     assert_eq!(time(&later), time(&paused));
     terminal.press(&["Space"]);
     eventually("the time goes on", || {
@@ -287,7 +320,7 @@ fn the_terminal_is_restored_on_every_exit() {
     {
         terminal.run("clear");
         terminal.run(&top(&agent, ""));
-        terminal.wait_for("[1 node]");
+        terminal.wait_for("[1:node]");
         let pid = foreground(&terminal);
         rustix::process::kill_process(pid, signal).expect("it runs");
         terminal.wait_for("code=0");
@@ -306,7 +339,7 @@ fn top_exits_with_its_terminal() {
         terminal.run("clear");
         let line = format!("{ignored}{PEGEL} top -u {}", agent.socket.display());
         terminal.tmux(&["new-window", &line]);
-        terminal.wait_for("[1 node]");
+        terminal.wait_for("[1:node]");
         let pid = eventually("the program runs", || {
             let pid = terminal.state("#{pane_pid}");
             let shell = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -333,7 +366,7 @@ fn top_can_be_suspended_and_resized() {
     // Only a shell with job control can continue it.
     terminal.run("set -m");
     terminal.run(&format!("{PEGEL} top -u {}", agent.socket.display()));
-    terminal.wait_for("[1 node]");
+    terminal.wait_for("[1:node]");
     terminal.press(&["C-z"]);
     eventually("back in the shell", || {
         match terminal.state("#{alternate_on}").as_str() {
@@ -343,7 +376,7 @@ fn top_can_be_suspended_and_resized() {
     });
     terminal.assert_restored("stopped");
     terminal.run("fg");
-    terminal.wait_for("[1 node]");
+    terminal.wait_for("[1:node]");
     assert_eq!(terminal.state("#{alternate_on} #{cursor_flag}"), "1 0");
     terminal.tmux(&["resize-window", "-x", "60", "-y", "15"]);
     let screen = eventually("the new size is used", || {

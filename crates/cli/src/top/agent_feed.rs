@@ -2,6 +2,7 @@
 //! reconnects when it ends, the other sends requests. Both report as events and end with the
 //! process.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -11,7 +12,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::TopEvent;
-use super::model::{AgentSummary, HISTORY_SECONDS};
+use super::model::{AgentSummary, HISTORY_SECONDS, ProcessList, ProcessQuery};
 use crate::agent_client::AgentClient;
 use crate::agent_query;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list};
@@ -28,6 +29,9 @@ const LIST_REFRESH_MIN: Duration = Duration::from_secs(1);
 /// Number of series in one history request.
 const HISTORY_SERIES_MAX: usize = 32;
 
+/// More than the longest list of processes with their command lines.
+const PROCESSES_BYTES_MAX: u64 = 16 << 20;
+
 /// A series and its samples, each a time in seconds and a value.
 type SeriesSamples = (String, Vec<(f64, f64)>);
 
@@ -39,6 +43,8 @@ pub(crate) enum FeedUpdate {
     Listed(Vec<SeriesInfo>),
     Step(Vec<SeriesValue>),
     History(Vec<SeriesSamples>),
+    /// The processes, or the reason why there is no list.
+    Processes(Result<ProcessList, String>),
     /// Time of the loss in seconds since 1970, and the reason.
     Lost(f64, String),
 }
@@ -51,6 +57,7 @@ pub(super) enum FeedRequest {
     List,
     /// All current values.
     Values,
+    Processes(ProcessQuery),
 }
 
 /// Sends requests to the agent. Responses arrive as events.
@@ -167,6 +174,9 @@ fn serve_requests(
             Ok(FeedRequest::Values) => agent_query::fetch_values(client, &[])
                 .ok()
                 .map(FeedUpdate::Step),
+            Ok(FeedRequest::Processes(query)) => {
+                fetch_processes(client, query).map(FeedUpdate::Processes)
+            }
             Ok(FeedRequest::List) => {
                 refresh = refresh.min(list_from.max(Instant::now()));
                 None
@@ -196,6 +206,37 @@ fn serve_requests(
 
 fn try_fetch_series_list(client: &AgentClient) -> Option<Vec<SeriesInfo>> {
     parse_series_list(&client.get("/api/v1/list", &[]).ok()?).ok()
+}
+
+/// Fetches the processes, or the agent's reason why there are none. `None` without an answer: the
+/// last list stays, and the stream's thread reports a lost agent.
+fn fetch_processes(
+    client: &AgentClient,
+    query: ProcessQuery,
+) -> Option<Result<ProcessList, String>> {
+    let limit = query.limit.to_string();
+    let parameters = [
+        ("by", query.grouping.label()),
+        ("sort", query.sort.parameter()),
+        ("limit", &limit),
+    ];
+    let answer = client.request("/api/v1/processes", &parameters).ok()?;
+    let status = answer.status;
+    let mut text = String::new();
+    let mut body = answer.body.take(PROCESSES_BYTES_MAX);
+    body.read_to_string(&mut text).ok()?;
+    let json: Value = serde_json::from_str(&text).unwrap_or_default();
+    let list = ProcessList::parse(&json).filter(|_| status == 200);
+    Some(list.ok_or_else(|| unavailable_reason(status, &json)))
+}
+
+fn unavailable_reason(status: u16, json: &Value) -> String {
+    let part = |key: &str| json["error"][key].as_str();
+    match (part("message"), part("hint")) {
+        (Some(message), Some(hint)) => format!("No processes: {message}; {hint}"),
+        (Some(message), None) => format!("No processes: {message}"),
+        _ => format!("No processes: unexpected response {status} from the agent"),
+    }
 }
 
 /// Fetches the last minutes of some series, one value per second.
@@ -244,5 +285,18 @@ mod tests {
         assert_eq!(text, r#"m{a="1",b="x\"y"}"#);
         assert_eq!(samples, [(1.5, 2.0), (3.5, 4.0)]);
         assert_eq!(parse_history(&json!({"name": 1})), None);
+    }
+
+    #[test]
+    fn a_missing_list_of_processes_has_a_reason() {
+        let error = json!({"error": {"code": 404, "message": "it is off", "hint": "turn it on"}});
+        assert_eq!(
+            unavailable_reason(404, &error),
+            "No processes: it is off; turn it on"
+        );
+        assert_eq!(
+            unavailable_reason(502, &json!(null)),
+            "No processes: unexpected response 502 from the agent"
+        );
     }
 }

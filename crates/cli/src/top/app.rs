@@ -3,66 +3,19 @@
 
 use pegel_metric::Selector;
 
-use super::model::{NodeModel, SeriesTrack, is_program_series};
+use super::list::VisibleList;
+use super::model::{
+    CallSort, NodeModel, PROCESSES_MAX, ProcessGrouping, ProcessList, ProcessQuery, ProcessSort,
+    ProcessState,
+};
 use super::screen::layout;
 use super::screen::theme::TerminalTheme;
+use super::view::{SortKey, TopView, cycle};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TopView {
-    Node,
-    Gpus,
-    Disks,
-    Network,
-    Pressure,
-    Programs,
-    Metrics,
-}
-
-impl TopView {
-    pub(super) const ALL: [TopView; 7] = [
-        TopView::Node,
-        TopView::Gpus,
-        TopView::Disks,
-        TopView::Network,
-        TopView::Pressure,
-        TopView::Programs,
-        TopView::Metrics,
-    ];
-
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            TopView::Node => "node",
-            TopView::Gpus => "GPUs",
-            TopView::Disks => "disks",
-            TopView::Network => "network",
-            TopView::Pressure => "pressure",
-            TopView::Programs => "programs",
-            TopView::Metrics => "metrics",
-        }
-    }
-
-    /// Returns whether the view lists series.
-    pub(super) fn is_list(self) -> bool {
-        matches!(self, TopView::Programs | TopView::Metrics)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SortKey {
-    Name,
-    Value,
-    Rate,
-}
-
-impl SortKey {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            SortKey::Name => "name",
-            SortKey::Value => "value",
-            SortKey::Rate => "rate",
-        }
-    }
-}
+/// Interval between requests for the processes; the agent lists them every few seconds.
+const PROCESS_REFRESH_SECONDS: f64 = 2.0;
+/// Number of processes requested for the overview.
+const OVERVIEW_PROCESSES: usize = 40;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ConnectionState {
@@ -84,7 +37,10 @@ pub(super) enum KeyAction {
     Page(isize),
     First,
     Last,
-    Sort,
+    /// Select the next or the previous order.
+    Sort(isize),
+    /// Select the next grouping of rows.
+    Group,
     Pause,
     Help,
     Detail,
@@ -116,26 +72,23 @@ pub(super) struct TopApp {
     pub pattern: Option<(String, Selector)>,
     pub filter: String,
     pub is_typing: bool,
+    /// The order of series, of calls and of processes.
     pub sort: SortKey,
+    pub call_sort: CallSort,
+    pub process_sort: ProcessSort,
+    pub process_grouping: ProcessGrouping,
+    /// Whether the programs' view lists all series even if there are calls.
+    pub has_all_series: bool,
     pub is_paused: bool,
     pub has_help: bool,
     pub has_detail: bool,
-    /// The selected series; `None` selects the first one.
+    /// The key of the selected row; `None` selects the first one.
     pub selected: Option<Box<str>>,
     /// The first visible row.
     pub offset: usize,
     pub list: VisibleList,
-}
-
-/// The visible rows of a list.
-#[derive(Debug, Default)]
-pub(super) struct VisibleList {
-    pub rows: Vec<Box<str>>,
-    /// Number of rows that pass the filter, and the position of the selected one among them.
-    pub count: usize,
-    pub position: usize,
-    /// Number of all series of this view.
-    pub all: usize,
+    /// The last request for processes, and the node's time then.
+    process_request: Option<(ProcessQuery, f64)>,
 }
 
 impl TopApp {
@@ -158,12 +111,17 @@ impl TopApp {
             filter: String::new(),
             is_typing: false,
             sort: SortKey::Name,
+            call_sort: CallSort::default(),
+            process_sort: ProcessSort::default(),
+            process_grouping: ProcessGrouping::default(),
+            has_all_series: false,
             is_paused: false,
             has_help: false,
             has_detail: false,
             selected: None,
             offset: 0,
             list: VisibleList::default(),
+            process_request: None,
         }
     }
 
@@ -175,22 +133,14 @@ impl TopApp {
             KeyAction::Redraw => return AppEffect::Redraw,
             KeyAction::Show(view) => self.show(view),
             KeyAction::CycleView(by) => {
-                let count = TopView::ALL.len() as isize;
-                let index = (self.view as isize + by).rem_euclid(count);
-                self.show(TopView::ALL[index as usize]);
+                self.show(cycle(&TopView::ALL, self.view, by));
             }
             KeyAction::Move(by) => self.move_by(by),
             KeyAction::Page(by) => self.move_by(by * page),
             KeyAction::First => (self.selected, self.offset, self.list.position) = (None, 0, 0),
             KeyAction::Last => self.move_by(1 << 30),
-            KeyAction::Sort => {
-                self.sort = match self.sort {
-                    SortKey::Name => SortKey::Value,
-                    SortKey::Value => SortKey::Rate,
-                    SortKey::Rate => SortKey::Name,
-                };
-                self.offset = 0;
-            }
+            KeyAction::Sort(by) => self.sort_by(by),
+            KeyAction::Group => self.regroup(),
             KeyAction::Pause => {
                 self.is_paused = !self.is_paused;
                 if !self.is_paused {
@@ -218,6 +168,70 @@ impl TopApp {
         (self.has_help, self.is_typing) = (false, false);
     }
 
+    fn sort_by(&mut self, by: isize) {
+        match self.view {
+            // The overview shows processes too.
+            TopView::Node | TopView::Processes => {
+                self.process_sort = cycle(&ProcessSort::ALL, self.process_sort, by);
+                // At once; the agent's list in the new order follows.
+                if let ProcessState::Listed(list) = &mut self.model.processes {
+                    list.sort(self.process_sort);
+                }
+            }
+            TopView::Programs if self.has_calls() => {
+                self.call_sort = cycle(&CallSort::ALL, self.call_sort, by);
+            }
+            _ => self.sort = cycle(&SortKey::ALL, self.sort, by),
+        }
+        self.offset = 0;
+    }
+
+    fn regroup(&mut self) {
+        match self.view {
+            TopView::Processes => self.process_grouping = self.process_grouping.next(),
+            TopView::Programs => self.has_all_series = !self.has_all_series,
+            _ => return,
+        }
+        (self.selected, self.offset, self.has_detail) = (None, 0, false);
+    }
+
+    /// Returns the request for processes that is due now: the view needs another list, or the
+    /// current one is old.
+    pub(super) fn due_process_query(&mut self) -> Option<ProcessQuery> {
+        let (grouping, limit) = match self.view {
+            TopView::Node => (ProcessGrouping::Process, OVERVIEW_PROCESSES),
+            TopView::Processes => (self.process_grouping, PROCESSES_MAX),
+            _ => return None,
+        };
+        let query = ProcessQuery {
+            grouping,
+            sort: self.process_sort,
+            limit,
+        };
+        let now = self.model.now()?;
+        let is_fresh = |(last, at): &(ProcessQuery, f64)| {
+            // The clock may be set back.
+            *last == query && (now - at).abs() < PROCESS_REFRESH_SECONDS
+        };
+        if self.is_paused || self.process_request.as_ref().is_some_and(is_fresh) {
+            return None;
+        }
+        self.process_request = Some((query, now));
+        Some(query)
+    }
+
+    /// Replaces the list of processes by the agent's answer: a list, or the reason why there is
+    /// none.
+    pub(super) fn set_processes(&mut self, answer: Result<ProcessList, String>) {
+        self.model.processes = match answer {
+            Ok(mut list) => {
+                list.sort(self.process_sort);
+                ProcessState::Listed(list)
+            }
+            Err(reason) => ProcessState::Unavailable(reason),
+        };
+    }
+
     fn start_filter(&mut self) {
         if !self.view.is_list() {
             self.show(TopView::Metrics);
@@ -242,99 +256,6 @@ impl TopApp {
         } else {
             self.refilter(String::clear);
         }
-    }
-
-    fn move_by(&mut self, by: isize) {
-        if !self.view.is_list() {
-            self.offset = self.offset.saturating_add_signed(by);
-            return;
-        }
-        let last = self.list.count.saturating_sub(1);
-        let position = self.list.position.saturating_add_signed(by).min(last);
-        let rows = self.sorted_rows();
-        self.selected = rows.get(position).map(|track| track.series.text().into());
-        // The next key may arrive before the screen is drawn.
-        self.list.position = position;
-    }
-
-    /// Fits list and offset to the height of the screen. Returns the series whose history is
-    /// visible.
-    pub(super) fn update_layout(&mut self, height: u16) -> Vec<String> {
-        if !self.view.is_list() {
-            let count = super::screen::row_count(self);
-            let shown = usize::from(layout::body_rows(height).saturating_sub(1));
-            self.offset = self.offset.min(count.saturating_sub(shown));
-            return super::screen::history_series(self);
-        }
-        let page = layout::list_rows(height, self.has_detail);
-        let rows = self.sorted_rows();
-        let count = rows.len();
-        let position = self
-            .selected
-            .as_ref()
-            .and_then(|selected| rows.iter().position(|row| row.series.text() == &**selected))
-            .unwrap_or(0);
-        let mut offset = self.offset.min(count.saturating_sub(page));
-        if position < offset {
-            offset = position;
-        } else if position >= offset + page {
-            offset = position + 1 - page.max(1);
-        }
-        let visible: Vec<Box<str>> = rows
-            .iter()
-            .skip(offset)
-            .take(page)
-            .map(|row| row.series.text().into())
-            .collect();
-        let all = self.view_series().count();
-        self.offset = offset;
-        self.list = VisibleList {
-            rows: visible,
-            count,
-            position,
-            all,
-        };
-        self.list.rows.iter().map(|row| row.to_string()).collect()
-    }
-
-    /// Returns the series of this view, before the filter.
-    fn view_series(&self) -> impl Iterator<Item = &SeriesTrack> {
-        let is_programs = self.view == TopView::Programs;
-        self.model
-            .tracks()
-            .filter(|track| track.last().is_some())
-            .filter(move |track| !is_programs || is_program_series(track.series.name()))
-            .filter(|track| {
-                let matches = |(_, selector): &(String, Selector)| selector.matches(&track.series);
-                self.pattern.as_ref().is_none_or(matches)
-            })
-    }
-
-    fn sorted_rows(&self) -> Vec<&SeriesTrack> {
-        let words: Vec<String> = self
-            .filter
-            .split_whitespace()
-            .map(str::to_lowercase)
-            .collect();
-        let key = |track: &SeriesTrack| {
-            let key = match self.sort {
-                SortKey::Name => None,
-                SortKey::Value => track.last().map(|last| last.value),
-                SortKey::Rate => self.model.rate(track).filter(|_| track.is_counter()),
-            };
-            key.filter(|key| !key.is_nan()).unwrap_or(f64::NEG_INFINITY)
-        };
-        let mut rows: Vec<(f64, &SeriesTrack)> = self
-            .view_series()
-            .filter(|track| {
-                let text = track.series.text().to_lowercase();
-                words.iter().all(|word| text.contains(word.as_str()))
-            })
-            .map(|track| (key(track), track))
-            .collect();
-        // Rows are ordered by name; a stable sort keeps that order among equal keys.
-        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-        rows.into_iter().map(|(_, track)| track).collect()
     }
 }
 

@@ -58,19 +58,19 @@ fn the_selection_survives_a_change_of_order() {
     let mut app = app();
     press(&mut app, &[KeyAction::Move(7)]);
     let before = selected(&app).to_owned();
-    press(&mut app, &[KeyAction::Sort]);
+    press(&mut app, &[KeyAction::Sort(1)]);
     assert_eq!(
         (app.sort, selected(&app)),
         (SortKey::Value, before.as_str())
     );
-    press(&mut app, &[KeyAction::Sort, KeyAction::Sort]);
+    press(&mut app, &[KeyAction::Sort(1), KeyAction::Sort(1)]);
     assert_eq!((app.sort, selected(&app)), (SortKey::Name, before.as_str()));
 }
 
 #[test]
 fn rates_sort_in_descending_order() {
     let mut app = app();
-    press(&mut app, &[KeyAction::Sort, KeyAction::Sort]);
+    press(&mut app, &[KeyAction::Sort(1), KeyAction::Sort(1)]);
     assert_eq!(app.sort, SortKey::Rate);
     assert_eq!(
         &*app.list.rows[0],
@@ -112,7 +112,9 @@ fn views_cycle_and_have_their_own_lists() {
     assert_eq!(app.view, TopView::Node);
     press(&mut app, &[KeyAction::CycleView(-2)]);
     assert_eq!(app.view, TopView::Programs);
-    assert_eq!(app.list.all, 2 + 1 + 1 + 37);
+    assert_eq!(app.list.all, 7, "the calls");
+    press(&mut app, &[KeyAction::Group]);
+    assert_eq!(app.list.all, 19 + 1 + 1 + 37, "all series of programs");
     press(
         &mut app,
         &[KeyAction::Show(TopView::Disks), KeyAction::Last],
@@ -161,4 +163,28 @@ fn resuming_after_a_pause_fetches_missed_values() {
         AppEffect::Resume
     );
     assert_eq!(app.handle_action(KeyAction::Quit, HEIGHT), AppEffect::Quit);
+}
+
+#[test]
+fn processes_are_requested_when_a_view_needs_them() {
+    let mut app = app();
+    assert_eq!(app.due_process_query(), None, "the metrics need none");
+    press(&mut app, &[KeyAction::Show(TopView::Node)]);
+    let query = app.due_process_query().expect("the overview shows some");
+    assert_eq!(query.grouping, ProcessGrouping::Process);
+    assert_eq!(app.due_process_query(), None, "requested already");
+    press(
+        &mut app,
+        &[KeyAction::Show(TopView::Processes), KeyAction::Group],
+    );
+    let query = app.due_process_query().expect("another list");
+    assert_eq!(
+        (query.grouping, query.sort, query.limit),
+        (ProcessGrouping::User, ProcessSort::Cpu, PROCESSES_MAX)
+    );
+    press(&mut app, &[KeyAction::Sort(-1)]);
+    let query = app.due_process_query().expect("another order");
+    assert_eq!(query.sort, ProcessSort::Threads);
+    press(&mut app, &[KeyAction::Pause, KeyAction::Sort(1)]);
+    assert_eq!(app.due_process_query(), None, "paused");
 }

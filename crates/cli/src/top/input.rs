@@ -2,20 +2,23 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::app::{KeyAction, TopView};
+use super::app::KeyAction;
+use super::view::TopView;
 
 /// Keys and their descriptions, as shown in the help.
-pub(super) const KEYS: [(&str, &str); 12] = [
+pub(super) const KEYS: [(&str, &str); 14] = [
     ("q, Ctrl-C", "quit"),
     ("?", "this help"),
-    ("1 to 7", "select a view"),
+    ("1 to 8", "select a view"),
     ("tab, left, right", "next, previous view"),
-    ("up, down, j, k", "select series, scroll"),
-    ("page up/down, home, end", "scroll in larger steps"),
-    ("enter", "details of the series"),
-    ("/", "filter series by words"),
+    ("s, S", "sort by the next, the previous column"),
+    ("b", "processes by process, user, cgroup, job"),
+    ("", "programs by call, by series"),
+    ("/", "filter rows by words"),
+    ("enter", "details of the selected row"),
     ("esc", "clear the filter, close"),
-    ("s", "sort by name, value, rate"),
+    ("up, down, j, k", "select a row, scroll"),
+    ("page up/down, home, end", "scroll in larger steps"),
     ("space", "pause, resume"),
     ("Ctrl-Z, Ctrl-L", "suspend; redraw"),
 ];
@@ -59,13 +62,15 @@ fn plain_key(character: char) -> Option<KeyAction> {
         'q' => KeyAction::Quit,
         '?' | 'h' => KeyAction::Help,
         '/' => KeyAction::Filter,
-        's' => KeyAction::Sort,
+        's' => KeyAction::Sort(1),
+        'S' => KeyAction::Sort(-1),
+        'b' => KeyAction::Group,
         ' ' | 'p' => KeyAction::Pause,
         'j' => KeyAction::Move(1),
         'k' => KeyAction::Move(-1),
         'g' => KeyAction::First,
         'G' => KeyAction::Last,
-        '1'..='7' => KeyAction::Show(TopView::ALL[character as usize - '1' as usize]),
+        '1'..='8' => KeyAction::Show(TopView::ALL[character as usize - '1' as usize]),
         _ => return None,
     })
 }
@@ -88,10 +93,10 @@ mod tests {
         assert_eq!(action(key(KeyCode::Enter), true), Some(KeyAction::Accept));
         assert_eq!(action(key(KeyCode::Enter), false), Some(KeyAction::Detail));
         assert_eq!(
-            action(key(KeyCode::Char('7')), false),
+            action(key(KeyCode::Char('8')), false),
             Some(KeyAction::Show(TopView::Metrics))
         );
-        assert_eq!(action(key(KeyCode::Char('8')), false), None);
+        assert_eq!(action(key(KeyCode::Char('9')), false), None);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(action(control, true), Some(KeyAction::Quit));
     }

@@ -5,10 +5,12 @@
 mod agent_feed;
 mod app;
 mod input;
+mod list;
 mod model;
 mod screen;
 mod terminal;
 mod units;
+mod view;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -32,7 +34,10 @@ use terminal::TerminalScreen;
 
 /// Show a live view of the node and its programs
 ///
-/// Keys: q quits, ? shows all keys.
+/// Views: 1 node, 2 processes, 3 GPUs, 4 disks, 5 network, 6 pressure, 7 programs, 8 metrics.
+///
+/// Keys: q quits, ? shows all keys, tab selects the next view, / filters, s sorts, b groups processes
+/// by user, cgroup or job, enter shows details, space pauses.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
@@ -173,6 +178,9 @@ fn draw(app: &mut TopApp, screen: &mut TerminalScreen, feed: &AgentFeed) -> anyh
     if !missing.is_empty() {
         feed.try_request(FeedRequest::History(missing));
     }
+    if let Some(query) = app.due_process_query() {
+        feed.try_request(FeedRequest::Processes(query));
+    }
     screen.draw(|buffer| screen::draw(buffer, app))
 }
 
@@ -215,6 +223,8 @@ fn apply_update(app: &mut TopApp, update: FeedUpdate, feed: &AgentFeed) {
                 app.model.add_history(&text, &samples);
             }
         }
+        FeedUpdate::Processes(_) if app.is_paused => {}
+        FeedUpdate::Processes(answer) => app.set_processes(answer),
         // Skipped while paused: resuming fetches all values.
         FeedUpdate::Step(_) if app.is_paused => {}
         FeedUpdate::Step(readings) => {

@@ -56,11 +56,25 @@ pub(super) fn value(value: f64, family: &Family) -> String {
     }
 }
 
+/// Formats a count: whole below a thousand, then with a prefix.
+pub(super) fn count(value: f64) -> String {
+    if value.abs() < 999.5 {
+        format!("{value:.0}")
+    } else {
+        decimal(value, "")
+    }
+}
+
+/// Formats seconds per second, such as the time in a call: `0.25 s/s`, `12.3 ms/s`.
+pub(super) fn seconds_per_second(value: f64) -> String {
+    format!("{}/s", duration(value))
+}
+
 /// Formats the rate of a counter in the unit of its family.
 pub(super) fn rate(value: f64, family: &Family) -> String {
     match unit(family) {
         DisplayUnit::Bytes => bytes_per_second(value),
-        DisplayUnit::Seconds => format!("{} s/s", digits(value)),
+        DisplayUnit::Seconds => seconds_per_second(value),
         DisplayUnit::Ratio => format!("{}/s", percent(value)),
         DisplayUnit::Other("J") => decimal(value, "W"),
         DisplayUnit::Other(unit) => format!("{}/s", decimal(value, unit)),
@@ -121,6 +135,12 @@ mod tests {
     }
 
     #[test]
+    fn counts_are_whole() {
+        assert_eq!([0.0, 33.0, 999.0].map(count), ["0", "33", "999"]);
+        assert_eq!([1000.0, 12_345.0].map(count), ["1.00 k", "12.3 k"]);
+    }
+
+    #[test]
     fn a_value_is_shown_in_the_unit_of_its_family() {
         let family =
             |name: &'static str, kind, unit: &'static str| Family::new(name, kind, unit, 1, "");
@@ -130,7 +150,7 @@ mod tests {
         assert_eq!(value(1_667_486_717.0, &boot), "2022-11-03");
         let spent = family("mpi_time_seconds_total", MetricKind::Counter, "");
         assert_eq!(value(1.5e9, &spent), "17361 d 02 h");
-        assert_eq!(rate(0.25, &spent), "0.25 s/s");
+        assert_eq!(rate(0.25, &spent), "250 ms/s");
         let energy = family("e", MetricKind::Counter, "joules");
         assert_eq!(rate(1234.0, &energy), "1.23 kW");
         assert_eq!(

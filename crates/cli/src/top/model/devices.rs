@@ -17,6 +17,15 @@ pub(crate) struct DiskUsage {
     pub queue: Option<f64>,
     /// Bytes since boot.
     pub total: f64,
+    /// The series of the bytes that were read, and of those that were written.
+    pub series: [String; 2],
+}
+
+impl DiskUsage {
+    /// Returns whether the device consists of other disks, which count the same bytes.
+    pub(crate) fn is_composed(&self) -> bool {
+        self.name.starts_with("dm-") || self.name.starts_with("md")
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +36,15 @@ pub(crate) struct FilesystemUsage {
     pub used: f64,
     pub available: f64,
     pub has_error: bool,
+}
+
+impl FilesystemUsage {
+    /// Returns the used fraction by the formula of `df`: blocks reserved for root count neither as
+    /// used nor as available. `None` for an empty file system.
+    pub(crate) fn used_share(&self) -> Option<f64> {
+        let usable = self.used + self.available;
+        (usable > 0.0).then(|| self.used / usable)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +60,20 @@ pub(crate) struct InterfaceUsage {
     pub speed: Option<f64>,
     pub is_up: Option<bool>,
     pub total: f64,
+    /// The series of the received and of the sent bytes.
+    pub series: [String; 2],
+}
+
+impl InterfaceUsage {
+    /// Returns whether the interface carries bytes that leave the node and that no other interface
+    /// counts: neither loopback nor a bridge, a bond or the end of a container's link.
+    pub(crate) fn is_physical(&self) -> bool {
+        const VIRTUAL: [&str; 10] = [
+            "veth", "docker", "br-", "virbr", "cni", "flannel", "cali", "bond", "tun", "tap",
+        ];
+        let mut virtual_names = VIRTUAL.iter();
+        self.name != "lo" && !virtual_names.any(|start| self.name.starts_with(start))
+    }
 }
 
 /// Returns the disks by bytes since boot, descending: a stable order.
@@ -73,6 +105,7 @@ fn disk(model: &NodeModel, track: &SeriesTrack) -> DiskUsage {
         busy: series.rate("io_time_seconds_total"),
         queue: series.value("io_now"),
         total: sum(&series, ["read_bytes_total", "written_bytes_total"]),
+        series: ["read_bytes_total", "written_bytes_total"].map(|suffix| series.text(suffix)),
     }
 }
 
@@ -141,6 +174,7 @@ fn ethernet(model: &NodeModel, track: &SeriesTrack) -> InterfaceUsage {
             .filter(|_| name != "lo")
             .map(|up| up != 0.0),
         total: sum(&series, ["receive_bytes_total", "transmit_bytes_total"]),
+        series: ["receive_bytes_total", "transmit_bytes_total"].map(|suffix| series.text(suffix)),
         name,
     }
 }
@@ -164,6 +198,7 @@ fn infiniband(model: &NodeModel, track: &SeriesTrack) -> InterfaceUsage {
             .filter(|speed| *speed > 0.0),
         is_up: series.value("state_id").map(|state| state >= 4.0),
         total: sum(&series, [received, sent]),
+        series: [received, sent].map(|suffix| series.text(suffix)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{AgentSummary, NodeModel};
+use super::{AgentSummary, HISTORY_SECONDS, NodeModel};
 use crate::api_values::{SeriesInfo, SeriesValue};
 
 /// 2026-11-15 12:00:00 UTC.
@@ -17,16 +17,19 @@ pub(crate) struct ExampleNode {
     pub programs: u32,
     pub swap: f64,
     pub level: u64,
+    /// The busy fraction of a core, given its number and the number of cores.
+    pub busy: fn(u32, u32) -> f64,
 }
 
 pub(crate) const SMALL: ExampleNode = ExampleNode {
     cores: 2,
     gpus: 0,
     disks: 2,
-    interfaces: 1,
+    interfaces: 2,
     programs: 3,
     swap: 0.0,
     level: 3,
+    busy: rising,
 };
 
 pub(crate) const LARGE: ExampleNode = ExampleNode {
@@ -37,7 +40,35 @@ pub(crate) const LARGE: ExampleNode = ExampleNode {
     programs: 40,
     swap: 64.0,
     level: 3,
+    busy: rising,
 };
+
+/// The node in the picture of the documentation.
+pub(crate) const PICTURE: ExampleNode = ExampleNode {
+    cores: 96,
+    gpus: 4,
+    disks: 3,
+    interfaces: 3,
+    programs: 3,
+    swap: 0.0,
+    level: 3,
+    busy: two_jobs,
+};
+
+/// Returns the busy fraction of a core: higher numbers are busier.
+fn rising(core: u32, cores: u32) -> f64 {
+    f64::from(core + 1) / f64::from(cores + 1)
+}
+
+/// Returns the busy fraction of a core: two jobs use a half and a quarter of the cores.
+fn two_jobs(core: u32, cores: u32) -> f64 {
+    let noise = f64::from(core.wrapping_mul(2_654_435_761) >> 22) / 1024.0;
+    match core * 4 / cores {
+        0 | 1 => 0.93 + 0.07 * noise,
+        2 => 0.35 + 0.5 * noise,
+        _ => 0.12 * noise * noise,
+    }
+}
 
 /// A series: its text, kind, unit, value, and increase per second.
 type FixtureSeries = (String, &'static str, &'static str, f64, f64);
@@ -63,8 +94,6 @@ impl ExampleNode {
             unit: (*unit).to_owned(),
         });
         model.set_series_list(listed.collect());
-        let watched: Vec<String> = lines.iter().map(|line| line.0.clone()).take(500).collect();
-        model.start_histories(&watched);
         for step in 0..=8 {
             let seconds = f64::from(step) / 2.0;
             let readings: Vec<SeriesValue> = lines
@@ -81,15 +110,55 @@ impl ExampleNode {
         model
     }
 
+    /// Returns the model with the last minutes of these series, as the agent would send them.
+    pub(crate) fn add_past(model: &mut NodeModel, series: &[String]) {
+        for text in model.start_histories(series) {
+            let Some(track) = model.track(&text) else {
+                continue;
+            };
+            let base = model.displayed_value(track).unwrap_or_default();
+            let seed = text.bytes().fold(7u32, |hash, byte| {
+                hash.wrapping_mul(31).wrapping_add(byte.into())
+            });
+            let is_counter = track.is_counter();
+            let mut sum = 0.0;
+            let samples: Vec<(f64, f64)> = (0..HISTORY_SECONDS as u32)
+                .map(|second| {
+                    let value = (base * wave(seed, second)).min(base.max(100.0));
+                    sum += value;
+                    let ts = NOW - (HISTORY_SECONDS as f64) + f64::from(second);
+                    (ts, if is_counter { sum } else { value })
+                })
+                .collect();
+            model.add_history(&text, &samples);
+        }
+    }
+
     fn series(self) -> Vec<FixtureSeries> {
-        let mut lines = node(self.swap);
-        (0..self.cores).for_each(|core| lines.extend(cpu(core, self.cores)));
+        let busy: Vec<f64> = (0..self.cores)
+            .map(|core| (self.busy)(core, self.cores))
+            .collect();
+        // Waiting for I/O does not count as busy.
+        let mean = busy.iter().sum::<f64>() / f64::from(self.cores) * 0.875;
+        let mut lines = node(self.swap, mean);
+        (0..)
+            .zip(busy)
+            .for_each(|(core, busy)| lines.extend(cpu(core, busy)));
         (0..self.gpus).for_each(|gpu| lines.extend(nvidia(gpu)));
         (0..self.disks).for_each(|disk| lines.extend(disk_series(disk)));
         (0..self.interfaces).for_each(|index| lines.extend(interface(index)));
         (0..self.programs).for_each(|index| lines.extend(program(index)));
         lines
     }
+}
+
+/// Returns factors between 0.2 and 1.1 that rise and fall within a minute or two, with some noise.
+fn wave(seed: u32, second: u32) -> f64 {
+    let period = 50 + seed % 71;
+    let phase = f64::from((second + seed % 97) % period) / f64::from(period);
+    let triangle = 1.0 - (2.0 * phase - 1.0).abs();
+    let noise = seed.wrapping_add(second).wrapping_mul(2_654_435_761) >> 24;
+    0.2 + 0.7 * triangle + 0.2 * f64::from(noise) / 256.0
 }
 
 fn gauge(text: impl Into<String>, unit: &'static str, value: f64) -> FixtureSeries {
@@ -100,7 +169,7 @@ fn counter(text: impl Into<String>, unit: &'static str, value: f64, slope: f64) 
     (text.into(), "counter", unit, value, slope)
 }
 
-fn node(swap: f64) -> Vec<FixtureSeries> {
+fn node(swap: f64, busy: f64) -> Vec<FixtureSeries> {
     let memory =
         |name: &str, gib: f64| gauge(format!("node_memory_{name}_bytes"), "bytes", gib * GIB);
     let pressure = |name: &str, slope: f64| {
@@ -108,11 +177,15 @@ fn node(swap: f64) -> Vec<FixtureSeries> {
         counter(text, "seconds", 100.0, slope)
     };
     vec![
-        ("cpu_percent".to_owned(), "gauge", "", 10.0, 10.0),
+        gauge("cpu_percent", "", busy * 100.0),
         gauge("used_RAM", "", 25.0),
         memory("MemTotal", 512.0),
         memory("MemFree", 100.0),
         memory("MemAvailable", 384.0),
+        memory("Buffers", 4.0),
+        memory("Cached", 290.0),
+        memory("SReclaimable", 10.0),
+        memory("Shmem", 24.0),
         memory("SwapTotal", swap),
         memory("SwapFree", swap * 0.75),
         gauge("node_load1", "", 12.5),
@@ -131,9 +204,7 @@ fn node(swap: f64) -> Vec<FixtureSeries> {
     ]
 }
 
-/// Returns the series of one core; higher numbers are busier.
-fn cpu(core: u32, cores: u32) -> Vec<FixtureSeries> {
-    let busy = f64::from(core + 1) / f64::from(cores + 1);
+fn cpu(core: u32, busy: f64) -> Vec<FixtureSeries> {
     let modes = [
         ("user", busy * 0.5),
         ("nice", 0.0),
@@ -249,20 +320,7 @@ fn interface(index: u32) -> Vec<FixtureSeries> {
 /// Returns the series of one program, with arbitrary names.
 fn program(index: u32) -> Vec<FixtureSeries> {
     match index {
-        0 => vec![
-            counter(
-                "mpi_hits_total{call=\"MPI_Allreduce\"}",
-                "",
-                12_441_600.0,
-                3400.0,
-            ),
-            counter(
-                "mpi_time_total{call=\"MPI_Waitall\"}",
-                "seconds",
-                6220.11,
-                0.75,
-            ),
-        ],
+        0 => calls(),
         1 => vec![gauge("train.loss", "", 0.412)],
         2 => vec![gauge("evil{what=\"\u{1b}[2J\u{7}日本\u{202e}\"}", "", 1.0)],
         index => vec![counter(
@@ -272,4 +330,31 @@ fn program(index: u32) -> Vec<FixtureSeries> {
             f64::from(index),
         )],
     }
+}
+
+/// Returns the calls of wrapped programs: name, calls per second, seconds per second and bytes.
+fn calls() -> Vec<FixtureSeries> {
+    let all = [
+        ("mpi", "call", "MPI_Allreduce", 3400.0, 0.25, Some(6.5e6)),
+        ("mpi", "call", "MPI_Waitall", 120.0, 0.75, None),
+        ("mpi", "call", "MPI_Isend", 960.0, 0.0125, Some(4.2e8)),
+        ("strace", "scall", "futex", 250.0, 3.5, None),
+        ("strace", "scall", "read", 8000.0, 0.5, Some(1.2e9)),
+        ("strace", "scall", "write", 40.0, 0.02, Some(3.2e5)),
+        ("strace", "scall", "openat", 12.0, 0.0005, None),
+    ];
+    let series = all
+        .into_iter()
+        .flat_map(|(kind, label, call, calls, time, bytes)| {
+            let text = |what: &str| format!("{kind}_{what}_total{{{label}=\"{call}\"}}");
+            let size = bytes.map(|bytes| counter(text("size"), "bytes", bytes * 1e3, bytes));
+            let errors = (call == "openat").then(|| counter(text("errors"), "", 40.0, 3.0));
+            [
+                Some(counter(text("hits"), "", calls * 1e3, calls)),
+                Some(counter(text("time"), "seconds", time * 1e3, time)),
+                size,
+                errors,
+            ]
+        });
+    series.flatten().collect()
 }

@@ -17,8 +17,9 @@ pub(crate) struct GpuUsage {
     pub power_limit: Option<f64>,
     pub temperature: Option<f64>,
     pub clock: Option<f64>,
-    /// The series whose history is drawn.
+    /// The series whose histories are drawn.
     pub busy_series: String,
+    pub memory_series: String,
 }
 
 pub(crate) fn gpus(model: &NodeModel) -> Vec<GpuUsage> {
@@ -56,6 +57,7 @@ fn nvidia_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         temperature: value("temperature_celsius"),
         clock: model.value(&clock),
         busy_series: format!("node_nvidia_gpu_utilization_ratio{{gpu=\"{id}\"}}"),
+        memory_series: format!("node_nvidia_memory_used_bytes{{gpu=\"{id}\"}}"),
         id,
     }
 }
@@ -89,6 +91,7 @@ fn kernel_gpu(model: &NodeModel, info: &SeriesTrack, id: String) -> GpuUsage {
         temperature: highest("node_gpu_temperature_celsius"),
         clock: highest("node_gpu_clock_hertz"),
         busy_series: format!("node_gpu_busy_ratio{{gpu=\"{id}\"}}"),
+        memory_series: format!("node_gpu_memory_used_bytes{{gpu=\"{id}\",memory=\"vram\"}}"),
         id,
     }
 }

@@ -39,16 +39,23 @@ impl History {
         self.values = values;
     }
 
-    /// Returns the last `count` seconds up to `now`, oldest first.
-    pub(crate) fn columns(&self, now: i64, count: usize) -> Vec<Option<f64>> {
-        let mut columns = vec![None; count];
-        let first = now - count as i64 + 1;
-        for (second, value) in &self.values {
-            if (first..=now).contains(second) && value.is_finite() {
-                columns[(second - first) as usize] = Some(*value);
+    /// Returns means over `step` seconds each, oldest first. The last column contains `now`.
+    /// Columns begin at multiples of the step, so that their values do not change as time passes.
+    pub(crate) fn columns(&self, now: i64, count: usize, step: i64) -> Vec<Option<f64>> {
+        let mut columns = vec![(0.0, 0u32); count];
+        let last = now.div_euclid(step);
+        let first = last - count as i64 + 1;
+        for (second, value) in self.values.iter().filter(|(_, value)| value.is_finite()) {
+            let column = second.div_euclid(step);
+            if *second <= now && (first..=last).contains(&column) {
+                let (sum, seconds) = &mut columns[(column - first) as usize];
+                (*sum, *seconds) = (*sum + value, *seconds + 1);
             }
         }
         columns
+            .into_iter()
+            .map(|(sum, seconds)| (seconds > 0).then(|| sum / f64::from(seconds)))
+            .collect()
     }
 }
 
@@ -141,9 +148,25 @@ mod tests {
         history.push(12, 8.0);
         history.prepend(&[(9.0, 1.0), (12.0, 2.0)], false, 12);
         assert_eq!(
-            history.columns(13, 6),
+            history.columns(13, 6, 1),
             [None, Some(1.0), Some(1.0), Some(1.0), Some(8.0), None]
         );
+    }
+
+    #[test]
+    fn columns_are_means_that_do_not_change_as_time_passes() {
+        let mut history = History::default();
+        (10..=18).for_each(|second| history.push(second, second as f64));
+        assert_eq!(
+            history.columns(18, 3, 3),
+            [Some(13.0), Some(16.0), Some(18.0)]
+        );
+        history.push(19, 20.0);
+        assert_eq!(
+            history.columns(19, 3, 3),
+            [Some(13.0), Some(16.0), Some(19.0)]
+        );
+        assert_eq!(history.columns(40, 2, 3), [None, None]);
     }
 
     #[test]
@@ -152,6 +175,6 @@ mod tests {
         (0..1000).for_each(|second| history.push(second, 1.0));
         assert_eq!(history.values.len(), HISTORY_SECONDS);
         history.push(10, 2.0);
-        assert_eq!(history.columns(10, 2), [None, Some(2.0)]);
+        assert_eq!(history.columns(10, 2, 1), [None, Some(2.0)]);
     }
 }

@@ -2,11 +2,13 @@
 //! It is updated from the agent's responses and read by the screen, and does no I/O.
 
 mod agent;
+mod calls;
 mod cpu;
 mod devices;
 mod gpu;
 mod history;
 mod memory;
+mod processes;
 mod series_track;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +19,7 @@ use pegel_metric::{Family, Input, MetricKind, Series};
 
 use crate::api_values::{SeriesInfo, SeriesValue};
 pub(super) use agent::AgentSummary;
+pub(super) use calls::{CallSort, CallUsage, calls, has_calls};
 pub(super) use cpu::{CpuMode, CpuShares, CpuUsage};
 pub(super) use devices::{
     DiskUsage, FilesystemUsage, InterfaceUsage, disks, filesystems, interfaces,
@@ -24,6 +27,10 @@ pub(super) use devices::{
 pub(super) use gpu::{GpuUsage, gpus};
 pub(super) use history::{HISTORY_SECONDS, History};
 pub(crate) use memory::{MemoryUsage, PressureStall, pressure};
+pub(super) use processes::{
+    PROCESSES_MAX, ProcessGrouping, ProcessList, ProcessQuery, ProcessRow, ProcessSort,
+    ProcessState,
+};
 pub(super) use series_track::{SeriesTrack, ValueChange};
 
 /// Maximum number of series with a history: the visible ones and some that were visible before.
@@ -34,6 +41,7 @@ const STREAM_GAP_SECONDS: f64 = 5.0;
 #[derive(Debug, Default)]
 pub(super) struct NodeModel {
     pub agent: AgentSummary,
+    pub processes: ProcessState,
     /// By text, so that the series of one name are adjacent.
     tracks: BTreeMap<Box<str>, SeriesTrack>,
     families: HashMap<Box<str>, Arc<Family>>,
@@ -282,7 +290,7 @@ pub(crate) struct LabelledSeries<'a> {
 }
 
 impl LabelledSeries<'_> {
-    fn text(&self, suffix: &str) -> String {
+    pub(crate) fn text(&self, suffix: &str) -> String {
         format!("{}{suffix}{}", self.prefix, self.labels)
     }
 
@@ -319,5 +327,7 @@ fn parse_kind(word: &str) -> MetricKind {
 
 #[cfg(test)]
 pub(super) mod fixture;
+#[cfg(test)]
+pub(super) mod process_fixture;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use pegel_metric::{MetricKind, Series};
 
 /// Rates are averages over this many seconds, or over one sampling interval if that is longer.
-const WINDOW: f64 = 2.0;
+const WINDOW: f64 = 3.0;
 /// More changes than a window holds at any practical refresh rate.
 const CHANGES_MAX: usize = 256;
 
@@ -188,7 +188,7 @@ mod tests {
     fn the_rate_of_an_unchanged_counter_falls_to_zero() {
         let stopped = [(0.0, 0.0), (0.5, 5.0), (1.0, 10.0)];
         assert_eq!(rate(&stopped, 2.0, Some(0.5)), Some(5.0));
-        assert_eq!(rate(&stopped, 3.0, Some(0.5)), Some(0.0));
+        assert_eq!(rate(&stopped, 4.0, Some(0.5)), Some(0.0));
         assert_eq!(rate(&[(0.0, 7.0)], 3.0, None), Some(0.0));
     }
 
@@ -215,22 +215,23 @@ mod tests {
 
     #[test]
     fn pruning_does_not_change_the_rate() {
-        let mut track = track(&[(0.0, 0.0), (1.0, 1.0), (2.0, 5.0), (3.0, 9.0)]);
-        let before = track.rate(START + 3.0, Some(1.0));
+        let changes = [(0.0, 0.0), (1.0, 1.0), (2.0, 5.0), (3.0, 9.0), (4.0, 9.5)];
+        let mut track = track(&changes);
+        let before = track.rate(START + 4.0, Some(1.0));
         track.prune(START + 1.0);
-        assert_eq!(track.changes.len(), 3);
-        assert_eq!(track.rate(START + 3.0, Some(1.0)), before);
-        track.invalidate_rate(START + 3.0);
-        assert_eq!(track.rate(START + 3.0, Some(1.0)), None);
-        assert_eq!(track.last().map(|last| last.value), Some(9.0));
+        assert_eq!(track.changes.len(), 4);
+        assert_eq!(track.rate(START + 4.0, Some(1.0)), before);
+        track.invalidate_rate(START + 4.0);
+        assert_eq!(track.rate(START + 4.0, Some(1.0)), None);
+        assert_eq!(track.last().map(|last| last.value), Some(9.5));
     }
 
     #[test]
     fn windows_hold_whole_periods() {
         assert_eq!(
             [Some(0.5), Some(5.0), Some(2.0), None].map(averaging_window),
-            [2.0, 5.0, 2.0, 2.0]
+            [3.0, 5.0, 4.0, 3.0]
         );
-        assert!((averaging_window(Some(0.3)) - 2.1).abs() < 1e-9);
+        assert!((averaging_window(Some(0.7)) - 3.5).abs() < 1e-9);
     }
 }

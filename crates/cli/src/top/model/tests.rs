@@ -39,15 +39,47 @@ fn a_node_is_the_sum_of_its_cores() {
 }
 
 #[test]
-fn reclaimable_memory_is_not_used() {
+fn used_memory_is_not_available_and_shared_memory_is_not_cache() {
     let memory = MemoryUsage::from_model(&LARGE.model()).expect("memory");
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
-    assert_eq!((gib(memory.used), gib(memory.cache)), (128.0, 284.0));
+    assert_eq!(gib(memory.used), 512.0 - 384.0);
+    assert_eq!(gib(memory.cache), 4.0 + 290.0 + 10.0 - 24.0);
+    assert_eq!((gib(memory.shared), gib(memory.free)), (24.0, 100.0));
     assert_eq!(
         (gib(memory.swap_used), gib(memory.swap_total)),
         (16.0, 64.0)
     );
     assert_eq!(MemoryUsage::from_model(&NodeModel::default()), None);
+}
+
+#[test]
+fn kernels_without_mem_available_have_used_memory_too() {
+    let mut model = NodeModel::new(0.5);
+    let fields = [
+        ("MemTotal", 100.0),
+        ("MemFree", 10.0),
+        ("Buffers", 5.0),
+        ("Cached", 45.0),
+        ("Shmem", 20.0),
+    ];
+    let name = |field: &str| format!("node_memory_{field}_bytes");
+    model.set_series_list(
+        fields
+            .map(|(field, _)| listed(&name(field), "gauge"))
+            .to_vec(),
+    );
+    model.apply_step(&fields.map(|(field, value)| reading(&name(field), NOW, value)));
+    let memory = MemoryUsage::from_model(&model).expect("memory");
+    assert_eq!((memory.used, memory.cache), (60.0, 30.0));
+}
+
+#[test]
+fn file_systems_are_as_full_as_df_reports() {
+    // 1000 GiB, of which 900 are free and 850 available: 50 are reserved for root.
+    let filesystems = filesystems(&SMALL.model());
+    let share = filesystems[0].used_share().expect("not empty");
+    assert!((share - 100.0 / 950.0).abs() < 1e-12, "{share}");
+    assert_eq!(FilesystemUsage::default().used_share(), None);
 }
 
 #[test]
@@ -177,4 +209,35 @@ fn all_other_names_belong_to_programs() {
     ] {
         assert!(is_program_series(name), "{name}");
     }
+}
+
+#[test]
+fn calls_are_ordered_by_time_and_have_shares_of_their_kind() {
+    let model = SMALL.model();
+    let calls = calls(&model, CallSort::Time);
+    let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "futex",
+            "MPI_Waitall",
+            "read",
+            "MPI_Allreduce",
+            "write",
+            "MPI_Isend",
+            "openat"
+        ]
+    );
+    let share = |prefix: &str| -> f64 {
+        let same_kind = calls.iter().filter(|call| call.key.starts_with(prefix));
+        same_kind.filter_map(|call| call.share).sum()
+    };
+    assert!((share("mpi_") - 1.0).abs() < 1e-9);
+    assert!((share("strace_") - 1.0).abs() < 1e-9);
+    let near = |a: Option<f64>, b: f64| assert!((a.expect("known") - b).abs() < 1e-6);
+    near(calls[0].time, 3.5);
+    near(calls[6].errors, 3.0);
+    assert_eq!(calls[0].bytes, None);
+    let by_name = super::calls(&model, CallSort::Name);
+    assert_eq!(by_name[0].name, "MPI_Allreduce");
 }

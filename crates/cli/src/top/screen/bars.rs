@@ -6,8 +6,10 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Sparkline, Widget};
 
+use super::table::TableCell;
 use super::theme::{StyleRole, TerminalTheme, level};
 use crate::top::app::TopApp;
+use crate::top::model::HISTORY_SECONDS;
 
 /// Returns a bar of several fractions of one; the rest is empty.
 pub(crate) fn stacked_bar(
@@ -80,7 +82,23 @@ fn fraction(value: f64, low: f64, high: f64) -> f64 {
 /// Returns the last seconds of a series, one value per column.
 pub(crate) fn recent_values(app: &TopApp, series: &str, columns: u16) -> Option<Vec<Option<f64>>> {
     let history = app.model.history(series)?;
-    Some(history.columns(app.model.second(), columns.into()))
+    Some(history.columns(app.model.second(), columns.into(), 1))
+}
+
+/// Returns a cell with the history of two counters of bytes, added up.
+pub(crate) fn throughput(app: &TopApp, series: &[String; 2]) -> TableCell {
+    let columns = HISTORY_SECONDS as u16;
+    let [first, second] = series
+        .each_ref()
+        .map(|one| recent_values(app, one, columns));
+    let (Some(first), Some(second)) = (first, second) else {
+        return TableCell::plain("");
+    };
+    let sums = first.into_iter().zip(second);
+    let sums: Vec<Option<f64>> = sums
+        .map(|(a, b)| a.zip(b).map(|(a, b)| a + b).or(a).or(b))
+        .collect();
+    TableCell::Throughput(sums)
 }
 
 #[cfg(test)]
@@ -92,6 +110,7 @@ mod tests {
         has_colours: false,
         has_blocks: true,
         has_attributes: true,
+        has_palette: false,
     };
 
     #[test]

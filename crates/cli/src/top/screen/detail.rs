@@ -3,44 +3,23 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Borders, Clear, Paragraph, Widget};
+use ratatui::widgets::Widget;
 
 use super::bars::{draw_history, recent_values};
+use super::charts::draw_time_axis;
 use super::layout::below;
+use super::list_page::draw_detail_lines;
 use super::series_list::value_range;
 use super::theme::StyleRole;
-use crate::format::number::{exact, utc};
+use crate::format::number::{human_readable, utc};
 use crate::top::app::TopApp;
 use crate::top::model::{HISTORY_SECONDS, SeriesTrack};
 use crate::top::units;
 
 pub(crate) fn draw(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
-    let theme = app.theme;
-    let border = theme.border_set();
-    let title = Line::from(vec![
-        theme.span(border.horizontal_top, StyleRole::Faint),
-        theme.span(
-            format!(" {} ", track.series.family().name),
-            StyleRole::Title,
-        ),
-    ]);
-    let block = Block::new()
-        .borders(Borders::TOP)
-        .border_set(border)
-        .border_style(theme.style(StyleRole::Faint))
-        .title(title);
-    let inner = block.inner(area);
-    Clear.render(area, buffer);
-    block.render(area, buffer);
-    let lines = lines(app, track).into_iter().map(|(label, text)| {
-        let label = theme.span(format!(" {label:<8}"), StyleRole::Faint);
-        let width = area.width.saturating_sub(label.width() as u16 + 1);
-        Line::from(vec![label, theme.clipped(text, width, StyleRole::Plain)])
-    });
-    let lines: Vec<Line<'_>> = lines.collect();
-    let rows = lines.len() as u16;
-    Paragraph::new(lines).render(inner, buffer);
-    draw_chart(app, track, below(inner, rows), buffer);
+    let name = &track.series.family().name;
+    let rest = draw_detail_lines(app, name, lines(app, track), area, buffer);
+    draw_chart(app, track, rest, buffer);
 }
 
 /// Returns labels and texts of the details.
@@ -51,7 +30,7 @@ fn lines(app: &TopApp, track: &SeriesTrack) -> Vec<(&'static str, String)> {
         value = format!(
             "{}   {}",
             units::value(last.value, family),
-            exact(last.value)
+            human_readable(last.value)
         );
         if let Some(rate) = app.model.rate(track).filter(|_| track.is_counter()) {
             value.push_str(&format!("   {}", units::rate(rate, family)));
@@ -78,7 +57,17 @@ fn lines(app: &TopApp, track: &SeriesTrack) -> Vec<(&'static str, String)> {
 }
 
 /// Draws the history over several rows, with its lowest and highest value.
-fn draw_chart(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_chart(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer) {
+    let mut area = area;
+    let has_axis = area.height >= 4;
+    let axis = if has_axis {
+        let [rest, axis] =
+            Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+        area = rest;
+        Some(axis)
+    } else {
+        None
+    };
     let [scale, _, chart, _] = Layout::horizontal([
         Constraint::Length(12),
         Constraint::Length(1),
@@ -99,6 +88,14 @@ fn draw_chart(app: &TopApp, track: &SeriesTrack, area: Rect, buffer: &mut Buffer
         };
         Line::from(app.theme.span(text, StyleRole::Faint)).right_aligned()
     };
+    if let Some(axis) = axis {
+        let axis = Rect {
+            x: chart.x,
+            width: chart.width,
+            ..axis
+        };
+        draw_time_axis(app.theme, 1, axis, buffer);
+    }
     if scale.height > 1 {
         figure(low).render(below(scale, scale.height - 1), buffer);
     }

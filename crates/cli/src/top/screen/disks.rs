@@ -4,22 +4,24 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Margin, Rect};
 use ratatui::widgets::{Row, Table, Widget};
 
-use super::layout;
+use super::bars::throughput;
 use super::table::{self, TableCell, TableColumn, number, text};
 use super::theme::StyleRole;
+use super::{charts, device_charts, layout};
 use crate::top::app::TopApp;
 use crate::top::model::{self, DiskUsage, FilesystemUsage};
 use crate::top::units;
 
-const SUMMARY_COLUMNS: [TableColumn; 4] = [
-    text("disk", 7),
+const SUMMARY_COLUMNS: [TableColumn; 5] = [
+    text("disk", 8),
     number("read", 10),
     number("written", 10),
     number("busy", 6),
+    text("last seconds", 12).flexible(),
 ];
 
-const DISKS: [TableColumn; 9] = [
-    text("disk", 8),
+const DISKS: [TableColumn; 10] = [
+    text("disk", 12),
     number("read", 10),
     number("written", 10),
     number("busy", 6),
@@ -28,6 +30,7 @@ const DISKS: [TableColumn; 9] = [
     number("per read", 8),
     number("per write", 9),
     number("queue", 5),
+    text("read and written, last seconds", 12).flexible(),
 ];
 
 const FILESYSTEMS: [TableColumn; 6] = [
@@ -46,8 +49,8 @@ pub(crate) fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         reason.render(layout::below(area, 1), buffer);
     }
     let rows = disks.iter().map(|disk| {
-        let [name, read, written, busy, ..] = disk_cells(disk);
-        [name, read, written, busy]
+        let [name, read, written, busy, .., history] = disk_cells(app, disk);
+        [name, read, written, busy, history]
     });
     table::table(app.theme, &SUMMARY_COLUMNS, area.width, rows).render(area, buffer);
 }
@@ -78,13 +81,26 @@ pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         layout::below(area, 1),
         buffer,
     );
-    let rows = disks.iter().skip(app.offset).map(disk_cells);
+    let rows = disks
+        .iter()
+        .skip(app.offset)
+        .map(|disk| disk_cells(app, disk));
     let shown = rows.len() as u16;
     table::table(theme, &DISKS, page.width, rows).render(page, buffer);
+    let mut page = layout::below(page, 1 + shown);
+    if app.offset == 0 {
+        let rows = if filesystems.is_empty() {
+            0
+        } else {
+            filesystems.len() as u16 + 2
+        };
+        let charts = layout::below(page, rows + 1);
+        charts::draw(app, &device_charts::of_disks(app), charts, buffer);
+        page.height = page.height.min(rows);
+    }
     if filesystems.is_empty() {
         return;
     }
-    let page = layout::below(page, 1 + shown);
     let widths = table::column_widths(&FILESYSTEMS, page.width);
     let title = table::title_row(theme, &FILESYSTEMS, page.width);
     let rows = filesystems
@@ -95,7 +111,7 @@ pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     Table::new(rows.skip(hidden), widths.iter().copied()).render(page, buffer);
 }
 
-fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
+fn disk_cells(app: &TopApp, disk: &DiskUsage) -> [TableCell; 10] {
     let count = |value| units::decimal(value, "");
     [
         TableCell::plain(&disk.name),
@@ -107,13 +123,12 @@ fn disk_cells(disk: &DiskUsage) -> [TableCell; 9] {
         TableCell::number(disk.read_time, units::duration),
         TableCell::number(disk.write_time, units::duration),
         TableCell::number(disk.queue, |value| format!("{value:.0}")),
+        throughput(app, &disk.series),
     ]
 }
 
 fn filesystem_cells(filesystem: &FilesystemUsage) -> [TableCell; 6] {
-    // Like df: blocks reserved for root count neither as used nor as available.
-    let usable = filesystem.used + filesystem.available;
-    let used = (usable > 0.0).then(|| filesystem.used / usable);
+    let used = filesystem.used_share();
     if filesystem.has_error {
         return [
             TableCell::plain(&filesystem.mountpoint),

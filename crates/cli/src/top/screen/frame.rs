@@ -3,15 +3,16 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Row, Table, Tabs, Widget, Wrap};
+use ratatui::widgets::{Paragraph, Row, Table, Widget, Wrap};
 
 use super::layout;
 use super::text::text_width;
 use super::theme::{StyleRole, TerminalTheme};
 use crate::format::number;
-use crate::top::app::{ConnectionState, TopApp, TopView};
+use crate::top::app::{ConnectionState, TopApp};
 use crate::top::input::KEYS;
 use crate::top::units;
+use crate::top::view::TopView;
 
 pub(crate) fn too_small(area: Rect, buffer: &mut Buffer) {
     let text = format!(
@@ -88,30 +89,38 @@ fn time(seconds: f64) -> String {
     format!("{}Z", text.split('.').next().unwrap_or_default())
 }
 
-/// Draws the tabs. The selected one is in brackets, visible without colours too.
+/// Draws the tabs, each with its key: `2:processes`. The selected one is in brackets, visible
+/// without colours too.
 pub(crate) fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
-    // All labels if they fit, else only that of the selected view.
-    let labels = TopView::ALL.iter().map(|view| text_width(view.label()) + 4);
-    let has_labels = labels.sum::<u16>() <= area.width;
-    let titles = TopView::ALL.into_iter().enumerate().map(|(index, view)| {
+    let theme = app.theme;
+    // All labels if they fit, else only that of the selected view. Brackets and blanks are shared
+    // by neighbours.
+    let labels = TopView::ALL.iter().map(|view| text_width(view.label()) + 3);
+    let has_labels = labels.sum::<u16>() < area.width;
+    let mut line = Line::default();
+    let mut was_selected = false;
+    for (index, view) in TopView::ALL.into_iter().enumerate() {
         let is_selected = view == app.view;
-        let label = if has_labels || is_selected {
-            format!("{} {}", index + 1, view.label())
-        } else {
-            (index + 1).to_string()
+        let separator = match (was_selected, is_selected) {
+            (true, _) => "]",
+            (_, true) => "[",
+            _ => " ",
         };
+        let number = index + 1;
+        line.push_span(theme.span(separator, StyleRole::Plain));
         if is_selected {
-            format!("[{label}]")
+            let text = format!("{number}:{}", view.label());
+            line.push_span(theme.span(text, StyleRole::Selected));
+        } else if has_labels {
+            line.push_span(theme.span(format!("{number}:"), StyleRole::Faint));
+            line.push_span(theme.span(view.label(), StyleRole::Plain));
         } else {
-            format!(" {label} ")
+            line.push_span(theme.span(number.to_string(), StyleRole::Plain));
         }
-    });
-    Tabs::new(titles)
-        .select(app.view as usize)
-        .divider("")
-        .padding("", "")
-        .highlight_style(app.theme.style(StyleRole::Selected))
-        .render(area, buffer);
+        was_selected = is_selected;
+    }
+    line.push_span(theme.span(if was_selected { "]" } else { "" }, StyleRole::Plain));
+    line.render(area, buffer);
 }
 
 pub(crate) fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
@@ -126,7 +135,13 @@ pub(crate) fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         line.render(area, buffer);
         return;
     }
-    let sort = format!("sort: {}", app.sort.label());
+    let sort = match app.view {
+        TopView::Node | TopView::Processes => app.process_sort.label(),
+        TopView::Programs if app.has_calls() => app.call_sort.label(),
+        _ => app.sort.label(),
+    };
+    let sort = format!("sort: {sort}");
+    let grouping = format!("by: {}", app.process_grouping.label());
     let pause = if app.is_paused { "resume" } else { "pause" };
     let mut keys = vec![
         ("q", "quit"),
@@ -135,9 +150,18 @@ pub(crate) fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         ("space", pause),
     ];
     if app.view.is_list() {
-        keys.extend([("/", "filter"), ("s", sort.as_str()), ("enter", "detail")]);
+        keys.extend([("/", "filter"), ("s", sort.as_str())]);
+        match app.view {
+            TopView::Processes => keys.push(("b", grouping.as_str())),
+            TopView::Programs => keys.push(("b", "calls/series")),
+            _ => {}
+        }
+        keys.push(("enter", "detail"));
     } else {
         keys.push(("/", "find a metric"));
+        if app.view == TopView::Node {
+            keys.push(("s", sort.as_str()));
+        }
         if !matches!(app.view, TopView::Node | TopView::Pressure) {
             keys.push(("up/down", "scroll"));
         }
@@ -174,8 +198,8 @@ pub(crate) fn help(theme: TerminalTheme, area: Rect, buffer: &mut Buffer) {
     Table::new(keys, widths)
         .column_spacing(1)
         .render(page, buffer);
-    let rates =
-        "Rates are averages over two seconds of samples, or over one interval of slower series.";
+    let rates = "Rates are averages over three seconds of samples, or over one interval of slower series. \
+         CPU of processes: 100 % is one core. Memory used is what is not available to programs.";
     let rest = layout::below(area, KEYS.len() as u16 + 2);
     super::draw_paragraph(theme, rates, rest, buffer);
 }

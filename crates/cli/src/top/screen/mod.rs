@@ -1,15 +1,25 @@
 //! Draws the application's state. A pure function: the same state gives the same screen.
 
 mod bars;
+mod calls;
+mod charts;
 mod cores;
+mod cpu;
 mod detail;
+mod device_charts;
 mod disks;
 mod frame;
 mod gpus;
 pub(super) mod layout;
+mod list_page;
+mod memory;
 mod network;
 mod overview;
+#[cfg(test)]
+mod picture;
 mod pressure;
+mod processes;
+mod rows;
 mod series_list;
 mod table;
 mod text;
@@ -21,8 +31,10 @@ use ratatui::widgets::{
     Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, StatefulWidget, Widget, Wrap,
 };
 
-use super::app::{TopApp, TopView};
+use super::app::TopApp;
 use super::model::{self, SeriesTrack};
+use super::view::TopView;
+use charts::Chart;
 use table::{TableCell, TableColumn};
 use theme::{StyleRole, TerminalTheme};
 
@@ -49,10 +61,12 @@ pub(super) fn draw(buffer: &mut Buffer, app: &TopApp) {
     }
     match app.view {
         TopView::Node => overview::draw(app, body, buffer),
+        TopView::Processes => processes::draw(app, body, buffer),
         TopView::Gpus => gpus::draw(app, body, buffer),
         TopView::Disks => disks::draw(app, body, buffer),
         TopView::Network => network::draw(app, body, buffer),
         TopView::Pressure => pressure::draw(app, body, buffer),
+        TopView::Programs if app.has_calls() => calls::draw(app, body, buffer),
         TopView::Programs | TopView::Metrics => series_list::draw(app, body, buffer),
     }
 }
@@ -63,33 +77,49 @@ pub(super) fn row_count(app: &TopApp) -> usize {
         TopView::Gpus => model::gpus(&app.model).len(),
         TopView::Disks => disks::row_count(app),
         TopView::Network => model::interfaces(&app.model).len(),
-        TopView::Node | TopView::Pressure | TopView::Programs | TopView::Metrics => 0,
+        TopView::Node
+        | TopView::Processes
+        | TopView::Pressure
+        | TopView::Programs
+        | TopView::Metrics => 0,
     }
 }
 
 /// Returns the series whose history a view draws.
 pub(super) fn history_series(app: &TopApp) -> Vec<String> {
+    let of_charts = |pairs: Vec<[Chart; 2]>| -> Vec<String> {
+        let charts = pairs.into_iter().flatten();
+        charts.flat_map(|chart| chart.series).collect()
+    };
     match app.view {
-        TopView::Node => vec![
-            overview::CPU_SERIES.to_owned(),
-            overview::MEMORY_SERIES.to_owned(),
-        ],
-        TopView::Gpus => model::gpus(&app.model)
-            .into_iter()
-            .map(|gpu| gpu.busy_series)
-            .collect(),
+        TopView::Node => {
+            let mut series = of_charts(device_charts::of_node(app));
+            // The tables show devices that no chart counts.
+            series.extend(of_charts(device_charts::of_disks(app)));
+            series.extend(of_charts(device_charts::of_networks(app)));
+            series.sort_unstable();
+            series.dedup();
+            series
+        }
+        TopView::Processes => processes::history_series(app, &app.list.rows),
+        TopView::Gpus => of_charts(device_charts::of_gpus(app)),
+        TopView::Disks => of_charts(device_charts::of_disks(app)),
+        TopView::Network => of_charts(device_charts::of_networks(app)),
         TopView::Pressure => model::pressure(&app.model)
             .into_iter()
             .flat_map(|one| [one.some_series, one.full_series])
             .collect(),
-        _ => Vec::new(),
+        TopView::Programs | TopView::Metrics => {
+            app.list.rows.iter().map(|row| row.to_string()).collect()
+        }
     }
     .into_iter()
     .filter(|text| app.model.track(text).and_then(SeriesTrack::last).is_some())
     .collect()
 }
 
-/// Draws a view that consists of one table, or the reason why it is empty.
+/// Draws a view that consists of one table, or the reason why it is empty. Returns the area below,
+/// which is empty while the table is scrolled.
 fn draw_table_page<const N: usize>(
     app: &TopApp,
     columns: &[TableColumn; N],
@@ -97,12 +127,17 @@ fn draw_table_page<const N: usize>(
     empty_reason: &str,
     area: Rect,
     buffer: &mut Buffer,
-) {
+) -> Rect {
     let page = area.inner(Margin::new(1, 0));
     if rows.is_empty() {
         draw_paragraph(app.theme, empty_reason, layout::below(page, 1), buffer);
-        return;
+        return Rect::ZERO;
     }
+    let used = if app.offset == 0 {
+        u16::try_from(rows.len() + 2).unwrap_or(u16::MAX)
+    } else {
+        u16::MAX
+    };
     draw_scrollbar(
         app.theme,
         rows.len(),
@@ -113,6 +148,7 @@ fn draw_table_page<const N: usize>(
     let rows = rows.into_iter().skip(app.offset);
     let table = table::table(app.theme, columns, page.width, rows);
     Widget::render(table, page, buffer);
+    layout::below(page, used)
 }
 
 /// Draws a scrollbar at the right edge of rows that do not all fit.

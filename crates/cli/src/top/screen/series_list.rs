@@ -1,74 +1,60 @@
 //! Draws the list of series with value, rate and history.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Margin, Rect};
-use ratatui::widgets::{HighlightSpacing, StatefulWidget, TableState, Widget};
+use ratatui::layout::Rect;
 
 use super::bars::recent_values;
-use super::table::{TableCell, TableColumn, column_widths, number, table, text};
+use super::detail;
+use super::list_page::{self, ListContent};
+use super::table::{TableCell, TableColumn, number, text};
 use super::text::shorten_series;
 use super::theme::StyleRole;
-use super::{detail, layout};
 use crate::format::number::human_readable;
-use crate::top::app::{TopApp, TopView};
-use crate::top::model::SeriesTrack;
+use crate::top::app::TopApp;
+use crate::top::model::{self, SeriesTrack};
 use crate::top::units;
+use crate::top::view::TopView;
 
-/// Shows the selection on terminals without reverse video.
-const MARK: &str = "> ";
-
-pub(crate) fn draw(app: &TopApp, mut area: Rect, buffer: &mut Buffer) {
-    let theme = app.theme;
-    let detail_rows = layout::detail_rows(area.height);
-    let summary_area = layout::take_rows(&mut area, 1).inner(Margin::new(1, 0));
-    let summary = theme.clipped(summary(app), summary_area.width, StyleRole::Faint);
-    summary.render(summary_area, buffer);
-    if app.list.count == 0 {
-        super::draw_paragraph(theme, &empty_reason(app), layout::below(area, 1), buffer);
-        return;
-    }
-    let selected = app.list.position - app.offset.min(app.list.position);
-    if app.has_detail {
-        let constraints = [Constraint::Fill(1), Constraint::Length(detail_rows)];
-        let [list, detail_area] = Layout::vertical(constraints).areas(area);
-        let row = app.list.rows.get(selected);
-        if let Some(track) = row.and_then(|row| app.model.track(row)) {
-            detail::draw(app, track, detail_area, buffer);
-        }
-        area = list;
-    }
-    super::draw_scrollbar(
-        theme,
-        app.list.count,
-        app.offset,
-        layout::below(area, 1),
-        buffer,
-    );
-    let [area, _] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(2)]).areas(area);
-    let columns = columns(area.width + 2);
-    let width = area.width - MARK.len() as u16;
-    let widths = column_widths(&columns, width);
-    let tracks = app.list.rows.iter().filter_map(|row| app.model.track(row));
-    let list = table(
-        theme,
-        &columns,
-        width,
-        tracks.map(|track| cells(app, track, &widths)),
-    )
-    .highlight_symbol(MARK)
-    .highlight_spacing(HighlightSpacing::Always)
-    .row_highlight_style(theme.style(StyleRole::Selected));
-    let mut state = TableState::new().with_selected(selected);
-    StatefulWidget::render(list, area, buffer, &mut state);
+pub(crate) fn draw(app: &TopApp, area: Rect, buffer: &mut Buffer) {
+    list_page::draw(app, &SeriesPage { app }, area, buffer);
 }
 
-fn columns(width: u16) -> [TableColumn; 4] {
+struct SeriesPage<'a> {
+    app: &'a TopApp,
+}
+
+impl ListContent for SeriesPage<'_> {
+    fn summary(&self) -> String {
+        summary(self.app)
+    }
+
+    fn empty_reason(&self) -> String {
+        empty_reason(self.app)
+    }
+
+    fn columns(&self, width: u16) -> Vec<TableColumn> {
+        columns(width)
+    }
+
+    fn cells(&self, key: &str, widths: &[u16]) -> Option<Vec<TableCell>> {
+        let track = self.app.model.track(key)?;
+        Some(cells(self.app, track, widths).into())
+    }
+
+    fn draw_detail(&self, key: &str, area: Rect, buffer: &mut Buffer) {
+        if let Some(track) = self.app.model.track(key) {
+            detail::draw(self.app, track, area, buffer);
+        }
+    }
+}
+
+fn columns(width: u16) -> Vec<TableColumn> {
     let history = match width {
-        120.. => width / 4 - 1,
-        70.. => 15,
+        116.. => width / 4,
+        66.. => 15,
         _ => 10,
     };
-    [
+    vec![
         text("series", 16),
         number("value", 11),
         number("rate", 11),
@@ -142,6 +128,9 @@ fn summary(app: &TopApp) -> String {
         format!("{shown} of {all} {noun}")
     };
     let mut text = format!("{counts}, by {}", app.sort.label());
+    if app.view == TopView::Programs && model::has_calls(&app.model) {
+        text.push_str("; b lists the calls");
+    }
     if !app.filter.is_empty() {
         text.push_str(&format!(", with \"{}\"", app.filter));
     }

@@ -7,18 +7,38 @@ use ratatui::widgets::{Row, Table};
 use super::bars;
 use super::theme::{StyleRole, TerminalTheme};
 
-/// A column. The first one takes the remaining width.
+/// A column. The flexible one, else the first, takes the remaining width.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct TableColumn {
     pub title: &'static str,
     pub width: u16,
     pub alignment: Alignment,
+    pub is_flexible: bool,
+    /// Whether rows are ordered by this column, highest first.
+    pub is_sorted: bool,
+}
+
+impl TableColumn {
+    pub(super) const fn flexible(self) -> TableColumn {
+        TableColumn {
+            is_flexible: true,
+            ..self
+        }
+    }
+
+    pub(super) const fn sorted(self, is_sorted: bool) -> TableColumn {
+        TableColumn { is_sorted, ..self }
+    }
 }
 
 pub(super) enum TableCell {
     Text(String, StyleRole),
     /// A fraction of one.
     Bar(Option<f64>),
+    /// A history and its range.
     Sparkline(Vec<Option<f64>>, (f64, f64)),
+    /// A history from zero to the highest visible value.
+    Throughput(Vec<Option<f64>>),
     Missing,
 }
 
@@ -58,6 +78,12 @@ impl TableCell {
                 let first = values.len().saturating_sub(width.into());
                 bars::history_line(theme, &values[first..], range)
             }
+            TableCell::Throughput(values) => {
+                let visible = &values[values.len().saturating_sub(width.into())..];
+                let highest = visible.iter().flatten().copied().fold(0.0, f64::max);
+                let top = if highest > 0.0 { highest } else { 1.0 };
+                bars::history_line(theme, visible, (0.0, top))
+            }
             TableCell::Bar(None) | TableCell::Missing => {
                 theme.span(theme.dash(), StyleRole::Faint).into()
             }
@@ -70,6 +96,8 @@ pub(super) const fn text(title: &'static str, width: u16) -> TableColumn {
         title,
         width,
         alignment: Alignment::Left,
+        is_flexible: false,
+        is_sorted: false,
     }
 }
 
@@ -78,6 +106,8 @@ pub(super) const fn number(title: &'static str, width: u16) -> TableColumn {
         title,
         width,
         alignment: Alignment::Right,
+        is_flexible: false,
+        is_sorted: false,
     }
 }
 
@@ -93,18 +123,20 @@ pub(crate) fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
         taken += needed;
         widths.push(column.width);
     }
-    if let Some(first) = widths.first_mut() {
-        *first += width.saturating_sub(taken);
+    let fitting = &columns[..widths.len()];
+    let flexible = fitting.iter().position(|column| column.is_flexible);
+    if let Some(flexible) = widths.get_mut(flexible.unwrap_or(0)) {
+        *flexible += width.saturating_sub(taken);
     }
     widths
 }
 
 /// Returns a table of this width with column titles.
-pub(crate) fn table<const N: usize>(
+pub(crate) fn table<R: IntoIterator<Item = TableCell>>(
     theme: TerminalTheme,
-    columns: &[TableColumn; N],
+    columns: &[TableColumn],
     width: u16,
-    rows: impl IntoIterator<Item = [TableCell; N]>,
+    rows: impl IntoIterator<Item = R>,
 ) -> Table<'static> {
     let widths = column_widths(columns, width);
     let rows = rows
@@ -115,23 +147,24 @@ pub(crate) fn table<const N: usize>(
 }
 
 /// Returns the column titles as a row.
-pub(crate) fn title_row<const N: usize>(
-    theme: TerminalTheme,
-    columns: &[TableColumn; N],
-    width: u16,
-) -> Row<'static> {
-    let titles = columns
-        .each_ref()
-        .map(|column| TableCell::Text(column.title.to_owned(), StyleRole::Title));
+pub(crate) fn title_row(theme: TerminalTheme, columns: &[TableColumn], width: u16) -> Row<'static> {
+    let titles = columns.iter().map(|column| {
+        let mark = if column.is_sorted {
+            theme.sort_mark()
+        } else {
+            ""
+        };
+        TableCell::Text(format!("{}{mark}", column.title), StyleRole::Title)
+    });
     row(theme, columns, &column_widths(columns, width), titles)
 }
 
 /// Returns one row of a table with these columns.
-pub(crate) fn row<const N: usize>(
+pub(crate) fn row(
     theme: TerminalTheme,
-    columns: &[TableColumn; N],
+    columns: &[TableColumn],
     widths: &[u16],
-    cells: [TableCell; N],
+    cells: impl IntoIterator<Item = TableCell>,
 ) -> Row<'static> {
     let columns = columns.iter().zip(widths);
     Row::new(
@@ -147,7 +180,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_column_takes_the_remaining_width() {
+    fn the_flexible_column_takes_the_remaining_width() {
+        let columns = [text("name", 10), number("a", 8).flexible()];
+        assert_eq!(column_widths(&columns, 40), [10, 29]);
+        assert_eq!(column_widths(&columns, 15), [15], "it does not fit");
         let columns = [text("name", 10), number("a", 8), number("b", 8)];
         assert_eq!(column_widths(&columns, 40), [22, 8, 8]);
         assert_eq!(column_widths(&columns, 28), [10, 8, 8]);

@@ -2,10 +2,13 @@
 
 use pegel_testkit::assert_golden;
 use ratatui::layout::Rect;
+use ratatui::style::Color;
 
 use super::*;
 use crate::top::app::{ConnectionState, KeyAction};
-use crate::top::model::fixture::{ExampleNode, LARGE, NOW, SMALL};
+use crate::top::model::ProcessGrouping;
+use crate::top::model::fixture::{ExampleNode, LARGE, NOW, PICTURE, SMALL};
+use crate::top::model::process_fixture::processes;
 use theme::TerminalTheme;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/top");
@@ -14,25 +17,35 @@ const BLOCKS: TerminalTheme = TerminalTheme {
     has_colours: true,
     has_blocks: true,
     has_attributes: true,
+    has_palette: true,
 };
 const LETTERS: TerminalTheme = TerminalTheme {
     has_colours: false,
     has_blocks: false,
     has_attributes: false,
+    has_palette: false,
 };
 
 fn app(machine: ExampleNode, theme: TerminalTheme, view: TopView) -> TopApp {
     let mut app = TopApp::new(theme, 2.0, None);
     app.model = machine.model();
     app.view = view;
+    app.set_processes(Ok(processes(ProcessGrouping::Process)));
     app
+}
+
+/// Draws the screen, with the histories that the view requests.
+fn drawn(app: &mut TopApp, (width, height): (u16, u16)) -> Buffer {
+    let visible = app.update_layout(height);
+    ExampleNode::add_past(&mut app.model, &visible);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    draw(&mut buffer, app);
+    buffer
 }
 
 /// Returns the screen as text, without trailing blanks.
 fn screen(app: &mut TopApp, (width, height): (u16, u16)) -> String {
-    app.update_layout(height);
-    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    draw(&mut buffer, app);
+    let buffer = drawn(app, (width, height));
     let mut text = String::new();
     for y in 0..height {
         let mut x = 0;
@@ -85,17 +98,142 @@ fn a_plain_terminal_gets_ascii_only() {
 
 #[test]
 fn no_size_panics() {
-    for machine in [SMALL, LARGE] {
+    let all: Vec<u16> = (0..50).chain([76, 80, 120]).collect();
+    let some = vec![0, 1, 2, 40, 41, 75, 76, 77, 78, 80, 120, 131, 200, 500];
+    let large = ExampleNode { cores: 70, ..LARGE };
+    for (machine, widths) in [(SMALL, all), (large, some)] {
         for view in TopView::ALL {
             let mut app = app(machine, BLOCKS, view);
-            app.handle_action(KeyAction::Detail, 24);
-            for width in (0..50).chain([79, 80, 81, 250]) {
-                for height in (0..16).chain([24, 100]) {
-                    screen(&mut app, (width, height));
+            for has_detail in [false, true] {
+                app.has_detail = has_detail && view.is_list();
+                for width in &widths {
+                    for height in (0..14).chain([16, 18, 24, 40, 60, 200]) {
+                        screen(&mut app, (*width, height));
+                    }
                 }
             }
         }
     }
+}
+
+/// Returns the rows of a screen that are not empty.
+fn used_rows(screen: &str) -> usize {
+    screen.lines().filter(|line| !line.is_empty()).count()
+}
+
+#[test]
+fn the_overview_fills_the_screen() {
+    for (machine, sizes) in [
+        (SMALL, &[(80, 24), (120, 40), (200, 60)][..]),
+        (LARGE, &[(120, 40), (200, 60)][..]),
+    ] {
+        for size in sizes {
+            let shown = screen(&mut app(machine, BLOCKS, TopView::Node), *size);
+            assert!(used_rows(&shown) + 6 >= size.1.into(), "{size:?}\n{shown}");
+            assert!(shown.contains("lmp -in"), "processes at {size:?}\n{shown}");
+            if size.0 >= 120 {
+                for part in ["disks read", "network sent", "1 min", " now"] {
+                    assert!(shown.contains(part), "{part} at {size:?}\n{shown}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_core_of_a_large_node_has_a_cell() {
+    for (size, cells) in [((120, 40), 32), ((200, 60), 64)] {
+        let mut app = app(LARGE, BLOCKS, TopView::Node);
+        let buffer = drawn(&mut app, size);
+        let heat = |y: u16| {
+            let row = (0..size.0).map(|x| &buffer[(x, y)]);
+            row.filter(|cell| matches!(cell.bg, Color::Indexed(_)))
+                .count()
+        };
+        let rows: Vec<usize> = (0..size.1).map(heat).filter(|count| *count > 0).collect();
+        assert_eq!(rows, vec![cells * 3; 256 / cells], "{size:?}");
+        let shown = screen(&mut app, size);
+        assert!(shown.contains("86 86 86 87 87\n"), "{shown}");
+    }
+}
+
+#[test]
+fn processes_are_sorted_grouped_and_filtered() {
+    let mut app = app(SMALL, BLOCKS, TopView::Processes);
+    let first = |app: &mut TopApp| {
+        let shown = screen(app, (120, 24));
+        let row = shown.lines().nth(4).unwrap_or_default().to_owned();
+        (row, shown)
+    };
+    assert!(first(&mut app).0.contains("1200 ada"));
+    app.handle_action(KeyAction::Sort(2), 24);
+    let (row, shown) = first(&mut app);
+    assert!(
+        row.contains("dataloader") && shown.contains("by read"),
+        "{shown}"
+    );
+    assert!(shown.contains("read▾"), "{shown}");
+    app.handle_action(KeyAction::Sort(-2), 24);
+    app.handle_action(KeyAction::Filter, 24);
+    "grace".chars().for_each(|letter| {
+        app.handle_action(KeyAction::Type(letter), 24);
+    });
+    app.handle_action(KeyAction::Accept, 24);
+    let (row, shown) = first(&mut app);
+    assert!(row.contains("python3 train"), "{shown}");
+    assert!(
+        shown.contains("3 of 412 processes, by CPU, with \"grace\""),
+        "{shown}"
+    );
+    app.handle_action(KeyAction::Detail, 24);
+    let (_, shown) = first(&mut app);
+    assert!(
+        shown.contains("command python3 train.py --epochs 90"),
+        "{shown}"
+    );
+    app.handle_action(KeyAction::Escape, 24);
+    app.handle_action(KeyAction::Escape, 24);
+    for (grouping, name) in [
+        (ProcessGrouping::User, "ada"),
+        (ProcessGrouping::Cgroup, "job_481516"),
+        (ProcessGrouping::Job, "481516"),
+    ] {
+        app.handle_action(KeyAction::Group, 24);
+        let shown = screen(&mut app, (80, 24));
+        assert!(shown.contains("Waiting for the agent's list."), "{shown}");
+        app.set_processes(Ok(processes(grouping)));
+        let (row, shown) = first(&mut app);
+        assert!(
+            row.contains(name) && shown.contains(grouping.plural()),
+            "{shown}"
+        );
+    }
+    app.set_processes(Err("the collector top_processes is disabled".to_owned()));
+    let shown = screen(&mut app, (80, 24));
+    assert!(
+        shown.contains("the collector top_processes is disabled"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_column_that_orders_processes_is_visible_at_every_width() {
+    let mut app = app(SMALL, BLOCKS, TopView::Processes);
+    for _ in 0..6 {
+        app.handle_action(KeyAction::Sort(1), 24);
+        for width in [60, 80, 120, 200] {
+            let shown = screen(&mut app, (width, 24));
+            assert!(shown.contains('▾'), "{:?} {shown}", app.process_sort);
+        }
+    }
+}
+
+#[test]
+fn the_picture_of_the_documentation_shows_the_overview() {
+    let mut app = app(PICTURE, BLOCKS, TopView::Node);
+    let buffer = drawn(&mut app, (120, 40));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/images/top.svg");
+    assert_golden(path, &picture::svg(&buffer));
 }
 
 #[test]
@@ -139,6 +277,7 @@ fn help_pause_and_a_lost_agent_are_shown() {
 #[test]
 fn control_characters_in_names_do_not_reach_the_screen() {
     let mut app = app(SMALL, BLOCKS, TopView::Programs);
+    app.handle_action(KeyAction::Group, 24);
     app.update_layout(24);
     let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
     app.handle_action(KeyAction::Detail, 24);

@@ -114,6 +114,7 @@ mod tests {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
+            has_palette: false,
         };
         let text = "node_cgroup_memory_active_file_bytes{cgroup=\"/a/b/c\"}";
         let short = |room| shorten_series(text, room, theme);

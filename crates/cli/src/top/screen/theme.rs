@@ -21,7 +21,21 @@ pub(crate) enum StyleRole {
     Warning,
     Critical,
     Cpu(CpuMode),
+    /// A cell of a heat map, from 0 (idle) to [`HEAT_MAX`] (fully used).
+    Heat(u8),
+    /// Shared memory, a part of the used memory.
+    Shared,
+    /// The page cache, which is available to programs.
+    Cache,
+    /// Charts of incoming and of outgoing bytes.
+    Incoming,
+    Outgoing,
 }
+
+/// The highest level of a heat map.
+const HEAT_MAX: u8 = 8;
+/// Background colours of heat maps in the palette of 256: dark grey, green, yellow, red.
+const HEAT_COLOURS: [u8; HEAT_MAX as usize + 1] = [235, 22, 28, 34, 70, 142, 178, 208, 196];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TerminalTheme {
@@ -29,6 +43,8 @@ pub(crate) struct TerminalTheme {
     pub has_blocks: bool,
     /// Bold and reverse video.
     pub has_attributes: bool,
+    /// The palette of 256 colours.
+    pub has_palette: bool,
 }
 
 impl TerminalTheme {
@@ -45,8 +61,11 @@ impl TerminalTheme {
         });
         let is_old = ["dumb", "vt52", "vt100", "vt102", "vt220"].contains(&term.as_str());
         let is_plain = is_old || term.ends_with("-mono") || term.ends_with("-m");
+        let has_colours = !is_plain && set("NO_COLOR").is_none();
+        let is_rich = term.contains("256color") || set("COLORTERM").is_some();
         TerminalTheme {
-            has_colours: !is_plain && set("NO_COLOR").is_none(),
+            has_colours,
+            has_palette: has_colours && is_rich,
             // The font of the Linux console lacks most block characters.
             has_blocks: is_utf8 && !is_old && term != "linux",
             has_attributes: term != "dumb" && term != "vt52",
@@ -55,7 +74,10 @@ impl TerminalTheme {
 
     pub(crate) fn style(self, role: StyleRole) -> Style {
         if self.has_colours {
-            return coloured(role);
+            return match role {
+                StyleRole::Heat(level) if self.has_palette => heat_cell(level),
+                role => coloured(role),
+            };
         }
         let plain = Style::new();
         match role {
@@ -95,6 +117,11 @@ impl TerminalTheme {
         }
     }
 
+    /// Returns the role of a cell in a heat map.
+    pub(crate) fn heat_role(share: f64) -> StyleRole {
+        StyleRole::Heat((share.clamp(0.0, 1.0) * f64::from(HEAT_MAX)).round() as u8)
+    }
+
     /// Returns a full cell of a bar. CPU modes differ in shape as well as in colour.
     pub(crate) fn cell(self, role: StyleRole) -> &'static str {
         let (block, letter) = match role {
@@ -102,7 +129,8 @@ impl TerminalTheme {
             StyleRole::Cpu(CpuMode::System) => ("▓", "="),
             StyleRole::Cpu(CpuMode::Irq) => ("▒", "%"),
             StyleRole::Cpu(CpuMode::Steal) => ("▒", "$"),
-            StyleRole::Cpu(CpuMode::IoWait) => ("░", "~"),
+            StyleRole::Cpu(CpuMode::IoWait) | StyleRole::Cache => ("░", "~"),
+            StyleRole::Shared => ("▓", "="),
             StyleRole::Faint | StyleRole::Cpu(CpuMode::Idle) => ("·", "."),
             _ => ("█", "#"),
         };
@@ -163,6 +191,20 @@ impl TerminalTheme {
         }
     }
 
+    /// Returns the line of a time axis, and the mark at a time.
+    pub(crate) fn axis(self) -> (char, char) {
+        if self.has_blocks {
+            ('─', '┴')
+        } else {
+            ('-', '+')
+        }
+    }
+
+    /// Returns the mark at the title of the column that orders a table.
+    pub(crate) fn sort_mark(self) -> &'static str {
+        if self.has_blocks { "▾" } else { "v" }
+    }
+
     pub(crate) fn dash(self) -> &'static str {
         if self.has_blocks { "–" } else { "-" }
     }
@@ -191,8 +233,22 @@ fn coloured(role: StyleRole) -> Style {
         StyleRole::Critical | StyleRole::Cpu(CpuMode::System) => plain.fg(Color::Red),
         StyleRole::Cpu(CpuMode::Irq) => plain.fg(Color::Magenta),
         StyleRole::Cpu(CpuMode::Steal) => plain.fg(Color::Yellow),
-        StyleRole::Cpu(CpuMode::IoWait) => plain.fg(Color::Blue),
+        StyleRole::Cpu(CpuMode::IoWait) | StyleRole::Cache => plain.fg(Color::Blue),
+        StyleRole::Shared | StyleRole::Outgoing => plain.fg(Color::Magenta),
+        StyleRole::Incoming => plain.fg(Color::Cyan),
+        StyleRole::Heat(level) => coloured(TerminalTheme::usage_role(
+            f64::from(level) / f64::from(HEAT_MAX),
+        )),
     }
+}
+
+/// Returns the style of a cell in a heat map: a background, and a colour that is readable on it.
+fn heat_cell(level: u8) -> Style {
+    let level = level.min(HEAT_MAX);
+    let text = if level <= 2 { 252 } else { 16 };
+    Style::new()
+        .bg(Color::Indexed(HEAT_COLOURS[usize::from(level)]))
+        .fg(Color::Indexed(text))
 }
 
 #[cfg(test)]
@@ -243,17 +299,32 @@ mod tests {
     }
 
     #[test]
+    fn heat_maps_need_the_palette_of_256_colours() {
+        let theme = |term: &'static str| {
+            TerminalTheme::detect(|name| (name == "TERM").then(|| term.to_owned()))
+        };
+        let hottest = TerminalTheme::heat_role(1.0);
+        let style = theme("xterm-256color").style(hottest);
+        assert_eq!(style.bg, Some(Color::Indexed(196)));
+        let style = theme("xterm").style(hottest);
+        assert_eq!((style.fg, style.bg), (Some(Color::Red), None));
+        assert_eq!(TerminalTheme::heat_role(f64::NAN), StyleRole::Heat(0));
+    }
+
+    #[test]
     fn without_colours_no_style_has_one() {
         let theme = TerminalTheme {
             has_colours: false,
             has_blocks: true,
             has_attributes: true,
+            has_palette: true,
         };
         for role in [
             StyleRole::Critical,
             StyleRole::Selected,
             StyleRole::Cpu(CpuMode::IoWait),
             StyleRole::Faint,
+            StyleRole::Heat(8),
         ] {
             let style = theme.style(role);
             assert_eq!((style.fg, style.bg), (None, None), "{role:?}");
