@@ -39,6 +39,7 @@ mod clock;
 mod fork_guard;
 mod handles;
 mod identity;
+mod lane_list;
 mod lane_mapping;
 mod layout;
 #[cfg(feature = "loom")]
@@ -61,6 +62,7 @@ pub use handles::{
     Timer,
 };
 pub use identity::{job_id, rank};
+pub use lane_list::{LANE_LIST_VARIABLE, lane_list_entries};
 pub use layout::{
     Aggregation, FIRST_LANE_BYTES, LABELS_MAX, LANE_BYTES_MAX, LaneKind, TEXT_BYTES_MAX,
 };

@@ -52,6 +52,7 @@ impl ProcessLanes {
             settings: UnsafeCell::new(WriterConfig {
                 source,
                 directory: None,
+                lane_list: None,
                 template: [0; HEADER_BYTES],
             }),
             count: AtomicUsize::new(0),

@@ -1,10 +1,12 @@
 //! The configuration of a process as a writer of lanes: read once, with its first series.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use crate::clock;
 use crate::identity::{self, ProcessId};
+use crate::lane_list;
 use crate::layout::{self, HEADER_BYTES, RING_OFFSET, RING_POINTS, header, put_bytes};
 use crate::series_spec::CreateError;
 use crate::writer_directory::{self, WriterDirectory};
@@ -15,6 +17,8 @@ pub(crate) struct WriterConfig {
     pub source: WriterConfigSource,
     /// The directory of the lanes; `None`: the lanes are private memory.
     pub directory: Option<WriterDirectory>,
+    /// The list to which new lanes are appended; see `lane_list`.
+    pub lane_list: Option<CString>,
     /// The parts of the header that are the same for all lanes, including those of children.
     pub template: [u8; HEADER_BYTES],
 }
@@ -37,7 +41,10 @@ impl WriterConfig {
                 return Err(CreateError::Disabled);
             }
             WriterConfigSource::Disabled => return Err(CreateError::Disabled),
-            WriterConfigSource::Environment => WriterDirectory::choose(),
+            WriterConfigSource::Environment => {
+                self.lane_list = lane_list::configured_list();
+                WriterDirectory::choose()
+            }
             WriterConfigSource::Directory(path) => WriterDirectory::in_path(path.clone()),
         };
         self.directory = place;

@@ -162,7 +162,8 @@ fn configured_directory() -> Option<PathBuf> {
     named.map(PathBuf::from)
 }
 
-fn is_privileged() -> bool {
+/// Returns whether the kernel started this program with elevated privileges (AT_SECURE).
+pub(crate) fn is_privileged() -> bool {
     // SAFETY: reads a value that the kernel passed to this process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use rustix::rand::GetRandomFlags;
 
+use crate::lane_list;
 use crate::lane_mapping::{self, LaneMapping};
 use crate::layout::{HEADER_BYTES, LINE_BYTES, RING_OFFSET, header, put_bytes, spec_offset};
 use crate::series_spec::EncodedSeriesSpec;
@@ -60,13 +61,19 @@ impl WriterLane {
             .as_ref()
             .filter(|_| random == Ok(id.len()));
         let bytes = self.bytes.load(Ordering::Relaxed);
-        lane_mapping::create_mapping(place, id, bytes, |memory| {
+        let mapped = lane_mapping::create_mapping(place, id, bytes, |memory| {
             settings.fill_header(memory, id, number, self);
             self.for_each_series(|at, description| {
                 put_bytes(memory, at, description);
                 true
             });
-        })
+        });
+        if let Some(list) = &settings.lane_list
+            && mapped.as_ref().is_some_and(|mapped| mapped.is_published)
+        {
+            lane_list::append(list, id);
+        }
+        mapped
     }
 
     /// In a child: maps the same series at the same addresses, in memory not shared with the

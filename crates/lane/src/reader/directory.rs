@@ -41,6 +41,14 @@ impl LaneDirectoryHandle {
         Ok(LaneDirectoryHandle { path, fd })
     }
 
+    /// Opens a directory that this user may not list: only lanes whose name is known can be opened.
+    pub fn open_unlisted(path: impl Into<PathBuf>) -> io::Result<LaneDirectoryHandle> {
+        let path = path.into();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
+        Ok(LaneDirectoryHandle { path, fd })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -121,6 +129,11 @@ impl AsFd for LaneDirectoryHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Returns the file name of the lane with this id.
+pub fn lane_file_name(id: [u8; 16]) -> String {
+    format!("{:032x}{LANE_SUFFIX}", u128::from_be_bytes(id))
 }
 
 /// Returns `None` if it is not the name of a lane.

@@ -16,7 +16,9 @@ mod process_state;
 mod value;
 
 pub use decoded_series::DecodedSeriesSpec;
-pub use directory::{LaneDirectoryHandle, LaneDirectoryScan, LaneListing, ListedLane};
+pub use directory::{
+    LaneDirectoryHandle, LaneDirectoryScan, LaneListing, ListedLane, lane_file_name,
+};
 pub use error::LaneError;
 pub use header::LaneHeader;
 pub use lane_file::{LaneFile, LaneLimits, LaneOpenError};
