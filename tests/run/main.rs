@@ -11,6 +11,7 @@ mod privileges;
 mod run_mode;
 mod same_behaviour;
 mod streams;
+mod summary;
 mod terminal;
 mod visible_counts;
 

@@ -239,10 +239,36 @@ fn job_control_works_as_without_the_wrapper() {
     for way in RunMode::wrapped() {
         let (transcript, screen) = session(way, &home, &bash);
         assert_eq!(transcript, plain, "{way:?}");
-        // One final line per counted program.
-        let lines = screen.matches("pegel: ").count();
-        let expected = if way == RunMode::Wrapped { 0 } else { 5 };
-        assert_eq!(lines, expected, "{way:?}: {screen}");
+        // One summary per program.
+        let summaries = screen.matches("pegel: sh: ").count();
+        assert_eq!(summaries, 5, "{way:?}: {screen}");
+    }
+}
+
+#[test]
+fn a_summary_is_printed_before_the_prompt_unless_it_is_not_wanted() {
+    let Some(bash) = need("bash") else {
+        return;
+    };
+    let home = TempDir::new();
+    for way in RunMode::wrapped() {
+        let words: String = way.prefix().iter().map(|word| format!("{word} ")).collect();
+        let mut terminal = PtyTerminal::open(&home, &bash);
+        terminal.press(&format!("{words}sh -c 'exit 3'\r"));
+        terminal.wait_for("pegel: sh: ");
+        terminal.wait_for("exited with status 3\n");
+        terminal.wait_for("pegel:   CPU ");
+        terminal.wait_for("\nready> ");
+        terminal.run("echo status=$?");
+        for quiet in [
+            words.replace(" run ", " run --quiet "),
+            format!("PEGEL_SUMMARY=0 {words}"),
+        ] {
+            terminal.run(&format!("{quiet}true"));
+        }
+        let screen = terminal.screen.lock().clone();
+        assert!(screen.contains("\nstatus=3\n"), "{way:?}: {screen}");
+        assert!(!screen.contains("pegel: true"), "{way:?}: {screen}");
     }
 }
 

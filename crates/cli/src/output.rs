@@ -33,6 +33,12 @@ pub(crate) fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Prints several lines to standard error with one write, so that other processes do not write in
+/// between. Errors are ignored, as above.
+pub(crate) fn print_text(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Prints a progress line, which the next one overwrites.
 pub(crate) fn progress(text: &str) {
     let mut err = io::stderr();

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use crate::ebpf::{self, CallTiming, CountingAgents};
+use crate::run_observer::RunObserver;
 use crate::summary::ProgramSummary;
 use crate::syscall_tally::SyscallTally;
 use crate::{AttachError, CountingMethod, ptrace};
@@ -18,6 +19,8 @@ pub struct AttachOptions {
     pub time: CallTiming,
     /// Agents that may count where this process is not permitted to.
     pub agents: CountingAgents,
+    /// Whether the summary includes resource usage.
+    pub wants_summary: bool,
 }
 
 /// Counts the calls of a process. `ready` is called with the number of its threads and the method
@@ -35,28 +38,42 @@ pub fn attach(
     }
     ptrace::catch_signals();
     let mut tally = SyscallTally::new();
+    let mut observer = target.wants_summary.then(|| RunObserver::new(pid, None));
     let mut counted = None;
     if target.method != Some(CountingMethod::Ptrace) {
         let is_ready = |threads| ready(threads, CountingMethod::Ebpf);
         let over = &ptrace::STOP_REQUESTED;
-        match ebpf::attach(pid, target.time, &target.agents, &mut tally, is_ready, over) {
-            Ok(ending) => counted = Some((ending, None, CountingMethod::Ebpf)),
+        let attached = ebpf::attach(
+            pid,
+            target.time,
+            &target.agents,
+            &mut tally,
+            observer.as_mut(),
+            is_ready,
+            over,
+        );
+        match attached {
+            Ok(ending) => counted = Some((ending, None, None, CountingMethod::Ebpf)),
             Err(error) => note(&format!("not using eBPF: {error}")),
         }
     }
-    let (ending, processes, method) = match counted {
+    let (ending, processes, usage, method) = match counted {
         Some(counted) => counted,
         None => {
             let is_ready = |threads| ready(threads, CountingMethod::Ptrace);
-            let (ending, processes) = ptrace::attach(pid, &mut tally, &is_ready)?;
-            (ending, Some(processes), CountingMethod::Ptrace)
+            let ended = ptrace::attach(pid, &mut tally, &mut observer, &is_ready)?;
+            let processes = Some(ended.processes);
+            (ended.end, processes, ended.usage, CountingMethod::Ptrace)
         }
     };
+    let usage = observer.map(|mut observer| observer.finish(usage).0);
     Ok(ProgramSummary {
-        method,
+        method: Some(method),
         end: ending,
         elapsed: started.elapsed(),
         processes,
         calls: tally.counted_calls(),
+        usage,
+        mpi: None,
     })
 }

@@ -7,8 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::executable_file;
+use crate::helper_process::HelperLink;
+use crate::mpi_lanes::{LaneList, MpiLanes};
 use crate::path_resolver::PathResolver;
-use crate::program_watcher::{ProgramWatcher, READY_FOR_FILTER};
+use crate::program_watcher::{EXEC_FAILED, ProgramWatcher, READY_FOR_FILTER};
+use crate::run_observer::RunObserver;
 use crate::summary::ProgramSummary;
 use crate::{
     CallTiming, CountingAgents, CountingMethod, helper_process, inherited_state, mpi_preload,
@@ -26,7 +29,12 @@ pub struct Launch<'a> {
     pub mpi: bool,
     /// Prints a message for `-v`. Also called in the helper process.
     pub note: &'a dyn Fn(&str),
-    /// Receives the summary after the program has exited and before its parent is notified.
+    /// Whether the summary includes resource usage and MPI calls.
+    pub wants_summary: bool,
+    /// Called in the helper process before the program starts.
+    pub on_start: &'a dyn Fn(),
+    /// Receives the summary after the program has exited and, if the kernel permits holding it,
+    /// before its parent is notified.
     pub finish: &'a dyn Fn(&ProgramSummary),
     /// Whether `note` or `finish` may write to standard error.
     pub keeps_stderr: bool,
@@ -80,15 +88,14 @@ impl Launch<'_> {
         let resolver = PathResolver::for_self();
         let file = path.as_deref().and_then(|path| resolver.open(path));
         let file = file.map(|file| resolver.interpreter(file));
-        if self.mpi {
-            mpi_preload::set_ld_preload(file.as_ref(), self.note);
-        }
+        let is_mpi_counted = self.mpi && mpi_preload::set_ld_preload(file.as_ref(), self.note);
         let is_privileged = file
             .as_ref()
             .is_some_and(executable_file::ExecutableFile::changes_privileges);
         drop(file);
+        let mut link = None;
         match &self.syscalls {
-            Some(_) if pegel_lane::is_disabled() => {
+            _ if pegel_lane::is_disabled() => {
                 (self.note)("PEGEL_DISABLE is set: nothing is counted");
             }
             Some(_) if is_privileged => {
@@ -97,10 +104,15 @@ impl Launch<'_> {
                 );
                 syscall_tally::count_launch();
             }
-            Some(counting) => self.start_counting(counting),
-            None => syscall_tally::count_launch(),
+            None if is_privileged || !self.wants_summary => syscall_tally::count_launch(),
+            counting => link = self.start_helper(counting.as_ref(), is_mpi_counted),
         }
-        self.exec()
+        let Err(error) = self.exec();
+        if let Some(mut link) = link {
+            // An error means that the helper is gone.
+            let _ = link.send(EXEC_FAILED);
+        }
+        Err(error)
     }
 
     fn exec(&self) -> Result<Infallible, LaunchError> {
@@ -131,27 +143,65 @@ impl Launch<'_> {
 
     /// Starts the helper process and waits until it is ready. On return, either the program is
     /// counted from its first call on, or the reason why not has been reported with `note`.
-    fn start_counting(&self, counting: &CountingOptions) {
+    fn start_helper(
+        &self,
+        counting: Option<&CountingOptions>,
+        is_mpi_counted: bool,
+    ) -> Option<HelperLink> {
+        let lane_list = (self.wants_summary && is_mpi_counted)
+            .then(|| self.create_lane_list())
+            .flatten();
+        let list_path = lane_list.as_ref().map(|list| list.path().to_owned());
         let helper = helper_process::start_helper(self.keeps_stderr, |wrapper, link| {
-            let watch = ProgramWatcher {
+            (self.on_start)();
+            let mpi = lane_list.and_then(|list| MpiLanes::open(list).ok());
+            let observer = self.wants_summary.then(|| RunObserver::new(wrapper, mpi));
+            let watcher = ProgramWatcher {
                 note: self.note,
                 finish: self.finish,
+                wrapper,
+                counting,
             };
-            watch.count_program(wrapper, link, counting);
+            watcher.watch(link, observer);
         });
-        let answer = match helper {
-            Ok(mut link) => link.receive(),
+        let mut link = match helper {
+            Ok(link) => link,
             Err(error) => {
-                (self.note)(&format!("system calls are not counted: {error}"));
-                None
+                let missing = match counting {
+                    Some(_) => "system calls are not counted",
+                    None => "there is no summary",
+                };
+                (self.note)(&format!("{missing}: {error}"));
+                if let Some(path) = list_path {
+                    let _ = std::fs::remove_file(path);
+                    // SAFETY: `Launch::run` requires a single-threaded caller.
+                    unsafe { std::env::remove_var(pegel_lane::LANE_LIST_VARIABLE) };
+                }
+                return None;
             }
         };
-        if answer == Some(READY_FOR_FILTER)
+        if link.receive() == Some(READY_FOR_FILTER)
             && let Err(error) = seccomp::install_filter()
         {
             (self.note)(&format!(
                 "system calls are not counted: cannot install the seccomp filter: {error}"
             ));
+        }
+        Some(link)
+    }
+
+    /// Creates the list of lanes and names it in the program's environment.
+    fn create_lane_list(&self) -> Option<LaneList> {
+        match LaneList::create() {
+            Ok(list) => {
+                // SAFETY: `Launch::run` requires a single-threaded caller.
+                unsafe { std::env::set_var(pegel_lane::LANE_LIST_VARIABLE, list.path()) };
+                Some(list)
+            }
+            Err(error) => {
+                (self.note)(&format!("the summary has no MPI calls: {error}"));
+                None
+            }
         }
     }
 }

@@ -16,11 +16,17 @@ pub mod fuzzing;
 mod helper_process;
 mod inherited_state;
 mod launch;
+mod mpi_lanes;
 mod mpi_preload;
+mod observed_process;
 mod path_resolver;
 mod process;
 mod program_watcher;
 mod ptrace;
+mod reading_timer;
+mod resource_usage;
+mod run_directory;
+mod run_observer;
 mod seccomp;
 mod summary;
 mod syscall_names;
@@ -35,7 +41,10 @@ pub use ebpf::{
 };
 pub use helper_process::spawn_detached;
 pub use launch::{CountingOptions, Launch, LaunchError};
+pub use mpi_lanes::{MpiCall, MpiSummary};
 pub use ptrace::{AttachError, ProcessEnd};
+pub use resource_usage::{IoBytes, ResourceUsage};
+pub use run_directory::run_directory;
 pub use summary::ProgramSummary;
 pub use syscall_tally::{CallCount, CountedCall};
 

@@ -6,25 +6,27 @@ use pegel_preload::{mpi_library, preload_value};
 
 use crate::executable_file::ExecutableFile;
 
-/// Appends the library to `LD_PRELOAD`, or reports with `note` why MPI calls are not counted.
-pub(crate) fn set_ld_preload(program: Option<&ExecutableFile>, note: &dyn Fn(&str)) {
+/// Appends the library to `LD_PRELOAD` and returns true, or reports with `note` why MPI calls are
+/// not counted.
+pub(crate) fn set_ld_preload(program: Option<&ExecutableFile>, note: &dyn Fn(&str)) -> bool {
     if pegel_lane::is_disabled() {
         note("PEGEL_DISABLE is set: MPI calls are not counted");
-        return;
+        return false;
     }
     if program.and_then(ExecutableFile::is_static) == Some(true) {
         note("the program is statically linked; MPI calls are not counted");
-        return;
+        return false;
     }
     let library = match mpi_library() {
         Ok(library) => library,
         Err(error) => {
             note(&format!("MPI calls are not counted: {error}"));
-            return;
+            return false;
         }
     };
     note(&format!("MPI calls are counted by {}", library.display()));
     let libraries = preload_value(env::var_os("LD_PRELOAD").as_deref(), &library);
     // SAFETY: `Launch::run` requires a single-threaded caller.
     unsafe { env::set_var("LD_PRELOAD", libraries) };
+    true
 }

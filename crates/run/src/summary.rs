@@ -3,19 +3,26 @@
 use std::time::Duration;
 
 use crate::CountingMethod;
+use crate::mpi_lanes::MpiSummary;
 use crate::ptrace::ProcessEnd;
+use crate::resource_usage::ResourceUsage;
 use crate::syscall_tally::CountedCall;
 
 /// The counts of a program, and how it ended.
 #[derive(Debug)]
 pub struct ProgramSummary {
-    pub method: CountingMethod,
+    /// None if system calls were not counted.
+    pub method: Option<CountingMethod>,
     pub end: ProcessEnd,
     pub elapsed: Duration,
     /// The number of processes; None if unknown (eBPF).
     pub processes: Option<u64>,
     /// Most frequent first.
     pub calls: Vec<CountedCall>,
+    /// CPU time, memory and I/O; None if no summary was requested.
+    pub usage: Option<ResourceUsage>,
+    /// None if MPI calls were not counted.
+    pub mpi: Option<MpiSummary>,
 }
 
 impl ProgramSummary {

@@ -166,8 +166,8 @@ pub(super) fn add(lane: &mut LaneFile, sums: &mut BTreeMap<String, MpiCount>) {
     let view = lane.read(&mut buffer).expect("readable");
     for index in 0..view.len() {
         let series = view.series(index).expect("described");
-        // The wrapper counts its starts in a lane of its own.
-        if series.name == "tau_metric_proxy_run_total" {
+        // The wrapper counts its starts and system calls in a lane of its own.
+        if series.name == "tau_metric_proxy_run_total" || series.name.starts_with("strace") {
             continue;
         }
         assert_eq!(series.name, "mpi");

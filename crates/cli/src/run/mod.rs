@@ -1,7 +1,11 @@
 //! `pegel run`: launches a program, or attaches to a process, and counts its MPI and system calls.
 
 mod agent;
+mod local_rank;
+mod rank_group;
 mod report;
+mod run_end;
+mod summary_text;
 pub(crate) mod tau_run;
 
 use std::ffi::OsString;
@@ -12,6 +16,7 @@ use pegel_run::{
     ProgramSummary,
 };
 
+use self::run_end::RunEnd;
 use crate::command_error::CommandError;
 use crate::{agent_client, output};
 
@@ -60,9 +65,17 @@ pub(crate) struct RunArgs {
     /// Start an agent if none is running; it exits with the last program [env: PEGEL_AUTO_AGENT=1]
     #[arg(long)]
     pub agent: bool,
-    /// Write the counts to FILE as JSON; requires -s or -S
+    /// Write counts, CPU time, memory and I/O to FILE as JSON; each rank of an MPI job writes its
+    /// own, with its number before the extension or in place of %r
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Print a summary at the end, or append it to FILE; one for all ranks of an MPI job on a node
+    /// [default: if standard error is a terminal] [env: PEGEL_SUMMARY=1]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub summary: Option<Option<PathBuf>>,
+    /// Print no summary
+    #[arg(short, long, conflicts_with_all = ["summary", "verbose"])]
+    pub quiet: bool,
     /// Program and arguments
     #[arg(
         value_name = "COMMAND",
@@ -112,23 +125,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
             output::print_message(&format!("pegel: {text}"));
         }
     };
-    let report = args
-        .report
-        .as_deref()
-        .map(std::path::absolute)
-        .transpose()?;
+    let run_end = RunEnd::new(args)?;
     set_environment(args, &note);
     agent::connect_or_start(args, &note);
-    let finish = |summary: &ProgramSummary| {
-        if is_verbose || output::stderr_is_terminal() {
-            output::print_message(&format!("pegel: {}", report::summary_line(summary)));
-        }
-        if let Some(path) = &report
-            && let Err(error) = output::write(Some(path), &report::json(summary, &args.command))
-        {
-            output::print_message(&format!("pegel: {error:#}"));
-        }
-    };
     let agents = CountingAgents {
         // The counting process has another working directory.
         sockets: agent_client::candidate_sockets(args.socket.as_deref(), &[])
@@ -143,6 +142,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
             method: args.method.map(CountingMethod::from),
             time: args.time(),
             agents,
+            wants_summary: run_end.is_wanted(),
         };
         let summary = pegel_run::attach(&target, &note, &|threads, method| {
             let threads = match threads {
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
                 note(&text);
             }
         })?;
-        finish(&summary);
+        run_end.on_end(&summary);
         return Ok(());
     }
     let launch = Launch {
@@ -168,8 +168,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         }),
         mpi: args.mpi,
         note: &note,
-        finish: &finish,
-        keeps_stderr: is_verbose || args.report.is_some() || output::stderr_is_terminal(),
+        wants_summary: run_end.is_wanted(),
+        on_start: &|| run_end.on_start(),
+        finish: &|summary: &ProgramSummary| run_end.on_end(summary),
+        keeps_stderr: is_verbose || run_end.is_wanted(),
     };
     let Err(error) = launch.run();
     let code = error.exit_code();
@@ -185,9 +187,6 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
         return Err(CommandError::usage(
             "--method seccomp requires --io-only, and vice versa",
         ));
-    }
-    if args.report.is_some() && !args.syscalls && args.pid.is_none() {
-        return Err(CommandError::usage("--report requires -s or -S"));
     }
     if args.pid.is_some() && is_seccomp {
         return Err(CommandError::usage(

@@ -70,6 +70,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<(
         no_time: false,
         agent: false,
         report: None,
+        summary: None,
+        quiet: false,
     })
 }
 

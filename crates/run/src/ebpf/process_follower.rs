@@ -16,6 +16,8 @@ use super::watch_slot::{TaskProgress, WatchSlot, possible_processors};
 use super::watched_process::WatchedProcess;
 use super::{CallTiming, EbpfError, kernel_refused, task};
 use crate::ptrace::ProcessEnd;
+use crate::resource_usage::ExitUsage;
+use crate::run_observer::RunObserver;
 use crate::syscall_names;
 use crate::syscall_tally::{CallCount, SyscallTally};
 
@@ -29,6 +31,17 @@ pub(crate) struct ProcessFollower {
     /// The interval between readings.
     poll_interval: Duration,
     last_rows: Vec<CallCount>,
+}
+
+/// The end of the first process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FollowedEnd {
+    pub end: ProcessEnd,
+    /// Whether it had executed the program.
+    pub has_started: bool,
+    /// Whether the counts are complete: the agent that counted is still there.
+    pub is_complete: bool,
+    pub usage: Option<ExitUsage>,
 }
 
 #[derive(Debug)]
@@ -82,23 +95,36 @@ impl ProcessFollower {
         matches!(self.source, CountSource::Agent(_))
     }
 
-    /// Adds counts to the tally until all tasks have exited. `on_end` is called when the first
-    /// process has exited, with its end, whether the program had started, and whether the counts
-    /// are complete.
-    pub(crate) fn follow(
+    /// Adds counts to the tally until the first process has exited.
+    pub(crate) fn follow_first(
         &mut self,
         tally: &mut SyscallTally,
-        on_end: impl FnOnce(&SyscallTally, ProcessEnd, bool, bool),
-    ) {
-        let (ending, mut progress) = loop {
-            self.wait();
+        mut observer: Option<&mut RunObserver>,
+    ) -> FollowedEnd {
+        loop {
+            self.wait(observer.as_deref());
             let reading = self.read(tally);
-            if let Some(ending) = reading.end {
-                break (ending, reading.progress);
+            if let Some(observer) = &mut observer {
+                observer.tick();
             }
-        };
-        let is_complete = !matches!(self.source, CountSource::AgentLost);
-        on_end(tally, ending, progress.has_started, is_complete);
+            if let Some(end) = reading.end {
+                return FollowedEnd {
+                    end,
+                    has_started: reading.progress.has_started,
+                    is_complete: !matches!(self.source, CountSource::AgentLost),
+                    usage: match &self.source {
+                        CountSource::Local(watched, _) => watched.exit_usage,
+                        CountSource::Agent(_) | CountSource::AgentLost => None,
+                    },
+                };
+            }
+        }
+    }
+
+    /// Lets the parent of the first process be notified, and adds counts until all tasks have
+    /// exited.
+    pub(crate) fn follow_rest(&mut self, tally: &mut SyscallTally) {
+        let mut progress = self.progress;
         match &mut self.source {
             CountSource::Local(watched, _) => watched.release(),
             CountSource::Agent(remote) => remote.release(),
@@ -119,8 +145,9 @@ impl ProcessFollower {
         }
     }
 
-    /// Waits one interval, or until the process exits or another wrapper requests the set.
-    fn wait(&self) {
+    /// Waits one interval, or until the process exits, another wrapper requests the set, or the
+    /// observer has work.
+    fn wait(&self, observer: Option<&RunObserver>) {
         let (exit_fd, server) = match &self.source {
             CountSource::Local(watched, server) => (watched.exit_fd(), server.as_ref()),
             CountSource::Agent(_) | CountSource::AgentLost => (self.process.as_fd(), None),
@@ -128,7 +155,12 @@ impl ProcessFollower {
         let mut descriptors = vec![PollFd::from_borrowed_fd(exit_fd, PollFlags::IN)];
         descriptors
             .extend(server.map(|server| PollFd::from_borrowed_fd(server.as_fd(), PollFlags::IN)));
-        let moment = Timespec::try_from(self.poll_interval).ok();
+        let changes = observer.and_then(RunObserver::changes);
+        descriptors.extend(changes.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let interval = observer.map_or(self.poll_interval, |observer| {
+            observer.wait_time().min(self.poll_interval)
+        });
+        let moment = Timespec::try_from(interval).ok();
         // EINTR is treated as a timeout.
         let _ = poll(&mut descriptors, moment.as_ref());
         drop(descriptors);
@@ -169,6 +201,7 @@ pub(crate) fn attach(
     time: CallTiming,
     agents: &CountingAgents,
     tally: &mut SyscallTally,
+    mut observer: Option<&mut RunObserver>,
     ready: impl FnOnce(usize),
     is_over: &AtomicBool,
 ) -> Result<ProcessEnd, EbpfError> {
@@ -196,9 +229,12 @@ pub(crate) fn attach(
     let mut follower = ProcessFollower::new(source, process);
     ready(threads);
     loop {
-        follower.wait();
+        follower.wait(observer.as_deref());
         let is_last = is_over.load(Ordering::Relaxed);
         let reading = follower.read(tally);
+        if let Some(observer) = &mut observer {
+            observer.tick();
+        }
         match reading.end {
             // Do not wait for its children: the command is interactive.
             Some(ending) => return Ok(ending),

@@ -11,6 +11,7 @@ use super::task;
 use super::watch_protocol::CountsReading;
 use super::watch_slot::WatchSlot;
 use crate::ptrace::{ExitHold, HeldState, ProcessEnd};
+use crate::resource_usage::ExitUsage;
 
 /// A watched process. The order of the fields matters for drop: the process is released before the
 /// kernel's tables are removed, which takes milliseconds.
@@ -22,6 +23,8 @@ pub(super) struct WatchedProcess {
     pub slot: WatchSlot,
     process: OwnedFd,
     end: Option<ProcessEnd>,
+    /// Known with the end if the process was held.
+    pub exit_usage: Option<ExitUsage>,
 }
 
 impl WatchedProcess {
@@ -39,6 +42,7 @@ impl WatchedProcess {
             process,
             exit_hold: ExitHold::new(pid).ok(),
             end: None,
+            exit_usage: None,
         })
     }
 
@@ -54,6 +58,7 @@ impl WatchedProcess {
             process,
             exit_hold: None,
             end: None,
+            exit_usage: None,
         };
         Ok((watched, threads))
     }
@@ -88,7 +93,9 @@ impl WatchedProcess {
         }
         match self.exit_hold.as_mut().map(ExitHold::poll_state) {
             Some(HeldState::Running) => {}
-            Some(HeldState::Ended(ending)) => self.end = Some(ending),
+            Some(HeldState::Ended(ending, usage)) => {
+                (self.end, self.exit_usage) = (Some(ending), Some(usage));
+            }
             Some(HeldState::Lost) => self.exit_hold = None,
             None => self.end = has_ended(&self.process).then_some(ProcessEnd::Released),
         }

@@ -10,6 +10,9 @@ use libc::c_int;
 
 use super::tracer::{ProcessEnd, TraceStep, Tracer};
 use crate::process::{self, ProcessStatus};
+use crate::reading_timer;
+use crate::resource_usage::ExitUsage;
+use crate::run_observer::RunObserver;
 use crate::syscall_tally::SyscallTally;
 
 /// The reason why a process cannot be watched. The process is not affected.
@@ -41,14 +44,17 @@ pub enum AttachError {
 
 /// How long to wait for threads to stop when they are released.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
+/// The interval at which waits are interrupted while threads are released.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts until the process exits or this command is interrupted. `ready` is called when all
 /// threads are seized.
 pub(crate) fn attach(
     pid: i32,
     tally: &mut SyscallTally,
+    observer: &mut Option<RunObserver>,
     ready: &dyn Fn(usize),
-) -> Result<(ProcessEnd, u64), AttachError> {
+) -> Result<AttachedEnd, AttachError> {
     let mut tracer = Tracer::new(pid, tally);
     let count = match seize_threads(&mut tracer, pid) {
         Ok(count) => count,
@@ -58,14 +64,30 @@ pub(crate) fn attach(
             return Err(error);
         }
     };
+    tracer.observer = observer.take();
+    reading_timer::set_interval(reading_timer::READING_INTERVAL);
     ready(count);
-    let ending = trace_until_end(&mut tracer);
-    Ok((ending, tracer.processes))
+    let end = trace_until_end(&mut tracer);
+    *observer = tracer.observer.take();
+    Ok(AttachedEnd {
+        end,
+        processes: tracer.processes,
+        usage: tracer.exit_usage,
+    })
+}
+
+/// The end of an attached process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttachedEnd {
+    pub end: ProcessEnd,
+    pub processes: u64,
+    pub usage: Option<ExitUsage>,
 }
 
 fn trace_until_end(tracer: &mut Tracer<'_>) -> ProcessEnd {
     let mut ending = None;
     loop {
+        tracer.take_reading();
         if STOP_REQUESTED.load(Ordering::Relaxed) {
             tracer.release_all();
             detach_all(tracer);
@@ -90,7 +112,7 @@ fn trace_until_end(tracer: &mut Tracer<'_>) -> ProcessEnd {
 /// exits.
 fn detach_all(tracer: &mut Tracer<'_>) {
     // The timer interrupts the wait for a thread that never stops.
-    start_timer();
+    reading_timer::set_interval(STOP_INTERVAL);
     let deadline = Instant::now() + RELEASE_TIME;
     while Instant::now() < deadline {
         match tracer.step() {
@@ -186,7 +208,7 @@ pub(crate) fn catch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         on_signal(signal, on_stop_signal);
     }
-    on_signal(libc::SIGALRM, on_timer);
+    reading_timer::install();
 }
 
 fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
@@ -201,20 +223,5 @@ fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
 
 extern "C" fn on_stop_signal(_: c_int) {
     STOP_REQUESTED.store(true, Ordering::Relaxed);
-    start_timer();
-}
-
-extern "C" fn on_timer(_: c_int) {}
-
-fn start_timer() {
-    let every = libc::timeval {
-        tv_sec: 0,
-        tv_usec: 20_000,
-    };
-    let timer = libc::itimerval {
-        it_interval: every,
-        it_value: every,
-    };
-    // SAFETY: `timer` lives through the call; the old value is not requested.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    reading_timer::set_interval(STOP_INTERVAL);
 }

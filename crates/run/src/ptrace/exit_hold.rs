@@ -21,6 +21,7 @@ use super::trace_events::{self, TraceEvent};
 use super::tracer::ProcessEnd;
 use super::{ptrace_requests, tracer};
 use crate::capabilities;
+use crate::resource_usage::{self, ExitUsage};
 
 /// The thread's stack, several times what it uses.
 const STACK_BYTES: usize = 64 << 10;
@@ -32,18 +33,18 @@ const RELEASE_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct ExitHold {
     /// Readable when the process has exited or is lost.
     wake_socket: UnixStream,
-    end_receiver: mpsc::Receiver<Option<ProcessEnd>>,
+    end_receiver: mpsc::Receiver<Option<(ProcessEnd, ExitUsage)>>,
     release: mpsc::Sender<()>,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 /// The state of a held process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum HeldState {
     Running,
     /// It exited, and its parent has not been notified.
-    Ended(ProcessEnd),
+    Ended(ProcessEnd, ExitUsage),
     /// It can no longer be held: another of its threads called exec.
     Lost,
 }
@@ -67,7 +68,7 @@ impl ExitHold {
             .name("hold".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let seized = ptrace_requests::seize(process, 0);
+                let seized = ptrace_requests::seize(process, libc::PTRACE_O_TRACEEXIT);
                 let is_taken = seized.is_ok();
                 if seized_sender.send(seized).is_err() || !is_taken {
                     return;
@@ -98,7 +99,7 @@ impl ExitHold {
         // Drain the wake byte, so that the socket does not stay readable.
         let _ = self.wake_socket.read(&mut [0]);
         match self.end_receiver.try_recv() {
-            Ok(Some(ending)) => HeldState::Ended(ending),
+            Ok(Some((ending, usage))) => HeldState::Ended(ending, usage),
             Err(mpsc::TryRecvError::Empty) => HeldState::Running,
             Ok(None) | Err(mpsc::TryRecvError::Disconnected) => HeldState::Lost,
         }
@@ -148,11 +149,15 @@ fn install_wake_handler() {
 
 /// Resumes the process after each stop, until it exits. None if it is lost, or if the holder was
 /// dropped.
-fn wait_for_end(process: pid_t, is_over: &AtomicBool) -> Option<ProcessEnd> {
+fn wait_for_end(process: pid_t, is_over: &AtomicBool) -> Option<(ProcessEnd, ExitUsage)> {
+    let mut peak = None;
     while !is_over.load(Ordering::Relaxed) {
         match trace_events::peek_own() {
-            Ok(Some(ended)) => return Some(tracer::process_end(ended)),
-            Ok(None) => resume_stopped(process),
+            Ok(Some(ended)) => {
+                let usage = ended.usage.with_peak_memory(peak);
+                return Some((tracer::process_end(ended.event), usage));
+            }
+            Ok(None) => resume_stopped(process, &mut peak),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(_) => return None,
         }
@@ -160,7 +165,8 @@ fn wait_for_end(process: pid_t, is_over: &AtomicBool) -> Option<ProcessEnd> {
     None
 }
 
-fn resume_stopped(process: pid_t) {
+/// Resumes the process. `peak` receives its peak memory when it is about to exit.
+fn resume_stopped(process: pid_t, peak: &mut Option<u64>) {
     let Ok((_, report)) = trace_events::wait_for(process) else {
         return;
     };
@@ -168,6 +174,10 @@ fn resume_stopped(process: pid_t) {
     let _ = match report {
         TraceEvent::Signal(signal) => ptrace_requests::resume(process, signal),
         TraceEvent::GroupStop(_) => ptrace_requests::listen(process),
+        TraceEvent::Exiting => {
+            *peak = resource_usage::peak_memory_of(process);
+            ptrace_requests::resume(process, 0)
+        }
         _ => ptrace_requests::resume(process, 0),
     };
 }

@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 
 use libc::{c_int, pid_t};
 
+use crate::resource_usage::ExitUsage;
+
 /// The event of a traced thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceEvent {
@@ -72,36 +74,53 @@ pub(super) fn wait_for(thread: pid_t) -> io::Result<(pid_t, TraceEvent)> {
     }
 }
 
+/// The end of a thread, and the usage of its process and the children that it waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ThreadEnd {
+    pub event: TraceEvent,
+    pub usage: ExitUsage,
+}
+
 /// Waits for the next event without consuming it. Returns the thread, and how it ended if it did.
-pub(super) fn peek() -> io::Result<(pid_t, Option<TraceEvent>)> {
+pub(super) fn peek() -> io::Result<(pid_t, Option<ThreadEnd>)> {
     peek_with(0)
 }
 
 /// Like [`peek`], for the only process that this thread traces. Waits for any process rather than
 /// by ID: when another of its threads calls exec, the kernel wakes only waits for any.
-pub(super) fn peek_own() -> io::Result<Option<TraceEvent>> {
+pub(super) fn peek_own() -> io::Result<Option<ThreadEnd>> {
     let (_, ended) = peek_with(libc::__WNOTHREAD)?;
     Ok(ended)
 }
 
-fn peek_with(more: c_int) -> io::Result<(pid_t, Option<TraceEvent>)> {
+fn peek_with(more: c_int) -> io::Result<(pid_t, Option<ThreadEnd>)> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | more;
-    // SAFETY: `info` is local and zeroed; zero is valid for the fields that the kernel does not
-    // write.
-    let (result, info) = unsafe {
-        let result = libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options);
-        (result, info.assume_init())
+    // The C library's function lacks the last argument, the usage.
+    // SAFETY: `info` and `usage` are local and zeroed; zero is valid for the fields that the kernel
+    // does not write.
+    let (result, info, usage) = unsafe {
+        let result = libc::syscall(
+            libc::SYS_waitid,
+            libc::P_ALL,
+            0,
+            info.as_mut_ptr(),
+            options,
+            usage.as_mut_ptr(),
+        );
+        (result, info.assume_init(), usage.assume_init())
     };
     if result == -1 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: waitid has set these fields, or they are zero.
     let (thread, status) = unsafe { (info.si_pid(), info.si_status()) };
-    let ended = match info.si_code {
+    let event = match info.si_code {
         libc::CLD_EXITED => Some(TraceEvent::Exited(status)),
         libc::CLD_KILLED | libc::CLD_DUMPED => Some(TraceEvent::Killed(status)),
         _ => None,
     };
-    Ok((thread, ended))
+    let usage = ExitUsage::from(&usage);
+    Ok((thread, event.map(|event| ThreadEnd { event, usage })))
 }

@@ -14,6 +14,9 @@ use libc::{c_int, pid_t};
 use super::ptrace_requests::{self, SyscallStop};
 use super::trace_events::{self, TraceEvent};
 use crate::path_resolver::PathResolver;
+use crate::reading_timer;
+use crate::resource_usage::ExitUsage;
+use crate::run_observer::RunObserver;
 use crate::syscall_names::{self, SpecialCall};
 use crate::syscall_tally::SyscallTally;
 
@@ -50,6 +53,10 @@ pub(crate) struct Tracer<'a> {
     /// The first process executed a privileged program, which must not be traced.
     pub is_root_privileged: bool,
     pub processes: u64,
+    /// Collects the rest of the summary, if one is wanted.
+    pub observer: Option<RunObserver>,
+    /// The usage of the first process, once it has exited.
+    pub exit_usage: Option<ExitUsage>,
 }
 
 impl<'a> Tracer<'a> {
@@ -84,6 +91,8 @@ impl<'a> Tracer<'a> {
             is_releasing: false,
             is_root_privileged: false,
             processes: 1,
+            observer: None,
+            exit_usage: None,
         }
     }
 
@@ -116,7 +125,8 @@ impl<'a> Tracer<'a> {
             // exiting.
             match trace_events::peek()? {
                 (thread, Some(ended)) if thread == self.root => {
-                    return Ok(TraceStep::RootEnded(process_end(ended)));
+                    self.exit_usage = Some(ended.usage);
+                    return Ok(TraceStep::RootEnded(process_end(ended.event)));
                 }
                 (thread, _) => trace_events::wait_for(thread)?,
             }
@@ -140,6 +150,15 @@ impl<'a> Tracer<'a> {
         } else {
             TraceStep::Running
         })
+    }
+
+    /// Takes a reading if one is due.
+    pub(crate) fn take_reading(&mut self) {
+        if reading_timer::take_due()
+            && let Some(observer) = &mut self.observer
+        {
+            observer.tick();
+        }
     }
 
     /// Returns whether the wrapper has executed the program.
@@ -179,6 +198,9 @@ impl<'a> Tracer<'a> {
             }
             TraceEvent::Exiting => {
                 self.is_root_ending |= thread == self.root;
+                if let Some(observer) = &mut self.observer {
+                    observer.at_exit_of(thread);
+                }
                 self.resume(thread, 0)
             }
             TraceEvent::Stopped => {
