@@ -81,6 +81,11 @@ fn queries_return_what_a_program_has_counted_so_far() {
             .is_some_and(|who| who.starts_with("uid ")),
         "{sender}"
     );
+    // Each of the readings above found another value.
+    assert!(
+        sender["received"].as_u64().is_some_and(|count| count >= 20),
+        "{sender}"
+    );
     agent.assert_conserved();
     agent.stop();
 }

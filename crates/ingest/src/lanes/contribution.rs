@@ -19,7 +19,8 @@ use crate::senders::Sender;
 #[derive(Debug)]
 pub(super) enum LaneContribution {
     Counter(Contribution),
-    Gauge(TotalId),
+    /// With the time at which the program set the value that was read last.
+    Gauge(TotalId, i64),
     Calls(Box<[Contribution; 3]>),
     Distribution(Box<HistogramContribution>),
     /// Its points go to the store one by one: name and labels.
@@ -72,7 +73,7 @@ impl LaneContribution {
                     .chain(buckets)
                     .collect()
             }
-            LaneContribution::Gauge(_)
+            LaneContribution::Gauge(..)
             | LaneContribution::Points(_)
             | LaneContribution::Refused => Vec::new(),
         }
@@ -86,7 +87,7 @@ impl LaneContribution {
                 let buckets = part.buckets.iter().flatten().copied();
                 [part.count, part.sum].into_iter().chain(buckets).collect()
             }
-            LaneContribution::Gauge(_)
+            LaneContribution::Gauge(..)
             | LaneContribution::Points(_)
             | LaneContribution::Refused => Vec::new(),
         }
@@ -131,10 +132,15 @@ impl LaneContribution {
                 }
                 is_changed
             }
-            (LaneContribution::Gauge(number), Some(LaneValue::Gauge { value, set_ms })) => {
+            (
+                LaneContribution::Gauge(number, seen_ms),
+                Some(LaneValue::Gauge { value, set_ms }),
+            ) => {
                 if is_alive && value.is_finite() {
                     totals.update_gauge(*number, value, set_ms);
                 }
+                let is_new = std::mem::replace(seen_ms, set_ms) != set_ms;
+                sender.add_received(u64::from(is_new));
                 // Gauges are not in the journal.
                 false
             }
@@ -295,7 +301,7 @@ pub(super) fn join_totals(
             LaneContribution::Counter(counter(name, help, CounterKind::Float)?)
         }
         LaneKind::Gauge => {
-            LaneContribution::Gauge(join(name, help, TotalKind::Gauge(declared.aggregation))?)
+            LaneContribution::Gauge(join(name, help, TotalKind::Gauge(declared.aggregation))?, 0)
         }
         LaneKind::Calls => LaneContribution::Calls(Box::new([
             counter(

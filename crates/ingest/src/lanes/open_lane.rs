@@ -97,9 +97,16 @@ impl OpenLane {
             is_changed = true;
         }
         let is_alive = !self.has_ended;
+        let mut changed = 0;
         for (index, part) in self.contributions.iter_mut().enumerate() {
-            is_changed |= part.update(totals, &self.sender, &view, index, is_alive, now, refuse);
+            let has_new_value =
+                part.update(totals, &self.sender, &view, index, is_alive, now, refuse);
+            changed += u64::from(has_new_value);
         }
+        // Only the sender's count: the ledger counts the totals over all lanes when they are
+        // sampled.
+        self.sender.add_received(changed);
+        is_changed |= changed > 0;
         self.subtract_counted_elsewhere(totals);
         if is_changed {
             self.journaled_in = None;
@@ -186,7 +193,7 @@ impl OpenLane {
                 totals.add_to_base(contribution.number, contribution.counted());
                 totals.remove_lane(contribution.number);
             }
-            if let LaneContribution::Gauge(number) = part {
+            if let LaneContribution::Gauge(number, _) = part {
                 totals.remove_lane(number);
             }
         }
@@ -197,7 +204,7 @@ impl OpenLane {
         self.has_ended = true;
         self.journaled_in = None;
         for part in &mut self.contributions {
-            if let LaneContribution::Gauge(number) = *part {
+            if let LaneContribution::Gauge(number, _) = *part {
                 totals.remove_lane(number);
                 *part = LaneContribution::Refused;
             }
