@@ -10,39 +10,41 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
     variables: &[],
     rows: &[
         DashboardRow::expanded("Resource usage", &[
-            panel("CPU", "percentunit", &["rate(pegel_cpu_seconds_total)"]).with_thresholds(0.002, 0.01)
+            panel("CPU usage of the agent", "percentunit", &["rate(pegel_cpu_seconds_total)"]).with_thresholds(0.002, 0.01)
                 .with_description("Fraction of one CPU. The target is 0.2 % at the default rate."),
-            panel("Memory", "bytes", &["pegel_resident_memory_bytes"]).with_thresholds(20_971_520.0, 268_435_456.0)
+            panel("Memory of the agent", "bytes", &["pegel_resident_memory_bytes"]).with_thresholds(20_971_520.0, 268_435_456.0)
                 .with_description("The target is 20 MiB at the default rate, plus the memory for series of programs."),
-            panel("Open files", "short", &["pegel_open_fds"]),
-            panel("Threads", "short", &["pegel_threads"]),
+            panel("Open files of the agent", "short", &["pegel_open_fds"]),
+            panel("Threads of the agent", "short", &["pegel_threads"]),
         ]),
         DashboardRow::expanded("Samples", &[
-            panel("Received", "cps", &["rate(pegel_received_total) by input"])
+            panel("Samples received", "cps", &["rate(pegel_received_total) by input"])
                 .with_description("By input. Samples that are not kept are dropped and counted by reason."),
-            panel("Kept", "cps", &["rate(pegel_kept_total) by input"]),
-            panel("Sampling", "short", &[
+            panel("Samples kept", "cps", &["rate(pegel_kept_total) by input"]),
+            panel("Late and missed samples", "short", &[
                 "pegel_samples_late_total as late",
                 "pegel_samples_missed_total as missed",
                 "pegel_clock_steps_total as clock steps",
             ])
+                .with_thresholds(1.0, 100.0)
                 .with_description("Since the agent started."),
             panel("Lost log messages", "short", &["pegel_log_lost_total"]).with_thresholds(1.0, 100.0)
                 .with_description("Log messages that the destination did not accept in time."),
         ]),
         DashboardRow::collapsed("Drops", &[
-            panel("Dropped", "short", &["pegel_dropped_total by input, reason"]).with_thresholds(1.0, 1000.0)
+            panel("Samples dropped", "short", &["pegel_dropped_total by input, reason"]).with_thresholds(1.0, 1000.0)
                 .with_description("Since the agent started. The metric does not exist before the first drop, and Grafana then reports an error."),
-            panel("Dropped per second", "cps", &["rate(pegel_dropped_total) by input, reason"]),
+            panel("Samples dropped per second", "cps", &["rate(pegel_dropped_total) by input, reason"])
+                .with_thresholds(0.1, 100.0),
         ]),
         DashboardRow::expanded("Store", &[
-            panel("Series", "short", &["pegel_store_series"]).third_width(),
-            panel("Memory", "bytes", &["pegel_store_memory_bytes"]).third_width(),
-            panel("Disk", "bytes", &[
+            panel("Series in the store", "short", &["pegel_store_series"]).third_width(),
+            panel("Memory of the store", "bytes", &["pegel_store_memory_bytes"]).third_width(),
+            panel("Disk usage of the store", "bytes", &[
                 "pegel_store_block_bytes as blocks",
                 "pegel_store_log_bytes as log",
             ]).third_width(),
-            panel("Problems", "none", &[
+            panel("Problems of the store", "none", &[
                 "max(pegel_store_degraded) as degraded",
                 "max(pegel_store_set_aside) as quarantined files",
             ]).with_thresholds(1.0, 1.0)
@@ -53,9 +55,9 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
             ]),
         ]),
         DashboardRow::expanded("Collectors", &[
-            panel("Time", "percentunit", &["rate(pegel_collector_seconds_total) by collector"])
+            panel("Time of collectors", "percentunit", &["rate(pegel_collector_seconds_total) by collector"])
                 .with_description("Fraction of one CPU, by collector."),
-            panel("Failed", "none", &["max(pegel_collector_failed) by collector"]).with_thresholds(1.0, 1.0)
+            panel("Failed collectors", "none", &["max(pegel_collector_failed) by collector"]).with_thresholds(1.0, 1.0)
                 .with_description("1 while a collector cannot read its source; /status shows the error."),
         ]),
     ],

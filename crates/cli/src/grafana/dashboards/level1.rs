@@ -29,9 +29,9 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
     ],
     rows: &[
         DashboardRow { repeat: Some("metric"), ..DashboardRow::expanded("$metric", &[
-            panel("Value", "short", &["each($metric) by $tag"])
+            panel("$metric", "short", &["each($metric) by $tag"])
                 .with_description("The value as sent. With another tag under \"Name lines by\", only series with this tag are shown."),
-            panel("Change per second", "short", &["each_rate($metric) by $tag"])
+            panel("$metric, change per second", "short", &["each_rate($metric) by $tag"])
                 .with_description("For counters. A restart of the program leaves a gap."),
         ]) },
     ],
