@@ -2,7 +2,10 @@
 //! other host.
 
 mod calls;
+mod charts;
+mod numbers;
 mod prefix;
+mod processes;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -17,18 +20,16 @@ use serde_json::Value;
 
 use crate::PEGEL;
 
-/// The SHA-256 sums of uPlot's release 1.6.32.
-const UPLOT: [(&str, &str); 2] = [
-    (
-        "uplot.js",
-        "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
-    ),
-    (
-        "uplot.css",
-        "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
-    ),
+/// The SHA-256 sum of uPlot's release 1.6.32.
+const UPLOT: &str = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f";
+const VIEWS: [&str; 6] = [
+    "overview",
+    "node",
+    "processes",
+    "programs",
+    "metrics",
+    "status",
 ];
-const VIEWS: [&str; 5] = ["overview", "node", "programs", "metrics", "status"];
 
 fn agent() -> AgentProcess {
     PEGEL.agent().start()
@@ -49,6 +50,7 @@ fn every_view_shows_live_data_of_its_own_agent_only() {
     let agent = agent();
     let mut page = BrowserPage::start(&chromium);
     page.size(1440, 900);
+    page.before_all(include_str!("page/processes.js"));
     for view in VIEWS {
         page.open(&format!("{}#/{view}", url(&agent)));
         page.until_live();
@@ -65,6 +67,7 @@ fn every_view_shows_live_data_of_its_own_agent_only() {
                 let before = page.eval(moving);
                 page.until(&format!("{moving} !== {before}"));
             }
+            "processes" => page.until("document.querySelectorAll('.group [data-by]').length === 4"),
             "programs" => {
                 page.until("document.querySelector('main').textContent.includes('pegel run')")
             }
@@ -113,15 +116,17 @@ fn a_metric_is_found_charted_grouped_and_saved() {
     page.eval("document.querySelector('.results button').click()");
     page.until("document.querySelectorAll('.chosen .panel canvas').length === 1");
     let modes = "[...document.querySelectorAll('.chosen .legend .name')].map(name => name.textContent).join()";
-    page.until("document.querySelectorAll('.chosen .legend .name').length >= 8");
-    page.eval(
-        "(() => { const by = document.querySelector('.panel-tools select'); by.value = 'mode'; \
-         by.dispatchEvent(new Event('change')); })()",
-    );
+    // Grouped by mode without being asked; one line per processor and mode on request.
     page.until(&format!(
         "{modes} === 'idle,iowait,irq,nice,softirq,steal,system,user'"
     ));
-    page.until("decodeURIComponent(location.hash).includes('by=mode|node_cpu_seconds_total')");
+    page.until("decodeURIComponent(location.hash).includes('chart=node_cpu_seconds_total')");
+    page.eval(
+        "(() => { const by = document.querySelector('.panel-tools select'); by.value = '(each)'; \
+         by.dispatchEvent(new Event('change')); })()",
+    );
+    page.until("decodeURIComponent(location.hash).includes('by=(each)|node_cpu_seconds_total')");
+    page.until("!!document.querySelector('.chosen .legend .name')?.textContent.includes('cpu=0')");
     // All modes of all processors together take as many seconds per second as there are processors.
     page.eval(
         "(() => { const by = document.querySelector('.panel-tools select'); by.value = '(all)'; \
@@ -146,6 +151,13 @@ fn a_metric_is_found_charted_grouped_and_saved() {
     page.eval("[...document.querySelectorAll('.chosen .panel-tools button')].filter(b => b.textContent === 'PNG')[0].click()");
     let picture = eventually("the picture is saved", || saved(downloads.path(), "png"));
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 2000);
+    // It has two pixels for each of the page, and the width is the first field of its header.
+    let width = u32::from_be_bytes(picture[16..20].try_into().expect("four bytes"));
+    let shown = page.eval("document.querySelector('.chosen .plot').clientWidth");
+    assert_eq!(
+        Some(u64::from(width)),
+        shown.as_u64().map(|shown| 2 * (shown + 24))
+    );
     assert_eq!(page.console_errors(), [""; 0]);
 
     // The URL contains the whole state: another page that opens it shows the same.
@@ -294,7 +306,7 @@ fn programs_are_shown_by_job_with_their_calls_and_own_metrics() {
     ));
     page.until(&format!("{text}.includes('other.queue')"));
     // The view of metrics counts the series of each sender.
-    page.press("4");
+    page.press("5");
     page.until(&format!(
         "{text}.includes('Series by sender') && {text}.includes('127.0.0.1')"
     ));
@@ -525,7 +537,7 @@ fn the_page_works_behind_a_prefix() {
     page.press("2");
     page.until("location.hash.startsWith('#/node')");
     page.until(&format!("{LINES} >= 10"));
-    page.press("5");
+    page.press("6");
     page.until("document.querySelectorAll('.badge.is-active').length > 10");
     assert_eq!(page.console_errors(), [""; 0]);
     assert_eq!(*proxy.unprefixed_paths.lock(), [""; 0]);
@@ -602,17 +614,18 @@ fn the_page_is_readable_in_both_themes_and_at_every_width() {
     let shots = Path::new(REPOSITORY).join("target/page-screenshots");
     fs::create_dir_all(&shots).expect("a folder");
     let mut page = BrowserPage::start(&chromium);
+    page.before_all(include_str!("page/processes.js"));
     for scheme in ["light", "dark"] {
         page.prefer(scheme);
-        for (width, height) in [(1440, 900), (400, 800)] {
+        for (width, height) in [(1440, 900), (900, 900), (390, 844)] {
             page.size(width, height);
             for view in VIEWS {
                 let chart = if view == "metrics" {
-                    "?chart=by%3Dmode%2Cstack%3D1%7Cnode_cpu_seconds_total"
+                    "&chart=by%3Dmode%2Cstack%3D1%7Cnode_cpu_seconds_total"
                 } else {
                     ""
                 };
-                page.open(&format!("{}#/{view}{chart}", url(&agent)));
+                page.open(&format!("{}#/{view}?span=60{chart}", url(&agent)));
                 page.until_live();
                 page.until("document.querySelectorAll('.panel, .card').length > 0");
                 page.until("![...document.querySelectorAll('.panel .message')].some(m => m.checkVisibility() && m.getBoundingClientRect().top < innerHeight && m.textContent.startsWith('Loading'))");
@@ -625,6 +638,8 @@ fn the_page_is_readable_in_both_themes_and_at_every_width() {
                     wide.as_u64().is_some_and(|wide| wide <= u64::from(width)),
                     "{view} at {width}: {wide}"
                 );
+                let poor = page.eval(include_str!("page/layout.js"));
+                assert_eq!(poor, Value::Array(Vec::new()), "{view}, {scheme}, {width}");
                 let picture = page.screenshot();
                 assert!(picture.len() > 10_000, "{view}: {}", picture.len());
                 fs::write(shots.join(format!("{view}-{scheme}-{width}.png")), picture)
@@ -649,10 +664,8 @@ fn uplot_is_as_its_authors_released_it() {
     let Some(sha256sum) = need("sha256sum") else {
         return;
     };
-    for (name, sum) in UPLOT {
-        let path = Path::new(REPOSITORY).join("crates/serve/web").join(name);
-        let output = Command::new(&sha256sum).arg(&path).output().expect("a sum");
-        let text = String::from_utf8(output.stdout).expect("text");
-        assert!(text.starts_with(sum), "{name}: {text}");
-    }
+    let path = Path::new(REPOSITORY).join("crates/serve/web/uplot.js");
+    let output = Command::new(&sha256sum).arg(&path).output().expect("a sum");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.starts_with(UPLOT), "{text}");
 }

@@ -2,12 +2,14 @@
 
 import { status } from "./agent.js";
 import { byId, el, say } from "./dom.js";
+import { duration } from "./format.js";
 import { startHelp } from "./help.js";
-import { onState, watch } from "./live.js";
+import { onState, sampleAge, watch } from "./live.js";
 import { metricsView } from "./metrics.js";
 import { nodeView } from "./node.js";
 import { overviewView } from "./overview.js";
 import { readTime, urlOf, urlState } from "./url_state.js";
+import { processesView } from "./processes.js";
 import { programsView } from "./programs.js";
 import { statusView } from "./status.js";
 import { startTimebar } from "./timebar.js";
@@ -18,12 +20,15 @@ import { onMove, pan, stretch, zoom } from "./window.js";
 const VIEWS = {
   overview: ["Overview", overviewView],
   node: ["Node", nodeView],
+  processes: ["Processes", processesView],
   programs: ["Programs", programsView],
   metrics: ["Metrics", metricsView],
   status: ["Status", statusView],
 };
 
-const STATES = { connecting: "connecting …", live: "live", paused: "paused", lost: "disconnected" };
+const STATES = { connecting: "connecting …", live: "connected", paused: "paused", lost: "disconnected" };
+/** Without a sample for this long, its age is shown. */
+const STALE_MS = 4000;
 
 /** @type {View | null} */
 let shown = null;
@@ -70,14 +75,23 @@ async function nameNode() {
   }
 }
 
+/** Shows whether the agent is connected, and the age of its last sample if that is not the present. */
+function showState() {
+  const element = byId("state");
+  const state = /** @type {keyof typeof STATES} */ (element.dataset.state ?? "connecting");
+  const isStale = state === "lost" || (state === "live" && sampleAge() > STALE_MS);
+  document.body.classList.toggle("stale", isStale);
+  say(element, isStale ? `${STATES[state]} · last sample ${duration(sampleAge())} ago` : STATES[state]);
+}
+
 function start() {
   const views = byId("views");
   for (const [view, [title]] of Object.entries(VIEWS))
     views.append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
   onState((state) => {
-    const element = byId("state");
-    element.dataset.state = state;
-    say(element, STATES[state]);
+    byId("state").dataset.state = state;
+    document.body.dataset.state = state;
+    showState();
     if (state === "live") {
       status.forget();
       nameNode();
@@ -104,6 +118,7 @@ function start() {
   );
   watch({ patterns: [], meet: () => {}, tick: () => {}, resync: nameNode });
   setInterval(() => !document.hidden && nameNode(), 20e3);
+  setInterval(showState, 1000);
   show();
 }
 

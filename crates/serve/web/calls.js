@@ -1,14 +1,12 @@
 // The MPI and system calls of a job: time spent over time, and the calls that take most of it.
 
+import { largestFirst } from "./columns.js";
 import { el, say } from "./dom.js";
 import { duration, moment, number, whole } from "./format.js";
-import { summed } from "./frame.js";
 import { Panel } from "./panel.js";
 import { Table } from "./table.js";
 import { Totals } from "./totals.js";
 import { isLive, onMove, stretch } from "./window.js";
-
-/** @typedef {import("./frame.js").Frame} Frame */
 
 const CALLS_SHOWN = 15;
 /** Linux has fewer than 500 system calls, MPI about as many functions. */
@@ -166,39 +164,4 @@ function callsOf(series, kind, label) {
   return [...calls.values()]
     .filter((call) => call.hits > 0 || call.time > 0 || call.size > 0)
     .sort((a, b) => b.time - a.time || b.hits - a.hits || a.call.localeCompare(b.call));
-}
-
-/**
- * Returns the largest lines, and the sum of the others. Their order is fixed when they are loaded, so that colours do not change with every tick.
- * @param {number} count
- * @returns {(frame: Frame) => import("./chart.js").Line[]}
- */
-function largestFirst(count) {
-  /** @type {WeakMap<Frame, Map<string, number>>} */
-  const orders = new WeakMap();
-  return (frame) => {
-    let order = orders.get(frame);
-    if (!order)
-      orders.set(frame, (order = new Map(frame.lines().map((group) => [group.id, -mean(group.data)]))));
-    const size = (/** @type {{id: string}} */ group) => order.get(group.id) ?? 0;
-    const known = frame.lines().filter((group) => group.data.some((value) => value));
-    const lines = known.sort((a, b) => size(a) - size(b) || a.label.localeCompare(b.label));
-    const shown = lines.slice(0, count).map((group) => ({ label: group.label, data: group.data }));
-    const rest = lines.slice(count);
-    if (rest.length > 0)
-      shown.push({ label: `${rest.length} others`, data: summed(rest.map((group) => group.data)) });
-    return shown;
-  };
-}
-
-/** @param {import("./frame.js").Column} column */
-function mean(column) {
-  let sum = 0;
-  let count = 0;
-  for (const value of column) {
-    if (value === null) continue;
-    sum += value;
-    count += 1;
-  }
-  return count > 0 ? sum / count : 0;
 }

@@ -1,21 +1,30 @@
 // The cards of the Overview: what each shows, and how its rows are computed from series.
 
+import { combined, last, summed } from "./columns.js";
 import { number } from "./format.js";
-import { summed } from "./frame.js";
 import { lineColour } from "./theme.js";
-import { CPU, cpuLines, combined, MEMORY, paired } from "./topics.js";
+import { CPU, cpuLines, FILE_SYSTEMS, fileSystemUse, MEMORY, memoryLines } from "./topics.js";
 
 /**
  * @typedef {import("./frame.js").Frame} Frame
+ * @typedef {import("./columns.js").Lines} Lines
  * @typedef {import("./frame.js").Column} Column
- * @typedef {{label: string, share?: number | null, parts?: [number, string, string][], text: string, spark?: Column, max?: number, calm?: boolean, hero?: boolean}} Row
- * @typedef {{title: string, href: string, queries: import("./frame.js").Query[], rows: (frame: Frame) => Row[], collector: string, missing?: string, level?: number, note?: (frame: Frame) => string}} Card
+ * @typedef {{label: string, share?: number | null, parts?: [number, string, string][], text: string, spark?: Column, max?: number, calm?: boolean, limits?: [number, number], hero?: boolean, tall?: boolean}} Row
+ * @typedef {{title: string, href: string, queries: import("./frame.js").Query[], rows: (frame: Frame, now: Lines) => Row[], collector: string, missing?: string, level?: number, note?: (now: Lines) => string}} Card
  */
 const percent = (/** @type {number} */ value) => value * 100;
-export const last = (/** @type {Column | undefined} */ column) =>
-  column?.findLast((value) => value !== null) ?? null;
-const by = (/** @type {Frame} */ frame, /** @type {string} */ key, /** @type {string} */ label) =>
+const by = (/** @type {Lines} */ frame, /** @type {string} */ key, /** @type {string} */ label) =>
   new Map(frame.lines(key).map((group) => [group.labels[label], group.data]));
+
+/** Interfaces that are down and carry nothing. @param {Lines} now @returns {string[]} */
+function idle(now) {
+  const traffic = [by(now, "receive", "device"), by(now, "transmit", "device")];
+  return now
+    .lines("up")
+    .filter((group) => last(group.data) === 0)
+    .map((group) => group.labels.device)
+    .filter((device) => traffic.every((known) => !last(known.get(device))));
+}
 
 /** @type {Card[]} */
 export const CARDS = [
@@ -25,25 +34,24 @@ export const CARDS = [
     collector: "cpu",
     level: 2,
     queries: CPU.queries,
-    rows: (frame) => {
-      const lines = cpuLines(frame);
-      const total = summed(lines.map((line) => line.data));
+    rows: (frame, now) => {
       const parts = /** @type {[number, string, string][]} */ (
-        lines.map((line) => [last(line.data) ?? 0, line.label, line.colour])
+        cpuLines(now).map((line) => [last(line.data) ?? 0, line.label, line.colour])
       );
+      const total = parts.reduce((sum, [share]) => sum + share, 0);
       return [
         {
           label: "busy",
           parts,
-          text: number(Math.min(last(total) ?? 0, 100), "%"),
-          spark: total,
+          text: number(Math.min(total, 100), "%"),
+          spark: summed(cpuLines(frame).map((line) => line.data)),
           max: 100,
           hero: true,
         },
       ];
     },
-    note: (frame) => {
-      const lines = cpuLines(frame).map(
+    note: (now) => {
+      const lines = cpuLines(now).map(
         (line) => /** @type {[string, number]} */ ([line.label, last(line.data) ?? 0]),
       );
       const most = lines
@@ -60,35 +68,31 @@ export const CARDS = [
     level: 2,
     queries: [
       ...MEMORY.queries,
-      { name: "node_memory_MemAvailable_bytes", by: [], key: "MemAvailable" },
       { name: "node_memory_SwapTotal_bytes", by: [], key: "SwapTotal" },
       { name: "node_memory_SwapFree_bytes", by: [], key: "SwapFree" },
     ],
-    rows: (frame) => {
-      const lines = /** @type {any} */ (MEMORY.derive)(frame);
-      const total = last(combined(frame, ["MemTotal"], (all) => all)) ?? 0;
-      const used = combined(frame, ["MemTotal", "MemAvailable"], (all, free) => ((all - free) / all) * 100);
-      const parts = lines
-        .slice(0, 3)
-        .map((/** @type {any} */ line, /** @type {number} */ at) => [
-          ((last(line.data) ?? 0) / total) * 100,
-          line.label,
-          lineColour([0, 3, 9][at]),
-        ]);
+    rows: (frame, now) => {
+      const value = new Map(memoryLines(now).map((line) => [line.label, last(line.data) ?? 0]));
+      const [used, cache, total] = ["used", "cache", "total"].map((key) => value.get(key) ?? 0);
+      const share = (used / total) * 100;
       /** @type {Row[]} */
       const rows = [
         {
-          label: `of ${number(total, "bytes")}`,
-          parts,
-          text: number(last(lines[0].data), "bytes"),
-          spark: used,
+          label: `of ${number(total, "bytes")} used`,
+          parts: [
+            [share, "used", lineColour(0)],
+            [Math.min((cache / total) * 100, 100 - share), "cache", lineColour(3)],
+          ],
+          share,
+          text: number(used, "bytes"),
+          spark: combined(frame, ["MemTotal", "MemAvailable"], (all, free) => ((all - free) / all) * 100),
           max: 100,
           hero: true,
         },
       ];
-      const swap = last(combined(frame, ["SwapTotal"], (all) => all)) ?? 0;
+      const swap = last(combined(now, ["SwapTotal"], (all) => all)) ?? 0;
       if (swap > 0) {
-        const inUse = last(combined(frame, ["SwapTotal", "SwapFree"], (all, free) => all - free)) ?? 0;
+        const inUse = last(combined(now, ["SwapTotal", "SwapFree"], (all, free) => all - free)) ?? 0;
         rows.push({
           label: "swap",
           share: (inUse / swap) * 100,
@@ -97,9 +101,9 @@ export const CARDS = [
       }
       return rows;
     },
-    note: (frame) => {
-      const cache = last(combined(frame, ["Cached", "SReclaimable"], (cached, slab) => cached + slab));
-      return `cache ${number(cache, "bytes")} · available ${number(last(combined(frame, ["MemAvailable"], (free) => free)), "bytes")}`;
+    note: (now) => {
+      const value = new Map(memoryLines(now).map((line) => [line.label, last(line.data)]));
+      return `cache ${number(value.get("cache"), "bytes")} · shared ${number(value.get("shared"), "bytes")} · free ${number(value.get("free"), "bytes")}`;
     },
   },
   {
@@ -122,6 +126,7 @@ export const CARDS = [
         return {
           label: `${key} min`,
           share: ((last(data) ?? 0) / count) * 100,
+          limits: [100, 200],
           text: number(last(data)),
           spark: data,
           max: count,
@@ -129,8 +134,8 @@ export const CARDS = [
       };
       return [row("1"), row("5"), row("15")];
     },
-    note: (frame) =>
-      `${frame.lines("cpu").length} processors · ${number(last(frame.lines("running")[0]?.data))} running, ${number(last(frame.lines("blocked")[0]?.data))} blocked`,
+    note: (now) =>
+      `tasks that run or wait for a processor or a disk · ${now.lines("cpu").length} processors · ${number(last(now.lines("running")[0]?.data))} running, ${number(last(now.lines("blocked")[0]?.data))} blocked`,
   },
   {
     title: "Pressure",
@@ -145,14 +150,15 @@ export const CARDS = [
       key,
       map: percent,
     })),
-    rows: (frame) =>
+    rows: (frame, now) =>
       [
         ["cpu", "processor"],
         ["memory", "memory"],
         ["io", "disks"],
       ].map(([key, label]) => {
+        const share = last(combined(now, [key], (value) => value));
         const data = combined(frame, [key], (value) => value);
-        return { label, share: last(data), text: number(last(data), "%"), spark: data, max: 10 };
+        return { label, share, limits: [10, 40], text: number(share, "%"), spark: data, max: 10 };
       }),
     note: () => "share of time in which tasks had to wait",
   },
@@ -174,15 +180,17 @@ export const CARDS = [
       key: /** @type {string} */ (key),
       map: /** @type {any} */ (map),
     })),
-    rows: (frame) => {
+    rows: (frame, now) => {
       const [read, written] = [by(frame, "read", "device"), by(frame, "written", "device")];
-      return frame.lines("busy").map((group) => {
+      const [reads, writes] = [by(now, "read", "device"), by(now, "written", "device")];
+      return now.lines("busy").map((group) => {
         const device = group.labels.device;
         return {
           label: device,
           share: last(group.data),
-          text: `${number(last(read.get(device)), "bytes/s")} in · ${number(last(written.get(device)), "bytes/s")} out`,
+          text: `read ${number(last(reads.get(device)), "bytes/s")} · write ${number(last(writes.get(device)), "bytes/s")}`,
           spark: summed([read.get(device) ?? [], written.get(device) ?? []]),
+          tall: true,
         };
       });
     },
@@ -193,17 +201,15 @@ export const CARDS = [
     href: "#/node",
     collector: "filesystem",
     level: 2,
-    queries: [
-      { name: "node_filesystem_size_bytes", by: ["mountpoint"], fold: "max", key: "size" },
-      { name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max", key: "free" },
-    ],
-    rows: (frame) => {
-      const free = by(frame, "free", "mountpoint");
-      return paired(frame, "size", "free", (size, rest) => (size > 0 ? (1 - rest / size) * 100 : null))
+    queries: FILE_SYSTEMS,
+    rows: (_, now) => {
+      const avail = by(now, "avail", "mountpoint");
+      return fileSystemUse(now)
+        .filter((line) => last(line.data) !== null)
         .map((line) => ({
           label: line.label,
           share: last(line.data),
-          text: `${number(last(free.get(line.label)), "bytes")} free`,
+          text: `${number(last(line.data), "%")} · ${number(last(avail.get(line.label)), "bytes")} available`,
         }))
         .sort((a, b) => (b.share ?? 0) - (a.share ?? 0));
     },
@@ -213,22 +219,39 @@ export const CARDS = [
     href: "#/node",
     collector: "network",
     level: 2,
-    queries: ["receive", "transmit"].map((key) => ({
-      name: `node_network_${key}_bytes_total`,
-      where: (/** @type {any} */ labels) => labels.device !== "lo",
-      rate: true,
-      by: ["device"],
-      key,
-    })),
-    rows: (frame) => {
-      const out = by(frame, "transmit", "device");
-      const rows = frame.lines("receive").map((group) => ({
-        label: group.labels.device,
-        text: `${number(last(group.data), "bytes/s")} in · ${number(last(out.get(group.labels.device)), "bytes/s")} out`,
-        spark: summed([group.data, out.get(group.labels.device) ?? []]),
-        size: last(group.data) ?? 0,
-      }));
+    queries: [
+      ...["receive", "transmit"].map((key) => ({
+        name: `node_network_${key}_bytes_total`,
+        where: (/** @type {any} */ labels) => labels.device !== "lo",
+        rate: true,
+        by: ["device"],
+        key,
+      })),
+      { name: "node_network_up", where: (labels) => labels.device !== "lo", by: ["device"], key: "up" },
+    ],
+    rows: (frame, now) => {
+      const [sent, sending] = [by(frame, "transmit", "device"), by(now, "transmit", "device")];
+      const receiving = by(now, "receive", "device");
+      const down = new Set(idle(now));
+      const rows = frame
+        .lines("receive")
+        .filter((group) => !down.has(group.labels.device))
+        .map((group) => {
+          const { device } = group.labels;
+          const [received, transmitted] = [last(receiving.get(device)), last(sending.get(device))];
+          return {
+            label: device,
+            text: `${number(received, "bytes/s")} in · ${number(transmitted, "bytes/s")} out`,
+            spark: summed([group.data, sent.get(device) ?? []]),
+            tall: true,
+            size: received ?? 0,
+          };
+        });
       return rows.sort((a, b) => b.size - a.size);
+    },
+    note: (now) => {
+      const down = idle(now);
+      return down.length > 0 ? `down: ${down.slice(0, 6).join(", ")}${down.length > 6 ? ", …" : ""}` : "";
     },
     missing: "This node has no network interface except loopback.",
   },
@@ -260,11 +283,12 @@ export const CARDS = [
       { name: "node_gpu_power_watts", by: ["gpu"], key: "power" },
       { name: "node_gpu_temperature_celsius", by: ["gpu"], fold: "max", key: "warm" },
     ],
-    rows: (frame) => {
+    rows: (frame, now) => {
+      const [busy, memory] = [by(frame, "busy", "gpu"), by(frame, "used", "gpu")];
       const [used, total, power, warm] = ["used", "total", "power", "warm"].map((key) =>
-        by(frame, key, "gpu"),
+        by(now, key, "gpu"),
       );
-      return frame.lines("busy").flatMap((group) => {
+      return now.lines("busy").flatMap((group) => {
         const gpu = group.labels.gpu;
         const name = /^\d+$/.test(gpu) ? `GPU ${gpu}` : gpu;
         const texts = [
@@ -279,7 +303,7 @@ export const CARDS = [
             share: last(group.data),
             calm: true,
             text: texts.filter(Boolean).join(" · "),
-            spark: group.data,
+            spark: busy.get(gpu),
             max: 100,
           },
         ];
@@ -290,7 +314,7 @@ export const CARDS = [
             share: (inUse / all) * 100,
             calm: true,
             text: `${number(inUse, "bytes")} of ${number(all, "bytes")}`,
-            spark: used.get(gpu),
+            spark: memory.get(gpu),
             max: all,
           });
         return rows;

@@ -1,7 +1,7 @@
 // Recent changes: the series whose last minutes differ most from the time before.
 
 import { list } from "./agent.js";
-import { el, sparkline } from "./dom.js";
+import { el, say, sparkline } from "./dom.js";
 import { duration, number } from "./format.js";
 import { past } from "./history.js";
 import { textOf } from "./series.js";
@@ -14,6 +14,8 @@ import { bounds, isLive, onMove, stretch } from "./window.js";
 
 const CELLS = 40;
 const RECENT = 6;
+/** A shorter baseline is not compared. */
+const EARLIER_MIN = 5;
 const SHOWN = 10;
 const EVERY_MS = 30e3;
 /** Beyond this number, only selected series are compared: the response would be too large. */
@@ -62,14 +64,14 @@ export function changesCard() {
   /** @param {Change[]} changes @param {number} recent @param {number} span */
   function show(changes, recent, span) {
     const [from, to] = bounds();
-    const known = to - Math.max(from, stretch.oldest ?? to);
-    if (changes.length === 0 && known < span / 2)
-      note.textContent = `Not enough history to compare: the store has ${duration(known)} of these ${duration(span)}.`;
-    else
-      note.textContent =
-        changes.length > 0
-          ? `The last ${duration(recent)} compared with the ${duration(span - recent)} before.`
-          : `No notable change: the last ${duration(recent)} are similar to the ${duration(span - recent)} before.`;
+    // The baseline is no longer than the history.
+    const history = to - Math.max(from, stretch.oldest ?? to);
+    const before = Math.min(span, history) - recent;
+    const compared = `the last ${duration(recent)}`;
+    if (before < (EARLIER_MIN * recent) / RECENT)
+      say(note, `Not enough history to compare yet: the store has ${duration(history)} of the shown time.`);
+    else if (changes.length > 0) say(note, `${cap(compared)} compared with the ${duration(before)} before.`);
+    else say(note, `No notable change: ${compared} are similar to the ${duration(before)} before.`);
     table.replaceChildren(...changes.map(changeRow));
   }
 
@@ -88,16 +90,23 @@ export function changesCard() {
   };
 }
 
+/** @param {string} text */
+function cap(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** The size of a change. @param {number} before @param {number} now */
+export function changeText(before, now) {
+  if (before === 0) return "from 0";
+  const factor = now / before;
+  if (factor >= 2) return `× ${number(factor)}`;
+  return `${factor >= 1 ? "+" : "−"}${Math.abs((factor - 1) * 100).toFixed(0)} %`;
+}
+
 /** @param {Change} change */
 function changeRow(change) {
   const rises = change.now >= change.before;
-  const factor = change.before !== 0 ? change.now / change.before : Infinity;
-  const times =
-    !Number.isFinite(factor) || factor > 1000
-      ? "new"
-      : factor >= 2
-        ? `× ${number(factor)}`
-        : `${rises ? "+" : "−"}${Math.abs((factor - 1) * 100).toFixed(0)} %`;
+  const times = changeText(change.before, change.now);
   return el(
     "a",
     {
@@ -161,7 +170,7 @@ function compare(text, points, counter, unit, step, to) {
   // The last cell is incomplete.
   const recent = values.slice(-RECENT - 1, -1).filter((value) => value !== null);
   const earlier = values.slice(0, -RECENT - 1).filter((value) => value !== null);
-  if (recent.length < 3 || earlier.length < 5) return null;
+  if (recent.length < 3 || earlier.length < EARLIER_MIN) return null;
   const mean = (/** @type {any[]} */ all) => all.reduce((total, value) => total + value, 0) / all.length;
   const [now, before] = [mean(recent), mean(earlier)];
   const least = /** @type {any} */ (LEAST)[unit] ?? 0.5;

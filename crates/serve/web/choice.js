@@ -14,15 +14,20 @@
 export const EACH = "(each)";
 export const ALL = "(all)";
 
-/** @param {string} series @returns {Choice} */
+/**
+ * A choice with default options. Series of processors and modes are grouped by mode: with one line for each of both,
+ * nothing can be seen.
+ * @param {string} series
+ * @returns {Choice}
+ */
 export function choice(series) {
-  return { series, by: EACH, fold: "sum", rate: null, stack: false };
+  return { series, by: series === "node_cpu_seconds_total" ? "mode" : EACH, fold: "sum", rate: null, stack: false };
 }
 
 /** Encodes a choice. The options precede the series, which may contain any character. @param {Choice} chosen */
 export function written(chosen) {
   const options = [
-    chosen.by !== EACH && `by=${chosen.by}`,
+    chosen.by !== choice(chosen.series).by && `by=${chosen.by}`,
     chosen.fold !== "sum" && `fold=${chosen.fold}`,
     chosen.rate !== null && `rate=${chosen.rate ? 1 : 0}`,
     chosen.stack && "stack=1",
@@ -40,7 +45,7 @@ export function read(text) {
   const fold = options.get("fold");
   return {
     series: parts[2],
-    by: options.get("by") ?? EACH,
+    by: options.get("by") ?? choice(parts[2]).by,
     fold: fold === "avg" || fold === "min" || fold === "max" ? fold : "sum",
     rate: options.has("rate") ? options.get("rate") === "1" : null,
     stack: options.get("stack") === "1",

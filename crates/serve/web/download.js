@@ -5,6 +5,9 @@ import { moment, number } from "./format.js";
 
 /** @typedef {import("./chart.js").Line} Line */
 
+/** Pixels of a saved picture per pixel of the page: at least two, so that it can be printed. */
+export const PICTURE_RATIO = Math.max(globalThis.devicePixelRatio, 2);
+
 /** @param {Blob} blob @param {string} name */
 function save(blob, name) {
   const link = document.createElement("a");
@@ -28,6 +31,11 @@ function quoted(text) {
   return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
+/** A number without the noise of binary fractions. @param {number | null | undefined} value */
+function plain(value) {
+  return value === null || value === undefined ? "" : Number(value.toPrecision(15));
+}
+
 /**
  * @param {number[]} times in seconds
  * @param {Line[]} lines
@@ -38,7 +46,7 @@ export function csv(times, lines) {
     const values = lines.map((line) => line.data[at]);
     if (values.every((value) => value === null || value === undefined)) return;
     const millis = Math.round(time * 1000);
-    rows.push([new Date(millis).toISOString(), millis, ...values.map((value) => value ?? "")].join(","));
+    rows.push([new Date(millis).toISOString(), millis, ...values.map(plain)].join(","));
   });
   return `${rows.join("\n")}\n`;
 }
@@ -50,18 +58,19 @@ export function saveCsv(title, times, lines) {
 
 /**
  * @param {string} title
- * @param {HTMLCanvasElement} drawing
+ * @param {HTMLCanvasElement} drawing in `PICTURE_RATIO` pixels per pixel of the page
  * @param {Line[]} lines
  * @param {string} unit
  * @param {[number, number]} bounds
  */
 export function savePng(title, drawing, lines, unit, bounds) {
-  const ratio = drawing.width / drawing.clientWidth;
+  const ratio = PICTURE_RATIO;
+  const [drawnWidth, drawnHeight] = [drawing.width / ratio, drawing.height / ratio];
   const shown = lines.filter((line) => !line.hidden).slice(0, 12);
   const canvas = document.createElement("canvas");
-  const [width, head, row] = [drawing.clientWidth + 24, 46, 18];
+  const [width, head, row] = [drawnWidth + 24, 46, 18];
   const perRow = Math.max(Math.floor(width / 220), 1);
-  const height = head + drawing.clientHeight + Math.ceil(shown.length / perRow) * row + 14;
+  const height = head + drawnHeight + Math.ceil(shown.length / perRow) * row + 14;
   canvas.width = width * ratio;
   canvas.height = height * ratio;
   const paint = canvas.getContext("2d");
@@ -76,10 +85,10 @@ export function savePng(title, drawing, lines, unit, bounds) {
   paint.font = "11px system-ui, sans-serif";
   const node = document.getElementById("node")?.textContent ?? "";
   paint.fillText(`${node} · ${moment(bounds[0], 0)} to ${moment(bounds[1], 0)}`, 12, 38);
-  paint.drawImage(drawing, 12, head, drawing.clientWidth, drawing.clientHeight);
+  paint.drawImage(drawing, 12, head, drawnWidth, drawnHeight);
   shown.forEach((line, at) => {
     const x = 12 + (at % perRow) * 220;
-    const y = head + drawing.clientHeight + 16 + Math.floor(at / perRow) * row;
+    const y = head + drawnHeight + 16 + Math.floor(at / perRow) * row;
     paint.fillStyle = line.colour ?? lineColour(lines.indexOf(line));
     paint.fillRect(x, y - 8, 10, 10);
     paint.fillStyle = colour("text");

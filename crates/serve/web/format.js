@@ -147,3 +147,9 @@ export function moment(millis, now = Date.now()) {
 export function whole(count) {
   return String(Math.round(count)).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 }
+
+/** The name of the browser's time zone at a time: `UTC`, `CET`. @param {number} millis */
+export function zone(millis) {
+  const parts = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(millis);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+}

@@ -3,6 +3,7 @@
 // The store fills the grid; the stream extends it cell by cell, and cells that leave the window are dropped. So a
 // frame has the same size after a minute and after a day.
 
+import { last, mean } from "./columns.js";
 import { labelText, nameTest, textOf } from "./series.js";
 
 /**
@@ -39,6 +40,7 @@ import { labelText, nameTest, textOf } from "./series.js";
  * @property {number} of the ticks in the current cell
  * @property {number} count
  * @property {number} back the number of cells that the next value covers
+ * @property {[number, number][]} ring the values of the last seconds, with their times
  * @property {number} partial of a sparse counter: its increase in the last cell
  */
 
@@ -58,6 +60,8 @@ import { labelText, nameTest, textOf } from "./series.js";
 const TRACKS_MAX = 4096;
 /** Lines of one query that a chart can show. */
 const GROUPS_MAX = 64;
+/** The time over which single numbers are averaged. */
+const RECENT_MS = 5000;
 /** Gaps of up to this many cells are bridged: a late event is not an outage. */
 const BRIDGE_CELLS = 3;
 
@@ -322,6 +326,7 @@ export class Frame {
         sum: 0,
         count: 0,
         back: 0,
+        ring: [],
         partial: 0,
       });
       this.groups.set(id, /** @type {Group} */ (group));
@@ -385,6 +390,8 @@ export class Frame {
         continue;
       }
       const value = folded(group);
+      if (value !== null) group.ring.push([at, value]);
+      while (group.ring.length > 0 && group.ring[0][0] <= at - RECENT_MS) group.ring.shift();
       const cells = Math.min(Math.max(bridge, group.back), this.count);
       group.back = 0;
       if (value === null) continue;
@@ -471,6 +478,27 @@ export class Frame {
   }
 
   /**
+   * The means of the last seconds, as a grid of one cell: what a number beside a chart shows. A single sample of a
+   * bursty rate says little.
+   */
+  recent() {
+    const cells = Math.max(Math.ceil(RECENT_MS / this.step), 1);
+    const groups = [...this.groups.values()].map((group) => {
+      const { ring } = group;
+      const isFull = ring.length > 1 && ring[ring.length - 1][0] - ring[0][0] >= RECENT_MS * 0.6;
+      const value = isFull
+        ? ring.reduce((sum, [, each]) => sum + each, 0) / ring.length
+        : (mean(group.data.slice(-cells)) ?? last(group.data));
+      return { ...group, data: [value] };
+    });
+    return {
+      times: [this.times[this.count - 1]],
+      lines: (/** @type {string} */ key) =>
+        key === undefined ? groups : groups.filter((group) => group.key === key),
+    };
+  }
+
+  /**
    * The groups with a key, or all groups.
    * @param {string} [key]
    */
@@ -511,18 +539,4 @@ function groupLabel(query, name, labels, keys) {
   const text = labelText(labels, keys);
   if (query.name.includes("*") && !query.by) return text ? `${name} ${text}` : name;
   return text || name;
-}
-
-/**
- * Adds columns cell by cell; a cell that all of them lack is empty.
- * @param {Column[]} columns
- * @returns {Column}
- */
-export function summed(columns) {
-  return (columns[0] ?? []).map((_, at) =>
-    columns.reduce(
-      (total, column) => (column[at] == null ? total : (total ?? 0) + /** @type {number} */ (column[at])),
-      /** @type {number | null} */ (null),
-    ),
-  );
 }

@@ -6,7 +6,7 @@ import { move, pan, showAll, stretch, zoom } from "./window.js";
 
 /** @type {[string, string, (() => void) | null][]} */
 const KEYS = [
-  ["1 … 5", "switch to a view, from left to right", null],
+  ["1 … 6", "switch to a view, from left to right", null],
   ["/", "search for a metric", () => find()],
   ["←", "move back in time", () => pan(-0.5)],
   ["→", "move forward in time", () => pan(0.5)],

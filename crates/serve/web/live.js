@@ -40,6 +40,7 @@ let failures = 0;
 let gap = false;
 /** @type {State} */
 let state = "connecting";
+let heard = performance.now();
 let reopening = 0;
 let silence = 0;
 let hiding = 0;
@@ -51,6 +52,16 @@ export function onState(listener) {
   listeners.add(listener);
   listener(state);
   return () => listeners.delete(listener);
+}
+
+/** Milliseconds since the last sample arrived, by the browser's clock. */
+export function sampleAge() {
+  return performance.now() - heard;
+}
+
+/** Whether samples arrive. */
+export function isConnected() {
+  return state === "live";
 }
 
 /** @param {State} next */
@@ -141,6 +152,7 @@ function close() {
  */
 export function feed(event) {
   listen();
+  heard = performance.now();
   failures = 0;
   const met = entries.length;
   for (const text of event.new) entries.push({ ...parse(text), value: null, ts: 0 });

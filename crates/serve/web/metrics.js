@@ -40,7 +40,7 @@ export function metricsView(main) {
     text: "No charts yet: choose a metric from the list. Charts are part of the page's address, so a bookmark keeps them.",
   });
   const senders = new Table("Series by sender", ["sender", "input", "#series", "#received", "#dropped"]);
-  const largest = new Table("Names with the most series", ["name", "type", "#series", "labels"]);
+  const largest = new Table("Names with the most series", ["~name", "type", "#series", "~labels"]);
   main.append(
     el(
       "div",

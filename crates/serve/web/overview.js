@@ -1,8 +1,9 @@
 // The Overview: utilisation as bars, and recent changes.
 
 import { status } from "./agent.js";
-import { CARDS, last } from "./cards.js";
+import { CARDS } from "./cards.js";
 import { changesCard } from "./changes.js";
+import { last } from "./columns.js";
 import { el, redraw, say, sparkline } from "./dom.js";
 import { Feed } from "./feed.js";
 import { duration, number, whole } from "./format.js";
@@ -62,14 +63,15 @@ function cardOf(card, grid) {
 
   function draw() {
     const known = feed.frame.lines().some((group) => last(group.data) !== null);
-    const wanted = known ? card.rows(feed.frame).slice(0, 12) : [];
+    const now = feed.frame.recent();
+    const wanted = known ? card.rows(feed.frame, now).slice(0, 12) : [];
     element.classList.toggle("is-empty", wanted.length === 0);
     if (wanted.length === 0) {
       rows.clear();
       list.replaceChildren();
       return empty();
     }
-    say(note, card.note?.(feed.frame) ?? "");
+    say(note, card.note?.(now) ?? "");
     for (const label of [...rows.keys()]) {
       if (wanted.some((row) => row.label === label)) continue;
       rows.get(label)?.element.remove();
@@ -117,7 +119,7 @@ function rowOf(first) {
   const hasBar = first.share !== undefined || first.parts;
   const element = el(
     "div",
-    { class: `row${hasBar ? "" : " no-bar"}${first.hero ? " hero" : ""}` },
+    { class: `row${hasBar ? "" : " no-bar"}${first.hero ? " hero" : ""}${first.tall ? " tall" : ""}` },
     el("span", { class: "row-label", text: first.label, title: first.label }),
     text,
     hasBar && bar,
@@ -139,8 +141,15 @@ function rowOf(first) {
         if (paint) part.style.backgroundColor = paint;
         part.title = `${label} ${number(share, "%")}`;
       });
-      const share = parts.reduce((total, [part]) => total + part, 0);
-      bar.dataset.heat = row.parts || row.calm || share < 80 ? "" : share < 95 ? "warm" : "hot";
+      const share = row.share ?? parts.reduce((total, [part]) => total + part, 0);
+      const [warm, hot] = row.limits ?? [80, 95];
+      const heat = row.calm || share < warm ? "" : share < hot ? "warm" : "hot";
+      bar.dataset.heat = row.parts ? "" : heat;
+      element.dataset.heat = heat;
+      element.classList.toggle("limited", !row.calm && warm < 100);
+      element.style.setProperty("--warm-at", `${warm}%`);
+      element.style.setProperty("--hot-at", `${hot}%`);
+      bar.title = row.calm ? "" : `yellow from ${warm} %, red from ${hot} %`;
       bar.setAttribute("aria-label", `${row.label}: ${number(share, "%")}`);
     },
   };

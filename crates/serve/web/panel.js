@@ -4,10 +4,11 @@
 import { list, status } from "./agent.js";
 import { Chart } from "./chart.js";
 import { el, say } from "./dom.js";
-import { saveCsv, savePng } from "./download.js";
+import { PICTURE_RATIO, saveCsv, savePng } from "./download.js";
 import { duration, moment, number } from "./format.js";
 import { Feed } from "./feed.js";
 import { lineColour, onTheme } from "./theme.js";
+import { Tip } from "./tip.js";
 import { bounds, move } from "./window.js";
 
 /**
@@ -20,6 +21,7 @@ import { bounds, move } from "./window.js";
  * @property {Query[]} queries
  * @property {boolean} [stack]
  * @property {number} [max]
+ * @property {boolean} [heat] a heat map instead of lines
  * @property {number} [height]
  * @property {boolean} [wide]
  * @property {string} [collector] the collector whose state explains an empty chart
@@ -37,7 +39,7 @@ export class Panel {
     this.definition = definition;
     /** @type {Set<string>} */
     this.hidden = new Set();
-    /** @type {number | null} */
+    /** @type {import("./tip.js").Cursor | null} */
     this.cursor = null;
     /** @type {Line[]} */
     this.lines = [];
@@ -45,7 +47,7 @@ export class Panel {
     this.element = this.#element();
     this.chart = new Chart(this.plot, definition, {
       select: (from, to) => move(to - from, to),
-      point: (index) => this.#point(index),
+      point: (cursor) => this.#point(cursor),
     });
     this.feed = new Feed(definition.queries, this.element, {
       width: () => this.plot.clientWidth,
@@ -56,7 +58,7 @@ export class Panel {
   }
 
   #element() {
-    const { title, hint, wide, tools = [] } = this.definition;
+    const { title, hint, wide, heat, tools = [] } = this.definition;
     this.plot = el("div", { class: "plot", role: "img", "aria-label": `${title}: loading` });
     this.legend = el("ul", { class: "legend" });
     this.message = el("p", { class: "message", text: "Loading …" });
@@ -73,10 +75,12 @@ export class Panel {
         "aria-label": `${title}: ${name}`,
         on: { click },
       });
+    this.stage = el("div", { class: "stage" }, this.plot, this.message);
+    this.tip = new Tip(this.stage);
     this.plot.style.minHeight = `${this.definition.height ?? 170}px`;
     return el(
       "figure",
-      { class: wide ? "panel wide" : "panel" },
+      { class: `panel${wide ? " wide" : ""}${heat ? " heat" : ""}` },
       el(
         "figcaption",
         {},
@@ -89,7 +93,7 @@ export class Panel {
           button("PNG", "save the image", () => this.#picture()),
         ),
       ),
-      el("div", { class: "stage" }, this.plot, this.message),
+      this.stage,
       this.legend,
     );
   }
@@ -132,7 +136,9 @@ export class Panel {
     const shape = `${this.lines.map((line) => `${line.label}\t${line.hidden}`).join("\n")}\n${this.frame.leftOut.size}`;
     if (shape !== this.legendShape) {
       this.legendShape = shape;
-      this.legend.replaceChildren(...this.lines.map((line, at) => this.#legendItem(line, at)));
+      this.legend.replaceChildren(
+        ...(this.definition.heat ? [heatScale()] : this.lines.map((line, at) => this.#legendItem(line, at))),
+      );
       if (this.frame.leftOut.size > 0)
         this.legend.append(
           el("li", {
@@ -175,18 +181,36 @@ export class Panel {
   }
 
   #values() {
+    this.#tip();
     const values = this.legend.querySelectorAll(".value");
-    this.lines.forEach((line, at) => {
-      const value =
-        this.cursor === null ? line.data.findLast((each) => each !== null) : line.data[this.cursor];
-      if (values[at]) say(values[at], number(value, this.definition.unit));
+    const at = (/** @type {Line} */ line) =>
+      this.cursor === null ? line.data.findLast((each) => each !== null) : line.data[this.cursor.index];
+    if (this.definition.heat) return say(values[0], this.#busiest(at));
+    this.lines.forEach((line, index) => {
+      if (values[index]) say(values[index], number(at(line), this.definition.unit));
     });
   }
 
-  /** @param {number | null} index */
-  #point(index) {
-    if (index === this.cursor) return;
-    this.cursor = index;
+  #tip() {
+    const time = this.cursor && this.frame.times[this.cursor.index];
+    if (!this.cursor || !time) return this.tip.hide();
+    const row = this.chart.rowAt(this.cursor.top);
+    this.tip.show(this.cursor, time, this.lines, { ...this.definition, row });
+  }
+
+  /** Describes a heat map in numbers. @param {(line: Line) => number | null | undefined} at */
+  #busiest(at) {
+    const values = this.lines.map((line) => ({ label: line.label, value: at(line) ?? 0 }));
+    const mean = values.reduce((sum, each) => sum + each.value, 0) / Math.max(values.length, 1);
+    const most = values.sort((a, b) => b.value - a.value)[0];
+    const { unit } = this.definition;
+    return most ? `mean ${number(mean, unit)} · highest ${most.label} ${number(most.value, unit)}` : "";
+  }
+
+  /** @param {import("./tip.js").Cursor | null} cursor */
+  #point(cursor) {
+    if (cursor === null && this.cursor === null) return;
+    this.cursor = cursor;
     this.#values();
   }
 
@@ -198,8 +222,8 @@ export class Panel {
     this.plot.setAttribute("aria-label", `${this.definition.title}: ${text}`);
   }
 
-  #picture() {
-    const canvas = this.plot.querySelector("canvas");
+  async #picture() {
+    const canvas = await this.chart.picture(PICTURE_RATIO / devicePixelRatio);
     if (canvas) savePng(this.definition.title, canvas, this.lines, this.definition.unit, bounds());
   }
 
@@ -211,6 +235,18 @@ export class Panel {
   }
 }
 
+/** The colours of a heat map. */
+function heatScale() {
+  return el(
+    "li",
+    { class: "heat-scale" },
+    el("span", { text: "0 %" }),
+    el("span", { class: "heat-colours" }),
+    el("span", { text: "100 %" }),
+    el("span", { class: "value" }),
+  );
+}
+
 /**
  * @param {Definition} definition
  * @param {Frame} frame
@@ -219,6 +255,9 @@ async function whyEmpty(definition, frame) {
   const [from, to] = bounds();
   try {
     const facts = await status.get();
+    const has = (/** @type {(value: number | null) => boolean} */ test) =>
+      frame.lines().some((group) => group.data.some(test));
+    if (has((value) => value === 0)) return `Nothing in the shown ${duration(to - from)}.`;
     if (frame.groups.size > 0) return "Waiting for a second sample …";
     const oldest = facts.store.oldest;
     if (oldest !== null && to < oldest)

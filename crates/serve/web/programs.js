@@ -167,7 +167,7 @@ function jobCard(name, series) {
 /** All other metrics that the job's programs sent. @param {Known[]} series */
 function ownPart(series) {
   const shown = series.slice(0, OWN_MAX);
-  const table = new Table("Metrics of the programs", ["series", "type", "#value", "#rate", "last change"]);
+  const table = new Table("Metrics of the programs", ["~series", "type", "#value", "#rate", "last change"]);
   /** @type {Map<string, {value: number | null, rate: number | null, ts: number, entry: import("./live.js").Entry | null}>} */
   const values = new Map(shown.map((each) => [each.text, { value: null, rate: null, ts: 0, entry: null }]));
   const names = [...new Set(shown.map((each) => each.name))].slice(0, 60);

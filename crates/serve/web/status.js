@@ -49,18 +49,18 @@ export function statusView(main) {
     ),
   );
   const counts = el("span", { class: "note" });
-  const collectors = new Table("Collectors", ["collector", "state", "why", "#series", "#cost", "#failures"]);
+  const collectors = new Table("Collectors", ["collector", "state", "~why", "#series", "#cost", "#failures"]);
   const drops = new Table("Received and dropped samples", [
     "input",
     "#received",
     "#kept",
     "#dropped",
-    "reasons",
+    "~reasons",
   ]);
-  const senders = new Table("Senders", ["sender", "input", "#series", "#received", "#dropped", "reasons"]);
-  const store = new Table("Store", ["property", "value"]);
+  const senders = new Table("Senders", ["sender", "input", "#series", "#received", "#dropped", "~reasons"]);
+  const store = new Table("Store", ["property", "~value"]);
   const http = new Table("Connections and refusals", ["event", "#count"]);
-  const config = new Table("Configuration in force", ["key", "value", "from"]);
+  const config = new Table("Configuration in force", ["key", "~value", "~from"]);
   main.append(
     facts,
     el(

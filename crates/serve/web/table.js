@@ -10,20 +10,20 @@ import { el, say } from "./dom.js";
 export class Table {
   /**
    * @param {string} caption
-   * @param {string[]} heads those that begin with `#` are columns of numbers
+   * @param {string[]} heads those that begin with `#` are columns of numbers, those with `~` of long texts
    */
   constructor(caption, heads) {
     this.heads = heads;
     this.body = el("tbody");
     this.empty = el("p", { class: "empty", hidden: true });
-    const titles = heads.map((head) =>
-      el("th", { scope: "col", class: head.startsWith("#") ? "number" : "", text: head.replace(/^#/, "") }),
+    this.titles = heads.map((head) =>
+      el("th", { scope: "col", class: kind(head), text: head.replace(/^[#~]/, "") }),
     );
     this.table = el(
       "table",
       {},
       el("caption", { text: caption }),
-      el("thead", {}, el("tr", {}, titles)),
+      el("thead", {}, el("tr", {}, this.titles)),
       this.body,
     );
     this.element = el(
@@ -34,6 +34,30 @@ export class Table {
     );
     /** @type {Map<string, any>} */
     this.rows = new Map();
+  }
+
+  /**
+   * Turns titles into buttons that select the order of the rows.
+   * @param {(string | undefined)[]} keys of the columns; without one, a column is no order
+   * @param {string} current
+   * @param {(key: string) => void} choose
+   */
+  sortable(keys, current, choose) {
+    keys.forEach((key, at) => {
+      if (!key) return;
+      const title = this.titles[at];
+      const text = title.textContent;
+      title.replaceChildren(
+        el("button", {
+          type: "button",
+          class: "order",
+          text: key === current ? `${text} ▾` : text,
+          title: `Sort by ${text}`,
+          on: { click: () => choose(key) },
+        }),
+      );
+      if (key === current) title.setAttribute("aria-sort", "descending");
+    });
   }
 
   /**
@@ -56,7 +80,7 @@ export class Table {
         element = el(
           "tr",
           {},
-          this.heads.map((head) => el("td", { class: head.startsWith("#") ? "number" : "" })),
+          this.heads.map((head) => el("td", { class: kind(head) })),
         );
         this.rows.set(row.key, element);
       }
@@ -70,8 +94,20 @@ export class Table {
   }
 }
 
+/** The class of a column. @param {string} head */
+function kind(head) {
+  return head.startsWith("#") ? "number" : head.startsWith("~") ? "long" : "";
+}
+
 /** @param {Element} place @param {Cell} cell */
 function put(place, cell) {
-  if (!(cell instanceof Node)) return say(place, String(cell));
+  if (!(cell instanceof Node)) return place.className === "long" ? sayLong(place, String(cell)) : say(place, String(cell));
   if (place.textContent !== cell.textContent || place.children.length === 0) place.replaceChildren(cell);
+}
+
+/** Sets a text that may be broken after the separators of names and paths, rather than within a word. @param {Element} place @param {string} text */
+function sayLong(place, text) {
+  if (place.textContent === text) return;
+  const parts = text.split(/(?<=[_/.,{:])/);
+  place.replaceChildren(...parts.flatMap((part, at) => (at > 0 ? [el("wbr"), part] : [part])));
 }

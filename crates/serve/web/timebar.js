@@ -2,8 +2,8 @@
 
 import { status } from "./agent.js";
 import { byId, el, say } from "./dom.js";
-import { duration, moment } from "./format.js";
-import { watch } from "./live.js";
+import { clock, day, duration, moment, zone } from "./format.js";
+import { isConnected, onState, watch } from "./live.js";
 import { bounds, isLive, move, onMove, pan, showAll, SPANS, stretch, zoom } from "./window.js";
 
 const NAMES = ["1 m", "5 m", "15 m", "1 h", "6 h", "24 h", "2 d"];
@@ -44,16 +44,19 @@ export function startTimebar() {
     spans.forEach((each, at) =>
       each.setAttribute("aria-pressed", String(Math.abs(stretch.span - SPANS[at]) < 1)),
     );
-    live.setAttribute("aria-pressed", String(isLive()));
+    // Following the present needs both: the wish of the user, and an agent that sends.
+    live.setAttribute("aria-pressed", String(isLive() && isConnected()));
+    live.title = isLive() && !isConnected() ? "Follows again when the agent is back" : "Follow live data (l)";
     say(
       range,
       isLive()
-        ? `last ${duration(stretch.span)}, until ${moment(to, to)}`
-        : `${moment(from, stretch.now)} – ${moment(to, stretch.now)}`,
+        ? `last ${duration(stretch.span)}, until ${day(to)} ${clock(to)} ${zone(to)}`
+        : `${day(from)} ${clock(from)} – ${moment(to, from)} ${zone(to)}`,
     );
     track.show(from, to);
   };
   onMove(show);
+  onState(show);
   watch({ patterns: [], meet: () => {}, tick: show, resync: refresh });
   refresh();
   setInterval(() => !document.hidden && refresh(), 60e3);

@@ -1,10 +1,11 @@
 // The charts of the Node view, by topic.
 
+import { combined, joined } from "./columns.js";
 import { lineColour } from "./theme.js";
 
 /**
  * @typedef {import("./panel.js").Definition} Definition
- * @typedef {import("./frame.js").Frame} Frame
+ * @typedef {import("./columns.js").Lines} Lines
  * @typedef {import("./frame.js").Column} Column
  * @typedef {{id: string, title: string, panels: Definition[]}} Topic
  */
@@ -15,50 +16,7 @@ const percent = (/** @type {number} */ value) => value * 100;
 const MODES = ["user", "nice", "system", "irq", "softirq", "iowait", "steal"];
 const MODE_COLOURS = { user: 0, nice: 9, system: 1, irq: 5, softirq: 4, iowait: 2, steal: 6 };
 
-/** @param {Frame} frame @param {string} key @returns {Column | null} */
-function column(frame, key) {
-  return frame.lines(key)[0]?.data ?? null;
-}
-
-/**
- * Combines lines cell by cell; a cell that lacks one of them is empty.
- * @param {Frame} frame
- * @param {string[]} keys
- * @param {(...values: number[]) => number} make
- * @returns {Column}
- */
-export function combined(frame, keys, make) {
-  const columns = keys.map((key) => column(frame, key));
-  if (columns.some((each) => each === null)) return frame.times.map(() => null);
-  return frame.times.map((_, at) => {
-    const values = columns.map((each) => /** @type {Column} */ (each)[at]);
-    return values.some((value) => value === null || value === undefined)
-      ? null
-      : make(.../** @type {number[]} */ (values));
-  });
-}
-
-/**
- * Returns one line per group of the first key, combined with the group of the second key that has the same labels.
- * @param {Frame} frame
- * @param {string} upper
- * @param {string} lower
- * @param {(upper: number, lower: number) => number | null} make
- */
-export function paired(frame, upper, lower, make) {
-  const others = new Map(frame.lines(lower).map((group) => [JSON.stringify(group.labels), group.data]));
-  return frame.lines(upper).flatMap((group) => {
-    const other = others.get(JSON.stringify(group.labels));
-    if (!other) return [];
-    const data = group.data.map((value, at) => {
-      const second = other[at];
-      return value === null || second === null || second === undefined ? null : make(value, second);
-    });
-    return [{ label: group.label, data }];
-  });
-}
-
-/** @param {Frame} frame */
+/** @param {Lines} frame */
 export function cpuLines(frame) {
   const known = new Map(frame.lines().map((group) => [group.labels.mode, group.data]));
   return MODES.filter((mode) => known.has(mode)).map((mode) => ({
@@ -92,29 +50,57 @@ export const CPU = {
 
 const memory = (/** @type {string} */ key) => ({ name: `node_memory_${key}_bytes`, by: [], key });
 
+/** Memory in use is the total minus what is available, as in free(1); the cache does not include shared memory. */
+const MEMORY_PARTS = /** @type {[string, string[], (...values: number[]) => number][]} */ ([
+  ["used", ["MemTotal", "MemAvailable"], (total, available) => Math.max(total - available, 0)],
+  [
+    "cache",
+    ["Cached", "SReclaimable", "Buffers", "Shmem"],
+    (cached, slab, buffers, shared) => Math.max(cached + slab + buffers - shared, 0),
+  ],
+  ["shared", ["Shmem"], (shared) => shared],
+  ["free", ["MemFree"], (free) => free],
+  ["total", ["MemTotal"], (total) => total],
+]);
+
+/** @param {Lines} frame */
+export function memoryLines(frame) {
+  return MEMORY_PARTS.map(([label, keys, make]) => ({ label, data: combined(frame, keys, make) }));
+}
+
 /** @type {Definition} */
 export const MEMORY = {
   title: "Memory",
   unit: "bytes",
-  stack: true,
   collector: "memory",
   level: 2,
-  hint: "Used is the total minus free memory, buffers and caches",
-  queries: ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"].map(memory),
-  derive: (frame) => [
-    {
-      label: "used",
-      data: combined(
-        frame,
-        ["MemTotal", "MemFree", "Buffers", "Cached", "SReclaimable"],
-        (total, free, buffers, cached, slab) => Math.max(total - free - buffers - cached - slab, 0),
-      ),
-    },
-    { label: "cache", data: combined(frame, ["Cached", "SReclaimable"], (cached, slab) => cached + slab) },
-    { label: "buffers", data: combined(frame, ["Buffers"], (buffers) => buffers) },
-    { label: "free", data: combined(frame, ["MemFree"], (free) => free) },
-  ],
+  hint: "Used is the total minus the available memory. It includes shared memory (tmpfs, System V); the cache does not.",
+  queries: [
+    "MemTotal",
+    "MemAvailable",
+    "MemFree",
+    "Buffers",
+    "Cached",
+    "SReclaimable",
+    "Shmem",
+  ].map(memory),
+  derive: memoryLines,
 };
+
+/** Sizes of file systems; several series of one mount point are one file system. */
+export const FILE_SYSTEMS = [
+  { name: "node_filesystem_size_bytes", by: ["mountpoint"], fold: /** @type {"max"} */ ("max"), key: "size" },
+  { name: "node_filesystem_free_bytes", by: ["mountpoint"], fold: /** @type {"max"} */ ("max"), key: "free" },
+  { name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: /** @type {"max"} */ ("max"), key: "avail" },
+];
+
+/** The use of file systems in percent, as df(1) computes it: blocks reserved for root count neither as used nor as available. @param {Lines} frame */
+export function fileSystemUse(frame) {
+  return joined(frame, ["size", "free", "avail"], (size, free, avail) => {
+    const used = size - free;
+    return used + avail > 0 ? (used / (used + avail)) * 100 : null;
+  });
+}
 
 const REAL_DEVICE = (/** @type {Record<string, string>} */ labels) =>
   !/^(loop|ram|zram|dm-)/.test(labels.device ?? "");
@@ -154,6 +140,7 @@ export const TOPICS = [
         title: "Busy, by processor",
         unit: "%",
         max: 100,
+        heat: true,
         collector: "cpu",
         level: 2,
         queries: [
@@ -163,6 +150,7 @@ export const TOPICS = [
             rate: true,
             by: ["cpu"],
             label: "cpu $cpu",
+            most: 2048,
             map: (value) => Math.min(Math.max(100 - value * 100, 0), 100),
           },
         ],
@@ -170,6 +158,7 @@ export const TOPICS = [
       {
         title: "Load",
         unit: "",
+        hint: "Number of tasks that run, wait for a processor, or wait uninterruptibly (mostly for disks), averaged over 1, 5 and 15 minutes",
         collector: "load",
         level: 2,
         queries: [gauge("node_load1", "1 min"), gauge("node_load5", "5 min"), gauge("node_load15", "15 min")],
@@ -327,7 +316,7 @@ export const TOPICS = [
           disk("write_time_seconds_total", "", { key: "time" }),
           disk("writes_completed_total", "", { key: "count" }),
         ],
-        derive: (frame) => paired(frame, "time", "count", (time, count) => (count > 0 ? time / count : 0)),
+        derive: (frame) => joined(frame, ["time", "count"], (time, count) => (count > 0 ? time / count : 0)),
       },
       {
         title: "File system usage",
@@ -335,12 +324,9 @@ export const TOPICS = [
         max: 100,
         collector: "filesystem",
         level: 2,
-        queries: [
-          { name: "node_filesystem_size_bytes", by: ["mountpoint"], fold: "max", key: "size" },
-          { name: "node_filesystem_avail_bytes", by: ["mountpoint"], fold: "max", key: "free" },
-        ],
-        derive: (frame) =>
-          paired(frame, "size", "free", (size, free) => (size > 0 ? (1 - free / size) * 100 : null)),
+        hint: "As df(1) computes it: blocks reserved for root count neither as used nor as available",
+        queries: FILE_SYSTEMS,
+        derive: fileSystemUse,
       },
       {
         title: "Free space",

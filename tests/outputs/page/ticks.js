@@ -11,7 +11,7 @@ window.EventSource = class {
   }
 };
 
-/** So many ticks, half a second apart, of all given series. */
+/** So many ticks, half a second apart, of all given series; `window.value` gives their values, if it is set. */
 window.makeTicks = async (names, count) => {
   window.tickTime ??= Math.floor(Date.now() / 500) * 500;
   for (let made = 0; made < count; made += 1) {
@@ -22,7 +22,8 @@ window.makeTicks = async (names, count) => {
       continue;
     }
     window.tickTime += 500;
-    const values = names.map((_, at) => window.tickTime / 1000 + at + Math.random());
+    const { value = (at, time) => time / 1000 + at + Math.random() } = window;
+    const values = names.map((_, at) => value(at, window.tickTime));
     const event = {
       at: window.tickTime,
       new: stream.isNew ? names : [],
