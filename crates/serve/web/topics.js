@@ -1,6 +1,6 @@
 // The charts of the Node view, by topic.
 
-import { combined, joined } from "./columns.js";
+import { combined, joined, last } from "./columns.js";
 import { lineColour } from "./theme.js";
 
 /**
@@ -124,6 +124,20 @@ const link = (name, label) => ({
   by: ["device"],
   label: `$device ${label}`,
 });
+const LINK_UP = { name: "node_network_up", where: REAL_LINK, by: ["device"], key: "up" };
+
+/** The lines of interfaces, without those that are down and carry nothing. @param {Lines} frame */
+function activeLinks(frame) {
+  const down = new Set(
+    frame.lines("up").flatMap((group) => (last(group.data) === 0 ? [group.labels.device] : [])),
+  );
+  return frame
+    .lines("")
+    .filter((group) => !down.has(group.labels.device) || group.data.some((value) => value))
+    .map(({ label, data }) => ({ label, data }))
+    .sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
+}
+
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
 const rate = (name, label, more = {}) => ({ name, rate: true, by: [], label, ...more });
 /** @param {string} name @param {string} label @param {Partial<import("./frame.js").Query>} [more] */
@@ -346,23 +360,29 @@ export const TOPICS = [
         unit: "bytes/s",
         collector: "network",
         level: 2,
-        queries: [link("receive_bytes", "in"), link("transmit_bytes", "out")],
+        queries: [link("receive_bytes", "in"), link("transmit_bytes", "out"), LINK_UP],
+        derive: activeLinks,
       },
       {
         title: "Packets",
         unit: "/s",
         collector: "network",
         level: 2,
-        queries: [link("receive_packets", "in"), link("transmit_packets", "out")],
+        queries: [link("receive_packets", "in"), link("transmit_packets", "out"), LINK_UP],
+        derive: activeLinks,
       },
       {
         title: "Errors and drops",
         unit: "/s",
         collector: "network",
         level: 2,
-        queries: ["receive_errs", "transmit_errs", "receive_drop", "transmit_drop"].map((name) =>
-          link(name, name.replace("_", " ")),
-        ),
+        queries: [
+          ...["receive_errs", "transmit_errs", "receive_drop", "transmit_drop"].map((name) =>
+            link(name, name.replace("_", " ")),
+          ),
+          LINK_UP,
+        ],
+        derive: activeLinks,
       },
       {
         title: "TCP",
