@@ -25,6 +25,7 @@ mod gexp;
 mod last;
 mod lookup;
 mod memory_budget;
+pub mod promql;
 mod rate;
 mod request;
 mod response;

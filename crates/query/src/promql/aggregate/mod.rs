@@ -1,0 +1,123 @@
+//! Aggregations over series: groups are formed once, then every group is computed for all steps.
+
+mod accumulator;
+mod ranked;
+mod sampling_hash;
+mod values;
+
+use std::collections::HashMap;
+
+use super::error::PromqlError;
+use super::evaluator::Evaluator;
+use super::labels::{Labels, NAME};
+use super::node::{AggregateNode, Aggregation, Grouping};
+use super::steps::Steps;
+use super::value::{ABSENT, StepSeries, is_absent};
+
+use accumulator::{Accumulator, Count, Group, Max, Mean, Min, Stddev, Stdvar, Sum};
+
+/// The series of one group, as indexes into the input.
+struct SeriesGroup {
+    labels: Labels,
+    members: Vec<usize>,
+}
+
+/// Evaluates an aggregation.
+pub(crate) fn aggregate(
+    evaluator: &mut Evaluator<'_>,
+    node: &AggregateNode,
+    steps: &Steps,
+) -> Result<Vec<StepSeries>, PromqlError> {
+    let input = evaluator.eval_vector(&node.expression, steps)?;
+    if node.operation == Aggregation::CountValues {
+        let result = values::count_values(evaluator, node, &input, steps)?;
+        evaluator.release_series(&input);
+        return Ok(result);
+    }
+    let groups = group(evaluator, &node.grouping, &input)?;
+    let result = match node.operation {
+        Aggregation::Sum => fold::<Sum>(evaluator, &groups, &input, steps)?,
+        Aggregation::Avg => fold::<Mean>(evaluator, &groups, &input, steps)?,
+        Aggregation::Min => fold::<Min>(evaluator, &groups, &input, steps)?,
+        Aggregation::Max => fold::<Max>(evaluator, &groups, &input, steps)?,
+        Aggregation::Count => fold::<Count>(evaluator, &groups, &input, steps)?,
+        Aggregation::Group => fold::<Group>(evaluator, &groups, &input, steps)?,
+        Aggregation::Stddev => fold::<Stddev>(evaluator, &groups, &input, steps)?,
+        Aggregation::Stdvar => fold::<Stdvar>(evaluator, &groups, &input, steps)?,
+        Aggregation::Quantile => values::quantile(evaluator, node, (&groups, &input), steps)?,
+        Aggregation::TopK
+        | Aggregation::BottomK
+        | Aggregation::LimitK
+        | Aggregation::LimitRatio => ranked::choose(evaluator, node, (&groups, &input), steps)?,
+        Aggregation::CountValues => Vec::new(),
+    };
+    evaluator.release_series(&input);
+    Ok(result)
+}
+
+/// Returns the labels of the group of a series.
+fn group_labels(grouping: &Grouping, labels: &Labels) -> Labels {
+    match grouping {
+        Grouping::By(names) if names.is_empty() => Labels::empty(),
+        Grouping::By(names) => labels.retain(|name| names.iter().any(|kept| kept == name)),
+        Grouping::Without(names) => {
+            labels.retain(|name| name != NAME && names.iter().all(|dropped| dropped != name))
+        }
+    }
+}
+
+/// Groups series, in the order of the first series of each group.
+fn group(
+    evaluator: &mut Evaluator<'_>,
+    grouping: &Grouping,
+    input: &[StepSeries],
+) -> Result<Vec<SeriesGroup>, PromqlError> {
+    let mut groups: Vec<SeriesGroup> = Vec::new();
+    let mut places: HashMap<Labels, usize> = HashMap::new();
+    for (index, series) in input.iter().enumerate() {
+        evaluator.budget.spend(64)?;
+        let labels = group_labels(grouping, &series.labels);
+        let place = *places.entry(labels.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(SeriesGroup {
+                labels,
+                members: Vec::new(),
+            });
+        }
+        groups[place].members.push(index);
+    }
+    Ok(groups)
+}
+
+/// Adds up the series of each group, series by series, with one accumulator per step.
+fn fold<A: Accumulator>(
+    evaluator: &mut Evaluator<'_>,
+    groups: &[SeriesGroup],
+    input: &[StepSeries],
+    steps: &Steps,
+) -> Result<Vec<StepSeries>, PromqlError> {
+    let scratch = steps.count * size_of::<Option<A>>();
+    evaluator.budget.reserve(scratch)?;
+    let mut accumulators: Vec<Option<A>> = Vec::new();
+    let mut columns = Vec::with_capacity(groups.len());
+    for group in groups {
+        evaluator.reserve_series(1, steps)?;
+        accumulators.clear();
+        accumulators.resize_with(steps.count, || None);
+        for member in &group.members {
+            evaluator.budget.spend(steps.count)?;
+            for (accumulator, value) in accumulators.iter_mut().zip(&input[*member].values) {
+                if !is_absent(*value) {
+                    accumulator.get_or_insert_default().add(*value);
+                }
+            }
+        }
+        let result = |accumulator: &Option<A>| accumulator.as_ref().map_or(ABSENT, A::result);
+        columns.push(StepSeries {
+            labels: group.labels.clone(),
+            values: accumulators.iter().map(result).collect(),
+        });
+    }
+    evaluator.budget.release(scratch);
+    Ok(columns)
+}

@@ -1,0 +1,149 @@
+//! The labels of a series, including its name as the label `__name__`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// The label that holds the name of a metric.
+pub(crate) const NAME: &str = "__name__";
+
+type Label = (Arc<str>, Arc<str>);
+
+/// Labels sorted by name, without empty values. Cloning copies a pointer.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<[Label]>);
+
+impl Labels {
+    /// Creates labels from pairs in any order. Empty values are left out, as they mean that the
+    /// label is absent; of two labels with one name the first remains.
+    pub fn new<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> Labels {
+        let pairs = pairs
+            .into_iter()
+            .map(|(name, value)| (name.as_ref().into(), value.as_ref().into()));
+        Labels::from_vec(pairs.collect())
+    }
+
+    fn from_vec(mut pairs: Vec<Label>) -> Labels {
+        pairs.retain(|(_, value)| !value.is_empty());
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|a, b| a.0 == b.0);
+        Labels(pairs.into())
+    }
+
+    pub fn empty() -> Labels {
+        Labels(Arc::new([]))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Returns the value of a label; empty if it is absent.
+    pub fn get(&self, name: &str) -> &str {
+        match self.0.binary_search_by(|label| (*label.0).cmp(name)) {
+            Ok(index) => &self.0[index].1,
+            Err(_) => "",
+        }
+    }
+
+    pub fn metric_name(&self) -> &str {
+        self.get(NAME)
+    }
+
+    /// Returns the approximate size in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let text = |label: &Label| label.0.len() + label.1.len() + 64;
+        self.0.iter().map(text).sum::<usize>() + 64
+    }
+
+    pub(crate) fn without_name(&self) -> Labels {
+        if self.get(NAME).is_empty() {
+            return self.clone();
+        }
+        self.retain(|name| name != NAME)
+    }
+
+    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) -> Labels {
+        let kept = self.0.iter().filter(|label| keep(&label.0)).cloned();
+        Labels(kept.collect())
+    }
+
+    /// Returns these labels with one of them set; an empty value removes it.
+    pub(crate) fn with(&self, name: &str, value: &str) -> Labels {
+        let mut pairs: Vec<Label> = self
+            .0
+            .iter()
+            .filter(|label| &*label.0 != name)
+            .cloned()
+            .collect();
+        pairs.push((name.into(), value.into()));
+        Labels::from_vec(pairs)
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Labels) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Labels {
+    fn cmp(&self, other: &Labels) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl fmt::Display for Labels {
+    /// Writes `{name="value", …}` as Prometheus' messages do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (index, (name, value)) in self.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{name}={value:?}")?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_sorted_and_have_no_empty_values() {
+        let labels = Labels::new([("b", "2"), ("a", "1"), ("c", ""), (NAME, "m")]);
+        assert_eq!(labels.to_string(), "{__name__=\"m\", a=\"1\", b=\"2\"}");
+        assert_eq!((labels.get("a"), labels.get("c")), ("1", ""));
+        assert_eq!(labels.metric_name(), "m");
+        assert_eq!(labels.without_name().to_string(), "{a=\"1\", b=\"2\"}");
+        assert_eq!(
+            labels.with("a", "").with("0", "x").to_string(),
+            "{0=\"x\", __name__=\"m\", b=\"2\"}"
+        );
+    }
+
+    #[test]
+    fn labels_compare_name_by_name() {
+        let of = |pairs: &[(&str, &str)]| Labels::new(pairs.iter().copied());
+        let mut all = [
+            of(&[("a", "2")]),
+            of(&[("b", "1")]),
+            of(&[("a", "1"), ("b", "1")]),
+            of(&[("a", "1")]),
+        ];
+        all.sort();
+        let texts: Vec<String> = all.iter().map(Labels::to_string).collect();
+        assert_eq!(
+            texts,
+            ["{a=\"1\"}", "{a=\"1\", b=\"1\"}", "{a=\"2\"}", "{b=\"1\"}"]
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Evaluates PromQL with the semantics of Prometheus 3, native histograms excepted.
+//!
+//! ```text
+//! text ──► parse ──► plan (nodes, checked) ──► evaluator ──► QueryOutcome
+//!          promql-parser                       reads a SeriesSource
+//! ```
+//!
+//! An expression is evaluated node by node for all steps at once: the value of a node is a column
+//! of values per series, with one value per step. Labels are therefore matched, grouped and joined
+//! once per query, not once per step. Samples, memory, time and points are bounded by
+//! [`PromqlLimits`]; every loop over samples or series checks the deadline.
+//!
+//! This module contains no HTTP code. [`PromqlError::kind`] carries Prometheus' error types.
+
+mod aggregate;
+mod annotations;
+mod binary;
+mod constant;
+mod error;
+mod evaluator;
+mod functions;
+mod labels;
+mod limits;
+mod matcher;
+mod node;
+mod parse;
+mod positions;
+mod re2;
+mod selection;
+mod set_operators;
+mod source;
+mod steps;
+mod store_source;
+mod value;
+mod vector_match;
+
+#[cfg(test)]
+mod tests;
+
+use pegel_metric::Millis;
+
+pub use error::{PromqlError, PromqlErrorKind};
+pub use labels::Labels;
+pub use limits::PromqlLimits;
+pub use matcher::{LabelMatcher, MatchKind};
+pub use source::{SampleVisitor, Selection, SeriesSource};
+pub use store_source::StoreSource;
+pub use value::{MatrixSeries, QueryOutcome, QueryValue, STALE_NAN, VectorSample, format_sample};
+
+use evaluator::Evaluator;
+use node::ValueType;
+use steps::Steps;
+
+/// Evaluates an expression at one time.
+pub fn instant(
+    source: &dyn SeriesSource,
+    expression: &str,
+    time: Millis,
+    limits: &PromqlLimits,
+) -> Result<QueryOutcome, PromqlError> {
+    let node = parse::plan(expression, time, time, limits)?;
+    let mut evaluator = Evaluator::new(source, expression, (Steps::single(time), time), limits);
+    let value = evaluator.instant(&node)?;
+    Ok(evaluator.outcome(value))
+}
+
+/// Evaluates an expression at every step from `start` to `end`.
+pub fn range(
+    source: &dyn SeriesSource,
+    expression: &str,
+    (start, end): (Millis, Millis),
+    step: Millis,
+    limits: &PromqlLimits,
+) -> Result<QueryOutcome, PromqlError> {
+    let steps = Steps::of_range(start, end, step, limits.points_max)?;
+    let node = parse::plan(expression, start, end, limits)?;
+    match node.value_type() {
+        ValueType::Scalar | ValueType::Vector => {}
+        other => {
+            return Err(PromqlError::bad_data(format!(
+                "invalid expression type {:?} for range query, must be Scalar or instant Vector",
+                other.name()
+            )));
+        }
+    }
+    let mut evaluator = Evaluator::new(source, expression, (steps, end), limits);
+    let value = evaluator.range(&node)?;
+    Ok(evaluator.outcome(value))
+}
+
+/// Returns the matchers of a series selector such as `node_load1{job="node"}`, for the endpoints
+/// that list series and labels.
+pub fn parse_selector(text: &str) -> Result<Vec<LabelMatcher>, PromqlError> {
+    parse::selector(text)
+}

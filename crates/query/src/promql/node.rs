@@ -1,0 +1,250 @@
+//! The checked form of an expression. Parentheses are gone, times are absolute, and every function
+//! and operator is resolved.
+
+use pegel_metric::Millis;
+
+use super::functions::Function;
+use super::matcher::LabelMatcher;
+use super::positions::CallPosition;
+use super::steps::TimeShift;
+
+/// The type of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueType {
+    Scalar,
+    Vector,
+    Matrix,
+    Text,
+}
+
+impl ValueType {
+    /// Returns the name in Prometheus' messages about arguments.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ValueType::Scalar => "scalar",
+            ValueType::Vector => "instant vector",
+            ValueType::Matrix => "range vector",
+            ValueType::Text => "string",
+        }
+    }
+}
+
+/// One node of an expression.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Number(f64),
+    Text(String),
+    Selector(VectorSelector),
+    Range(RangeNode),
+    Call(CallNode),
+    Aggregate(AggregateNode),
+    Binary(Box<BinaryNode>),
+    Negate(Box<Node>),
+    /// A node with the same value at every step: it is evaluated once.
+    Constant(Box<Node>),
+}
+
+#[derive(Debug)]
+pub(crate) struct VectorSelector {
+    pub matchers: Vec<LabelMatcher>,
+    pub shift: TimeShift,
+}
+
+/// A range vector: `selector[range]` or `expression[range:step]`.
+#[derive(Debug)]
+pub(crate) struct RangeNode {
+    pub input: RangeInput,
+    pub range: Millis,
+    pub shift: TimeShift,
+}
+
+#[derive(Debug)]
+pub(crate) enum RangeInput {
+    Selector(Vec<LabelMatcher>),
+    Subquery { expression: Box<Node>, step: Millis },
+}
+
+#[derive(Debug)]
+pub(crate) struct CallNode {
+    pub function: &'static Function,
+    pub arguments: Vec<Node>,
+    pub position: CallPosition,
+}
+
+#[derive(Debug)]
+pub(crate) struct AggregateNode {
+    pub operation: Aggregation,
+    pub parameter: Option<Box<Node>>,
+    pub expression: Box<Node>,
+    pub grouping: Grouping,
+    pub position: CallPosition,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregation {
+    Sum,
+    Avg,
+    Min,
+    Max,
+    Count,
+    Group,
+    Stddev,
+    Stdvar,
+    Quantile,
+    CountValues,
+    TopK,
+    BottomK,
+    LimitK,
+    LimitRatio,
+}
+
+impl Aggregation {
+    pub(crate) fn parse(name: &str) -> Option<Aggregation> {
+        Some(match name {
+            "sum" => Aggregation::Sum,
+            "avg" => Aggregation::Avg,
+            "min" => Aggregation::Min,
+            "max" => Aggregation::Max,
+            "count" => Aggregation::Count,
+            "group" => Aggregation::Group,
+            "stddev" => Aggregation::Stddev,
+            "stdvar" => Aggregation::Stdvar,
+            "quantile" => Aggregation::Quantile,
+            "count_values" => Aggregation::CountValues,
+            "topk" => Aggregation::TopK,
+            "bottomk" => Aggregation::BottomK,
+            "limitk" => Aggregation::LimitK,
+            "limit_ratio" => Aggregation::LimitRatio,
+            _ => return None,
+        })
+    }
+}
+
+/// The labels by which series are grouped or matched.
+#[derive(Debug, Clone)]
+pub(crate) enum Grouping {
+    /// Only these labels.
+    By(Vec<String>),
+    /// All labels but these and the name.
+    Without(Vec<String>),
+}
+
+#[derive(Debug)]
+pub(crate) struct BinaryNode {
+    pub operator: Operator,
+    pub left: Node,
+    pub right: Node,
+    /// Comparisons return 0 or 1 instead of filtering.
+    pub returns_bool: bool,
+    pub matching: VectorMatching,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Pow,
+    Atan2,
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    And,
+    Or,
+    Unless,
+}
+
+impl Operator {
+    pub(crate) fn parse(symbol: &str) -> Option<Operator> {
+        Some(match symbol {
+            "+" => Operator::Add,
+            "-" => Operator::Sub,
+            "*" => Operator::Mul,
+            "/" => Operator::Div,
+            "%" => Operator::Mod,
+            "^" => Operator::Pow,
+            "atan2" => Operator::Atan2,
+            "==" => Operator::Equal,
+            "!=" => Operator::NotEqual,
+            ">" => Operator::Greater,
+            ">=" => Operator::GreaterEqual,
+            "<" => Operator::Less,
+            "<=" => Operator::LessEqual,
+            "and" => Operator::And,
+            "or" => Operator::Or,
+            "unless" => Operator::Unless,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            Operator::Equal
+                | Operator::NotEqual
+                | Operator::Greater
+                | Operator::GreaterEqual
+                | Operator::Less
+                | Operator::LessEqual
+        )
+    }
+
+    pub(crate) fn is_set_operator(self) -> bool {
+        matches!(self, Operator::And | Operator::Or | Operator::Unless)
+    }
+}
+
+/// How the series of two vectors are matched.
+#[derive(Debug, Clone)]
+pub(crate) struct VectorMatching {
+    /// The labels that must be equal.
+    pub labels: Grouping,
+    pub cardinality: Cardinality,
+    /// The values for series without a match on the other side.
+    pub fill_left: Option<f64>,
+    pub fill_right: Option<f64>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Cardinality {
+    OneToOne,
+    /// `group_left`: the labels are taken from the right side.
+    ManyToOne(Vec<String>),
+    /// `group_right`: the labels are taken from the left side.
+    OneToMany(Vec<String>),
+}
+
+impl Node {
+    pub(crate) fn value_type(&self) -> ValueType {
+        match self {
+            Node::Number(_) => ValueType::Scalar,
+            Node::Text(_) => ValueType::Text,
+            Node::Selector(_) | Node::Aggregate(_) => ValueType::Vector,
+            Node::Range(_) => ValueType::Matrix,
+            Node::Call(call) => call.function.returns,
+            Node::Binary(binary) => {
+                let is_scalar = binary.left.value_type() == ValueType::Scalar
+                    && binary.right.value_type() == ValueType::Scalar;
+                if is_scalar {
+                    ValueType::Scalar
+                } else {
+                    ValueType::Vector
+                }
+            }
+            Node::Negate(inner) | Node::Constant(inner) => inner.value_type(),
+        }
+    }
+
+    /// Returns the node inside of [`Node::Constant`].
+    pub(crate) fn unwrap_constant(&self) -> &Node {
+        match self {
+            Node::Constant(inner) => inner,
+            other => other,
+        }
+    }
+}

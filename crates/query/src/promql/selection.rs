@@ -1,0 +1,288 @@
+//! Reads the samples of selectors and turns them into columns and windows.
+//!
+//! Series of one tick group have the same timestamps. They share one copy of them, and the position
+//! of every step among the timestamps is looked up once for all of them.
+
+use std::sync::Arc;
+
+use pegel_metric::Millis;
+
+use super::error::PromqlError;
+use super::evaluator::Evaluator;
+use super::labels::Labels;
+use super::matcher::LabelMatcher;
+use super::node::{RangeInput, RangeNode, VectorSelector};
+use super::source::Selection;
+use super::steps::{Steps, TimeShift};
+use super::value::{ABSENT, MatrixSeries, StepSeries, is_absent};
+
+/// The samples of one series.
+#[derive(Debug)]
+pub(crate) struct SampleSeries {
+    pub labels: Labels,
+    pub times: Arc<[Millis]>,
+    pub values: Vec<f64>,
+}
+
+impl SampleSeries {
+    fn bytes(samples: usize) -> usize {
+        size_of::<SampleSeries>() + samples * size_of::<f64>()
+    }
+}
+
+/// The part of a series' samples that one step sees, as indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowBounds {
+    pub from: usize,
+    pub until: usize,
+}
+
+/// The windows of all steps over one list of timestamps, reused while the list stays the same.
+#[derive(Debug, Default)]
+pub(crate) struct WindowCache {
+    times: Option<Arc<[Millis]>>,
+    bounds: Vec<WindowBounds>,
+}
+
+impl WindowCache {
+    /// Returns for each step the samples in `(time - width, time]`.
+    pub(crate) fn bounds(
+        &mut self,
+        times: &Arc<[Millis]>,
+        (shift, width): (TimeShift, Millis),
+        steps: &Steps,
+    ) -> &[WindowBounds] {
+        let is_same = self
+            .times
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, times));
+        if !is_same {
+            self.bounds.clear();
+            let (mut from, mut until) = (0, 0);
+            for step in steps.times() {
+                let end = shift.apply(step);
+                let start = end.saturating_sub(width);
+                while times.get(until).is_some_and(|time| *time <= end) {
+                    until += 1;
+                }
+                while from < until && times[from] <= start {
+                    from += 1;
+                }
+                self.bounds.push(WindowBounds { from, until });
+            }
+            self.times = Some(times.clone());
+        }
+        &self.bounds
+    }
+}
+
+impl Evaluator<'_> {
+    /// Evaluates an instant selector: the last sample of each series that is not older than the
+    /// lookback and not stale.
+    pub(crate) fn select(
+        &mut self,
+        selector: &VectorSelector,
+        steps: &Steps,
+    ) -> Result<Vec<StepSeries>, PromqlError> {
+        self.select_with(selector, steps, |_, value| value)
+    }
+
+    /// Evaluates an instant selector and returns what `value_of` makes of each sample.
+    pub(crate) fn select_with(
+        &mut self,
+        selector: &VectorSelector,
+        steps: &Steps,
+        value_of: impl Fn(Millis, f64) -> f64,
+    ) -> Result<Vec<StepSeries>, PromqlError> {
+        let lookback = self.lookback;
+        let samples = self.load(&selector.matchers, selector.shift, lookback, steps)?;
+        let mut cache = WindowCache::default();
+        let mut columns = Vec::with_capacity(samples.len());
+        for series in &samples {
+            self.reserve_series(1, steps)?;
+            self.budget.spend(series.times.len())?;
+            let bounds = cache.bounds(&series.times, (selector.shift, lookback), steps);
+            let values: Vec<f64> = bounds
+                .iter()
+                .map(|window| match window.until.checked_sub(1) {
+                    Some(last) if last >= window.from && !is_absent(series.values[last]) => {
+                        value_of(series.times[last], series.values[last])
+                    }
+                    _ => ABSENT,
+                })
+                .collect();
+            let column = StepSeries {
+                labels: series.labels.clone(),
+                values,
+            };
+            if column.is_empty() {
+                self.release_series(std::slice::from_ref(&column));
+            } else {
+                columns.push(column);
+            }
+        }
+        self.release_samples(&samples);
+        Ok(columns)
+    }
+
+    /// Reads the samples of a range vector, without stale markers.
+    pub(crate) fn load_range(
+        &mut self,
+        node: &RangeNode,
+        steps: &Steps,
+    ) -> Result<Vec<SampleSeries>, PromqlError> {
+        match &node.input {
+            RangeInput::Selector(matchers) => {
+                let mut samples = self.load(matchers, node.shift, node.range, steps)?;
+                for series in &mut samples {
+                    remove_stale(series);
+                }
+                Ok(samples)
+            }
+            RangeInput::Subquery { expression, step } => {
+                let (first, last) = shifted_ends(node.shift, steps);
+                let after = first.saturating_sub(node.range);
+                let Some(inner) = Steps::aligned(after, last, *step) else {
+                    return Ok(Vec::new());
+                };
+                let columns = self.eval_vector(expression, &inner)?;
+                let samples = self.columns_to_samples(&columns, &inner)?;
+                self.release_series(&columns);
+                Ok(samples)
+            }
+        }
+    }
+
+    /// Evaluates a range vector at one time.
+    pub(crate) fn matrix(
+        &mut self,
+        node: &RangeNode,
+        time: Millis,
+    ) -> Result<Vec<MatrixSeries>, PromqlError> {
+        let steps = Steps::single(time);
+        let samples = self.load_range(node, &steps)?;
+        let mut cache = WindowCache::default();
+        let mut result = Vec::with_capacity(samples.len());
+        for series in samples {
+            let bounds = cache.bounds(&series.times, (node.shift, node.range), &steps);
+            let window = bounds[0].from..bounds[0].until;
+            self.budget
+                .reserve(window.len() * size_of::<(Millis, f64)>())?;
+            let times = series.times[window.clone()].iter().copied();
+            let points: Vec<(Millis, f64)> =
+                times.zip(series.values[window].iter().copied()).collect();
+            if !points.is_empty() {
+                result.push(MatrixSeries {
+                    labels: series.labels,
+                    points,
+                });
+            }
+        }
+        result.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(result)
+    }
+
+    pub(crate) fn release_samples(&mut self, samples: &[SampleSeries]) {
+        let bytes = samples
+            .iter()
+            .map(|one| SampleSeries::bytes(one.values.len()));
+        self.budget.release(bytes.sum());
+    }
+
+    /// Reads the samples that windows of this width see at all steps, sorted by labels.
+    fn load(
+        &mut self,
+        matchers: &[LabelMatcher],
+        shift: TimeShift,
+        width: Millis,
+        steps: &Steps,
+    ) -> Result<Vec<SampleSeries>, PromqlError> {
+        let (first, last) = shifted_ends(shift, steps);
+        let selection = Selection {
+            matchers,
+            start: first.saturating_sub(width).saturating_add(1),
+            end: last,
+            bytes_max: self.budget.bytes_left(),
+            deadline: self.budget.deadline(),
+        };
+        let mut loaded: Vec<SampleSeries> = Vec::new();
+        let budget = &mut self.budget;
+        self.source.select(&selection, &mut |labels, samples| {
+            budget.count_samples(samples.len())?;
+            budget.reserve(SampleSeries::bytes(samples.len()) + labels.bytes())?;
+            let times = match loaded.last() {
+                Some(previous) if has_times(samples, &previous.times) => previous.times.clone(),
+                _ => {
+                    budget.reserve(size_of_val(samples) / 2)?;
+                    samples.iter().map(|sample| sample.0).collect()
+                }
+            };
+            loaded.push(SampleSeries {
+                labels,
+                times,
+                values: samples.iter().map(|sample| sample.1).collect(),
+            });
+            Ok(())
+        })?;
+        loaded.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(loaded)
+    }
+
+    fn columns_to_samples(
+        &mut self,
+        columns: &[StepSeries],
+        steps: &Steps,
+    ) -> Result<Vec<SampleSeries>, PromqlError> {
+        let mut samples: Vec<SampleSeries> = Vec::with_capacity(columns.len());
+        let mut all_times: Option<Arc<[Millis]>> = None;
+        for column in columns {
+            let count = column
+                .values
+                .iter()
+                .filter(|value| !is_absent(**value))
+                .count();
+            self.budget.reserve(SampleSeries::bytes(count))?;
+            self.budget.spend(steps.count)?;
+            let times = if count == steps.count {
+                let times = all_times.get_or_insert_with(|| steps.times().collect());
+                times.clone()
+            } else {
+                let present = steps.times().zip(&column.values);
+                let present = present.filter(|(_, value)| !is_absent(**value));
+                present.map(|(time, _)| time).collect()
+            };
+            let values = column.values.iter().copied();
+            samples.push(SampleSeries {
+                labels: column.labels.clone(),
+                times,
+                values: values.filter(|value| !is_absent(*value)).collect(),
+            });
+        }
+        Ok(samples)
+    }
+}
+
+/// Returns the first and the last time that a selector reads.
+fn shifted_ends(shift: TimeShift, steps: &Steps) -> (Millis, Millis) {
+    (shift.apply(steps.start), shift.apply(steps.last()))
+}
+
+fn has_times(samples: &[(Millis, f64)], times: &[Millis]) -> bool {
+    samples.len() == times.len()
+        && samples
+            .iter()
+            .zip(times)
+            .all(|(sample, time)| sample.0 == *time)
+}
+
+fn remove_stale(series: &mut SampleSeries) {
+    if !series.values.iter().any(|value| is_absent(*value)) {
+        return;
+    }
+    let kept = series.times.iter().zip(&series.values);
+    let kept = kept.filter(|(_, value)| !is_absent(**value));
+    let (times, values): (Vec<Millis>, Vec<f64>) =
+        kept.map(|(time, value)| (*time, *value)).unzip();
+    series.times = times.into();
+    series.values = values;
+}
