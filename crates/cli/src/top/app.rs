@@ -5,8 +5,8 @@ use pegel_metric::Selector;
 
 use super::list::VisibleList;
 use super::model::{
-    CallSort, NodeModel, PROCESSES_MAX, ProcessGrouping, ProcessList, ProcessQuery, ProcessSort,
-    ProcessState,
+    CallSort, NodeModel, PROCESSES_MAX, ProcessList, ProcessListState, ProcessQuery, ProcessSort,
+    TopGrouping,
 };
 use super::screen::layout;
 use super::screen::theme::TerminalTheme;
@@ -76,7 +76,7 @@ pub(super) struct TopApp {
     pub sort: SortKey,
     pub call_sort: CallSort,
     pub process_sort: ProcessSort,
-    pub process_grouping: ProcessGrouping,
+    pub process_grouping: TopGrouping,
     /// Whether the programs' view lists all series even if there are calls.
     pub has_all_series: bool,
     pub is_paused: bool,
@@ -113,7 +113,7 @@ impl TopApp {
             sort: SortKey::Name,
             call_sort: CallSort::default(),
             process_sort: ProcessSort::default(),
-            process_grouping: ProcessGrouping::default(),
+            process_grouping: TopGrouping::default(),
             has_all_series: false,
             is_paused: false,
             has_help: false,
@@ -174,7 +174,7 @@ impl TopApp {
             TopView::Node | TopView::Processes => {
                 self.process_sort = cycle(&ProcessSort::ALL, self.process_sort, by);
                 // At once; the agent's list in the new order follows.
-                if let ProcessState::Listed(list) = &mut self.model.processes {
+                if let ProcessListState::Listed(list) = &mut self.model.processes {
                     list.sort(self.process_sort);
                 }
             }
@@ -199,7 +199,7 @@ impl TopApp {
     /// current one is old.
     pub(super) fn due_process_query(&mut self) -> Option<ProcessQuery> {
         let (grouping, limit) = match self.view {
-            TopView::Node => (ProcessGrouping::Process, OVERVIEW_PROCESSES),
+            TopView::Node => (TopGrouping::Process, OVERVIEW_PROCESSES),
             TopView::Processes => (self.process_grouping, PROCESSES_MAX),
             _ => return None,
         };
@@ -226,9 +226,9 @@ impl TopApp {
         self.model.processes = match answer {
             Ok(mut list) => {
                 list.sort(self.process_sort);
-                ProcessState::Listed(list)
+                ProcessListState::Listed(list)
             }
-            Err(reason) => ProcessState::Unavailable(reason),
+            Err(reason) => ProcessListState::Unavailable(reason),
         };
     }
 

@@ -171,7 +171,7 @@ fn processes_are_requested_when_a_view_needs_them() {
     assert_eq!(app.due_process_query(), None, "the metrics need none");
     press(&mut app, &[KeyAction::Show(TopView::Node)]);
     let query = app.due_process_query().expect("the overview shows some");
-    assert_eq!(query.grouping, ProcessGrouping::Process);
+    assert_eq!(query.grouping, TopGrouping::Process);
     assert_eq!(app.due_process_query(), None, "requested already");
     press(
         &mut app,
@@ -180,7 +180,7 @@ fn processes_are_requested_when_a_view_needs_them() {
     let query = app.due_process_query().expect("another list");
     assert_eq!(
         (query.grouping, query.sort, query.limit),
-        (ProcessGrouping::User, ProcessSort::Cpu, PROCESSES_MAX)
+        (TopGrouping::User, ProcessSort::Cpu, PROCESSES_MAX)
     );
     press(&mut app, &[KeyAction::Sort(-1)]);
     let query = app.due_process_query().expect("another order");

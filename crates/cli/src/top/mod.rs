@@ -36,8 +36,8 @@ use terminal::TerminalScreen;
 ///
 /// Views: 1 node, 2 processes, 3 GPUs, 4 disks, 5 network, 6 pressure, 7 programs, 8 metrics.
 ///
-/// Keys: q quits, ? shows all keys, tab selects the next view, / filters, s sorts, b groups processes
-/// by user, cgroup or job, enter shows details, space pauses.
+/// Keys: q quits, ? shows all keys, tab selects the next view, / filters, s sorts, b groups
+/// processes by user, cgroup or job, enter shows details, space pauses.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]

@@ -28,8 +28,8 @@ pub(super) use gpu::{GpuUsage, gpus};
 pub(super) use history::{HISTORY_SECONDS, History};
 pub(crate) use memory::{MemoryUsage, PressureStall, pressure};
 pub(super) use processes::{
-    PROCESSES_MAX, ProcessGrouping, ProcessList, ProcessQuery, ProcessRow, ProcessSort,
-    ProcessState,
+    ListedProcess, PROCESSES_MAX, ProcessList, ProcessListState, ProcessQuery, ProcessSort,
+    TopGrouping,
 };
 pub(super) use series_track::{SeriesTrack, ValueChange};
 
@@ -41,7 +41,7 @@ const STREAM_GAP_SECONDS: f64 = 5.0;
 #[derive(Debug, Default)]
 pub(super) struct NodeModel {
     pub agent: AgentSummary,
-    pub processes: ProcessState,
+    pub processes: ProcessListState,
     /// By text, so that the series of one name are adjacent.
     tracks: BTreeMap<Box<str>, SeriesTrack>,
     families: HashMap<Box<str>, Arc<Family>>,

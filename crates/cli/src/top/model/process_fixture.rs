@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fixture::NOW;
-use super::{ProcessGrouping, ProcessList};
+use super::{ProcessList, TopGrouping};
 
 /// A process: name, command line, user, CPUs, GiB of memory, MiB/s read and written, threads, GiB
 /// of GPU memory, job.
@@ -173,15 +173,15 @@ const PROCESSES: [FixtureProcess; 16] = [
 const MIB: f64 = (1u64 << 20) as f64;
 
 /// Returns the processes, or their sums by user, cgroup or job.
-pub(crate) fn processes(grouping: ProcessGrouping) -> ProcessList {
+pub(crate) fn processes(grouping: TopGrouping) -> ProcessList {
     let rows: Vec<Value> = match grouping {
-        ProcessGrouping::Process => (1200..).zip(PROCESSES).map(process).collect(),
-        ProcessGrouping::User => vec![
+        TopGrouping::Process => (1200..).zip(PROCESSES).map(process).collect(),
+        TopGrouping::User => vec![
             group("user", "ada", 3, 32.35),
             group("user", "grace", 2, 10.47),
             group("user", "root", 187, 0.13),
         ],
-        ProcessGrouping::Cgroup => vec![
+        TopGrouping::Cgroup => vec![
             group(
                 "cgroup",
                 "/system.slice/slurmstepd.scope/job_481516",
@@ -190,10 +190,10 @@ pub(crate) fn processes(grouping: ProcessGrouping) -> ProcessList {
             ),
             group("cgroup", "/system.slice/pegel.service", 1, 0.01),
         ],
-        ProcessGrouping::Job => vec![group("job", "481516", 3, 31.65)],
+        TopGrouping::Job => vec![group("job", "481516", 3, 31.65)],
     };
     let total = match grouping {
-        ProcessGrouping::Process => 412,
+        TopGrouping::Process => 412,
         _ => rows.len(),
     };
     let answer = json!({"time": NOW * 1000.0, "interval": 5.0, "by": grouping.label(),

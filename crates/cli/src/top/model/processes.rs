@@ -8,7 +8,7 @@ pub(crate) const PROCESSES_MAX: usize = 500;
 
 /// The entity that one row describes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum ProcessGrouping {
+pub(crate) enum TopGrouping {
     #[default]
     Process,
     User,
@@ -16,40 +16,40 @@ pub(crate) enum ProcessGrouping {
     Job,
 }
 
-impl ProcessGrouping {
-    const ALL: [ProcessGrouping; 4] = [
-        ProcessGrouping::Process,
-        ProcessGrouping::User,
-        ProcessGrouping::Cgroup,
-        ProcessGrouping::Job,
+impl TopGrouping {
+    const ALL: [TopGrouping; 4] = [
+        TopGrouping::Process,
+        TopGrouping::User,
+        TopGrouping::Cgroup,
+        TopGrouping::Job,
     ];
 
     /// Returns the value of the query parameter `by`, which is also the label on the screen.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            ProcessGrouping::Process => "process",
-            ProcessGrouping::User => "user",
-            ProcessGrouping::Cgroup => "cgroup",
-            ProcessGrouping::Job => "job",
+            TopGrouping::Process => "process",
+            TopGrouping::User => "user",
+            TopGrouping::Cgroup => "cgroup",
+            TopGrouping::Job => "job",
         }
     }
 
     /// Returns the name of several rows.
     pub(crate) fn plural(self) -> &'static str {
         match self {
-            ProcessGrouping::Process => "processes",
-            ProcessGrouping::User => "users",
-            ProcessGrouping::Cgroup => "cgroups",
-            ProcessGrouping::Job => "jobs",
+            TopGrouping::Process => "processes",
+            TopGrouping::User => "users",
+            TopGrouping::Cgroup => "cgroups",
+            TopGrouping::Job => "jobs",
         }
     }
 
-    pub(crate) fn next(self) -> ProcessGrouping {
-        ProcessGrouping::ALL[(self as usize + 1) % ProcessGrouping::ALL.len()]
+    pub(crate) fn next(self) -> TopGrouping {
+        TopGrouping::ALL[(self as usize + 1) % TopGrouping::ALL.len()]
     }
 
-    fn parse(word: &str) -> Option<ProcessGrouping> {
-        let mut all = ProcessGrouping::ALL.into_iter();
+    fn parse(word: &str) -> Option<TopGrouping> {
+        let mut all = TopGrouping::ALL.into_iter();
         all.find(|grouping| grouping.label() == word)
     }
 }
@@ -96,7 +96,7 @@ impl ProcessSort {
         }
     }
 
-    fn value(self, row: &ProcessRow) -> Option<f64> {
+    fn value(self, row: &ListedProcess) -> Option<f64> {
         match self {
             ProcessSort::Cpu => row.cpu,
             ProcessSort::Memory => row.memory,
@@ -111,14 +111,14 @@ impl ProcessSort {
 /// The parameters of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessQuery {
-    pub grouping: ProcessGrouping,
+    pub grouping: TopGrouping,
     pub sort: ProcessSort,
     pub limit: usize,
 }
 
 /// The list of processes as far as known.
 #[derive(Debug, Default)]
-pub(crate) enum ProcessState {
+pub(crate) enum ProcessListState {
     #[default]
     Waiting,
     Listed(ProcessList),
@@ -126,11 +126,11 @@ pub(crate) enum ProcessState {
     Unavailable(String),
 }
 
-impl ProcessState {
+impl ProcessListState {
     /// Returns the list if its rows are of this grouping.
-    pub(crate) fn list(&self, grouping: ProcessGrouping) -> Option<&ProcessList> {
+    pub(crate) fn list(&self, grouping: TopGrouping) -> Option<&ProcessList> {
         match self {
-            ProcessState::Listed(list) if list.grouping == grouping => Some(list),
+            ProcessListState::Listed(list) if list.grouping == grouping => Some(list),
             _ => None,
         }
     }
@@ -138,15 +138,15 @@ impl ProcessState {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProcessList {
-    pub grouping: ProcessGrouping,
+    pub grouping: TopGrouping,
     /// Number of processes or groups on the node; the rows are the first ones.
     pub total: usize,
-    pub rows: Vec<ProcessRow>,
+    pub rows: Vec<ListedProcess>,
 }
 
 /// A process, or the sums over all processes of a user, cgroup or job.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ProcessRow {
+pub(crate) struct ListedProcess {
     /// Identifies the row in the next list.
     pub key: Box<str>,
     /// The name of the process, user, cgroup or job.
@@ -176,9 +176,9 @@ pub(crate) struct ProcessRow {
 impl ProcessList {
     /// Parses a response; `None` if it is malformed.
     pub(crate) fn parse(json: &Value) -> Option<ProcessList> {
-        let grouping = ProcessGrouping::parse(json["by"].as_str()?)?;
+        let grouping = TopGrouping::parse(json["by"].as_str()?)?;
         let rows = json["rows"].as_array()?.iter().take(PROCESSES_MAX);
-        let rows: Vec<ProcessRow> = rows.map(|row| parse_row(grouping, row)).collect();
+        let rows: Vec<ListedProcess> = rows.map(|row| parse_row(grouping, row)).collect();
         let total = json["total"].as_u64().unwrap_or_default() as usize;
         Some(ProcessList {
             grouping,
@@ -189,16 +189,16 @@ impl ProcessList {
 
     /// Sorts the rows, highest first; rows without a value come last.
     pub(crate) fn sort(&mut self, sort: ProcessSort) {
-        let key = |row: &ProcessRow| sort.value(row).unwrap_or(f64::NEG_INFINITY);
+        let key = |row: &ListedProcess| sort.value(row).unwrap_or(f64::NEG_INFINITY);
         self.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
     }
 
-    pub(crate) fn row(&self, key: &str) -> Option<&ProcessRow> {
+    pub(crate) fn row(&self, key: &str) -> Option<&ListedProcess> {
         self.rows.iter().find(|row| *row.key == *key)
     }
 }
 
-impl ProcessRow {
+impl ListedProcess {
     /// Returns the command line without the directory of the program, else the name.
     pub(crate) fn title(&self) -> String {
         let Some(command) = self.command.as_deref().filter(|text| !text.is_empty()) else {
@@ -231,7 +231,7 @@ impl ProcessRow {
     }
 }
 
-fn parse_row(grouping: ProcessGrouping, row: &Value) -> ProcessRow {
+fn parse_row(grouping: TopGrouping, row: &Value) -> ListedProcess {
     let number = |key: &str| row[key].as_f64();
     let text = |key: &str| match &row[key] {
         Value::String(text) => text.clone(),
@@ -239,7 +239,7 @@ fn parse_row(grouping: ProcessGrouping, row: &Value) -> ProcessRow {
         _ => String::new(),
     };
     let name = match grouping {
-        ProcessGrouping::Process => text("comm"),
+        TopGrouping::Process => text("comm"),
         grouping => text(grouping.label()),
     };
     let (pid, started) = (row["pid"].as_u64(), number("started"));
@@ -248,7 +248,7 @@ fn parse_row(grouping: ProcessGrouping, row: &Value) -> ProcessRow {
         Some(pid) => format!("{pid} {}", started.unwrap_or_default()),
         None => name.clone(),
     };
-    ProcessRow {
+    ListedProcess {
         key: key.into(),
         name,
         pid,
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_title_has_the_command_line_if_it_is_known() {
         let list = list();
-        let titles: Vec<String> = list.rows.iter().map(ProcessRow::title).collect();
+        let titles: Vec<String> = list.rows.iter().map(ListedProcess::title).collect();
         assert_eq!(titles, ["a -x /b", "b", "c: renamed -y"]);
         assert!(list.rows[0].contains("-x") && !list.rows[1].contains("-x"));
     }

@@ -13,9 +13,8 @@ use crate::top::model::HISTORY_SECONDS;
 
 /// A chart narrower than this shows too little.
 const WIDTH_MIN: u16 = 24;
-/// Rows of a chart with its title; more than `ROWS_MAX` add no information.
+/// Rows of a chart with its title.
 const ROWS_MIN: u16 = 3;
-const ROWS_MAX: u16 = 16;
 /// Blank columns between two charts.
 const GAP: u16 = 2;
 /// Charts cover at least this time: a narrow one has several seconds in each column.
@@ -63,7 +62,7 @@ impl ChartGrid {
             (across.min(2 * pairs), (2 * pairs).div_ceil(across))
         };
         let bands = bands.min(bands_max);
-        let height = ((height - 1) / bands).min(ROWS_MAX);
+        let height = (height - 1) / bands;
         Some(ChartGrid {
             columns,
             bands,
@@ -81,11 +80,6 @@ impl ChartGrid {
             (index / 2, index % 2)
         }
     }
-}
-
-/// Returns the rows that the charts use of the available ones.
-pub(super) fn used_rows(pairs: usize, width: u16, height: u16) -> u16 {
-    ChartGrid::choose(pairs, width, height).map_or(0, |grid| grid.bands * grid.height + 1)
 }
 
 /// Draws as many pairs of charts as fit, each column with its time axis.
@@ -215,7 +209,7 @@ mod tests {
         assert_eq!(grid(3, 120, 13), Some((3, 2, 6)));
         assert_eq!(grid(4, 80, 30), Some((2, 4, 7)), "two rows of two pairs");
         assert_eq!(grid(3, 80, 5), Some((3, 1, 4)), "only one row of charts");
-        assert_eq!(grid(1, 30, 40), Some((1, 2, 16)));
+        assert_eq!(grid(1, 30, 40), Some((1, 2, 19)));
         assert_eq!(grid(2, 80, 3), None);
         assert_eq!(grid(2, 20, 30), None);
         assert_eq!(grid(0, 80, 30), None);

@@ -36,8 +36,8 @@ pub(super) enum CoreLayout {
 }
 
 impl CoreLayout {
-    /// Chooses a layout for this number of cores in at most `rows_max` rows. Percentages in cells of
-    /// three columns touch each other, and need the colours of a heat map to tell them apart.
+    /// Chooses a layout for this number of cores in at most `rows_max` rows. Percentages in cells
+    /// of three columns touch each other, and need the colours of a heat map to tell them apart.
     pub(super) fn choose(cores: usize, width: u16, rows_max: u16, has_heat: bool) -> CoreLayout {
         let cores = u16::try_from(cores).unwrap_or(u16::MAX).max(1);
         if let Some(bars) = CoreLayout::bars(cores, width, rows_max.min(BAR_ROWS_MAX)) {

@@ -63,9 +63,7 @@ fn draw_processes_and_charts(app: &TopApp, mut rest: Rect, buffer: &mut Buffer) 
     }
     // A blank row separates them.
     let rows = if rest.height > PROCESS_ROWS + CHART_ROWS_MIN {
-        let charts = charts::used_rows(pairs.len(), rest.width, rest.height);
-        let unused = rest.height.saturating_sub(charts + 1);
-        (rest.height * 2 / 5).max(PROCESS_ROWS).max(unused)
+        (rest.height * 2 / 5).max(PROCESS_ROWS)
     } else if rest.height > PROCESS_ROWS_MIN + CHART_ROWS {
         pairs = device_charts::of_devices(app);
         rest.height - CHART_ROWS - 1

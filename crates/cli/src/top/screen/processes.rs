@@ -11,7 +11,7 @@ use super::table::{TableCell, TableColumn, column_widths, number, table, text};
 use crate::format::number::{human_readable, utc};
 use crate::top::app::TopApp;
 use crate::top::model::{
-    NodeModel, ProcessGrouping, ProcessList, ProcessRow, ProcessSort, ProcessState,
+    ListedProcess, NodeModel, ProcessList, ProcessListState, ProcessSort, TopGrouping,
 };
 use crate::top::units;
 
@@ -50,7 +50,7 @@ impl ProcessColumn {
         })
     }
 
-    fn table_column(self, grouping: ProcessGrouping, sort: ProcessSort) -> TableColumn {
+    fn table_column(self, grouping: TopGrouping, sort: ProcessSort) -> TableColumn {
         let column = match self {
             ProcessColumn::Name => text(grouping.label(), 16).flexible(),
             ProcessColumn::Pid => number("pid", 7),
@@ -69,7 +69,7 @@ impl ProcessColumn {
         column.sorted(self.sort() == Some(sort))
     }
 
-    fn cell(self, app: &TopApp, row: &ProcessRow) -> TableCell {
+    fn cell(self, app: &TopApp, row: &ListedProcess) -> TableCell {
         let words = |text: &str| match text {
             "" => TableCell::Missing,
             text => TableCell::plain(text),
@@ -95,7 +95,7 @@ impl ProcessColumn {
     }
 }
 
-fn history(app: &TopApp, row: &ProcessRow) -> TableCell {
+fn history(app: &TopApp, row: &ListedProcess) -> TableCell {
     let series = cpu_series(&app.model, row);
     let values = series.and_then(|series| recent_values(app, &series, 24));
     match values {
@@ -108,7 +108,7 @@ fn history(app: &TopApp, row: &ProcessRow) -> TableCell {
 }
 
 /// Returns the series with the CPU time of a process; the agent stores those of a few processes.
-fn cpu_series(model: &NodeModel, row: &ProcessRow) -> Option<String> {
+fn cpu_series(model: &NodeModel, row: &ListedProcess) -> Option<String> {
     let pid = row.pid?.to_string();
     let track = model.tracks_named(CPU_SERIES).find(|track| {
         let label = |key| track.series.label(key);
@@ -120,10 +120,10 @@ fn cpu_series(model: &NodeModel, row: &ProcessRow) -> Option<String> {
 /// Returns the columns that fit into a table of this width, the name last: it may be a long command
 /// line. The column that orders the rows is always among them.
 fn columns(app: &TopApp, list: &ProcessList, width: u16) -> Vec<ProcessColumn> {
-    let has = |present: fn(&ProcessRow) -> bool| list.rows.iter().any(present);
+    let has = |present: fn(&ListedProcess) -> bool| list.rows.iter().any(present);
     let mut columns = vec![ProcessColumn::Name];
     columns.extend(match list.grouping {
-        ProcessGrouping::Process => vec![ProcessColumn::Pid, ProcessColumn::User],
+        TopGrouping::Process => vec![ProcessColumn::Pid, ProcessColumn::User],
         _ => vec![ProcessColumn::Processes],
     });
     let first = columns.len();
@@ -137,7 +137,7 @@ fn columns(app: &TopApp, list: &ProcessList, width: u16) -> Vec<ProcessColumn> {
         columns.push(ProcessColumn::Gpu);
     }
     columns.push(ProcessColumn::Threads);
-    if list.grouping == ProcessGrouping::Process {
+    if list.grouping == TopGrouping::Process {
         columns.push(ProcessColumn::State);
         if has(|row| !row.job.is_empty()) {
             columns.push(ProcessColumn::Job);
@@ -170,14 +170,14 @@ fn table_columns(app: &TopApp, list: &ProcessList, columns: &[ProcessColumn]) ->
 
 /// Returns the rows of the table in the overview with its titles; 0 without a list.
 pub(super) fn summary_rows(app: &TopApp) -> u16 {
-    let list = app.model.processes.list(ProcessGrouping::Process);
+    let list = app.model.processes.list(TopGrouping::Process);
     list.filter(|list| !list.rows.is_empty())
         .map_or(0, |list| list.rows.len() as u16 + 1)
 }
 
 /// Draws the first processes in the overview.
 pub(super) fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
-    let Some(list) = app.model.processes.list(ProcessGrouping::Process) else {
+    let Some(list) = app.model.processes.list(TopGrouping::Process) else {
         return;
     };
     let columns = columns(app, list, area.width);
@@ -226,7 +226,7 @@ impl ListContent for ProcessPage<'_> {
 
     fn empty_reason(&self) -> String {
         match (&self.app.model.processes, self.list) {
-            (ProcessState::Unavailable(reason), _) => reason.clone(),
+            (ProcessListState::Unavailable(reason), _) => reason.clone(),
             (_, Some(list)) if !list.rows.is_empty() => format!(
                 "No {} contains \"{}\"; esc clears the filter.",
                 list.grouping.label(),
@@ -271,7 +271,7 @@ impl ListContent for ProcessPage<'_> {
 }
 
 /// Returns labels and texts of the details.
-fn lines(row: &ProcessRow) -> Vec<(&'static str, String)> {
+fn lines(row: &ListedProcess) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let Some(pid) = row.pid {
         let command = row.command.clone().unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::top::app::{ConnectionState, KeyAction};
-use crate::top::model::ProcessGrouping;
+use crate::top::model::TopGrouping;
 use crate::top::model::fixture::{ExampleNode, LARGE, NOW, PICTURE, SMALL};
 use crate::top::model::process_fixture::processes;
 use theme::TerminalTheme;
@@ -30,7 +30,7 @@ fn app(machine: ExampleNode, theme: TerminalTheme, view: TopView) -> TopApp {
     let mut app = TopApp::new(theme, 2.0, None);
     app.model = machine.model();
     app.view = view;
-    app.set_processes(Ok(processes(ProcessGrouping::Process)));
+    app.set_processes(Ok(processes(TopGrouping::Process)));
     app
 }
 
@@ -194,9 +194,9 @@ fn processes_are_sorted_grouped_and_filtered() {
     app.handle_action(KeyAction::Escape, 24);
     app.handle_action(KeyAction::Escape, 24);
     for (grouping, name) in [
-        (ProcessGrouping::User, "ada"),
-        (ProcessGrouping::Cgroup, "job_481516"),
-        (ProcessGrouping::Job, "481516"),
+        (TopGrouping::User, "ada"),
+        (TopGrouping::Cgroup, "job_481516"),
+        (TopGrouping::Job, "481516"),
     ] {
         app.handle_action(KeyAction::Group, 24);
         let shown = screen(&mut app, (80, 24));
