@@ -1,11 +1,12 @@
-//! The files of a machine: bounded reads below a root, and parsers of `/proc`, `/sys` and `/etc`
-//! that collectors, snapshot and doctor share.
+//! The files of a machine: bounded reads below a root, parsers of `/proc`, `/sys` and `/etc` that
+//! collectors, snapshot and doctor share, and the redaction of secrets in what is read.
 //!
 //! The parsers are pure functions over untrusted text. They never panic, and those that collectors
 //! call in every pass ([`Words`], the `parse_*` functions for numbers, [`MeminfoField`],
 //! [`ProcessStat`]) do not allocate.
 
 mod cgroup;
+mod command_line;
 mod cpu_list;
 mod machine_files;
 mod meminfo;
@@ -14,10 +15,12 @@ mod natural_order;
 mod os_release;
 mod proc_stat;
 mod process_stat;
+pub mod redact;
 mod udev;
 mod words;
 
 pub use cgroup::{CGROUP_UNLIMITED_BYTES, cgroup_lines};
+pub use command_line::redact_command_line;
 pub use cpu_list::cpu_list_count;
 pub use machine_files::{DIRECTORY_NAMES_MAX, MachineDir, MachineFiles};
 pub use meminfo::{MeminfoField, meminfo_bytes};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::redact;
+use pegel_machine::redact;
 
 /// Variables that affect how programs run, or identify where they run.
 #[rustfmt::skip]
@@ -75,27 +75,14 @@ fn is_allowed(name: &str) -> bool {
     let has_prefix = ALLOWED_PREFIXES
         .iter()
         .any(|prefix| name.starts_with(prefix));
-    is_listed || (has_prefix && !redact::is_secret_name(name) && !has_secret_ending(name))
-}
-
-/// Whether the last word of a name is one of a secret.
-fn has_secret_ending(name: &str) -> bool {
-    let last = name.rsplit('_').next().unwrap_or_default();
-    ["KEY", "PWD", "PASS", "PW", "PSK", "CREDS"]
-        .iter()
-        .any(|ending| last.to_ascii_uppercase().ends_with(ending))
+    is_listed || (has_prefix && !redact::is_secret_name(name) && !redact::has_secret_ending(name))
 }
 
 fn redacted_value(value: &str) -> String {
-    if redact::looks_like_secret(value) {
-        return redact::placeholder();
-    }
-    let value = if value.contains("://") {
-        redact::redact_address(value)
-    } else {
-        value.to_owned()
-    };
-    value.chars().take(VALUE_BYTES_MAX).collect()
+    redact::redact_value(value)
+        .chars()
+        .take(VALUE_BYTES_MAX)
+        .collect()
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ mod markdown;
 mod memory;
 mod mounts;
 mod network;
-mod redact;
 mod redacted_config;
 mod settings;
 mod smbios;

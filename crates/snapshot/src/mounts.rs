@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::redact;
+use pegel_machine::redact;
 use pegel_machine::{MachineFiles, MountInfo};
 
 /// Maximum number of mounts that are read.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pegel_config::ConfigValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::redact;
+use pegel_machine::redact;
 
 /// The effective configuration of the agent.
 #[derive(Debug, Clone, serde::Serialize)]

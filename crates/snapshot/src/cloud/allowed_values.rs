@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::redact;
+use pegel_machine::redact;
 
 const VALUE_CHARS_MAX: usize = 256;
 

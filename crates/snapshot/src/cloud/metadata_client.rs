@@ -84,7 +84,7 @@ impl MetadataClient {
     /// Parses `http://IP[:PORT][/PREFIX]`. Host names other than `localhost` are rejected: name
     /// resolution has no bounded time.
     pub(super) fn at(url: &str, stop: Arc<AtomicBool>) -> Result<MetadataClient, MetadataError> {
-        let invalid = || MetadataError::Address(crate::redact::redact_address(url));
+        let invalid = || MetadataError::Address(pegel_machine::redact::redact_address(url));
         let rest = url.strip_prefix("http://").ok_or_else(invalid)?;
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let authority = authority.replace("localhost", "127.0.0.1");

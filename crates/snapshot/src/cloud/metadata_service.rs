@@ -11,7 +11,7 @@ use super::allowed_values::{CloudFacts, sanitize_value};
 use super::event::CloudEvent;
 use super::metadata_client::{MetadataClient, MetadataError, MetadataRequest, MetadataResponse};
 use super::{CloudProvider, FACTS_TIMEOUT, aws, azure, google};
-use crate::redact;
+use pegel_machine::redact;
 
 /// Lifetime requested for a token. It is replaced after half of it.
 const TOKEN_TTL_SECONDS: &str = "21600";

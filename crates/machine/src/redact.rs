@@ -1,5 +1,6 @@
-//! Redaction of secrets in names, values and addresses. Used in addition to the allow-lists, for
-//! text whose format permits secrets.
+//! Redaction of secrets in names, values and addresses. The snapshot uses it in addition to its
+//! allow-lists, for text whose format permits secrets; the command lines of processes pass through
+//! it too ([`redact_command_line`](crate::redact_command_line)).
 
 /// Replacement for a redacted value.
 const HIDDEN: &str = "[hidden]";
@@ -26,7 +27,7 @@ const SECRET_WORDS: &[&str] = &[
 ];
 
 /// Whether a name marks its value as a secret. The value of `token_file` is a path, not a secret.
-pub(crate) fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_path = ["file", "path", "dir"]
         .iter()
@@ -34,14 +35,34 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_path && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-pub(crate) fn placeholder() -> String {
+/// Returns the replacement for a redacted value.
+pub fn placeholder() -> String {
     HIDDEN.to_owned()
+}
+
+/// Whether the last word of a name is one of a secret, as in `DB_PASS` or `--ssh-key`.
+pub fn has_secret_ending(name: &str) -> bool {
+    let last = name.rsplit(['_', '-']).next().unwrap_or_default();
+    ["KEY", "PWD", "PASS", "PW", "PSK", "CREDS"]
+        .iter()
+        .any(|ending| last.to_ascii_uppercase().ends_with(ending))
+}
+
+/// Replaces a value that looks like a secret, and removes credentials from an address.
+pub fn redact_value(value: &str) -> String {
+    if looks_like_secret(value) {
+        placeholder()
+    } else if value.contains("://") {
+        redact_address(value)
+    } else {
+        value.to_owned()
+    }
 }
 
 /// Removes user, password, query and fragment from an address: `https://u:p@host/x?sig=y` becomes
 /// `https://host/x`. In other text with an `@` before the first slash, everything up to the `@` is
 /// removed.
-pub(crate) fn redact_address(text: &str) -> String {
+pub fn redact_address(text: &str) -> String {
     let (scheme, rest) = match text.find("//") {
         // Removes everything up to the last `@`: a password may contain slashes.
         Some(slashes) if slashes == 0 || text[..slashes].ends_with(':') => {
@@ -84,7 +105,7 @@ fn is_lustre(servers: &str) -> bool {
 }
 
 /// Whether a value looks like a secret, whatever its name.
-pub(crate) fn looks_like_secret(text: &str) -> bool {
+pub fn looks_like_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let markers = [
         "sig=",
