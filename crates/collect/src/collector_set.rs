@@ -11,7 +11,7 @@ use crate::managed_collector::ManagedCollector;
 use crate::proc_file::SharedFile;
 use crate::{
     CollectSettings, CollectSettingsError, CollectorStatus, Context, CurrentOperation, Host,
-    REGISTRY, SamplerStats, SelfMetrics,
+    LiveProcesses, REGISTRY, SamplerStats, SelfMetrics,
 };
 
 /// The collectors of a node, each with its state. Owned by one thread.
@@ -46,6 +46,7 @@ impl CollectorSet {
             supervisor: settings.supervisor.clone(),
             operation: CurrentOperation::default(),
             proc_stat,
+            live_processes: Arc::default(),
         };
         let mut rates: Vec<Duration> = Vec::new();
         let mut collectors = Vec::new();
@@ -116,6 +117,11 @@ impl CollectorSet {
 
     pub fn stats(&self) -> &Arc<SamplerStats> {
         &self.context.stats
+    }
+
+    /// Returns the table of processes, which the collector `top_processes` fills.
+    pub fn live_processes(&self) -> &Arc<LiveProcesses> {
+        &self.context.live_processes
     }
 
     pub fn clock(&self) -> &Arc<dyn Clock> {

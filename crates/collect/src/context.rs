@@ -7,7 +7,7 @@ use pegel_metric::{Clock, Family, Ledger};
 use pegel_supervisor::Supervisor;
 
 use crate::proc_file::SharedFile;
-use crate::{CurrentOperation, Host, SamplerStats};
+use crate::{CurrentOperation, Host, LiveProcesses, SamplerStats};
 
 /// The environment of a collector, passed when it is opened.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Context {
     pub operation: CurrentOperation,
     /// `/proc/stat`, which two collectors use: read once per pass.
     pub(crate) proc_stat: Arc<SharedFile>,
+    /// The latest pass of `top_processes`, shared with the server.
+    pub live_processes: Arc<LiveProcesses>,
 }
 
 /// A part of the agent that publishes metrics about itself.

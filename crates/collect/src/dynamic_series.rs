@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{Family, SampleGroup, Slot};
+use pegel_metric::{Family, Level, SampleGroup, Slot};
 
 use crate::CurrentOperation;
 use crate::cursor_map::CursorMap;
@@ -125,6 +125,11 @@ impl SeriesWriter<'_> {
         let slot = *slots.entry(lookup_key, make)?;
         self.out.set(slot, value);
         Ok(())
+    }
+
+    /// Returns whether metrics of this level are kept, so that a collector can skip expensive reads.
+    pub(crate) fn keeps_level(&self, level: Level) -> bool {
+        self.out.keeps_level(level)
     }
 
     /// Sets the path that is read next, reported if the read hangs or fails.

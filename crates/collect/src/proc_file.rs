@@ -224,6 +224,15 @@ impl SharedFile {
         parse(&inner.file.text[..length]).map_err(|fault| fault.at_path(&self.path))
     }
 
+    /// Runs `parse` over the text that was last read, without reading it again; `None` if there is
+    /// none. For other threads than the sampler's: `parse` must be short.
+    pub(crate) fn last_text<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let guard = self.lock();
+        let inner = guard.as_ref()?;
+        let (_, length) = inner.read?;
+        Some(parse(inner.file.text.get(..length)?))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<SharedFileState>> {
         // `read` is set after the text is complete, so the state is usable after a panic.
         self.state.lock()

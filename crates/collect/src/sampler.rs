@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use pegel_metric::{Clock, Input, Ledger, Level, Tick};
+use pegel_metric::{Clock, Input, Ledger, Level, ProcessTable, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
 use crate::collector_thread::PASS_TIMEOUT;
 use crate::{
     ClockPair, CollectSettings, CollectSettingsError, CollectorSet, CollectorStatus, Host,
-    SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
+    LiveProcesses, SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
 };
 
 /// Receives each tick. It may take the tick and leave another in its place, which need not be
@@ -42,6 +42,7 @@ pub enum SamplerStartError {
 pub struct Sampler {
     stop: Arc<SamplerStop>,
     stats: Arc<SamplerStats>,
+    live_processes: Arc<LiveProcesses>,
     thread: Option<CriticalThread>,
 }
 
@@ -67,6 +68,7 @@ impl Sampler {
         set.wait_for_threaded(FIRST_WAIT_MAX);
         let stop = Arc::new(SamplerStop::default());
         let stats = set.stats().clone();
+        let live_processes = set.live_processes().clone();
         let mut run = SamplerLoop::new(set, sink);
         run.sample_due();
         let for_thread = stop.clone();
@@ -77,6 +79,7 @@ impl Sampler {
         Ok(Sampler {
             stop,
             stats,
+            live_processes,
             thread: Some(thread),
         })
     }
@@ -102,6 +105,11 @@ impl Sampler {
 
     pub fn status(&self) -> Vec<CollectorStatus> {
         self.stats.status()
+    }
+
+    /// Returns the latest pass of `top_processes`; `None` before the first, and if it does not run.
+    pub fn processes(&self) -> Option<Arc<ProcessTable>> {
+        self.live_processes.table()
     }
 
     pub fn active_count(&self) -> usize {

@@ -26,7 +26,7 @@ pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
 pub use problem::{ConfigError, ConfigProblem};
 pub use secret::Secret;
 pub use setting::{ConfigKey, Section, Setting, map_entries, read_scalar};
-pub use user_info::UserInfo;
+pub use user_info::{UserInfo, user_name_in};
 pub use values::{
     ByteSize, DetailLevel, HostName, ListenAddress, LogConfig, LogDestination, LogLevel,
     SampleInterval, TimeSpan, UserRef,

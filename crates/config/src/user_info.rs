@@ -15,7 +15,7 @@ impl UserInfo {
             uid,
             name: std::fs::read_to_string("/etc/passwd")
                 .ok()
-                .and_then(|users| find_user_name(&users, uid).map(str::to_owned)),
+                .and_then(|users| user_name_in(&users, uid).map(str::to_owned)),
         }
     }
 
@@ -25,7 +25,8 @@ impl UserInfo {
     }
 }
 
-fn find_user_name(users: &str, uid: u32) -> Option<&str> {
+/// Returns the name of a user in the text of `/etc/passwd`.
+pub fn user_name_in(users: &str, uid: u32) -> Option<&str> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
@@ -57,8 +58,8 @@ mod tests {
     #[test]
     fn finds_the_name_by_number() {
         let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n+::::::\nada:x:1001:1001::/home/ada:\n";
-        assert_eq!(find_user_name(users, 1001), Some("ada"));
-        assert_eq!(find_user_name(users, 1002), None);
+        assert_eq!(user_name_in(users, 1001), Some("ada"));
+        assert_eq!(user_name_in(users, 1002), None);
     }
 
     #[test]

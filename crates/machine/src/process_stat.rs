@@ -8,6 +8,8 @@ pub struct ProcessStat<'a> {
     pub pid: u64,
     /// The program's name, which may contain anything.
     pub comm: &'a [u8],
+    /// The kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.
+    pub state: u8,
     pub major_faults: u64,
     /// CPU time in user and kernel mode.
     pub cpu_ticks: u64,
@@ -25,11 +27,13 @@ impl<'a> ProcessStat<'a> {
         let close = text.iter().rposition(|&byte| byte == b')')?;
         // The first word is field 3, the state.
         let mut words = Words(text[close + 1..].trim_ascii());
+        let state = words.next().and_then(|word| word.first().copied())?;
         let mut skip = |fields: usize| words.nth(fields).and_then(parse_u64);
         Some(ProcessStat {
             pid: parse_u64(text[..open].trim_ascii())?,
             comm: text.get(open + 1..close)?,
-            major_faults: skip(12 - 3)?,
+            state,
+            major_faults: skip(12 - 4)?,
             cpu_ticks: skip(14 - 13)?.checked_add(skip(0)?)?,
             threads: skip(20 - 16)?,
             start_ticks: skip(22 - 21)?,
@@ -49,6 +53,7 @@ mod tests {
         let expected = ProcessStat {
             pid: 17,
             comm: b"a) (b\n",
+            state: b'S',
             major_faults: 7,
             cpu_ticks: 42,
             threads: 3,

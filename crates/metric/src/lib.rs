@@ -18,6 +18,7 @@ mod glob;
 mod inline_string;
 mod label_enum;
 mod ledger;
+mod process_table;
 pub mod quantity;
 mod selector;
 mod series;
@@ -32,11 +33,12 @@ pub use family::{Family, Level, MetricKind, Unit};
 pub use format_value::format_value;
 pub use glob::glob_matches;
 pub use ledger::{DropReason, Input, InputTotals, Ledger};
+pub use process_table::{CommandVisibility, ProcessIoRates, ProcessRow, ProcessTable};
 pub use selector::{Selector, SelectorError};
 pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
 pub use series_list::split_series_list;
 pub use tick::{GroupRow, GroupSeries, Point, SampleGroup, Slot, Tick};
-pub use unprintable::is_unprintable;
+pub use unprintable::{escape_unprintable, is_unprintable};
 
 /// Milliseconds since 1970-01-01 00:00 UTC.
 pub type Millis = i64;

@@ -12,25 +12,27 @@ pub fn is_unprintable(c: char) -> bool {
     is_invisible || (c.is_control() && c != '\n')
 }
 
-/// Escapes unprintable characters in the values of labels, as `\u{1b}`.
+/// Escapes unprintable characters, as `\u{1b}`.
+pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unprintable(c) {
+            escaped.extend(c.escape_unicode());
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Escapes unprintable characters in the values of labels.
 pub(crate) fn escape_values<'a>(labels: &[(&'a str, &'a str)]) -> Vec<(&'a str, Cow<'a, str>)> {
-    let escaped = |value: &'a str| {
-        if !value.contains(is_unprintable) {
-            return Cow::Borrowed(value);
-        }
-        let mut text = String::with_capacity(value.len() + 16);
-        for c in value.chars() {
-            if is_unprintable(c) {
-                text.extend(c.escape_unicode());
-            } else {
-                text.push(c);
-            }
-        }
-        Cow::Owned(text)
-    };
     labels
         .iter()
-        .map(|&(key, value)| (key, escaped(value)))
+        .map(|&(key, value)| (key, escape_unprintable(value)))
         .collect()
 }
 

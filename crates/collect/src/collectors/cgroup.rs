@@ -8,11 +8,10 @@
 use std::path::PathBuf;
 
 use pegel_machine::cgroup_lines;
-use pegel_metric::slurm::is_number;
 use pegel_plain_file::read_plain;
 
 use super::cgroup_families::{FAMILIES, JOB};
-use super::cgroup_jobs::{SlurmJobIds, is_slurm_job};
+use super::cgroup_jobs::{SlurmJobIds, is_slurm_job, job_group};
 use super::{cgroup_v1, cgroup_v2};
 use crate::dynamic_series::SeriesWriter;
 use crate::proc_parse::ProcParseError;
@@ -121,31 +120,13 @@ impl AgentCgroups {
         let mut own = AgentCgroups::default();
         for (controllers, path) in cgroup_lines(text) {
             if controllers.is_empty() {
-                own.v2 = Some(job_path(path).to_owned());
+                own.v2 = Some(job_group(path).unwrap_or(path).to_owned());
             } else if controllers.split(',').any(|name| name == "memory") {
-                own.v1 = Some(job_path(path).to_owned());
+                own.v1 = Some(job_group(path).unwrap_or(path).to_owned());
             }
         }
         own
     }
-}
-
-/// Returns the path up to and including the job's group, or the whole path if it belongs to no job.
-fn job_path(path: &str) -> &str {
-    let mut end = 0;
-    let mut before = "";
-    for part in path.split_inclusive('/') {
-        end += part.len();
-        let name = part.trim_end_matches('/');
-        let is_job = name.strip_prefix("job_").is_some_and(is_number)
-            || before.ends_with("slurmstepd.scope") && is_slurm_job(name)
-            || matches!(before, "jobid" | "jobs") && path.starts_with("/pbs_jobs.service/");
-        if is_job {
-            return path[..end].trim_end_matches('/');
-        }
-        before = name;
-    }
-    path
 }
 
 /// The path of the groups that a scheduler creates for its jobs, one part per directory level. A
@@ -252,7 +233,7 @@ mod tests {
             ("/jobs/a/b", "/jobs/a/b"),
             ("/", "/"),
         ] {
-            assert_eq!(job_path(path), job);
+            assert_eq!(job_group(path).unwrap_or(path), job);
         }
     }
 

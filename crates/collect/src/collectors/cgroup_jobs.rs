@@ -20,6 +20,42 @@ const TRIES_MAX: u8 = 18;
 /// Upper bound on the size of an environment.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
+/// The job in the path of a control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobName<'a> {
+    /// The ID of a Slurm or PBS job.
+    Id(&'a str),
+    /// The SLUID of a Slurm job.
+    Sluid(&'a str),
+}
+
+/// Returns the path up to and including the job's group; `None` if it belongs to no job.
+pub(super) fn job_group(path: &str) -> Option<&str> {
+    let mut end = 0;
+    let mut before = "";
+    for part in path.split_inclusive('/') {
+        end += part.len();
+        let name = part.trim_end_matches('/');
+        let is_job = name.strip_prefix("job_").is_some_and(is_number)
+            || before.ends_with("slurmstepd.scope") && is_slurm_job(name)
+            || matches!(before, "jobid" | "jobs") && path.starts_with("/pbs_jobs.service/");
+        if is_job {
+            return Some(path[..end].trim_end_matches('/'));
+        }
+        before = name;
+    }
+    None
+}
+
+/// Returns the job to which a group belongs, from its path.
+pub(super) fn job_name(path: &str) -> Option<JobName<'_>> {
+    let name = job_group(path)?.rsplit('/').next()?;
+    if is_sluid(name) {
+        return Some(JobName::Sluid(name));
+    }
+    Some(JobName::Id(name.strip_prefix("job_").unwrap_or(name)))
+}
+
 /// Returns whether Slurm gives such a name to the group of a job.
 pub(super) fn is_slurm_job(name: &str) -> bool {
     name.strip_prefix("job_").is_some_and(is_number) || is_sluid(name)
@@ -112,6 +148,30 @@ fn find_job_id(proc: &std::path::Path, sluid: &str, job: &SysfsDir) -> Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_job_of_a_path_is_found() {
+        for (path, expected) in [
+            (
+                "/system.slice/slurmstepd.scope/job_17/step_0/user/task_0",
+                Some(JobName::Id("17")),
+            ),
+            ("/slurm/uid_1000/job_7/step_batch", Some(JobName::Id("7"))),
+            (
+                "/system.slice/slurmstepd.scope/s06JQ5T8XK2M9R/step_0",
+                Some(JobName::Sluid("s06JQ5T8XK2M9R")),
+            ),
+            (
+                "/pbs_jobs.service/jobs/81.server/x",
+                Some(JobName::Id("81.server")),
+            ),
+            ("/system.slice/sshd.service", None),
+            ("/", None),
+            ("", None),
+        ] {
+            assert_eq!(job_name(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn folders_of_jobs_are_known_by_their_names() {

@@ -36,8 +36,8 @@ use query_interval::PassBudget;
 use xids::XidEvents;
 
 use crate::{
-    CollectError, Collector, CollectorEntry, Context, CurrentOperation, OpenOutcome, OpenResult,
-    Tier,
+    CollectError, Collector, CollectorEntry, Context, CurrentOperation, LiveProcesses, OpenOutcome,
+    OpenResult, Tier,
 };
 
 /// More GPUs than any node has.
@@ -51,6 +51,7 @@ struct NvidiaCollector {
     nvml: NvmlSession,
     clock: Arc<dyn Clock>,
     operation: CurrentOperation,
+    live_processes: Arc<LiveProcesses>,
     driver_info: NvidiaDriverInfo,
     events: XidEvents,
     gpus: Vec<NvidiaGpu>,
@@ -82,6 +83,7 @@ fn open(context: &Context) -> OpenResult {
         return OpenOutcome::active(NvidiaCollector {
             clock: context.clock.clone(),
             operation: context.operation.clone(),
+            live_processes: context.live_processes.clone(),
             driver_info: NvidiaDriverInfo::query(&nvml.functions),
             events: XidEvents::new(&nvml.functions),
             gpus: (0..count.min(GPUS_MAX)).map(NvidiaGpu::new).collect(),
@@ -158,6 +160,7 @@ impl Collector for NvidiaCollector {
                     source,
                 },
             })?;
+            gpu.publish_processes(&self.live_processes);
         }
         let lost = |gpu: &NvidiaGpu| Some(format!("{}: {}", gpu.name(), gpu.lost_reason()?));
         let lost: Vec<String> = gpus.iter().filter_map(lost).collect();
@@ -177,5 +180,8 @@ impl Collector for NvidiaCollector {
 impl Drop for NvidiaCollector {
     fn drop(&mut self) {
         self.events.free(&self.nvml.functions);
+        for gpu in &self.gpus {
+            gpu.withdraw_processes(&self.live_processes);
+        }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn context_without_files(clock: Arc<SettableClock>) -> Context {
         supervisor: Supervisor::default(),
         operation: CurrentOperation::default(),
         proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
+        live_processes: Arc::default(),
     }
 }
 

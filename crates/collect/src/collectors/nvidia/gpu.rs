@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pegel_metric::{SampleGroup, SeriesError, Slot};
 
+use crate::LiveProcesses;
+
 use super::abi::{NvmlDevice, NvmlError, string_from_field};
 use super::families::{INFO, UP};
 use super::functions::Functions;
@@ -74,6 +76,18 @@ impl NvidiaGpu {
 
     pub(super) fn has_handle(&self, other: NvmlDevice) -> bool {
         matches!(self.state, NvidiaGpuState::Online { device, .. } if device == other)
+    }
+
+    /// Passes the processes of the GPU to the table of processes if they may have changed.
+    pub(super) fn publish_processes(&mut self, live: &LiveProcesses) {
+        if let Some(processes) = self.processes.take_changed() {
+            live.set_gpu(&self.label, processes.into_iter());
+        }
+    }
+
+    /// Removes the processes of the GPU from the table of processes.
+    pub(super) fn withdraw_processes(&self, live: &LiveProcesses) {
+        live.set_gpu(&self.label, std::iter::empty());
     }
 
     pub(super) fn record_xid(&mut self, number: u64) {

@@ -1,6 +1,7 @@
 //! The processes that use a GPU, and the GPU memory that they use.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use pegel_metric::{SampleGroup, Slot};
 
@@ -27,6 +28,8 @@ pub(super) struct GpuProcesses {
     processes: Vec<GpuProcess>,
     count_series: GpuSeries,
     slots: CursorMap<Slot>,
+    /// The list differs from the one that was taken last.
+    is_changed: bool,
     /// As of the last query.
     count: Option<f64>,
     current: Vec<(Slot, f64)>,
@@ -46,6 +49,7 @@ impl GpuProcesses {
             buffer: vec![Process::default(); SERIES_MAX],
             processes: Vec::new(),
             count_series: GpuSeries::default(),
+            is_changed: false,
             slots: CursorMap::new(),
             count: None,
             current: Vec::new(),
@@ -57,6 +61,20 @@ impl GpuProcesses {
         self.slots.sweep(|slot| out.retire(slot));
         self.count_series.retire(out);
         *self = GpuProcesses::new();
+        self.is_changed = true;
+    }
+
+    /// Returns the processes and their memory if they were queried since the last call. A process
+    /// with compute and graphics contexts is listed once: the driver reports its total for both.
+    pub(super) fn take_changed(&mut self) -> Option<BTreeMap<u32, u64>> {
+        std::mem::take(&mut self.is_changed).then(|| {
+            let mut memory = BTreeMap::new();
+            for process in &self.processes {
+                let largest: &mut u64 = memory.entry(process.pid).or_default();
+                *largest = process.memory.max(*largest);
+            }
+            memory
+        })
     }
 
     pub(super) fn collect(
@@ -90,6 +108,7 @@ impl GpuProcesses {
         pass: &PassBudget,
     ) -> Result<(), GpuError> {
         self.processes.clear();
+        self.is_changed = true;
         let mut counts = [None; 2];
         let kinds = [
             ("compute", nvml.compute_processes),
