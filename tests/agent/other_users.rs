@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use crate::PEGEL;
 
 /// All paths of the agent, and one that does not exist.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/",
     "/metrics",
     "/metrics/",
@@ -26,6 +26,7 @@ const PATHS: [&str; 10] = [
     "/api/v1/values",
     "/api/v1/range",
     "/api/v1/config",
+    "/api/v1/processes",
     "/page/app.js",
     "/api/v1/nothing",
 ];

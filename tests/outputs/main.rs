@@ -1,10 +1,11 @@
 //! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the
-//! snapshot.
+//! snapshot, the processes.
 
 mod grafana;
 mod node_exporter;
 mod opentsdb;
 mod page;
+mod processes;
 mod prometheus;
 mod snapshot;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use pegel_collect::Sampler;
-use pegel_serve::StatusSource;
+use pegel_collect::{CollectorState, Sampler};
+use pegel_metric::ProcessTable;
+use pegel_serve::{ProcessesUnavailable, StatusSource};
 use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use serde_json::{Map, Value, json};
@@ -150,6 +151,21 @@ impl StatusSource for AgentStatus {
 
     fn snapshot(&self) -> Option<Arc<str>> {
         self.with_snapshot_worker(SnapshotWorker::current)?
+    }
+
+    fn processes(&self) -> Result<Arc<ProcessTable>, ProcessesUnavailable> {
+        let sampler = self.sampler.lock();
+        let Some(sampler) = sampler.as_ref() else {
+            return Err(ProcessesUnavailable::NotReady);
+        };
+        sampler.processes().ok_or_else(|| {
+            let status = sampler.status();
+            let collector = status.iter().find(|status| status.name == "top_processes");
+            match collector.map(|status| status.state) {
+                Some(CollectorState::Disabled) | None => ProcessesUnavailable::CollectorOff,
+                Some(_) => ProcessesUnavailable::NotReady,
+            }
+        })
     }
 
     fn config(&self) -> Value {

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Level, Millis};
+use pegel_metric::{Clock, Level, Millis, ProcessTable};
 use pegel_store::Store;
 use pegel_wire::LineInput;
 
@@ -57,6 +57,11 @@ pub trait StatusSource: Send + Sync {
         None
     }
 
+    /// The processes of this machine as of the collector's latest pass.
+    fn processes(&self) -> Result<Arc<ProcessTable>, ProcessesUnavailable> {
+        Err(ProcessesUnavailable::CollectorOff)
+    }
+
     /// Why the agent is degraded, apart from the store's own reasons.
     fn degraded(&self) -> Option<String> {
         None
@@ -66,6 +71,15 @@ pub trait StatusSource: Send + Sync {
     fn degraded_input(&self) -> Option<String> {
         None
     }
+}
+
+/// Why there is no table of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessesUnavailable {
+    /// The collector is disabled, or its level is above the agent's.
+    CollectorOff,
+    /// The collector has not completed a pass yet, or failed.
+    NotReady,
 }
 
 impl fmt::Debug for AgentHandles {

@@ -39,7 +39,7 @@ pub mod socket;
 mod time_parameters;
 mod tls;
 
-pub use agent_handles::{AgentHandles, ChargeBytes, StatusSource};
+pub use agent_handles::{AgentHandles, ChargeBytes, ProcessesUnavailable, StatusSource};
 pub use bind::ServerBindError;
 pub use check_files::check_files;
 pub use guard::{Access, GuardError, LocalUsers, TokenError, TokenSource, is_sock_diag_available};

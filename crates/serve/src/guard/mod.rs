@@ -30,6 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Version, header, request};
+use pegel_metric::CommandVisibility;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 
@@ -88,6 +89,19 @@ pub(crate) enum AccessRights {
 pub(crate) struct Caller {
     pub peer: PeerIdentity,
     pub rights: AccessRights,
+}
+
+impl Caller {
+    /// The command lines of processes that the caller may see: those of its own processes, and all
+    /// of them with the rights of the agent's user. Arguments may contain secrets, and `/proc` may
+    /// hide them from other users.
+    pub(crate) fn visible_commands(&self) -> CommandVisibility {
+        match (self.rights, self.peer) {
+            (AccessRights::Owner, _) => CommandVisibility::All,
+            (AccessRights::User, PeerIdentity::User(uid)) => CommandVisibility::OwnedBy(uid),
+            _ => CommandVisibility::None,
+        }
+    }
 }
 
 /// What is known about a connection before its first byte.

@@ -348,3 +348,36 @@ fn users_are_looked_up_by_name() {
         "{error}"
     );
 }
+
+#[test]
+fn command_lines_are_for_their_owners_and_the_agents_user() {
+    let visible = |guard: &Guard, info: &ConnectionInfo, headers: &[(&str, &str)]| {
+        let admitted = guard.admit(info, &head(Method::GET, headers), Access::Read);
+        admitted.map(|caller| caller.visible_commands()).ok()
+    };
+    let guarded = guard(|_| {});
+    let token = format!("Bearer {TOKEN}");
+    let with_token = [("authorization", &*token)];
+    for (uid, expected) in [
+        (OWN, Some(CommandVisibility::All)),
+        (0, Some(CommandVisibility::All)),
+        (ALLOWED, Some(CommandVisibility::OwnedBy(ALLOWED))),
+        (STRANGER, None),
+    ] {
+        assert_eq!(visible(&guarded, &local(uid), &[]), expected, "uid {uid}");
+    }
+    let of_stranger = visible(&guarded, &local(STRANGER), &with_token);
+    assert_eq!(of_stranger, Some(CommandVisibility::All));
+    let certified = visible(&guarded, &remote(true), &[("host", "192.0.2.1")]);
+    assert_eq!(certified, Some(CommandVisibility::All));
+    let open_to_all = guard(|settings| {
+        settings.insecure = true;
+        settings.token_variable = None;
+    });
+    let anyone = visible(&open_to_all, &remote(false), &[("host", "192.0.2.1")]);
+    assert_eq!(
+        anyone,
+        Some(CommandVisibility::None),
+        "--insecure shows no command lines"
+    );
+}

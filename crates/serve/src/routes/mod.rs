@@ -8,6 +8,7 @@ mod list;
 mod metrics;
 mod opentsdb;
 mod page;
+mod processes;
 mod range;
 mod snapshot;
 mod status;
@@ -48,6 +49,7 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
 /api/v1/snapshot         a description of this machine
+/api/v1/processes        the top processes: ?by=process&sort=cpu&limit=50
 /api/query               OpenTSDB queries: ?start=1h-ago&m=sum:10s-avg:node_load1
 /api/suggest             OpenTSDB name suggestions: ?type=metrics&q=node_
 POST /api/put            write points in OpenTSDB's format: ?summary&details
@@ -75,6 +77,9 @@ const ROUTES: &[Route] = &[
     ("/api/v1/stream", Access::Read, || get(stream::changes)),
     ("/api/v1/config", Access::Read, || get(status::config)),
     ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
+    ("/api/v1/processes", Access::Read, || {
+        get(processes::processes)
+    }),
     ("/api/token", Access::Open, || post(dragon::token)),
     ("/api/ready", Access::Open, || get(dragon::ready)),
     ("/api/set_shutdown", Access::Owner, || {

@@ -285,3 +285,30 @@ fn errors_have_a_reason() {
     );
     assert!(server.get("/").text().contains("/api/v1/range"));
 }
+
+#[test]
+fn processes_are_listed_with_what_they_use() {
+    let site = TestServer::new();
+    let found = site.get("/api/v1/processes").json();
+    let expected = json!({
+        "time": 1_700_000_005_000_i64, "interval": 5.0, "by": "process", "total": 1,
+        "rows": [{
+            "pid": 7, "comm": "a\"b\n", "user": "root", "uid": 0, "state": "R", "threads": 3,
+            "cpu": 1.5, "memory": 4096, "read": null, "write": null, "gpu_memory": null,
+            "cgroup": "/system.slice", "job": null, "started": 1_700_000_000,
+            "command": "run --fast",
+        }],
+    });
+    assert_eq!(found, expected);
+    let users = site
+        .get("/api/v1/processes?by=user&sort=memory&limit=5")
+        .json();
+    assert_eq!(users["rows"][0]["processes"], json!(1));
+    let wrong = site.get("/api/v1/processes?sort=size");
+    assert_eq!(wrong.status, 400);
+    let hint = &wrong.json()["error"]["hint"];
+    assert_eq!(
+        hint,
+        "accepted values: cpu, memory, read, write, io, gpu, threads"
+    );
+}

@@ -16,9 +16,12 @@ use pegel_ingest::statsd::{
     StatsdSettings, TransportProtocol,
 };
 use pegel_metric::Clock;
-use pegel_metric::{Family, Input, MetricKind, Millis, Point, Series, SystemClock};
+use pegel_metric::{
+    Family, Input, MetricKind, Millis, Point, ProcessRow, ProcessTable, Series, SystemClock,
+};
 use pegel_serve::{
-    Access, AgentHandles, BoundServer, InputRoute, RunningServer, ServeSettings, StatusSource,
+    Access, AgentHandles, BoundServer, InputRoute, ProcessesUnavailable, RunningServer,
+    ServeSettings, StatusSource,
 };
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{AgentAddress, FaultyFiles, TempDir, TestResponse, get};
@@ -33,6 +36,31 @@ impl StatusSource for FixedStatus {
 
     fn config(&self) -> serde_json::Value {
         serde_json::json!([{"key": "level", "value": "3", "place": "default"}])
+    }
+
+    fn processes(&self) -> Result<Arc<ProcessTable>, ProcessesUnavailable> {
+        let process = ProcessRow {
+            pid: 7,
+            comm: "a\"b\n".into(),
+            uid: Some(0),
+            user: "root".into(),
+            threads: 3,
+            state: 'R',
+            cpu: 1.5,
+            memory: 4096,
+            io: None,
+            gpu_memory: None,
+            cgroup: "/system.slice".into(),
+            job: None,
+            started: 1_700_000_000,
+            command: Some("run --fast".into()),
+            owner: Some(0),
+        };
+        Ok(Arc::new(ProcessTable {
+            time: 1_700_000_005_000,
+            interval: 5.0,
+            rows: vec![process],
+        }))
     }
 
     fn extra_fields(&self) -> serde_json::Map<String, serde_json::Value> {
