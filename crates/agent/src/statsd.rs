@@ -102,6 +102,11 @@ mod tests {
         assert_eq!(places(&udp), ["127.0.0.1:1,[::1]:2", "", "auto", "auto"]);
         let other = ["tcp:127.0.0.1:3", "unix:/a/b", "unix-stream:off"];
         assert_eq!(places(&other), ["", "127.0.0.1:3", "/a/b", "off"]);
+        let ports = ["udp:8125", "tcp::8126"];
+        assert_eq!(
+            places(&ports),
+            ["127.0.0.1:8125", "127.0.0.1:8126", "auto", "auto"]
+        );
         assert_eq!(places(&["off"]), ["", "", "off", "off"]);
     }
 
@@ -110,8 +115,8 @@ mod tests {
         for (text, expected) in [
             ("8125", "--statsd: statsd: \"8125\" is not a statsd address"),
             (
-                "udp:8125",
-                "--statsd: statsd.udp[0]: \"8125\" is not an address",
+                "udp:here",
+                "--statsd: statsd.udp[0]: \"here\" is not an address",
             ),
             (
                 "udp:0.0.0.0:0",

@@ -13,7 +13,8 @@ pub struct ListenAddress {
 
 impl ListenAddress {
     pub const fn accepts() -> &'static str {
-        "ADDRESS:PORT such as 127.0.0.1:1337, [::1]:1337 or localhost:0 (port 0: any free port)"
+        "ADDRESS:PORT such as 127.0.0.1:1337, [::1]:1337 or localhost:0 (port 0: any free port), or \
+         PORT for this machine only"
     }
 
     pub fn loopback(port: u16) -> ListenAddress {
@@ -49,6 +50,11 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<ListenAddress, String> {
         let trimmed = text.trim();
+        let port = trimmed.strip_prefix(':').unwrap_or(trimmed);
+        if let Some(port) = parse_port(port) {
+            // Loopback: an address for other machines is written out.
+            return Ok(ListenAddress::loopback(port));
+        }
         // Other names would require a lookup and may have several addresses.
         let numeric = match trimmed.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
@@ -62,6 +68,11 @@ impl FromStr for ListenAddress {
             socket,
         })
     }
+}
+
+fn parse_port(text: &str) -> Option<u16> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 impl fmt::Display for ListenAddress {
@@ -94,11 +105,22 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_on_loopback() {
+        for text in ["1338", ":1338", " 1338 "] {
+            let address: ListenAddress = text.parse().expect("valid");
+            assert_eq!(address.to_string(), "127.0.0.1:1338");
+            assert!(address.is_loopback());
+        }
+    }
+
+    #[test]
     fn refuses_what_is_no_address() {
         for text in [
             "",
-            "1337",
-            ":1337",
+            ":",
+            "99999",
+            ":-1",
+            "+80",
             "127.0.0.1",
             "nid1:80",
             "127.0.0.1:99999",
