@@ -208,7 +208,7 @@ fn other_machines_need_tls_and_the_token() {
             );
         }
         assert!(
-            agent.stderr().contains("page and API on http://127.0.0.1"),
+            agent.stderr().contains("page and API: http://127.0.0.1"),
             "{}",
             agent.output()
         );

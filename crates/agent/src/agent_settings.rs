@@ -64,6 +64,8 @@ pub struct AgentSettings {
     pub(crate) memory_limit: Option<MemoryLimit>,
     /// Notes for the user: defaults that this machine changed.
     pub remarks: Vec<String>,
+    /// The absolute path of the configuration file, if there is one.
+    pub config_file: Option<PathBuf>,
     /// The configuration in force, for `GET /api/v1/config`.
     pub(crate) config_json: serde_json::Value,
 }
@@ -131,6 +133,7 @@ impl AgentSettings {
             snapshot: snapshot_options(loaded, environment),
             log: None,
             notify: ServiceNotifier::new(environment),
+            config_file: absolute_file(loaded),
             config_json: config_json::config_as_json(loaded),
             ends_with_job: loaded.uses_dragon_keys(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
@@ -243,6 +246,12 @@ fn reserved_names(node: &str) -> Arc<ReservedNames> {
     let own = own.map(|family| &*family.name);
     let names = collected.map(|family| &*family.name).chain(own);
     Arc::new(ReservedNames::new(names).of_node(node))
+}
+
+/// Returns the path for messages; a path that cannot be made absolute stays as it is.
+fn absolute_file(loaded: &LoadedConfig) -> Option<PathBuf> {
+    let file = loaded.file.as_ref()?;
+    Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
 }
 
 /// The machine to collect from: this one, or one made of files (`PEGEL_ROOT`); with another NVIDIA

@@ -1,6 +1,7 @@
 //! The status of the running agent, for `/status` and for the service manager.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ pub(crate) struct AgentStatus {
     last_tick: Mutex<Option<Instant>>,
     rate: Duration,
     limits: Value,
+    /// The bound addresses; null until the server is bound.
+    addresses: Mutex<Value>,
+    config_file: Option<PathBuf>,
     config_json: Value,
     log: Option<Arc<dyn LogOutput>>,
     supervisor: Supervisor,
@@ -55,10 +59,16 @@ impl AgentStatus {
                 "cgroup_memory_bytes": plan.memory_limit.map(|limit| limit.0),
             }),
             log: plan.log.clone(),
+            config_file: plan.config_file.clone(),
             config_json: plan.config_json.clone(),
             supervisor: plan.store.supervisor.clone(),
             ..AgentStatus::default()
         }
+    }
+
+    /// Sets the addresses on which clients reach this agent.
+    pub(crate) fn set_addresses(&self, addresses: Value) {
+        *self.addresses.lock() = addresses;
     }
 
     pub(crate) fn set_sampler(&self, sampler: Sampler) {
@@ -190,6 +200,8 @@ impl StatusSource for AgentStatus {
         let of_inputs = self.inputs.iter().flat_map(HostedInputs::status_fields);
         fields.extend(of_inputs.map(|(key, value)| (key.to_owned(), value)));
         fields.insert("limits".to_owned(), self.limits.clone());
+        fields.insert("addresses".to_owned(), self.addresses.lock().clone());
+        fields.insert("config_file".to_owned(), json!(self.config_file));
         let sampling = json!({
             "late": counts.late,
             "missed": counts.missed,

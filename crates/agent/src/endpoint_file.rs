@@ -24,12 +24,24 @@ struct EndpointJson<'a> {
     dir: &'a Path,
 }
 
+/// The addresses of statsd, in `endpoint.json` and in `/status`.
 #[derive(Serialize)]
-struct StatsdEndpoints<'a> {
+pub(crate) struct StatsdEndpoints<'a> {
     udp: &'a [SocketAddr],
     tcp: &'a [SocketAddr],
     unix: Option<&'a Path>,
     unix_stream: Option<&'a Path>,
+}
+
+impl<'a> From<&'a BoundAddresses> for StatsdEndpoints<'a> {
+    fn from(bound: &'a BoundAddresses) -> StatsdEndpoints<'a> {
+        StatsdEndpoints {
+            udp: &bound.udp,
+            tcp: &bound.tcp,
+            unix: bound.unix.as_deref(),
+            unix_stream: bound.unix_stream.as_deref(),
+        }
+    }
 }
 
 /// How often a failed write is retried.
@@ -57,12 +69,7 @@ impl EndpointFile {
             node,
             http,
             socket,
-            statsd: StatsdEndpoints {
-                udp: &statsd.udp,
-                tcp: &statsd.tcp,
-                unix: statsd.unix.as_deref(),
-                unix_stream: statsd.unix_stream.as_deref(),
-            },
+            statsd: statsd.into(),
             accept: [],
             dir,
         };

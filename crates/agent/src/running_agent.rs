@@ -22,13 +22,14 @@ use pegel_serve::{
 };
 use pegel_store::{Store, StoreOpenError};
 use pegel_supervisor::Supervisor;
+use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::agent_settings::AgentSettings;
 use crate::agent_status::AgentStatus;
 use crate::allocator::limit_allocator;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
-use crate::endpoint_file::EndpointFile;
+use crate::endpoint_file::{self, EndpointFile};
 use crate::hangup::HangupSignals;
 use crate::hosted_inputs::HostedInputs;
 use crate::log_output::{LogMetrics, LogOutput};
@@ -178,6 +179,12 @@ impl RunningAgent {
         if let Err(error) = endpoint.write() {
             tracing::warn!(%error, "cannot write endpoint.json; retrying");
         }
+        status.set_addresses(json!({
+            "url": page_url(&plan, http),
+            "http": http,
+            "socket": socket,
+            "statsd": endpoint_file::StatsdEndpoints::from(statsd.bound_addresses()),
+        }));
         let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
         announcement.extend(ingest.lanes_status().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
@@ -410,6 +417,15 @@ pub(crate) fn wait_until_readable(store: &Store, time: Millis) {
     tracing::warn!("the first sample is not readable after 5 s");
 }
 
+/// Returns the URL of the page: the first HTTP address.
+fn page_url(plan: &AgentSettings, http: &[SocketAddr]) -> Option<String> {
+    let first = http.first()?;
+    let is_tls = plan.serve.tls.files().is_some() && !first.ip().to_canonical().is_loopback();
+    let scheme = if is_tls { "https" } else { "http" };
+    Some(format!("{scheme}://{first}"))
+}
+
+/// Describes the agent in short lines, the URL of the page first.
 fn startup_lines(
     plan: &AgentSettings,
     http: &[SocketAddr],
@@ -417,36 +433,33 @@ fn startup_lines(
     statsd: &BoundAddresses,
     active: usize,
 ) -> Vec<String> {
-    let mut parts = Vec::new();
-    if let Some((first, others)) = http.split_first() {
-        let is_tls = plan.serve.tls.files().is_some() && !first.ip().to_canonical().is_loopback();
-        let scheme = if is_tls { "https" } else { "http" };
-        parts.push(format!("page and API on {scheme}://{first}"));
-        if !others.is_empty() {
-            let others: Vec<String> = others.iter().map(SocketAddr::to_string).collect();
-            parts.push(format!("OpenTSDB on {}", others.join(", ")));
-        }
-    }
-    if let Some(socket) = socket {
-        parts.push(format!("socket {}", socket.display()));
+    let mut lines = Vec::new();
+    lines.extend(page_url(plan, http).map(|url| format!("page and API: {url}")));
+    if let [_, others @ ..] = http
+        && !others.is_empty()
+    {
+        let others: Vec<String> = others.iter().map(SocketAddr::to_string).collect();
+        lines.push(format!("OpenTSDB for Grafana: {}", others.join(", ")));
     }
     let udp = statsd.udp.iter().map(|address| format!("udp {address}"));
     let tcp = statsd.tcp.iter().map(|address| format!("tcp {address}"));
     let addresses: Vec<String> = udp.chain(tcp).collect();
     if !addresses.is_empty() {
-        parts.push(format!("statsd on {}", addresses.join(", ")));
+        lines.push(format!("statsd: {}", addresses.join(", ")));
     }
+    lines.extend(socket.map(|socket| format!("socket: {}", socket.display())));
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let state = format!(
-        "level {}, every {} s, {active} collectors active, store {} ({} or {})",
-        plan.level,
-        plan.collect.rate.as_secs_f64(),
+    lines.push(format!(
+        "store: {} ({} or {})",
         human_text::format_path(&plan.store.dir, home.as_deref()),
         human_text::format_duration(plan.store.keep.disk.duration()),
         quantity::bytes(plan.store.keep.bytes_max()),
-    );
-    [parts.join(" · "), state]
-        .into_iter()
-        .chain(plan.remarks.iter().cloned())
-        .collect()
+    ));
+    lines.push(format!(
+        "{active} collectors at level {}, every {} s",
+        plan.level,
+        plan.collect.rate.as_secs_f64(),
+    ));
+    lines.extend(plan.remarks.iter().cloned());
+    lines
 }

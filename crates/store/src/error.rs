@@ -7,7 +7,9 @@ use pegel_metric::DropReason;
 /// The error returned when a store cannot be opened. The directory is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    #[error("another agent (pid {pid}) is using the store {dir}; stop it or use another --dir")]
+    #[error(
+        "another agent (pid {pid}) uses the store {dir}; stop it, or start a second agent with its own --dir and --socket"
+    )]
     Locked { dir: PathBuf, pid: u32 },
     #[error(
         "{path} has format {found}; this version reads format {supported}; use another --dir, or the version that wrote it"

@@ -69,7 +69,7 @@ fn default_directories(
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    #[error("an agent{} already serves {path}; stop it, or choose another path with --socket", with_pid(.pid))]
+    #[error("an agent{} already serves {path}; stop it, or start a second agent with its own --dir and --socket", with_pid(.pid))]
     Served { path: PathBuf, pid: Option<u32> },
     #[error("{path} belongs to {owner} and was left in place; choose another path with --socket")]
     Foreign { path: PathBuf, owner: UserInfo },
