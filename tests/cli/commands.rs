@@ -6,9 +6,11 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pegel_metric::{Family, Input, MetricKind, Selector, Series, split_series_list};
 use pegel_testkit::{
     ChildProcess, FinishedProcess, REPOSITORY, TempDir, assert_golden, eventually, isolate, need,
     need_hardware,
@@ -84,29 +86,37 @@ fn decode(query: &str) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-fn parameter(target: &str, key: &str) -> Option<String> {
-    let (_, query) = target.split_once('?')?;
+fn parameters(target: &str, key: &str) -> Vec<String> {
+    let query = target.split_once('?').map_or("", |(_, query)| query);
     query
         .split('&')
-        .find_map(|pair| Some(decode(pair.strip_prefix(key)?.strip_prefix('=')?)))
+        .filter_map(|pair| Some(decode(pair.strip_prefix(key)?.strip_prefix('=')?)))
+        .collect()
 }
 
-/// Replaces the agent's matching, as far as these tests need it.
+/// Selects values as the agent does: the union of names and patterns.
 fn matching(target: &str, all: Vec<Value>) -> Vec<Value> {
-    let names = parameter(target, "names");
-    let pattern = parameter(target, "match");
+    let names = parameters(target, "names").join(",");
+    let names = Selector::from_list(split_series_list(&names)).expect("valid names");
+    let patterns = parameters(target, "match");
+    let patterns = patterns
+        .iter()
+        .map(|text| Selector::parse(text).expect("a valid pattern"));
+    let selector = Selector::any(std::iter::once(names).chain(patterns).collect());
+    let is_selective = target.contains("names=") || target.contains("match=");
+    let family = |name: &str| {
+        Arc::new(Family {
+            name: name.to_owned().into(),
+            kind: MetricKind::Unknown,
+            help: "".into(),
+            unit: "".into(),
+            level: 0,
+            input: Input::Collect,
+        })
+    };
     let fits = |value: &Value| {
         let text = value["name"].as_str().expect("a name");
-        let bare = text.split('{').next().expect("a name");
-        let by_names = names.as_deref().is_none_or(|names| {
-            pegel_metric::split_series_list(names)
-                .iter()
-                .any(|name| *name == text || *name == bare)
-        });
-        let by_pattern = pattern
-            .as_deref()
-            .is_none_or(|p| pegel_metric::glob_matches(p, text));
-        by_names && by_pattern
+        !is_selective || selector.matches(&Series::parse(text, family).expect("a series"))
     };
     all.into_iter().filter(fits).collect()
 }
@@ -122,10 +132,13 @@ fn serve(stream: &mut UnixStream, stream_end: StreamEnd) -> std::io::Result<()> 
     let target = request.split(' ').nth(1).unwrap_or_default();
     let ok = "HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n";
     match target.split('?').next().unwrap_or_default() {
-        "/api/v1/list" => write!(stream, "{ok}{}", list()),
+        "/api/v1/list" => {
+            let listed = list().as_array().expect("a list").clone();
+            write!(stream, "{ok}{}", Value::Array(matching(target, listed)))
+        }
         "/api/v1/values" => write!(stream, "{ok}{}", Value::Array(matching(target, values()))),
         "/api/v1/stream" => {
-            assert!(parameter(target, "rate").is_some(), "{target}");
+            assert_eq!(parameters(target, "rate").len(), 1, "{target}");
             write!(stream, "{ok}: hello\n\n")?;
             for step in steps() {
                 let step = step.as_array().expect("a list").clone();
@@ -384,18 +397,67 @@ fn patterns_select_series() {
 }
 
 #[test]
+fn names_may_be_globs_and_matchers_and_patterns_may_be_repeated() {
+    let agent = CannedAgent::start(StreamEnd::Close);
+    let names = |args: &[&str]| -> Vec<String> {
+        let finished = agent.pegel(&[args, &["-f", "txt"]].concat());
+        assert_ok(&finished);
+        let lines = finished.stdout.lines().skip(1);
+        lines
+            .map(|line| line.rsplitn(3, ' ').last().expect("a name").to_owned())
+            .collect()
+    };
+    let write = "strace_size_total{scall=\"write\"}";
+    let read = "strace_size_total{scall=\"read\"}";
+    let load = "node_load1";
+    assert_eq!(names(&["values", load]), [load]);
+    assert_eq!(names(&["get", "node_l*"]), [load]);
+    assert_eq!(names(&["get", "{scall!=\"\"}", load]), [load, read, write]);
+    assert_eq!(names(&["values", "strace*{scall=~\"w.*\"}"]), [write]);
+    assert_eq!(
+        names(&["values", "--match", "load", "--match", "wri"]),
+        [load, write]
+    );
+    assert_eq!(
+        names(&["get", "strace_size_total", "--match", "rea"]),
+        [read]
+    );
+    let listed = agent.pegel(&["list", "strace_size_total", "-f", "csv"]);
+    assert_ok(&listed);
+    assert_eq!(listed.stdout.lines().count(), 3, "{listed}");
+}
+
+#[test]
+fn a_tracked_name_without_series_has_its_exit_code() {
+    let agent = CannedAgent::start(StreamEnd::Hold);
+    let args = ["track", "node_load1,node_lod5", "-o", "log.json"];
+    let process = ChildProcess::start(&mut agent.command(PEGEL.path(), &args));
+    let file = agent.home.join("log.json");
+    eventually("a step is written", || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        text.contains("node_load1").then_some(()).ok_or(text)
+    });
+    process.signal(Signal::INT);
+    let finished = process.wait(BOUND);
+    assert_eq!(finished.code(), Some(5), "{finished}");
+    let expected = "pegel: no series named node_lod5; did you mean node_load1?\n\
+                    pegel: no series appeared for node_lod5\n";
+    assert_eq!(finished.stderr, expected);
+}
+
+#[test]
 fn exit_codes_and_messages() {
     let agent = CannedAgent::start(StreamEnd::Close);
     for (args, code, message) in [
         (
             vec!["values", "--match", "nope*"],
             4,
-            "pegel: no series matches \"nope*\"; `pegel list` lists all\n",
+            "pegel: no series matches nope*; `pegel list` lists all\n",
         ),
         (
             vec!["list", "--match", "nope*"],
             4,
-            "pegel: none of 6 series matches \"nope*\"\n",
+            "pegel: no series matches nope*; `pegel list` lists all\n",
         ),
         (
             vec!["get", "nope"],
@@ -406,6 +468,27 @@ fn exit_codes_and_messages() {
             vec!["track", "nope"],
             4,
             "pegel: no series named nope; `pegel list` lists all\n",
+        ),
+        (
+            vec!["get", "node_lod1,strace_sizes_total"],
+            4,
+            "pegel: no series named node_lod1; did you mean node_load1?\n\
+             pegel: no series named strace_sizes_total; did you mean strace_size_total?\n",
+        ),
+        (
+            vec!["values", "strace_size_total{scall=\"raed\"}"],
+            4,
+            "pegel: no series matches strace_size_total{scall=\"raed\"}; scall is read, write\n",
+        ),
+        (
+            vec!["get", "node_load1", "--match", "strace"],
+            4,
+            "pegel: no series of these names matches strace\n",
+        ),
+        (
+            vec!["track", "memfree"],
+            4,
+            "pegel: no series named memfree; did you mean node_memory_MemFree_bytes?\n",
         ),
         (vec!["get", ","], 2, "pegel: no name given\n"),
         (
@@ -437,8 +520,12 @@ fn exit_codes_and_messages() {
         assert_eq!(agent.pegel(&args).code(), Some(2), "{args:?}");
     }
     let partly = agent.pegel(&["get", "node_load1,nope", "-f", "txt"]);
-    assert_eq!(partly.code(), Some(0), "{partly}");
-    assert_eq!(partly.stderr, "pegel: no series named nope\n");
+    assert_eq!(partly.code(), Some(5), "{partly}");
+    assert_eq!(
+        partly.stderr,
+        "pegel: no series named nope; `pegel list` lists all\n"
+    );
+    assert_eq!(partly.stdout.lines().count(), 2, "{partly}");
     let unwritable = agent.pegel(&["list", "-o", "no/such/dir/f"]);
     assert_eq!(unwritable.code(), Some(1), "{unwritable}");
     assert!(

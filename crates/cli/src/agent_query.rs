@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pegel_metric::{Family, Input, MetricKind, Selector, Series, split_series_list};
+use pegel_metric::{Family, Input, MetricKind, Series};
 
 use crate::agent_client::AgentClient;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list, parse_values};
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, PARTLY_MATCHED};
 use crate::format::{DisplayContext, OutputFormat};
-use crate::output;
+use crate::series_query::{SeriesQuery, Unmatched};
+use crate::{output, suggestions};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AgentQueryArgs {
@@ -24,9 +25,10 @@ pub(crate) struct AgentQueryArgs {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Show only matching series: `node_cpu*`, `*{mode="idle"}`
-    #[arg(long = "match", value_name = "GLOB")]
-    pub pattern: Option<String>,
+    /// Show only series that contain TEXT, or match a glob or matchers: `cpu`, `node_*_bytes`,
+    /// `{mode="idle"}`; may be repeated, any may match
+    #[arg(long = "match", value_name = "TEXT")]
+    pub patterns: Vec<String>,
 }
 
 impl AgentQueryArgs {
@@ -46,8 +48,9 @@ impl AgentQueryArgs {
         display_context(self.output.as_deref())
     }
 
-    pub(crate) fn selector(&self) -> anyhow::Result<Option<Selector>> {
-        self.pattern.as_deref().map(parse_selector).transpose()
+    /// Parses the names of a command and the patterns. Errors exit with 2.
+    pub(crate) fn series(&self, names: &[String]) -> anyhow::Result<SeriesQuery> {
+        SeriesQuery::parse(names, &self.patterns)
     }
 }
 
@@ -64,11 +67,6 @@ pub(crate) fn display_context(output: Option<&Path>) -> DisplayContext {
         now: now.as_secs_f64(),
         width,
     }
-}
-
-pub(crate) fn parse_selector(pattern: &str) -> anyhow::Result<Selector> {
-    Selector::parse(pattern)
-        .map_err(|error| CommandError::usage(format!("--match \"{pattern}\": {error}")))
 }
 
 /// Fetches all series of the agent, sorted by name.
@@ -88,11 +86,6 @@ pub(crate) fn fetch_values(
     Ok(all)
 }
 
-/// Returns whether a series such as `name{k="v"}` matches.
-pub(crate) fn series_matches(selector: &Selector, text: &str) -> bool {
-    Series::parse(text, name_only_family).is_ok_and(|series| selector.matches(&series))
-}
-
 /// Formats name and labels as the agent does: `name{k="v"}`.
 pub(crate) fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String> {
     let series = Series::new(name_only_family(name), labels).ok()?;
@@ -100,7 +93,7 @@ pub(crate) fn series_text(name: &str, labels: &[(&str, &str)]) -> Option<String>
 }
 
 /// Returns a family for series of which only name and labels are used.
-fn name_only_family(name: &str) -> Arc<Family> {
+pub(crate) fn name_only_family(name: &str) -> Arc<Family> {
     Arc::new(Family {
         name: name.to_owned().into(),
         kind: MetricKind::Unknown,
@@ -111,32 +104,53 @@ fn name_only_family(name: &str) -> Arc<Family> {
     })
 }
 
-/// Splits arguments, each a comma-separated list, into names.
-pub(crate) fn parse_names(arguments: &[String]) -> anyhow::Result<Vec<String>> {
-    let names: Vec<String> = arguments
-        .iter()
-        .flat_map(|list| split_series_list(list))
-        .map(str::to_owned)
-        .collect();
-    if names.is_empty() {
-        return Err(CommandError::usage("no name given"));
-    }
-    Ok(names)
+/// Returns the error for a query that matches no series: one line for each name and pattern.
+pub(crate) fn no_match_error(
+    client: &AgentClient,
+    query: &SeriesQuery,
+    missing: &[Unmatched],
+) -> anyhow::Error {
+    let lines = explain_all(client, query, missing);
+    CommandError::nothing_matched(match lines.as_slice() {
+        [] => "no series matches both the names and --match".to_owned(),
+        lines => lines.join("\npegel: "),
+    })
 }
 
-/// Returns the names that match none of the values.
-pub(crate) fn unmatched_names<'a>(names: &'a [String], readings: &[SeriesValue]) -> Vec<&'a str> {
-    let is_matched = |name: &str| {
-        let Ok(selector) = Selector::parse(name) else {
-            return false;
-        };
-        readings
-            .iter()
-            .any(|reading| reading.name == name || series_matches(&selector, &reading.name))
+/// Returns an error if some names or patterns have no series. The command printed what it found.
+pub(crate) fn partial_match(
+    client: &AgentClient,
+    query: &SeriesQuery,
+    missing: &[Unmatched],
+) -> anyhow::Result<()> {
+    match explain_all(client, query, missing).as_slice() {
+        [] => Ok(()),
+        lines => Err(CommandError::with_code(
+            PARTLY_MATCHED,
+            lines.join("\npegel: "),
+        )),
+    }
+}
+
+/// Explains each name and pattern without series. Best effort: without the list of series there
+/// are no suggestions.
+pub(crate) fn explain_all(
+    client: &AgentClient,
+    query: &SeriesQuery,
+    missing: &[Unmatched],
+) -> Vec<String> {
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let all = fetch_series_list(client).unwrap_or_default();
+    let texts = || all.iter().map(|item| item.name.as_str());
+    let missing_everywhere = query.unmatched(texts());
+    let explain = |entry: &Unmatched| {
+        if missing_everywhere.contains(entry) {
+            suggestions::explain(entry, texts())
+        } else {
+            format!("no series of these names matches {}", entry.text)
+        }
     };
-    names
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !is_matched(name))
-        .collect()
+    missing.iter().map(explain).collect()
 }

@@ -8,6 +8,8 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const NO_AGENT: u8 = 3;
 pub(crate) const NOTHING_MATCHED: u8 = 4;
+/// Some of the given names matched series, and some did not.
+pub(crate) const PARTLY_MATCHED: u8 = 5;
 
 /// An error with an exit code of its own. Every other error exits with [`FAILED`].
 #[derive(Debug)]

@@ -1,15 +1,16 @@
 //! `pegel get`: the current values of the named series.
 
-use crate::agent_query::{self, AgentQueryArgs};
-use crate::command_error::CommandError;
-use crate::{format, output};
+use crate::agent_query::AgentQueryArgs;
+use crate::values;
 
 /// Show the current values of named series
 ///
-/// A name without labels selects all its series.
+/// NAMES are names, globs or matchers: a name without labels selects all its series. Exits with 4
+/// if none of them has a series, and with 5 if only some have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GetArgs {
-    /// Comma-separated names or series: node_load1,node_cpu_seconds_total{cpu="0",mode="idle"}
+    /// Comma-separated names, globs or matchers: node_load1, 'node_cpu*',
+    /// 'node_cpu_seconds_total{mode="idle"}'
     #[arg(required = true)]
     names: Vec<String>,
     #[command(flatten)]
@@ -17,28 +18,5 @@ pub(crate) struct GetArgs {
 }
 
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
-    let names = agent_query::parse_names(&args.names)?;
-    let selector = args.query.selector()?;
-    let mut readings =
-        agent_query::fetch_values(&args.query.client()?, &[("names", &names.join(","))])?;
-    let missing = agent_query::unmatched_names(&names, &readings);
-    if let Some(selector) = &selector {
-        readings.retain(|reading| agent_query::series_matches(selector, &reading.name));
-    }
-    if readings.is_empty() {
-        let message = format!(
-            "no series named {}; `pegel list` lists all",
-            names.join(", ")
-        );
-        return Err(CommandError::nothing_matched(message));
-    }
-    args.query.write(&format::values(
-        args.query.format(),
-        &readings,
-        args.query.display_context(),
-    ))?;
-    for name in missing {
-        output::print_message(&format!("pegel: no series named {name}"));
-    }
-    Ok(())
+    values::show(&args.names, &args.query)
 }

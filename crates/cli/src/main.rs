@@ -20,7 +20,9 @@ mod output;
 mod prometheus_config;
 mod push;
 mod run;
+mod series_query;
 mod snapshot;
+mod suggestions;
 mod tau_client;
 mod tau_proxy;
 mod top;
@@ -38,7 +40,8 @@ use command_error::{OK, USAGE};
 
 /// Sample, store and serve the metrics of a compute node and its programs
 ///
-/// Exit codes: 0 success, 1 failure, 2 usage or configuration error, 3 no agent, 4 no match.
+/// Exit codes: 0 success, 1 failure, 2 usage or configuration error, 3 no agent, 4 no match, 5 some
+/// names without a match.
 #[derive(Debug, Parser)]
 #[command(name = "pegel", version, max_term_width = 100)]
 struct Cli {

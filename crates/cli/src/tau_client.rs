@@ -13,6 +13,7 @@ use crate::agent_query::{self, fetch_series_list};
 use crate::api_values::SeriesInfo;
 use crate::command_error::{CommandError, clap_message};
 use crate::format::{self, OutputFormat};
+use crate::series_query::SeriesQuery;
 use crate::track::{self, TrackOptions};
 use crate::{output, tau_proxy};
 
@@ -130,8 +131,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<(
         )?;
     }
     let tracking = TrackOptions {
-        names,
-        pattern: None,
+        series: SeriesQuery::exact(&names)?,
         hz,
         format: by_default(OutputFormat::Json),
         output: args.output,

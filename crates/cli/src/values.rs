@@ -1,35 +1,43 @@
-//! `pegel values`: the current value of every series.
+//! `pegel values`: the current values of all or of the named series.
 
 use crate::agent_query::{self, AgentQueryArgs};
 use crate::command_error::CommandError;
 use crate::format;
 
-/// Show the current value of every series
+/// Show the current values of all or of the named series
+///
+/// NAMES are names, globs or matchers: a name without labels selects all its series.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ValuesArgs {
+    /// Comma-separated names, globs or matchers: node_load1, 'node_cpu*', '{mode="idle"}' [default:
+    /// all]
+    names: Vec<String>,
     #[command(flatten)]
     query: AgentQueryArgs,
 }
 
 pub(crate) fn run(args: &ValuesArgs) -> anyhow::Result<()> {
+    show(&args.names, &args.query)
+}
+
+/// Prints the values of the series that names and patterns select.
+pub(crate) fn show(names: &[String], args: &AgentQueryArgs) -> anyhow::Result<()> {
     // Reject a malformed pattern before connecting.
-    args.query.selector()?;
-    let query: Vec<(&str, &str)> = args
-        .query
-        .pattern
-        .iter()
-        .map(|pattern| ("match", pattern.as_str()))
-        .collect();
-    let readings = agent_query::fetch_values(&args.query.client()?, &query)?;
-    if readings.is_empty() {
-        return Err(CommandError::nothing_matched(match &args.query.pattern {
-            Some(pattern) => format!("no series matches \"{pattern}\"; `pegel list` lists all"),
-            None => "the agent has no values".to_owned(),
-        }));
+    let query = args.series(names)?;
+    let client = args.client()?;
+    let mut readings = agent_query::fetch_values(&client, &query.parameters(true))?;
+    let missing = query.unmatched(readings.iter().map(|reading| reading.name.as_str()));
+    readings.retain(|reading| query.matches(&reading.name));
+    if readings.is_empty() && query.selects_everything() {
+        return Err(CommandError::nothing_matched("the agent has no values"));
     }
-    args.query.write(&format::values(
-        args.query.format(),
+    if readings.is_empty() {
+        return Err(agent_query::no_match_error(&client, &query, &missing));
+    }
+    args.write(&format::values(
+        args.format(),
         &readings,
-        args.query.display_context(),
-    ))
+        args.display_context(),
+    ))?;
+    agent_query::partial_match(&client, &query, &missing)
 }

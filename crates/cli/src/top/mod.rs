@@ -23,8 +23,8 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use crate::agent_client::AgentClient;
-use crate::agent_query;
 use crate::command_error::CommandError;
+use crate::series_query;
 use crate::track::parse_frequency;
 use agent_feed::{AgentFeed, FeedRequest, FeedUpdate};
 use app::{AppEffect, ConnectionState, KeyAction, TopApp};
@@ -43,8 +43,9 @@ pub(crate) struct TopArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
-    /// List only matching series: `flux.*`, `*{mode="idle"}`
-    #[arg(long = "match", value_name = "GLOB")]
+    /// List only series that contain TEXT, or match a glob or matchers: `cpu`, `flux.*`,
+    /// `{mode="idle"}`
+    #[arg(long = "match", value_name = "TEXT")]
     pattern: Option<String>,
     /// Name of the node to show
     #[arg(long, value_name = "NODE")]
@@ -68,7 +69,7 @@ pub(crate) enum TopEvent {
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let hz = parse_frequency(&args.hz)?;
     let pattern = match &args.pattern {
-        Some(pattern) => Some((pattern.clone(), agent_query::parse_selector(pattern)?)),
+        Some(pattern) => Some((pattern.clone(), series_query::pattern_selector(pattern)?)),
         None => None,
     };
     if !std::io::stdout().is_terminal() {

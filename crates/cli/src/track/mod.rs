@@ -7,13 +7,13 @@ mod writer;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use pegel_metric::Selector;
-
 use crate::agent_client::AgentClient;
 use crate::agent_query::{self, AgentQueryArgs, fetch_series_list};
 use crate::api_values::SeriesValue;
-use crate::command_error::{CommandError, NO_AGENT};
+use crate::command_error::{CommandError, NO_AGENT, PARTLY_MATCHED};
 use crate::format::OutputFormat;
+use crate::output;
+use crate::series_query::{SeriesQuery, Unmatched};
 use event_stream::AgentEventStream;
 use writer::TrackWriter;
 
@@ -21,10 +21,11 @@ const HZ_MAX: f64 = 1000.0;
 
 /// Follow values over time and write changes until interrupted
 ///
-/// Without names, tracks all nonzero counters.
+/// NAMES are names, globs or matchers. Without names, tracks all nonzero counters. Exits with 5 if a
+/// name had no series until the end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrackArgs {
-    /// Comma-separated names or series
+    /// Comma-separated names, globs or matchers: node_load1, 'node_network_*_bytes_total'
     names: Vec<String>,
     /// Sampling frequency in Hz, up to 1000
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
@@ -36,22 +37,15 @@ pub(crate) struct TrackArgs {
 /// Series to follow, frequency and output.
 #[derive(Debug)]
 pub(crate) struct TrackOptions {
-    pub names: Vec<String>,
-    pub pattern: Option<String>,
+    pub series: SeriesQuery,
     pub hz: f64,
     pub format: OutputFormat,
     pub output: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &TrackArgs) -> anyhow::Result<()> {
-    args.query.selector()?;
-    let names = match args.names.as_slice() {
-        [] => Vec::new(),
-        names => agent_query::parse_names(names)?,
-    };
     let tracking = TrackOptions {
-        names,
-        pattern: args.query.pattern.clone(),
+        series: args.query.series(&args.names)?,
         hz: parse_frequency(&args.hz)?,
         format: args.query.format(),
         output: args.query.output.clone(),
@@ -73,38 +67,31 @@ pub(crate) fn track(client: &AgentClient, tracking: &TrackOptions) -> anyhow::Re
         client,
         is_counter: HashMap::new(),
     };
-    let wants_all = tracking.names.is_empty() && tracking.pattern.is_none();
-    let names = tracking.names.join(",");
+    let series = &tracking.series;
     let hz = tracking.hz.to_string();
     let mut query = vec![("rate", hz.as_str())];
-    if !names.is_empty() {
+    query.extend(series.parameters(true));
+    let mut missing = MissingNames::default();
+    if !series.selects_everything() {
         // Fail before creating the output file if no series matches.
-        if agent_query::fetch_values(client, &[("names", &names)])?.is_empty() {
-            let message = format!("no series named {names}; `pegel list` lists all");
-            return Err(CommandError::nothing_matched(message));
+        let readings = agent_query::fetch_values(client, &series.parameters(true))?;
+        missing.0 = series.unmatched(readings.iter().map(|reading| reading.name.as_str()));
+        if !readings.iter().any(|reading| series.matches(&reading.name)) {
+            return Err(agent_query::no_match_error(client, series, &missing.0));
         }
-        query.push(("names", &names));
-    }
-    let mut filter = None;
-    match &tracking.pattern {
-        // The agent combines names and patterns with OR; this command requires both.
-        Some(pattern) if !names.is_empty() => filter = Some(agent_query::parse_selector(pattern)?),
-        Some(pattern) => query.push(("match", pattern)),
-        None => {}
+        for line in agent_query::explain_all(client, series, &missing.0) {
+            output::print_message(&format!("pegel: {line}"));
+        }
     }
     let mut stream = AgentEventStream::open_until_signal(client, &query)?;
     let mut writer = TrackWriter::open(tracking.format, tracking.output.as_deref())?;
-    let followed = follow(
-        &mut stream,
-        &mut writer,
-        wants_all.then_some(&mut kinds),
-        filter.as_ref(),
-    );
+    let counters = series.selects_everything().then_some(&mut kinds);
+    let followed = follow(&mut stream, &mut writer, counters, series, &mut missing);
     // Completes the file also after an error.
     writer.close()?;
     followed?;
     if stream.was_stopped() {
-        return Ok(());
+        return missing.error().map_or(Ok(()), Err);
     }
     Err(CommandError::with_code(
         NO_AGENT,
@@ -117,7 +104,8 @@ fn follow(
     stream: &mut AgentEventStream,
     writer: &mut TrackWriter,
     mut counters: Option<&mut CounterLookup<'_>>,
-    filter: Option<&Selector>,
+    series: &SeriesQuery,
+    missing: &mut MissingNames,
 ) -> anyhow::Result<()> {
     while let Some(mut step) = stream.next_step()? {
         if let Some(kinds) = &mut counters {
@@ -125,14 +113,32 @@ fn follow(
             kinds.refresh(&step)?;
             step.retain(|reading| kinds.is_counter(&reading.name));
         }
-        if let Some(filter) = filter {
-            step.retain(|reading| agent_query::series_matches(filter, &reading.name));
-        }
+        missing.update(series, &step);
+        step.retain(|reading| series.matches(&reading.name));
         if !step.is_empty() {
             writer.step(&step)?;
         }
     }
     Ok(())
+}
+
+/// Names and patterns that no series of the stream matched yet.
+#[derive(Debug, Default)]
+struct MissingNames(Vec<Unmatched>);
+
+impl MissingNames {
+    fn update(&mut self, series: &SeriesQuery, step: &[SeriesValue]) {
+        if !self.0.is_empty() {
+            let absent = series.unmatched(step.iter().map(|reading| reading.name.as_str()));
+            self.0.retain(|entry| absent.contains(entry));
+        }
+    }
+
+    fn error(&self) -> Option<anyhow::Error> {
+        let texts: Vec<&str> = self.0.iter().map(|entry| entry.text.as_str()).collect();
+        let message = format!("no series appeared for {}", texts.join(", "));
+        (!texts.is_empty()).then(|| CommandError::with_code(PARTLY_MATCHED, message))
+    }
 }
 
 fn agent_lost_message(output: Option<&Path>) -> String {
