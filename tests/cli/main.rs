@@ -1,6 +1,7 @@
 //! The commands of the binary: output, exit codes, files, terminals.
 
 mod commands;
+mod completions;
 mod config;
 mod doctor;
 mod tau;

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 28] = [
+const PROGRAMS: [(&str, &str); 30] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
     ("chromium", "chromium"),
     ("curl", "curl"),
+    ("fish", "fish"),
     ("gfortran", "gfortran"),
     ("ip", "iproute2"),
     ("java", "default-jdk-headless"),
@@ -37,6 +38,7 @@ const PROGRAMS: [(&str, &str); 28] = [
     ("tmux", "tmux"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
+    ("zsh", "zsh"),
 ];
 
 /// Installs packages without starting their services: a temporary `policy-rc.d` prevents it, and an

@@ -16,6 +16,7 @@ mod grafana;
 mod list;
 mod logging;
 mod man;
+mod metric_names;
 mod output;
 mod prometheus_config;
 mod push;
@@ -87,6 +88,13 @@ fn main() -> ExitCode {
     }
     if program == Some(tau_proxy::NAME.as_ref()) {
         return report_result(tau_proxy::run(arguments.into_iter()), None);
+    }
+    // Not one of the commands: only the completion scripts call it.
+    if arguments
+        .get(1)
+        .is_some_and(|name| name == metric_names::COMMAND)
+    {
+        return report_result(metric_names::run(arguments.into_iter().skip(1)), None);
     }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
