@@ -58,6 +58,17 @@ fn values() -> Vec<Value> {
     ]
 }
 
+/// Stored samples of two counters and of a gauge, which has no rate.
+fn range() -> Value {
+    json!([
+        {"name": "strace_size_total", "labels": {"scall": "read"},
+         "points": [[1667488120000u64, 10315325000u64], [1667488122000u64, 10315325653u64]]},
+        {"name": "strace_size_total", "labels": {"scall": "write"},
+         "points": [[1667488120000u64, 0], [1667488122000u64, 0]]},
+        {"name": "node_load1", "labels": {}, "points": [[1667488120000u64, 1], [1667488122000u64, 2]]},
+    ])
+}
+
 /// The steps of the stream: all values first, as an agent sends them, then changes only.
 fn steps() -> Vec<Value> {
     vec![
@@ -137,6 +148,10 @@ fn serve(stream: &mut UnixStream, stream_end: StreamEnd) -> std::io::Result<()> 
             write!(stream, "{ok}{}", Value::Array(matching(target, listed)))
         }
         "/api/v1/values" => write!(stream, "{ok}{}", Value::Array(matching(target, values()))),
+        "/api/v1/range" => {
+            assert_eq!(parameters(target, "start"), ["-65s"], "{target}");
+            write!(stream, "{ok}{}", range())
+        }
         "/api/v1/stream" => {
             assert_eq!(parameters(target, "rate").len(), 1, "{target}");
             write!(stream, "{ok}: hello\n\n")?;

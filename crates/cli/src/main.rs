@@ -9,6 +9,7 @@ mod api_values;
 mod command_error;
 mod completions;
 mod config;
+mod counter_rates;
 mod doctor;
 mod format;
 mod get;

@@ -2,7 +2,8 @@
 
 use crate::agent_query::{self, AgentQueryArgs};
 use crate::command_error::CommandError;
-use crate::format;
+use crate::counter_rates;
+use crate::format::{self, OutputFormat};
 
 /// Show the current values of all or of the named series
 ///
@@ -34,10 +35,15 @@ pub(crate) fn show(names: &[String], args: &AgentQueryArgs) -> anyhow::Result<()
     if readings.is_empty() {
         return Err(agent_query::no_match_error(&client, &query, &missing));
     }
-    args.write(&format::values(
-        args.format(),
-        &readings,
-        args.display_context(),
-    ))?;
+    let format = args.format();
+    let text = match format {
+        // The formats for programs have fixed fields.
+        OutputFormat::Md => {
+            let rates = counter_rates::fetch(&client, &query, &readings);
+            format::values_with_rates(&readings, &rates, args.display_context())
+        }
+        _ => format::values(format, &readings, args.display_context()),
+    };
+    args.write(&text)?;
     agent_query::partial_match(&client, &query, &missing)
 }

@@ -10,6 +10,7 @@ mod yaml;
 use std::path::Path;
 
 use crate::api_values::{SeriesInfo, SeriesValue};
+use crate::counter_rates::CounterRates;
 use number::exact;
 
 /// The output format, option `-f`.
@@ -83,13 +84,22 @@ pub(crate) fn values(
     context: DisplayContext,
 ) -> String {
     match format {
-        OutputFormat::Md => table::values(readings, context),
+        OutputFormat::Md => table::values(readings, &CounterRates::new(), context),
         OutputFormat::Json => json::values(readings),
         OutputFormat::Yaml => yaml::values(readings),
         OutputFormat::Txt => format!("{}{}", plain::VALUES_HEAD, plain::value_lines(readings)),
         OutputFormat::Csv => format!("{}{}", csv::VALUES_HEAD, csv::value_lines(readings)),
         OutputFormat::Ndjson => json::value_lines(readings),
     }
+}
+
+/// Formats values for people, with a column for the rates of counters if there are any.
+pub(crate) fn values_with_rates(
+    readings: &[SeriesValue],
+    rates: &CounterRates,
+    context: DisplayContext,
+) -> String {
+    table::values(readings, rates, context)
 }
 
 /// Formats one line per value: name, time and value with a separator. `name` quotes the name.

@@ -29,13 +29,51 @@ pub(crate) fn exact(value: f64) -> String {
     text
 }
 
-/// Formats with at most six decimals and a blank between thousands.
+/// Formats with at most six decimals and a blank between thousands. Smaller numbers have six
+/// significant digits: further ones are rounding errors of sums.
 pub(crate) fn human_readable(value: f64) -> String {
-    if !value.is_finite() || value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-4) {
+    if !value.is_finite() || value.abs() >= 1e15 {
         return exact(value);
     }
-    let text = format!("{value:.6}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if value != 0.0 && value.abs() < 1e-4 {
+        return scientific(value, 5);
+    }
+    group_whole(&format!("{value:.6}"))
+}
+
+/// Formats a rate with four significant digits; whole from 1000 on.
+pub(crate) fn human_rate(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => exact(value),
+        size if size >= 1e15 => scientific(value, 3),
+        0.0 => "0".to_owned(),
+        size if size < 1e-4 => scientific(value, 3),
+        size => {
+            let decimals = (3 - size.log10().floor() as i32).clamp(0, 8) as usize;
+            group_whole(&format!("{value:.decimals$}"))
+        }
+    }
+}
+
+/// Formats `4.4075e-5`, without trailing zeros.
+fn scientific(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => format!("{}e{exponent}", trim_zeros(digits)),
+        None => text,
+    }
+}
+
+fn trim_zeros(text: &str) -> &str {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => text,
+    }
+}
+
+/// Removes trailing zeros after the point, and puts blanks between thousands before it.
+fn group_whole(text: &str) -> String {
+    let text = trim_zeros(text);
     let (whole, fraction) = match text.split_once('.') {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (text, None),
@@ -97,11 +135,29 @@ mod tests {
             (-1234.5, "-1 234.5"),
             (0.1 + 0.2, "0.3"),
             (1e-9, "1e-9"),
+            (0.000_044_075_000_000_000_01, "4.4075e-5"),
+            (-0.000_012_345_678, "-1.23457e-5"),
+            (1000.0, "1 000"),
             (1e16, "10000000000000000"),
             (999.0, "999"),
             (f64::INFINITY, "+Inf"),
         ] {
             assert_eq!(human_readable(value), text);
+        }
+    }
+
+    #[test]
+    fn rates_have_four_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.123_456, "0.1235"),
+            (12.3456, "12.35"),
+            (999.96, "1 000"),
+            (1_234_567.8, "1 234 568"),
+            (0.000_012_346, "1.235e-5"),
+        ] {
+            assert_eq!(human_rate(value), text);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Human-readable format: a list of series under a boxed title, and a table of values.
 
 use super::DisplayContext;
-use super::number::{ago, human_readable, time_of_day};
+use super::number::{ago, human_rate, human_readable, time_of_day};
 use crate::api_values::{SeriesInfo, SeriesValue};
+use crate::counter_rates::CounterRates;
 
 pub(crate) const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
 
@@ -48,49 +49,78 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-pub(crate) fn values(readings: &[SeriesValue], context: DisplayContext) -> String {
-    let numbers = aligned(
-        readings
-            .iter()
-            .map(|reading| human_readable(reading.value))
-            .collect(),
-    );
-    let number_width = numbers
-        .first()
-        .map_or(0, |text| text.chars().count())
-        .max(5);
-    let times: Vec<String> = readings
-        .iter()
-        .map(|reading| ago(reading.ts, context.now))
-        .collect();
-    let time_width = times
-        .iter()
-        .map(String::len)
-        .max()
-        .unwrap_or(0)
-        .max("LAST CHANGE".len());
+/// Formats one line per value. The column of rates is omitted if there are none.
+pub(crate) fn values(
+    readings: &[SeriesValue],
+    rates: &CounterRates,
+    context: DisplayContext,
+) -> String {
+    let column = |title: &'static str, cells: Vec<String>| TableColumn::new(title, cells);
+    let numbers = readings.iter().map(|reading| human_readable(reading.value));
+    let mut columns = vec![column("VALUE", aligned(numbers.collect()))];
+    if !rates.is_empty() {
+        let rate = |reading: &SeriesValue| match rates.get(&reading.name) {
+            Some(rate) => human_rate(*rate),
+            None => String::new(),
+        };
+        columns.push(column(
+            "PER SECOND",
+            aligned(readings.iter().map(rate).collect()),
+        ));
+    }
+    let times = readings.iter().map(|reading| ago(reading.ts, context.now));
+    columns.push(column("LAST CHANGE", times.collect()));
     let longest = readings
         .iter()
         .map(|reading| reading.name.chars().count())
         .max()
         .unwrap_or(0);
-    let room = context
-        .width
-        .map(|width| width.saturating_sub(number_width + time_width + 6));
+    let others: usize = columns.iter().map(|column| column.width + 3).sum();
+    let room = context.width.map(|width| width.saturating_sub(others));
     let name_width = room
         .map_or(longest, |room| longest.min(room.max(NAME_WIDTH_MIN)))
         .max(4);
-    let mut out = format!(
-        "{:name_width$}   {:>number_width$}   {:>time_width$}\n",
-        "NAME", "VALUE", "LAST CHANGE"
-    );
-    for ((reading, number), time) in readings.iter().zip(numbers).zip(times) {
-        let name = truncate_middle(&reading.name, name_width);
+    let mut out = format!("{:name_width$}", "NAME");
+    for column in &columns {
         out.push_str(&format!(
-            "{name:name_width$}   {number:>number_width$}   {time:>time_width$}\n"
+            "   {:>width$}",
+            column.title,
+            width = column.width
         ));
     }
+    out.push('\n');
+    for (row, reading) in readings.iter().enumerate() {
+        let name = truncate_middle(&reading.name, name_width);
+        out.push_str(&format!("{name:name_width$}"));
+        for column in &columns {
+            out.push_str(&format!(
+                "   {:>width$}",
+                column.cells[row],
+                width = column.width
+            ));
+        }
+        out.push('\n');
+    }
     out
+}
+
+/// A column of right-aligned cells.
+struct TableColumn {
+    title: &'static str,
+    cells: Vec<String>,
+    width: usize,
+}
+
+impl TableColumn {
+    fn new(title: &'static str, cells: Vec<String>) -> TableColumn {
+        let widths = cells.iter().map(|cell| cell.chars().count());
+        let width = widths.max().unwrap_or(0).max(title.len());
+        TableColumn {
+            title,
+            cells,
+            width,
+        }
+    }
 }
 
 /// Pads numbers to align their decimal points.
@@ -155,6 +185,7 @@ mod tests {
         ];
         let text = values(
             &readings,
+            &CounterRates::new(),
             DisplayContext {
                 now: 100.5,
                 width: None,
@@ -185,6 +216,7 @@ c                    -0.5      0.5 s ago
         let readings = [reading(&"x".repeat(200), 1.0)];
         let text = values(
             &readings,
+            &CounterRates::new(),
             DisplayContext {
                 now: 100.5,
                 width: Some(60),
