@@ -527,7 +527,6 @@ fn exit_codes_and_messages() {
     }
     for args in [
         vec!["get"],
-        vec![],
         vec!["frobnicate"],
         vec!["list", "-f", "xml"],
         vec!["agent", "--once", "--until-pid", "1"],

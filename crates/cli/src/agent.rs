@@ -42,8 +42,9 @@ pub(crate) struct ConfigFlags {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address for HTTP; may be repeated, replaces the configured list
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Address for HTTP, or only a port for loopback: 127.0.0.1:1338, 1338; may be repeated, replaces
+    /// the configured list
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
     pub listen: Vec<String>,
     /// Address for statsd lines: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be
     /// repeated, replaces the configured list
@@ -64,7 +65,8 @@ pub(crate) struct ConfigFlags {
     /// Name of this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Use the next free port if a port is in use
+    /// Use the next free port if a port is in use; a second agent of the same user also needs --dir
+    /// and --socket
     #[arg(long)]
     port_search: bool,
     /// Permit addresses reachable from other machines without TLS and without a token
@@ -83,6 +85,11 @@ impl ConfigFlags {
             std::env::var_os(name)
         })
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))
+    }
+
+    /// Returns whether any flag is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.config.is_some() || !self.arguments().is_empty()
     }
 
     fn arguments(&self) -> Vec<ConfigArgument> {

@@ -5,12 +5,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use pegel_agent::{Config, LoadedConfig};
-use pegel_config::{ConfigEntry, ConfigError, ConfigOrigin, Setting};
+use pegel_agent::Config;
+use pegel_config::ConfigError;
 
 use crate::agent::ConfigFlags;
+use crate::agent_client::AgentClient;
+use crate::agent_report::AgentReport;
 use crate::command_error::{CommandError, USAGE};
-use crate::output;
+use crate::{config_rows, output};
 
 /// Create, check or show the configuration
 #[derive(Debug, clap::Args)]
@@ -37,15 +39,30 @@ enum ConfigAction {
         #[arg(long)]
         text_only: bool,
     },
-    /// Show the effective configuration and the origin of each value
-    Show(Box<ConfigFlags>),
+    /// Show the configuration in force and the origin of each value
+    ///
+    /// Shows that of the running agent. If none is running, with --new or with any flag that sets a
+    /// key, shows the configuration that an agent started here would have.
+    Show(Box<ShowArgs>),
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowArgs {
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
+    #[arg(short = 'u', value_name = "SOCKET")]
+    agent_socket: Option<PathBuf>,
+    /// Show the configuration of an agent started here, even if one is running
+    #[arg(long, conflicts_with = "agent_socket")]
+    new: bool,
+    #[command(flatten)]
+    flags: ConfigFlags,
 }
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     match &args.action {
         ConfigAction::Init { file } => init(file.as_ref()),
         ConfigAction::Check { file, text_only } => check(file.clone(), *text_only),
-        ConfigAction::Show(settings) => output::write(None, &show(&settings.load()?)),
+        ConfigAction::Show(args) => show(args),
     }
 }
 
@@ -77,41 +94,37 @@ fn check(file: Option<PathBuf>, text_only: bool) -> anyhow::Result<()> {
     output::write(None, &format!("{}: no errors\n", file.display()))
 }
 
-/// Formats one key per line, followed by the origin of its value.
-fn show(loaded: &LoadedConfig) -> String {
-    let mut lines = Vec::new();
-    for entry in loaded.config.to_value().entries() {
-        flatten(loaded, &entry.key, entry, &mut lines);
+fn show(args: &ShowArgs) -> anyhow::Result<()> {
+    let is_new = args.new || args.flags.is_given();
+    if is_new && args.agent_socket.is_none() {
+        return output::write(
+            None,
+            &config_rows::to_yaml(&config_rows::from_loaded(&args.flags.load()?)),
+        );
     }
-    let width = lines
-        .iter()
-        .map(|(text, _)| text.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(60);
-    lines
-        .iter()
-        .map(|(text, origin)| format!("{text:width$}  # {origin}\n"))
-        .collect()
-}
-
-/// Writes maps in block style, so that each nested key has its own line and origin.
-fn flatten(
-    loaded: &LoadedConfig,
-    path: &str,
-    entry: &ConfigEntry,
-    lines: &mut Vec<(String, String)>,
-) {
-    let depth = path.matches('.').count();
-    let indent = "  ".repeat(depth);
-    let origin = loaded.origin_of(path).unwrap_or(&ConfigOrigin::Default);
-    let (key, value) = (&entry.key, &entry.value.value);
-    let text = match value.entries() {
-        [] => format!("{indent}{key}: {}", value.to_inline()),
-        _ => format!("{indent}{key}:"),
+    let client = match AgentClient::find(args.agent_socket.as_deref(), &[]) {
+        Ok(client) => client,
+        Err(error) if args.agent_socket.is_some() => return Err(error),
+        // No agent, or one of another user: only the own configuration can be shown.
+        Err(_) => {
+            let loaded = args.flags.load()?;
+            let heading = "# no agent is running; the configuration of one started here\n";
+            let rows = config_rows::from_loaded(&loaded);
+            return output::write(None, &format!("{heading}{}", config_rows::to_yaml(&rows)));
+        }
     };
-    lines.push((text, origin.to_string()));
-    for inner in value.entries() {
-        flatten(loaded, &format!("{path}.{}", inner.key), inner, lines);
+    let report = AgentReport::fetch(&client)?;
+    if report.config.is_empty() {
+        anyhow::bail!("the agent does not permit this user to read its configuration");
     }
+    let pid = report.pid().map_or("?".to_owned(), |pid| pid.to_string());
+    let file = match report.config_file() {
+        Some(file) => format!("file {}", file.display()),
+        None => "no file".to_owned(),
+    };
+    let heading = format!("# the running agent, pid {pid}, {file}\n");
+    output::write(
+        None,
+        &format!("{heading}{}", config_rows::to_yaml(&report.config)),
+    )
 }

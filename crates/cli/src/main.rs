@@ -5,10 +5,12 @@
 mod agent;
 mod agent_client;
 mod agent_query;
+mod agent_report;
 mod api_values;
 mod command_error;
 mod completions;
 mod config;
+mod config_rows;
 mod counter_rates;
 mod doctor;
 mod format;
@@ -19,6 +21,7 @@ mod logging;
 mod man;
 mod metric_names;
 mod output;
+mod overview;
 mod prometheus_config;
 mod push;
 mod run;
@@ -42,13 +45,15 @@ use command_error::{OK, USAGE};
 
 /// Sample, store and serve the metrics of a compute node and its programs
 ///
+/// Without a command, shows the state of the agent and what to type next.
+///
 /// Exit codes: 0 success, 1 failure, 2 usage or configuration error, 3 no agent, 4 no match, 5 some
 /// names without a match.
 #[derive(Debug, Parser)]
 #[command(name = "pegel", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
-    command: CliCommand,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -106,7 +111,10 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { OK });
         }
     };
-    let result = match &cli.command {
+    let Some(command) = &cli.command else {
+        return report_result(overview::run(), Some("pegel"));
+    };
+    let result = match command {
         CliCommand::Agent(args) => agent::run(args),
         CliCommand::Run(args) => run::run(args),
         CliCommand::List(args) => list::run(args),

@@ -32,6 +32,12 @@ pub use values::{
     SampleInterval, TimeSpan, UserRef,
 };
 
+/// Parses the text of a configuration file without its includes. `name` stands for the file in
+/// messages.
+pub fn parse(name: &std::path::Path, text: &str) -> Result<ConfigTree, ConfigError> {
+    yaml::parse(&std::sync::Arc::from(name), text).map_err(ConfigError::from)
+}
+
 /// Reads a whole configuration, or returns all problems found in it.
 pub fn read<T: Setting>(tree: &ConfigTree) -> Result<T, ConfigError> {
     let mut problems = Vec::new();

@@ -170,8 +170,8 @@ fn invalid_arguments_are_reported() {
     fs::write(&token, PLANTED_TOKEN).expect("written");
     let gone = dir.join("gone");
     for (at, more, code, said) in [
-        (&gone, &[][..], 1, "does not exist; create it"),
-        (&file, &[], 1, "is not a directory"),
+        (&file, &[][..], 1, "is not a directory"),
+        (&file.join("below"), &[], 1, "below"),
         (
             &gone,
             &["--url", "localhost:4242"],

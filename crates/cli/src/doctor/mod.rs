@@ -14,24 +14,26 @@ mod kernel;
 mod lanes;
 mod limits;
 mod permissions;
-mod pluralize;
+pub(crate) mod pluralize;
 mod ports;
+mod running_config;
 mod text;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pegel_agent::{AgentSettings, LoadedConfig};
 use pegel_machine::MachineFiles;
 
 use crate::agent_client::AgentClient;
+use crate::agent_report::AgentReport;
 use crate::command_error::{CommandError, FAILED, NO_AGENT};
 use crate::output;
 use agent::AgentProbe;
 use capabilities::ProcessCapabilities;
 use finding::{Finding, FindingGroup, FindingState};
+use ports::AgentPorts;
 
 /// Check what can be measured on this node and suggest fixes
 ///
@@ -94,10 +96,17 @@ fn json(groups: &[FindingGroup]) -> String {
 
 fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let environment = |name: &str| std::env::var_os(name);
-    let (settings, loaded) = check_config(pegel_agent::load_config(None, &[], &environment));
+    let (agent_probe, report) = probe_agent(args);
+    let (settings, loaded) = match report.as_ref().and_then(|r| Some((r, r.loaded_config()?))) {
+        // Describe the agent that runs, not one that would be started here.
+        Some((report, loaded)) => (
+            running_config::evaluate(&running_config::probe(report)),
+            loaded,
+        ),
+        None => check_config(pegel_agent::load_config(None, &[], &environment)),
+    };
     let plan = AgentSettings::new(&loaded, &environment);
     let machine = MachineFiles::at(&plan.host.root);
-    let agent_probe = probe_agent(args);
     let status = agent_probe.status();
     let surveyed = pegel_agent::probe_collectors(&plan).unwrap_or_default();
     let collectors = match status {
@@ -138,16 +147,16 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
         group("clock", clock::evaluate(&clock::probe(&machine, status))),
     ];
     if machine.is_local() {
-        let listen: Vec<SocketAddr> = plan
-            .serve
-            .listen
-            .iter()
-            .map(|address| address.socket())
-            .collect();
+        let listen = plan.serve.listen.iter();
+        let listen = listen.map(pegel_config::ListenAddress::socket).collect();
+        let mut ports = AgentPorts::with_default_statsd(listen);
+        if let Some(report) = report.filter(|report| report.url().is_some()) {
+            (ports.statsd_udp, ports.statsd_tcp) = report.statsd_addresses();
+        }
         let pid = status.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok());
         groups.push(group(
             "network",
-            ports::evaluate(&ports::probe(&listen, pid)),
+            ports::evaluate(&ports::probe(&ports, pid)),
         ));
     }
     groups
@@ -177,12 +186,15 @@ fn check_config(
     }
 }
 
-fn probe_agent(args: &DoctorArgs) -> AgentProbe {
+fn probe_agent(args: &DoctorArgs) -> (AgentProbe, Option<AgentReport>) {
     let response = AgentClient::find(args.socket.as_deref(), &[])
-        .and_then(|client| client.get("/status", &[]));
+        .and_then(|client| AgentReport::fetch(&client));
     match response {
-        Ok(status) => AgentProbe::Status(Box::new(status)),
-        Err(error) => classify_error(&error),
+        Ok(report) => {
+            let status = Box::new(report.status.clone());
+            (AgentProbe::Status(status), Some(report))
+        }
+        Err(error) => (classify_error(&error), None),
     }
 }
 

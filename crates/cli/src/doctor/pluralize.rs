@@ -3,7 +3,7 @@
 pub(crate) use pegel_metric::quantity::bytes as format_bytes;
 
 /// Formats a count with its noun: `1 file`, `2 files`.
-pub(super) fn pluralized(count: u64, noun: &str) -> String {
+pub(crate) fn pluralized(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

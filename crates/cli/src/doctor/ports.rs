@@ -18,8 +18,28 @@ pub(super) struct PortProbe {
     pub is_ours: bool,
 }
 
+/// The addresses to examine: those of the running agent, else those of an agent started here.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AgentPorts {
+    pub http: Vec<SocketAddr>,
+    pub statsd_udp: Vec<SocketAddr>,
+    pub statsd_tcp: Vec<SocketAddr>,
+}
+
+impl AgentPorts {
+    /// Returns the HTTP addresses and those to which statsd clients send by default.
+    pub(super) fn with_default_statsd(http: Vec<SocketAddr>) -> AgentPorts {
+        let statsd = SocketAddr::from(STATSD_ADDRESS);
+        AgentPorts {
+            http,
+            statsd_udp: vec![statsd],
+            statsd_tcp: vec![statsd],
+        }
+    }
+}
+
 /// Looks up the holder of each port. `agent` is the process ID of the running agent.
-pub(super) fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe> {
+pub(super) fn probe(ports: &AgentPorts, agent: Option<u32>) -> Vec<PortProbe> {
     let agent_uid =
         agent.and_then(|pid| Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()));
     let port = |name: String, holder: Option<PortOwner>| {
@@ -34,14 +54,20 @@ pub(super) fn probe(listen: &[SocketAddr], agent: Option<u32>) -> Vec<PortProbe>
             is_ours,
         }
     };
-    let statsd = SocketAddr::from(STATSD_ADDRESS);
-    let listen = listen.iter().filter(|address| address.port() != 0);
-    let mut ports: Vec<PortProbe> = listen
-        .map(|address| port(address.port().to_string(), tcp_port_owner(*address)))
-        .collect();
-    ports.push(port("8125/udp".to_owned(), udp_port_owner(statsd)));
-    ports.push(port("8125/tcp".to_owned(), tcp_port_owner(statsd)));
-    ports
+    // Port 0 stands for any free port.
+    let numbered = |addresses: &[SocketAddr]| {
+        let addresses = addresses.iter().copied();
+        addresses
+            .filter(|address| address.port() != 0)
+            .collect::<Vec<_>>()
+    };
+    let http = numbered(&ports.http).into_iter();
+    let udp = numbered(&ports.statsd_udp).into_iter();
+    let tcp = numbered(&ports.statsd_tcp).into_iter();
+    http.map(|address| port(address.port().to_string(), tcp_port_owner(address)))
+        .chain(udp.map(|address| port(format!("{}/udp", address.port()), udp_port_owner(address))))
+        .chain(tcp.map(|address| port(format!("{}/tcp", address.port()), tcp_port_owner(address))))
+        .collect()
 }
 
 pub(super) fn evaluate(ports: &[PortProbe]) -> Vec<Finding> {
@@ -97,7 +123,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let own = std::process::id();
-        let ports = probe(&[address], Some(own));
+        let ports = probe(&AgentPorts::with_default_statsd(vec![address]), Some(own));
         assert!(ports[0].is_ours);
         let findings = evaluate(&ports[..1]);
         assert_eq!(
@@ -108,7 +134,7 @@ mod tests {
             )]
         );
 
-        let ports = probe(&[address], None);
+        let ports = probe(&AgentPorts::with_default_statsd(vec![address]), None);
         let findings = evaluate(&ports[..1]);
         assert_eq!(findings[0].state, FindingState::Better);
         assert!(
@@ -126,7 +152,7 @@ mod tests {
         );
 
         drop(listener);
-        let findings = evaluate(&probe(&[address], None)[..1]);
+        let findings = evaluate(&probe(&AgentPorts::with_default_statsd(vec![address]), None)[..1]);
         assert_eq!(
             findings,
             [Finding::ok("ports", format!("free: {}", address.port()))]
@@ -135,7 +161,10 @@ mod tests {
 
     #[test]
     fn port_zero_is_skipped() {
-        let ports = probe(&["127.0.0.1:0".parse().expect("an address")], None);
+        let ports = probe(
+            &AgentPorts::with_default_statsd(vec!["127.0.0.1:0".parse().expect("an address")]),
+            None,
+        );
         assert_eq!(ports.len(), 2, "the two statsd ports");
     }
 }

@@ -10,6 +10,8 @@ use pegel_config::{Secret, UserRef};
 use super::provisioning_dir::{ProvisionedFile, ProvisionedState, ProvisioningDir};
 use super::provisioning_yaml::{self, HttpUrl};
 use super::{access_advice, dashboard_json, dashboards, token};
+use crate::agent_client::AgentClient;
+use crate::agent_report::AgentReport;
 use crate::command_error::{CommandError, USAGE};
 use crate::output;
 
@@ -23,10 +25,11 @@ const GRAFANA_PORT: u16 = 4242;
 /// data sources at startup, and dashboards continuously.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProvisionArgs {
-    /// Grafana's provisioning directory, such as /etc/grafana/provisioning
+    /// Grafana's provisioning directory, such as /etc/grafana/provisioning; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// URL of the agent as seen from Grafana [default: http://localhost with the configured port]
+    /// URL of the agent as seen from Grafana [default: http://localhost with the port of the running
+    /// agent, else the configured one]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// File with the agent's token [default: $PEGEL_TOKEN, token_file of the configuration]
@@ -45,14 +48,17 @@ pub(super) struct ProvisionArgs {
     /// Overwrite pegel's own files even if they were modified
     #[arg(long)]
     force: bool,
-    /// The agent's configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
+    /// Describe an agent with this configuration file [default: the running agent, else an agent
+    /// started here]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Socket of the running agent [default: $PEGEL_SOCKET, the user's, the system's]
+    #[arg(short = 'u', value_name = "SOCKET", conflicts_with = "config")]
+    socket: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
-    let loaded = pegel_agent::load_config(args.config.clone(), &[], &|name| std::env::var_os(name))
-        .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
+    let (agent, loaded) = described_agent(args)?;
     let url = match &args.url {
         Some(url) => HttpUrl::parse(url, "--url")?,
         None => HttpUrl::parse(&default_url(&loaded.config), "listen")?,
@@ -76,7 +82,10 @@ pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     }
     let wanted = files_to_write(root, &url, token.as_ref(), prometheus.as_ref());
     let mut report = write_files(&mut provisioning_dir, &wanted, args.force)?;
-    report.push('\n');
+    report.push_str(&format!(
+        "\nThe data source reads {agent} at {}.\n",
+        url.as_str()
+    ));
     report.push_str(&access_instructions(
         args,
         &loaded,
@@ -86,6 +95,32 @@ pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     ));
     report.push_str("Then restart Grafana, for example: systemctl restart grafana-server\n");
     output::write(None, &report)
+}
+
+/// Returns the configuration of the agent to describe, and that agent in words.
+fn described_agent(args: &ProvisionArgs) -> anyhow::Result<(String, LoadedConfig)> {
+    if args.config.is_none() {
+        let report = AgentClient::find(args.socket.as_deref(), &[])
+            .and_then(|client| AgentReport::fetch(&client));
+        match report {
+            Ok(report) => {
+                if let Some(loaded) = report.loaded_config() {
+                    let pid = report.pid().map_or("?".to_owned(), |pid| pid.to_string());
+                    return Ok((format!("the running agent (pid {pid})"), loaded));
+                }
+            }
+            Err(error) if args.socket.is_some() => return Err(error),
+            // No agent is running: describe one that would be started here.
+            Err(_) => {}
+        }
+    }
+    let loaded = pegel_agent::load_config(args.config.clone(), &[], &|name| std::env::var_os(name))
+        .map_err(|error| CommandError::with_code(USAGE, error.to_string()))?;
+    let agent = match &loaded.file {
+        Some(file) => format!("an agent configured by {}", file.display()),
+        None => "an agent with the default configuration".to_owned(),
+    };
+    Ok((agent, loaded))
 }
 
 /// Returns the URL of the default port for Grafana if the agent listens on it, else of the first

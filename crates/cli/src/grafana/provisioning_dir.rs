@@ -42,15 +42,14 @@ pub(super) struct ProvisioningDir {
 }
 
 impl ProvisioningDir {
+    /// Opens the directory, and creates it if it is missing.
     pub(super) fn open(dir: &Path) -> anyhow::Result<ProvisioningDir> {
         let shown = dir.display();
         match fs::metadata(dir) {
             Ok(found) if found.is_dir() => {}
             Ok(_) => bail!("{shown} is not a directory"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!(
-                    "{shown} does not exist; create it, or pass another directory with --dir (usually /etc/grafana/provisioning)"
-                )
+                fs::create_dir_all(dir).with_context(|| cannot_write(dir))?;
             }
             Err(error) => return Err(error).with_context(|| format!("cannot use {shown}")),
         }
