@@ -637,17 +637,17 @@ fn version_completions_and_manual() {
         assert!(finished.stdout.contains("until-pid"), "{shell}");
     }
     assert_ok(&agent.pegel(&["man", "--dir", "man"]));
-    let mut pages: Vec<String> = fs::read_dir(agent.home.join("man"))
-        .expect("the directory")
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .into_string()
-                .expect("UTF-8")
-        })
-        .collect();
-    pages.sort();
+    let files = |section: &str| {
+        let entries = fs::read_dir(agent.home.join("man").join(section)).expect("the directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = names
+            .map(|name| name.into_string().expect("UTF-8"))
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files("man5"), ["pegel.yaml.5"]);
+    let pages = files("man1");
     let expected = [
         "agent",
         "completions",
@@ -692,18 +692,30 @@ fn help_is_stable() {
         "track",
         "top",
         "push",
+        "snapshot",
+        "grafana provision",
+        "prometheus-config",
         "config",
+        "config init",
+        "config check",
+        "config show",
+        "doctor",
         "version",
         "completions",
         "man",
     ] {
-        let args: Vec<&str> = [command, "--help"]
-            .into_iter()
-            .filter(|arg| !arg.is_empty())
-            .collect();
+        let mut args: Vec<&str> = command.split_whitespace().collect();
+        args.push("--help");
         let finished = agent.pegel(&args);
         assert_ok(&finished);
-        let name = if command.is_empty() { "pegel" } else { command };
+        assert!(
+            finished.stdout.contains("\nExamples:\n  pegel"),
+            "{finished}"
+        );
+        let name = match command {
+            "" => "pegel".to_owned(),
+            command => command.replace(' ', "-"),
+        };
         assert_golden(golden(&format!("help/{name}.txt")), &finished.stdout);
     }
 }

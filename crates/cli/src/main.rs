@@ -13,6 +13,7 @@ mod config;
 mod config_rows;
 mod counter_rates;
 mod doctor;
+mod examples;
 mod format;
 mod get;
 mod grafana;
@@ -39,7 +40,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use command_error::{OK, USAGE};
 
@@ -76,9 +77,9 @@ enum CliCommand {
     Man(man::ManArgs),
 }
 
-/// Returns the command line's definition, for completions and manual pages.
+/// Returns the command line's definition, with the examples in its help.
 fn command() -> clap::Command {
-    Cli::command()
+    examples::add_to_help(Cli::command(), &[])
 }
 
 fn main() -> ExitCode {
@@ -102,7 +103,8 @@ fn main() -> ExitCode {
     {
         return report_result(metric_names::run(arguments.into_iter().skip(1)), None);
     }
-    let cli = match Cli::try_parse_from(arguments) {
+    let parsed = command().try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are printed to stdout and exit with 0. Errors are ignored: the pipe

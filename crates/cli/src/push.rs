@@ -18,10 +18,6 @@ const REPLY_BYTES_MAX: u64 = 16 << 10;
 /// Sets a gauge to VALUE, increments a counter by VALUE, or records VALUE as one duration of a
 /// timer in milliseconds. When the command returns, the values are stored and can be read.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    pegel push queue.depth=42 --tag q=main\n  \
-    pegel push -t counter jobs.done=1 jobs.bytes=4096\n  \
-    pegel push loss=0.031 --ts 1713379493250")]
 pub(crate) struct PushArgs {
     /// Name and value to send; may be repeated
     #[arg(required = true, value_name = "NAME=VALUE")]

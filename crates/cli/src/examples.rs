@@ -1,0 +1,399 @@
+//! Examples of every command, shown by `--help` and in the manual pages.
+
+/// A command line and what it does.
+pub(crate) struct Example {
+    pub line: &'static str,
+    pub text: &'static str,
+}
+
+const fn example(line: &'static str, text: &'static str) -> Example {
+    Example { line, text }
+}
+
+/// Returns the examples of a command; `path` are the names after `pegel`.
+pub(crate) fn of(path: &[&str]) -> &'static [Example] {
+    match path {
+        [] => PEGEL,
+        ["agent"] => AGENT,
+        ["run"] => RUN,
+        ["list"] => LIST,
+        ["values"] => VALUES,
+        ["get"] => GET,
+        ["track"] => TRACK,
+        ["top"] => TOP,
+        ["push"] => PUSH,
+        ["snapshot"] => SNAPSHOT,
+        ["grafana"] | ["grafana", "provision"] => GRAFANA_PROVISION,
+        ["prometheus-config"] => PROMETHEUS_CONFIG,
+        ["config"] => CONFIG,
+        ["config", "init"] => CONFIG_INIT,
+        ["config", "check"] => CONFIG_CHECK,
+        ["config", "show"] => CONFIG_SHOW,
+        ["doctor"] => DOCTOR,
+        ["version"] => VERSION,
+        ["completions"] => COMPLETIONS,
+        ["man"] => MAN,
+        _ => &[],
+    }
+}
+
+/// Adds the examples to the long help of a command and of all commands below it.
+pub(crate) fn add_to_help(command: clap::Command, path: &[&str]) -> clap::Command {
+    let examples = of(path);
+    let mut command = command;
+    if !examples.is_empty() {
+        let lines = examples
+            .iter()
+            .map(|e| format!("  {}\n      {}\n", e.line, e.text));
+        let text = format!("Examples:\n{}", lines.collect::<String>());
+        command = command.after_long_help(text.trim_end().to_owned());
+    }
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|inner| inner.get_name().to_owned())
+        .collect();
+    for name in names {
+        let path = [path, &[name.as_str()]].concat();
+        command = command.mut_subcommand(&name, |inner| add_to_help(inner, &path));
+    }
+    command
+}
+
+const PEGEL: &[Example] = &[
+    example("pegel", "show the state of the agent and what to type next"),
+    example(
+        "pegel agent",
+        "run the agent in this terminal; Ctrl-C stops it",
+    ),
+    example("pegel top", "show the node live"),
+    example(
+        "pegel run -s -- grep -r needle /usr",
+        "run a program and count its system calls",
+    ),
+    example(
+        "pegel get node_load1",
+        "print the current value of a metric",
+    ),
+];
+
+const AGENT: &[Example] = &[
+    example(
+        "pegel agent",
+        "run with the defaults: page on http://127.0.0.1:1337, two days on disk",
+    ),
+    example(
+        "pegel agent --listen 1338 --rate 1s",
+        "listen on another port of loopback, sample once a second",
+    ),
+    example(
+        "pegel agent --dir /tmp/p --socket /tmp/p/push.sock --port-search",
+        "run a second agent beside another one",
+    ),
+    example(
+        "pegel agent --once",
+        "print one sample as Prometheus text and exit",
+    ),
+    example(
+        "pegel agent --config /etc/pegel/pegel.yaml --log journal:info",
+        "run as a service does",
+    ),
+];
+
+const RUN: &[Example] = &[
+    example(
+        "pegel run -s -- grep -r needle /usr",
+        "count system calls: hits, bytes, time, errors",
+    ),
+    example(
+        "mpirun -np 8 pegel run -m -s -- ./solver input",
+        "count MPI calls too, on every rank",
+    ),
+    example(
+        "pegel run -s --report calls.json -- make",
+        "write the counts to a file",
+    ),
+    example(
+        "pegel run -S 4711",
+        "count the system calls of a running process; Ctrl-C detaches",
+    ),
+];
+
+const LIST: &[Example] = &[
+    example(
+        "pegel list",
+        "list all series with type, unit and help text",
+    ),
+    example(
+        "pegel list --match memory",
+        "list series that contain \"memory\"",
+    ),
+    example(
+        "pegel list 'node_network_*' -f csv",
+        "list matching series as CSV",
+    ),
+];
+
+const VALUES: &[Example] = &[
+    example(
+        "pegel values",
+        "show all current values; counters with their rate",
+    ),
+    example("pegel values node_load1 node_load5", "show named series"),
+    example(
+        "pegel values --match cpu --match memory",
+        "show series that contain either text",
+    ),
+    example(
+        "pegel values 'node_cpu_seconds_total{mode!=\"idle\"}' -f json",
+        "select by labels, print JSON",
+    ),
+];
+
+const GET: &[Example] = &[
+    example(
+        "pegel get node_load1,node_memory_MemFree_bytes",
+        "show two metrics",
+    ),
+    example(
+        "pegel get 'node_cpu_seconds_total{cpu=\"0\"}'",
+        "show the series of one CPU",
+    ),
+    example(
+        "pegel get 'node_filesystem_*' --match /home",
+        "show matching series that contain \"/home\"",
+    ),
+];
+
+const TRACK: &[Example] = &[
+    example(
+        "pegel track node_context_switches_total",
+        "print every change until Ctrl-C",
+    ),
+    example(
+        "pegel track 'node_network_*_bytes_total' -F 1 -o net.csv",
+        "write changes to a file, once a second",
+    ),
+    example("pegel track", "track all nonzero counters"),
+];
+
+const TOP: &[Example] = &[
+    example("pegel top", "show the node live; q quits, ? shows all keys"),
+    example(
+        "pegel top --match 'flux.*' -F 1",
+        "list only some series, refresh once a second",
+    ),
+];
+
+const PUSH: &[Example] = &[
+    example("pegel push queue.depth=42 --tag q=main", "set a gauge"),
+    example(
+        "pegel push -t counter jobs.done=1 jobs.bytes=4096",
+        "add to two counters",
+    ),
+    example(
+        "pegel push loss=0.031 --ts 1713379493250",
+        "store a value with its own time",
+    ),
+];
+
+const SNAPSHOT: &[Example] = &[
+    example("pegel snapshot", "describe this machine on one page"),
+    example(
+        "pegel snapshot -o node.json",
+        "write the description as JSON",
+    ),
+];
+
+const GRAFANA_PROVISION: &[Example] = &[
+    example(
+        "pegel grafana provision --dir /etc/grafana/provisioning",
+        "write data source and dashboards for the running agent",
+    ),
+    example(
+        "pegel grafana provision --dir ./grafana --seen-as /etc/grafana/provisioning",
+        "write them for a Grafana in a container",
+    ),
+    example(
+        "pegel grafana provision --dir ./grafana --url https://node7:4242 --token-file token",
+        "describe the agent of another node",
+    ),
+];
+
+const PROMETHEUS_CONFIG: &[Example] = &[
+    example(
+        "pegel prometheus-config",
+        "print the scrape configuration for this node",
+    ),
+    example(
+        "pegel prometheus-config --nodes node1,node2:1338 -o pegel.yml",
+        "write it for two other nodes",
+    ),
+];
+
+const CONFIG: &[Example] = &[
+    example(
+        "pegel config init pegel.yaml",
+        "write the default file with every key explained",
+    ),
+    example(
+        "pegel config check pegel.yaml",
+        "report all errors of a file",
+    ),
+    example(
+        "pegel config show",
+        "show the configuration of the running agent",
+    ),
+];
+
+const CONFIG_INIT: &[Example] = &[
+    example(
+        "pegel config init",
+        "print the default file with every key explained",
+    ),
+    example("pegel config init pegel.yaml", "write it to a new file"),
+];
+
+const CONFIG_CHECK: &[Example] = &[
+    example(
+        "pegel config check pegel.yaml",
+        "report all errors, also in the files it names",
+    ),
+    example(
+        "pegel config check --text-only node7.yaml",
+        "check a file of another machine",
+    ),
+];
+
+const CONFIG_SHOW: &[Example] = &[
+    example(
+        "pegel config show",
+        "show the configuration of the running agent",
+    ),
+    example(
+        "pegel config show --new",
+        "show that of an agent started here",
+    ),
+    example(
+        "pegel config show --config pegel.yaml --level 4",
+        "show the effect of a file and of flags",
+    ),
+];
+
+const DOCTOR: &[Example] = &[
+    example(
+        "pegel doctor",
+        "check the machine, the permissions and the running agent",
+    ),
+    example("pegel doctor -f json", "print the findings for a program"),
+];
+
+const VERSION: &[Example] = &[
+    example("pegel version", "print the version"),
+    example("pegel version --json", "print it as JSON"),
+];
+
+const COMPLETIONS: &[Example] = &[
+    example(
+        "pegel completions bash > ~/.local/share/bash-completion/completions/pegel",
+        "install for bash",
+    ),
+    example(
+        "pegel completions zsh > ~/.zfunc/_pegel",
+        "install for zsh, with ~/.zfunc in fpath",
+    ),
+    example(
+        "pegel completions fish > ~/.config/fish/completions/pegel.fish",
+        "install for fish",
+    ),
+];
+
+const MAN: &[Example] = &[
+    example(
+        "pegel man --dir ~/.local/share/man",
+        "install the manual pages for this user",
+    ),
+    example(
+        "pegel man --dir .",
+        "write them below the current directory",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    fn visit(command: &clap::Command, path: &[&str], check: &mut impl FnMut(&[&str])) {
+        check(path);
+        for inner in command.get_subcommands() {
+            visit(inner, &[path, &[inner.get_name()]].concat(), check);
+        }
+    }
+
+    /// Splits a line as a shell does, as far as the examples need it.
+    fn words(line: &str) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let (mut quote, mut is_open) = (None, false);
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'') => (quote, is_open) = (Some(c), words_open(&mut words, is_open)),
+                (None, ' ') => is_open = false,
+                (_, c) => {
+                    is_open = words_open(&mut words, is_open);
+                    words.last_mut().expect("open").push(c);
+                }
+            }
+        }
+        words
+    }
+
+    fn words_open(words: &mut Vec<String>, is_open: bool) -> bool {
+        if !is_open {
+            words.push(String::new());
+        }
+        true
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let mut lines = 0;
+        visit(&crate::command(), &[], &mut |path| {
+            let examples = of(path);
+            assert!(examples.len() >= 2, "{path:?} has no examples");
+            for example in examples {
+                let before_redirect = example.line.split(" > ").next().expect("a line");
+                let words = words(before_redirect);
+                let start = words
+                    .iter()
+                    .position(|word| word == "pegel")
+                    .expect("pegel");
+                let parsed = crate::command().try_get_matches_from(&words[start..]);
+                let parsed = parsed.and_then(|matches| crate::Cli::from_arg_matches(&matches));
+                assert!(parsed.is_ok(), "{}: {parsed:?}", example.line);
+                let is_about = path
+                    .iter()
+                    .all(|name| words.iter().any(|word| word == name));
+                assert!(is_about, "{path:?}: {}", example.line);
+                lines += 1;
+            }
+        });
+        assert!(lines > 40);
+    }
+
+    #[test]
+    fn every_long_help_shows_the_examples() {
+        visit(&crate::command(), &[], &mut |path| {
+            let mut command = crate::command();
+            let mut found = &mut command;
+            for name in path {
+                found = found.find_subcommand_mut(name).expect("a command");
+            }
+            let help = found.render_long_help().to_string();
+            for example in of(path) {
+                assert!(help.contains(example.line), "{path:?}: {help}");
+            }
+        });
+    }
+}
