@@ -9,6 +9,7 @@ mod languages;
 mod mpi;
 mod privileges;
 mod run_mode;
+mod running_calls;
 mod same_behaviour;
 mod streams;
 mod summary;

@@ -2,6 +2,10 @@
 //!
 //! Called by the tracer for every call, or with sums read from the kernel. Without a lane (no
 //! directory, no space) the program runs on, and the summary is still complete.
+//!
+//! The time of a call that takes long reaches the lane while it runs: a reading publishes the time
+//! of completed calls plus that of running ones. The larger of this and what was published before
+//! counts, so that the counter never falls, and a call that returns adds only what is missing.
 
 use std::collections::HashMap;
 
@@ -46,7 +50,12 @@ struct SyscallSeries {
     calls: Calls,
     /// Created at the first error.
     errors: Option<Counter>,
+    /// Calls that returned; the time includes calls that their thread's end interrupted.
     count: CallCount,
+    /// The time of running calls, only during a reading.
+    running_nanos: u64,
+    /// The time that was added to the lane.
+    published_nanos: u64,
 }
 
 /// The counts of all calls of a program and its children.
@@ -86,10 +95,11 @@ impl SyscallTally {
             Some(_) if !is_error => result.unsigned_abs(),
             _ => 0,
         };
-        slot.calls.add(bytes, nanos);
         slot.count.hits += 1;
         slot.count.bytes += bytes;
         slot.count.nanos += nanos;
+        let unpublished = slot.take_unpublished();
+        slot.calls.add(bytes, unpublished);
         if is_error {
             slot.add_errors(home, 1);
         }
@@ -98,6 +108,28 @@ impl SyscallTally {
     /// Records a call that does not return, because it ends its thread.
     pub(crate) fn record_no_return(&mut self, arch: u32, number: u64) {
         self.record(arch, number, 0, 0);
+    }
+
+    /// Records the time of a call that did not return because its thread ended.
+    pub(crate) fn record_unfinished(&mut self, arch: u32, number: u64, nanos: u64) {
+        let slot = self.slot(arch, number);
+        slot.count.nanos += nanos;
+        slot.publish_time();
+    }
+
+    /// Publishes the time of calls that are running: architecture, number and time since the start
+    /// of each.
+    pub(crate) fn publish_running(&mut self, running: impl Iterator<Item = (u32, u64, u64)>) {
+        for (arch, number, nanos) in running {
+            self.slot(arch, number).running_nanos += nanos;
+        }
+        let slots = self.native.iter_mut().flatten();
+        for slot in slots.chain(self.compat.values_mut()) {
+            if slot.running_nanos > 0 {
+                slot.publish_time();
+                slot.running_nanos = 0;
+            }
+        }
     }
 
     /// Adds calls that were counted elsewhere.
@@ -109,10 +141,11 @@ impl SyscallTally {
         } else {
             0
         };
-        slot.calls.add_many(more.hits, bytes, more.nanos);
         slot.count.hits += more.hits;
         slot.count.bytes += bytes;
         slot.count.nanos += more.nanos;
+        let unpublished = slot.take_unpublished();
+        slot.calls.add_many(more.hits, bytes, unpublished);
         if more.errors > 0 {
             slot.add_errors(home, more.errors);
         }
@@ -166,8 +199,24 @@ impl SyscallSeries {
             calls,
             errors: None,
             count: CallCount::default(),
+            running_nanos: 0,
+            published_nanos: 0,
             name,
         }
+    }
+
+    /// Returns the time that is not in the lane yet, and marks it as published.
+    #[inline]
+    fn take_unpublished(&mut self) -> u64 {
+        let total = self.count.nanos + self.running_nanos;
+        let unpublished = total.saturating_sub(self.published_nanos);
+        self.published_nanos += unpublished;
+        unpublished
+    }
+
+    fn publish_time(&mut self) {
+        let unpublished = self.take_unpublished();
+        self.calls.add_many(0, 0, unpublished);
     }
 
     fn add_errors(&mut self, home: &'static ProcessLanes, more: u64) {
@@ -231,6 +280,52 @@ mod tests {
         };
         assert_eq!(counted[0].count, expected);
         assert_eq!((counted[1].count.bytes, counted[1].reads), (0, None));
+    }
+
+    /// Returns the nanoseconds in the lanes of a directory, and checks that they did not fall.
+    fn published(dir: &TempDir, before: &mut u64) -> u64 {
+        let mut sum = 0;
+        for lane in &mut pegel_testkit::open_ready_lanes(dir.path()) {
+            let mut buffer = Vec::new();
+            let view = lane.read(&mut buffer).expect("readable");
+            for (_, value) in view.iter() {
+                if let Some(pegel_lane::reader::LaneValue::Calls { nanos, .. }) = value {
+                    sum += nanos;
+                }
+            }
+        }
+        assert!(sum >= *before, "{sum} after {before}");
+        *before = sum;
+        sum
+    }
+
+    #[test]
+    fn running_calls_are_published_and_never_counted_twice() {
+        let dir = TempDir::new();
+        let mut tally = SyscallTally::in_home(ProcessLanes::in_directory(dir.path()));
+        let arch = syscall_names::ARCH_NATIVE;
+        let read = libc::SYS_read.unsigned_abs();
+        let mut last = 0;
+        tally.publish_running([(arch, read, 100)].into_iter());
+        assert_eq!(published(&dir, &mut last), 100);
+        // Two threads in the same call, one of which returns.
+        tally.publish_running([(arch, read, 200), (arch, read, 50)].into_iter());
+        assert_eq!(published(&dir, &mut last), 250);
+        tally.record(arch, read, 1, 60);
+        assert_eq!(published(&dir, &mut last), 250);
+        tally.publish_running([(arch, read, 300)].into_iter());
+        assert_eq!(published(&dir, &mut last), 360);
+        // The other one returns after a last reading.
+        tally.record(arch, read, 1, 310);
+        assert_eq!(published(&dir, &mut last), 370);
+        assert_eq!(tally.counted_calls()[0].count.nanos, 370);
+        // A thread that ends inside a call has spent the time; the next call adds all of its own.
+        tally.publish_running([(arch, read, 500)].into_iter());
+        tally.record_unfinished(arch, read, 550);
+        assert_eq!(published(&dir, &mut last), 920);
+        tally.record(arch, read, 1, 80);
+        assert_eq!(published(&dir, &mut last), 1000);
+        assert_eq!(tally.counted_calls()[0].count.hits, 3);
     }
 
     #[test]

@@ -53,6 +53,7 @@ const MOVE: u8 = 0xb0;
 const ADD: u8 = 0x00;
 const SUBTRACT: u8 = 0x10;
 const SHIFT_LEFT: u8 = 0x60;
+const SHIFT_RIGHT: u8 = 0x70;
 const AND: u8 = 0x50;
 const LOAD: u8 = 0x79;
 const LOAD_32: u8 = 0x61;
@@ -99,6 +100,10 @@ impl Assembler {
 
     pub(super) fn shift_left(&mut self, to: BpfRegister, bits: i32) {
         self.push(WIDE | SHIFT_LEFT, to, R0, 0, bits);
+    }
+
+    pub(super) fn shift_right(&mut self, to: BpfRegister, bits: i32) {
+        self.push(WIDE | SHIFT_RIGHT, to, R0, 0, bits);
     }
 
     pub(super) fn and_number(&mut self, to: BpfRegister, number: i32) {

@@ -13,7 +13,7 @@ use pegel_supervisor::Supervisor;
 
 use super::drop_queue::DropQueue;
 use super::program_set::{self, ProgramSet};
-use super::programs::{ROW_WORDS, ROWS};
+use super::programs::TABLE_WORDS;
 use super::watch_protocol::{CountFrom, WatchRequest};
 use super::watch_slot::{WatchSlot, possible_processors};
 use super::watched_process::WatchedProcess;
@@ -25,10 +25,10 @@ pub const PROGRAMS_MAX: usize = 512;
 /// Descriptors per watched program: the process, its table, and two for the exit hold.
 pub const DESCRIPTORS_PER_PROGRAM: usize = 4;
 /// The maximum kernel memory for tables, of which each program has one per processor.
-const TABLE_BYTES_MAX: usize = 512 << 20;
+const TABLE_BYTES_MAX: usize = 640 << 20;
 
 fn programs_max() -> usize {
-    let table_bytes = ROWS * ROW_WORDS * 8 * possible_processors();
+    let table_bytes = TABLE_WORDS * 8 * possible_processors();
     (TABLE_BYTES_MAX / table_bytes).clamp(16, PROGRAMS_MAX)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
 
 use super::btf::{self, Btf};
-use super::programs::{BpfMaps, ROW_WORDS, ROWS, SLOT_WORDS, SLOTS_MAX, SecureBit, TASK_WORDS};
+use super::programs::{BpfMaps, SLOT_WORDS, SLOTS_MAX, SecureBit, TABLE_WORDS, TASK_WORDS};
 use super::{CallTiming, EbpfError, bpf_syscall, kernel_refused};
 
 pub(super) const TYPES: &str = "/sys/kernel/btf/vmlinux";
@@ -70,7 +70,7 @@ impl ProgramSet {
 }
 
 pub(super) fn create_table() -> io::Result<OwnedFd> {
-    bpf_syscall::create_table(ROWS * ROW_WORDS * 8)
+    bpf_syscall::create_table(TABLE_WORDS * 8)
 }
 
 fn create_maps(table: &OwnedFd) -> io::Result<BpfMaps> {
@@ -100,9 +100,9 @@ fn programs(maps: &BpfMaps, time: CallTiming, types: &KernelTypes) -> Vec<(Vec<u
         CallTiming::Ignored => maps.on_syscall_exit_untimed(),
     };
     let all = [
-        maps.on_exit(),
+        maps.on_exit(time),
         maps.on_new_task(),
-        maps.on_exec(types.secure),
+        maps.on_exec(types.secure, time),
         leave,
         maps.on_syscall_enter(),
     ];

@@ -40,7 +40,7 @@ pub(super) enum SharedSetLookup {
 
 /// The version of the programs and maps. Must change with them, so that wrappers of different
 /// versions on the same node do not share sets.
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 
 fn address(time: CallTiming) -> io::Result<SocketAddr> {
     let uid = rustix::process::geteuid().as_raw();

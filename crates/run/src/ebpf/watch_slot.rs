@@ -5,7 +5,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::program_set::{self, ProgramSet};
-use super::programs::{LIVE_TASKS, ROW_WORDS, ROWS, SLOT_WORDS, STARTED, TaskState};
+use super::programs::{
+    LIVE_TASKS, ROW_WORDS, ROWS, RunningCalls, SLOT_WORDS, STARTED, TABLE_WORDS, TaskState,
+};
 use super::{EbpfError, bpf_syscall, kernel_refused};
 use crate::syscall_tally::CallCount;
 
@@ -90,26 +92,31 @@ impl WatchSlot {
         }
     }
 
-    /// Returns the rows that changed since the last reading, with their totals.
+    /// Returns the rows that changed since the last reading, with their totals. The time includes
+    /// calls that are running, and never falls.
     pub(super) fn read(&mut self) -> Vec<(usize, CallCount)> {
-        let mut table = vec![0; ROWS * ROW_WORDS * self.processors];
+        // Before the table is copied, see `RunningCalls::nanos`.
+        let now = pegel_lane::monotonic_ns();
+        let mut table = vec![0; TABLE_WORDS * self.processors];
         if bpf_syscall::lookup(&self.table, 0, &mut table).is_err() {
             return Vec::new();
         }
         let mut changed = Vec::new();
         for (row, before) in self.last_rows.iter_mut().enumerate() {
             let mut sum = [0_u64; ROW_WORDS];
-            for processor in table.chunks_exact(ROWS * ROW_WORDS) {
+            let mut running = RunningCalls::default();
+            for processor in table.chunks_exact(TABLE_WORDS) {
                 let words = processor.chunks_exact(ROW_WORDS).nth(row);
                 for (sum, word) in sum.iter_mut().zip(words.unwrap_or_default()) {
                     *sum = sum.wrapping_add(*word);
                 }
+                running.add_word(processor[ROWS * ROW_WORDS + row]);
             }
             let [hits, bytes, nanos, errors] = sum;
             let total = CallCount {
                 hits,
                 bytes,
-                nanos,
+                nanos: before.nanos.max(nanos + running.nanos(now)),
                 errors,
             };
             if total != *before {

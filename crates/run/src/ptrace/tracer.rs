@@ -137,9 +137,11 @@ impl<'a> Tracer<'a> {
         match report {
             // Killed without an exit stop: its parent has been notified already.
             TraceEvent::Exited(_) | TraceEvent::Killed(_) if is_root => {
+                self.end_call(thread);
                 return Ok(TraceStep::RootEnded(process_end(report)));
             }
             TraceEvent::Exited(_) | TraceEvent::Killed(_) => {
+                self.end_call(thread);
                 self.threads.remove(&thread);
             }
             report if self.is_releasing => self.release(thread, report),
@@ -154,10 +156,36 @@ impl<'a> Tracer<'a> {
 
     /// Takes a reading if one is due.
     pub(crate) fn take_reading(&mut self) {
-        if reading_timer::take_due()
-            && let Some(observer) = &mut self.observer
-        {
+        if !reading_timer::take_due() {
+            return;
+        }
+        let now = pegel_lane::monotonic_ns();
+        let running = self.threads.values().filter_map(|state| match *state {
+            TraceState::Inside {
+                arch,
+                number,
+                since,
+            } => Some((arch, number, now.saturating_sub(since))),
+            TraceState::Waiting | TraceState::Outside => None,
+        });
+        self.tally.publish_running(running);
+        if let Some(observer) = &mut self.observer {
             observer.tick();
+        }
+    }
+
+    /// Records the time of the call in which a thread ends or is released, if it is in one.
+    fn end_call(&mut self, thread: pid_t) {
+        if let Some(state) = self.threads.get_mut(&thread)
+            && let TraceState::Inside {
+                arch,
+                number,
+                since,
+            } = *state
+        {
+            *state = TraceState::Outside;
+            let nanos = pegel_lane::monotonic_ns().saturating_sub(since);
+            self.tally.record_unfinished(arch, number, nanos);
         }
     }
 
@@ -182,6 +210,7 @@ impl<'a> Tracer<'a> {
             _ => 0,
         };
         let _ = ptrace_requests::detach(thread, signal);
+        self.end_call(thread);
         self.threads.remove(&thread);
     }
 
@@ -198,6 +227,7 @@ impl<'a> Tracer<'a> {
             }
             TraceEvent::Exiting => {
                 self.is_root_ending |= thread == self.root;
+                self.end_call(thread);
                 if let Some(observer) = &mut self.observer {
                     observer.at_exit_of(thread);
                 }
@@ -231,6 +261,8 @@ impl<'a> Tracer<'a> {
     fn at_exec(&mut self, thread: pid_t) {
         let before = ptrace_requests::event_message(thread).unwrap_or(0) as pid_t;
         let known = self.threads.remove(&before);
+        // The former main thread ended without an event of its own.
+        self.end_call(thread);
         let state = match known {
             Some(state @ TraceState::Inside { .. }) => state,
             // The first exec starts the program and is its first call.
