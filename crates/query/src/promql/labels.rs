@@ -81,6 +81,11 @@ impl Labels {
     }
 }
 
+fn is_plain(name: &str) -> bool {
+    let is_plain = |next: char| next.is_ascii_alphanumeric() || next == '_';
+    name.chars().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
 impl PartialOrd for Labels {
     fn partial_cmp(&self, other: &Labels) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -94,14 +99,19 @@ impl Ord for Labels {
 }
 
 impl fmt::Display for Labels {
-    /// Writes `{name="value", …}` as Prometheus' messages do.
+    /// Writes `{name="value", …}` as Prometheus' messages do; names with other characters than
+    /// letters, digits and underscores are quoted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (index, (name, value)) in self.iter().enumerate() {
             if index > 0 {
                 f.write_str(", ")?;
             }
-            write!(f, "{name}={value:?}")?;
+            if is_plain(name) {
+                write!(f, "{name}={value:?}")?;
+            } else {
+                write!(f, "{name:?}={value:?}")?;
+            }
         }
         f.write_str("}")
     }
@@ -126,7 +136,7 @@ mod tests {
         assert_eq!(labels.without_name().to_string(), "{a=\"1\", b=\"2\"}");
         assert_eq!(
             labels.with("a", "").with("0", "x").to_string(),
-            "{0=\"x\", __name__=\"m\", b=\"2\"}"
+            "{\"0\"=\"x\", __name__=\"m\", b=\"2\"}"
         );
     }
 

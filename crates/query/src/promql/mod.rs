@@ -10,6 +10,11 @@
 //! once per query, not once per step. Samples, memory, time and points are bounded by
 //! [`PromqlLimits`]; every loop over samples or series checks the deadline.
 //!
+//! Experimental functions are always available. Not supported, because the parser does not know
+//! them or there is nothing to compute them from: `anchored` and `smoothed` ranges, arithmetic in
+//! durations, `integral`, `start_timestamp`, and functions of native histograms, whose results are
+//! empty.
+//!
 //! This module contains no HTTP code. [`PromqlError::kind`] carries Prometheus' error types.
 
 mod aggregate;
@@ -58,6 +63,7 @@ pub fn instant(
     time: Millis,
     limits: &PromqlLimits,
 ) -> Result<QueryOutcome, PromqlError> {
+    check_time("time", time)?;
     let node = parse::plan(expression, time, time, limits)?;
     let mut evaluator = Evaluator::new(source, expression, (Steps::single(time), time), limits);
     let value = evaluator.instant(&node)?;
@@ -72,6 +78,8 @@ pub fn range(
     step: Millis,
     limits: &PromqlLimits,
 ) -> Result<QueryOutcome, PromqlError> {
+    check_time("start", start)?;
+    check_time("end", end)?;
     let steps = Steps::of_range(start, end, step, limits.points_max)?;
     let node = parse::plan(expression, start, end, limits)?;
     match node.value_type() {
@@ -86,6 +94,18 @@ pub fn range(
     let mut evaluator = Evaluator::new(source, expression, (steps, end), limits);
     let value = evaluator.range(&node)?;
     Ok(evaluator.outcome(value))
+}
+
+/// The largest time and duration: sums of a few of them do not overflow.
+const MILLIS_MAX: Millis = Millis::MAX / 4;
+
+fn check_time(parameter: &str, time: Millis) -> Result<(), PromqlError> {
+    if (-MILLIS_MAX..=MILLIS_MAX).contains(&time) {
+        return Ok(());
+    }
+    Err(PromqlError::bad_data(format!(
+        "invalid parameter {parameter:?}: {time} ms is out of range"
+    )))
 }
 
 /// Returns the matchers of a series selector such as `node_load1{job="node"}`, for the endpoints

@@ -14,6 +14,7 @@ use promql_parser::parser::{
     SubqueryExpr, VectorMatchCardinality, VectorSelector as ParsedSelector,
 };
 
+use super::MILLIS_MAX;
 use super::constant::mark_constant;
 use super::error::PromqlError;
 use super::functions;
@@ -86,7 +87,7 @@ fn prometheus_wording(message: &str) -> String {
 fn millis(duration: Duration) -> Result<Millis, PromqlError> {
     Millis::try_from(duration.as_millis())
         .ok()
-        .filter(|millis| *millis < Millis::MAX / 4)
+        .filter(|millis| *millis <= MILLIS_MAX)
         .ok_or_else(|| PromqlError::bad_data("parse error: duration out of range"))
 }
 

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | of each value of a vector | `math.rs`, `date.rs` |
 //! | over the samples of a window | `over_time.rs`, `rate.rs`, `regression.rs` |
-//! | over whole vectors | `histogram.rs`, `label.rs`, `sort.rs`, `whole.rs` |
+//! | over whole vectors | `histogram.rs`, `info.rs`, `label.rs`, `sort.rs`, `whole.rs` |
 
 mod date;
 mod histogram;
 mod histogram_buckets;
+mod info;
 mod label;
 mod math;
 pub(crate) mod over_time;

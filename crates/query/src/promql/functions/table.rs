@@ -2,7 +2,7 @@
 
 use super::super::node::ValueType::{self, Matrix, Scalar, Text, Vector};
 use super::{
-    Arity, Body, Function, Window, WindowBody, date, histogram, label, math, over_time, rate,
+    Arity, Body, Function, Window, WindowBody, date, histogram, info, label, math, over_time, rate,
     regression, sort, whole,
 };
 use crate::promql::error::PromqlError;
@@ -248,6 +248,11 @@ static FUNCTIONS: &[Function] = &[
             label::join,
         ),
         Arity::LastRepeated(64),
+    ),
+    // info.rs
+    with_arity(
+        whole("info", &[Vector, Vector], Vector, info::info),
+        Arity::LastOptional,
     ),
     // histogram.rs
     whole(

@@ -96,3 +96,30 @@ fn series_that_lose_their_difference_are_errors() {
         ["{} 1@0 2@10"]
     );
 }
+
+#[test]
+fn times_at_the_end_of_their_range_do_not_overflow() {
+    let source = series(&[("m", "1 2 3")]);
+    let limits = PromqlLimits::default();
+    let largest = Millis::MAX / 4;
+    for time in [largest + 1, -largest - 1, Millis::MAX, Millis::MIN] {
+        let error = instant(&source, "m", time, &limits).expect_err("out of range");
+        assert_eq!(error.kind().as_str(), "bad_data");
+        assert!(range(&source, "m", (0, time), 1_000, &limits).is_err());
+    }
+    for time in [largest, -largest] {
+        for expression in [
+            "m offset 70000000y",
+            "m offset -70000000y",
+            "rate(m[70000000y])",
+            "rate(m[70000000y] offset -70000000y)",
+            "predict_linear(m[70000000y] @ 20, 1)",
+            "predict_linear(m[1y:1y] @ -2305843009213693 offset 70000000y, 1)",
+            "timestamp(m)",
+            "year()",
+        ] {
+            let result = instant(&source, expression, time, &limits);
+            assert!(result.is_ok(), "{expression}: {result:?}");
+        }
+    }
+}

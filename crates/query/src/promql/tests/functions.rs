@@ -274,3 +274,46 @@ fn rates_of_names_that_are_not_counters_are_noted() {
     );
     assert_eq!(infos("rate(c_total[1m]) + delta(g[1m])"), [""; 0]);
 }
+
+#[test]
+fn info_series_add_their_labels() {
+    let source = series(&[
+        ("m{instance=\"i\",job=\"j\",l=\"1\"}", "1 1 1"),
+        ("m{instance=\"other\",job=\"j\"}", "2 2 2"),
+        (
+            "target_info{instance=\"i\",job=\"j\",os=\"linux\",l=\"x\"}",
+            "1 1 stale",
+        ),
+        ("target_info{instance=\"i\",job=\"j\",os=\"bsd\"}", "_ _ 1"),
+        ("build_info{instance=\"i\",job=\"j\",v=\"3\"}", "1 1 1"),
+    ]);
+    let other = "{__name__=\"m\", instance=\"other\", job=\"j\"} 2";
+    assert_eq!(
+        at(&source, "info(m)", 10.0),
+        [
+            "{__name__=\"m\", instance=\"i\", job=\"j\", l=\"1\", os=\"linux\"} 1",
+            other
+        ],
+        "labels of the series itself stay"
+    );
+    assert_eq!(
+        at(&source, "info(m, {os=~\".+\"})", 10.0),
+        ["{__name__=\"m\", instance=\"i\", job=\"j\", l=\"1\", os=\"linux\"} 1"],
+        "without an info series"
+    );
+    assert_eq!(
+        at(&source, "info(m, {__name__=\"build_info\"})", 10.0),
+        [
+            "{__name__=\"m\", instance=\"i\", job=\"j\", l=\"1\", v=\"3\"} 1",
+            other
+        ]
+    );
+    assert_eq!(at(&source, "info(target_info)", 0.0).len(), 1);
+    assert_eq!(
+        over(&source, "info(m{l=\"1\"})", (10, 20, 10)),
+        [
+            "{__name__=\"m\", instance=\"i\", job=\"j\", l=\"1\", os=\"bsd\"} 1@20",
+            "{__name__=\"m\", instance=\"i\", job=\"j\", l=\"1\", os=\"linux\"} 1@10"
+        ]
+    );
+}

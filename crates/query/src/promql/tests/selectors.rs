@@ -19,7 +19,7 @@ fn matchers_select_series() {
     assert_eq!(at(&source, "m{a=~\"1.+\"}", 50.0), [""; 0], "anchored");
     assert_eq!(at(&source, "m{a!~\"1\",b=~\".+\"}", 50.0), [two]);
     assert_eq!(at(&source, "{__name__=~\"m|n\",a=\"1\"}", 50.0), [one]);
-    let dotted = "{__name__=\"with.dot\", a.b=\"c\"} 3";
+    let dotted = "{__name__=\"with.dot\", \"a.b\"=\"c\"} 3";
     assert_eq!(at(&source, "{\"with.dot\"}", 50.0), [dotted]);
     assert_eq!(at(&source, "{\"with.dot\",\"a.b\"=~\"c\"}", 50.0), [dotted]);
 }
