@@ -11,6 +11,7 @@ mod metric;
 mod node;
 mod opentsdb;
 mod points;
+mod promql;
 mod range;
 mod run;
 mod snapshot;
@@ -44,6 +45,8 @@ pub static TARGETS: &[Target] = &[
     points::PUT,
     points::PUT_LINE,
     points::DRAGON,
+    promql::EXPRESSION,
+    promql::EVALUATION,
     collect::CPU,
     collect::STAT,
     collect::MEMORY,
