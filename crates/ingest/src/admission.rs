@@ -21,6 +21,7 @@ use pegel_metric::{
 
 use crate::name_owners::{INPUT_LABEL, NameClaim, NameOwners, NameTaken};
 use crate::reserved_names::{ReservedNames, USER_LABEL, exported};
+use crate::restored_charges::{RestoredCharge, RestoredCharges};
 use crate::rules::RelabelRules;
 use crate::senders::{Sender, Senders};
 
@@ -174,6 +175,7 @@ pub struct Admission {
     /// Series of the store that did not pass admission.
     other_series: AtomicU64,
     families: FamilyCache,
+    restored: Arc<RestoredCharges>,
 }
 
 #[derive(Debug, Default)]
@@ -267,6 +269,7 @@ impl Admission {
             usage: Arc::default(),
             other_series: AtomicU64::new(0),
             families: FamilyCache::default(),
+            restored: Arc::default(),
         }
     }
 
@@ -349,6 +352,11 @@ impl Admission {
     ) -> Result<SeriesPermit, AdmissionError> {
         let settings = &self.settings;
         let claim = self.claim_name(series)?;
+        if let Some(mut permit) = self.restored.take_over(series.text(), sender) {
+            permit.claim = claim;
+            permit.make_name_lasting(series);
+            return Ok(permit);
+        }
         let max = settings.senders.series_per_sender.get();
         if !sender.try_reserve_series(max) {
             return Err(AdmissionError::SenderLimit(max));
@@ -413,6 +421,25 @@ impl Admission {
         series: &Series,
     ) -> Result<SeriesPermit, AdmissionError> {
         let claim = self.claim_name(series)?;
+        Ok(self.new_restored_permit(sender, series, claim))
+    }
+
+    /// Charges a total of statsd from before a restart to the sender that had it, beyond all
+    /// limits: it was within them when it was admitted. The sender takes the charge over with
+    /// [`Admission::permit`].
+    pub fn charge_restored(&self, sender: &Arc<Sender>, series: &Series) -> RestoredCharge {
+        // Where another input owns the name, the total is renamed next.
+        let claim = self.claim_name(series).ok().flatten();
+        let permit = self.new_restored_permit(sender, series, claim);
+        self.restored.add(series.text(), permit)
+    }
+
+    fn new_restored_permit(
+        &self,
+        sender: &Arc<Sender>,
+        series: &Series,
+        claim: Option<NameClaim>,
+    ) -> SeriesPermit {
         let text_bytes = series.text().len() as u64;
         sender.charge_restored(text_bytes);
         self.usage.series.fetch_add(1, Ordering::Relaxed);
@@ -420,29 +447,7 @@ impl Admission {
         held.fetch_add(text_bytes, Ordering::Relaxed);
         let permit = self.new_permit(sender, text_bytes, claim);
         permit.make_name_lasting(series);
-        Ok(permit)
-    }
-
-    /// Charges a total of statsd from before a restart. Its sender is not known: all of them
-    /// together have the limits of untrusted senders for series and of one sender for names.
-    /// Returns `None` beyond that.
-    pub fn permit_restored_statsd(&self, series: &Series) -> Option<SeriesPermit> {
-        let sender = self.sender(Input::Statsd, "before the restart");
-        let settings = &self.settings;
-        let series_max = settings.series_max - settings.series_max / 4;
-        if !sender.try_reserve_series(u32::try_from(series_max).unwrap_or(u32::MAX)) {
-            return None;
-        }
-        self.usage.series.fetch_add(1, Ordering::Relaxed);
-        let mut permit = self.new_permit(&sender, 0, None);
-        let bytes = series.text().len() as u64;
-        if !sender.try_reserve_text(bytes, settings.text_bytes_max / 2) {
-            return None;
-        }
-        permit.text_bytes = bytes;
-        let held = &self.usage.text_bytes;
-        held.fetch_add(bytes, Ordering::Relaxed);
-        Some(permit)
+        permit
     }
 
     fn claim_name(&self, series: &Series) -> Result<Option<NameClaim>, AdmissionError> {
@@ -753,26 +758,34 @@ mod tests {
     }
 
     #[test]
-    fn totals_from_before_a_restart_have_a_bound() {
-        let admission = admission(20, 100);
-        let restored = |name: &str| {
+    fn totals_from_before_a_restart_are_charged_to_their_senders() {
+        let admission = admission(20, 3);
+        let charge = |sender: &Arc<Sender>, name: &str| {
             let series = admission.resolve_series(&offer(name)).expect("valid");
-            admission.permit_restored_statsd(&series)
+            admission.charge_restored(sender, &series)
         };
-        let long = "x".repeat(300);
-        let held = restored(&long).expect("room");
-        assert!(restored(&long).is_none(), "half of the bytes of names");
-        let short: Vec<_> = (0..20).map(|at| restored(&format!("s{at}"))).collect();
-        assert_eq!(short.iter().flatten().count(), 14, "three quarters");
         let stranger = admission.sender(Input::Statsd, "127.0.0.1");
-        assert!(
-            admission.admit(&stranger, &offer("y")).is_err(),
-            "all are taken"
-        );
-        drop((held, short));
+        let other = admission.sender(Input::Statsd, "10.0.0.7");
+        let long = "x".repeat(300);
+        let mut held = vec![
+            charge(&stranger, &long),
+            charge(&stranger, "a"),
+            charge(&stranger, "b"),
+        ];
+        let full = AdmissionError::SenderLimit(3);
+        let refused = admission.admit(&stranger, &offer("c")).expect_err("full");
+        assert_eq!(refused, full);
+        let own = admission.admit(&stranger, &offer(&long)).expect("its own");
+        assert_eq!(stranger.series(), 3, "charged once");
+        held.remove(0);
+        assert_eq!(stranger.series(), 3, "the series is in use");
+        let theirs = admission.admit(&other, &offer("a")).expect("room");
+        assert_eq!((stranger.series(), other.series()), (3, 1));
+        drop(held);
+        assert_eq!(stranger.series(), 1);
+        drop((own, theirs));
         assert_eq!(admission.usage.series.load(Ordering::Relaxed), 0);
         assert_eq!(admission.usage.text_bytes.load(Ordering::Relaxed), 0);
-        admission.admit(&stranger, &offer("y")).expect("room again");
     }
 
     #[test]

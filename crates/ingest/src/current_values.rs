@@ -6,6 +6,10 @@
 //! values; an unchanged one emits a row every [`IDLE_WRITE_INTERVAL`], so that a hundred thousand
 //! idle series cost almost nothing. Counters continue from their totals in the store after a
 //! restart.
+//!
+//! The series of a group belong to one sender, whose account is part of the group's name: a
+//! restart finds there to whom a total is charged, and storing the values of one sender does not
+//! store those of others. Lanes have a journal for that and give no sender.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +18,8 @@ use std::time::Duration;
 use pegel_metric::{GroupSeries, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
 use pegel_store::Store;
 
-use crate::admission::SeriesPermit;
+use crate::restored_charges::RestoredCharge;
+use crate::senders::Sender;
 
 /// Small enough that one busy series does not drag many idle ones into every row.
 const GROUP_SERIES: usize = 256;
@@ -39,8 +44,10 @@ pub struct ValueSlot {
 pub struct CurrentValues {
     name: &'static str,
     groups: Vec<ValueGroup>,
-    /// Groups that may have room.
-    groups_with_room: Vec<u32>,
+    /// Groups that may have room, by their sender.
+    groups_with_room: HashMap<SenderKey, Vec<u32>>,
+    /// Groups without a sender and without series.
+    free_groups: Vec<u32>,
     /// Totals of counters from before a restart whose series was not added since, by series.
     restored: HashMap<Box<str>, RestoredTotal>,
     restored_until: Millis,
@@ -52,15 +59,40 @@ pub struct CurrentValues {
 struct RestoredTotal {
     series: Arc<Series>,
     value: f64,
+    /// The account of its sender; `None` if the group has no sender.
+    account: Option<Arc<str>>,
     /// Its slot while it is published.
     slot: Option<ValueSlot>,
     /// Its charge while it is published.
-    permit: Option<SeriesPermit>,
+    charge: Option<RestoredCharge>,
+}
+
+/// Identifies the sender of a group by its address; 0 for no sender. The group holds the sender, so
+/// that no other one gets the address.
+type SenderKey = usize;
+
+fn sender_key(sender: Option<&Arc<Sender>>) -> SenderKey {
+    sender.map_or(0, |sender| Arc::as_ptr(sender).addr())
+}
+
+/// Returns the name of a group: `statsd-3 push uid 1000`, and `lanes-3` without a sender.
+fn group_name(name: &str, at: usize, sender: Option<&Arc<Sender>>) -> String {
+    match sender {
+        Some(sender) => format!("{name}-{at} {} {}", sender.input.as_str(), sender.name),
+        None => format!("{name}-{at}"),
+    }
+}
+
+/// Returns the account in the name of a group.
+fn account_in(group: &str) -> Option<&str> {
+    let (_, sender) = group.split_once(' ')?;
+    sender.split_once(' ').map(|(_input, account)| account)
 }
 
 #[derive(Debug)]
 struct ValueGroup {
     group: SampleGroup,
+    sender: Option<Arc<Sender>>,
     is_changed: bool,
     has_room: bool,
     last_written: Millis,
@@ -74,13 +106,15 @@ impl CurrentValues {
         let mut restored = HashMap::new();
         let mut left_over = Vec::new();
         for (members, values) in store.last_group_rows(&prefix) {
+            let account: Option<Arc<str>> = account_in(&members.group).map(Arc::from);
             for (series, value) in members.series.iter().zip(values) {
                 if let (MetricKind::Counter, Some(value)) = (series.family().kind, value) {
                     let known = RestoredTotal {
                         series: series.clone(),
                         value,
+                        account: account.clone(),
                         slot: None,
-                        permit: None,
+                        charge: None,
                     };
                     // The group that was written last comes last.
                     restored.insert(series.text().into(), known);
@@ -91,50 +125,61 @@ impl CurrentValues {
         CurrentValues {
             name,
             groups: Vec::new(),
-            groups_with_room: Vec::new(),
+            groups_with_room: HashMap::new(),
+            free_groups: Vec::new(),
             restored,
             restored_until: now + RESTORED_MS,
             stale_groups: left_over,
         }
     }
 
-    /// Adds a series that is not present yet. Returns its slot, and the total that it had before a
-    /// restart.
-    pub fn add(&mut self, series: Arc<Series>) -> (ValueSlot, Option<f64>) {
+    /// Adds a series of a sender that is not present yet. Returns its slot, and the total that it
+    /// had before a restart.
+    pub fn add(
+        &mut self,
+        series: Arc<Series>,
+        sender: Option<&Arc<Sender>>,
+    ) -> (ValueSlot, Option<f64>) {
         let restored = self.restored.remove(series.text());
         let value = restored.as_ref().map(|restored| restored.value);
-        if let Some(restored) = restored
-            && let Some(place) = restored.slot
-        {
-            if restored.series.family().kind == series.family().kind {
-                return (place, value);
-            }
-            self.remove(place);
+        let published = restored.and_then(|restored| Some((restored.slot?, restored)));
+        let Some((place, restored)) = published else {
+            return (self.assign_slot(series, sender), value);
+        };
+        let is_same_kind = restored.series.family().kind == series.family().kind;
+        let group = &self.groups[place.group as usize];
+        if is_same_kind && sender_key(group.sender.as_ref()) == sender_key(sender) {
+            return (place, value);
         }
-        (self.assign_slot(series), value)
+        self.remove(place);
+        let moved = self.assign_slot(series, sender);
+        if is_same_kind {
+            self.set(moved, restored.value);
+        }
+        (moved, value)
     }
 
-    /// Publishes the totals from before a restart that `charge` permits, until their series is
-    /// added or they are dropped. Those with short names come first, so that a few with very long
-    /// ones do not use up the limit.
+    /// Publishes the totals from before a restart, until their series is added or they are dropped.
+    /// `charge` charges a total to its sender; the account of the sender is known if it was stored.
     pub fn publish_restored(
         &mut self,
         now: Millis,
-        mut charge: impl FnMut(&Series) -> Option<SeriesPermit>,
+        mut charge: impl FnMut(&Series, Option<&str>) -> RestoredCharge,
     ) {
         self.restored_until = now + PUBLISHED_RESTORED_MS;
-        let restored = std::mem::take(&mut self.restored);
-        let mut restored: Vec<(Box<str>, RestoredTotal)> = restored.into_iter().collect();
-        restored.sort_unstable_by_key(|(text, _)| text.len());
-        for (text, mut one) in restored {
-            one.permit = charge(&one.series);
-            if one.permit.is_some() {
-                let place = self.assign_slot(one.series.clone());
-                self.set(place, one.value);
-                one.slot = Some(place);
-                self.restored.insert(text, one);
-            }
+        let mut restored = std::mem::take(&mut self.restored);
+        for one in restored.values_mut() {
+            let charge = charge(&one.series, one.account.as_deref());
+            self.publish(one, charge);
         }
+        self.restored = restored;
+    }
+
+    fn publish(&mut self, total: &mut RestoredTotal, charge: RestoredCharge) {
+        let place = self.assign_slot(total.series.clone(), Some(charge.sender()));
+        self.set(place, total.value);
+        total.slot = Some(place);
+        total.charge = Some(charge);
     }
 
     /// Drops the totals from before a restart for which `is_unwanted` returns true, and stops
@@ -151,9 +196,13 @@ impl CurrentValues {
         self.restored = restored;
     }
 
-    /// Renames totals from before a restart. `rename` returns the new series of a total that must
-    /// be renamed.
-    pub fn rename_restored(&mut self, rename: impl Fn(&Series) -> Option<Arc<Series>>) {
+    /// Renames published totals from before a restart. `rename` returns the new series of a total
+    /// that must be renamed, `charge` charges it to its sender.
+    pub fn rename_restored(
+        &mut self,
+        rename: impl Fn(&Series) -> Option<Arc<Series>>,
+        charge: impl Fn(&Arc<Sender>, &Series) -> RestoredCharge,
+    ) {
         let renamed: Vec<(Box<str>, Arc<Series>)> = self
             .restored
             .iter()
@@ -166,27 +215,27 @@ impl CurrentValues {
             if let Some(place) = one.slot.take() {
                 self.remove(place);
             }
+            let Some(old) = one.charge.take() else {
+                continue;
+            };
             if self.restored.contains_key(series.text()) {
                 continue;
             }
-            let place = self.assign_slot(series.clone());
-            self.set(place, one.value);
-            let value = one.value;
-            let restored = RestoredTotal {
-                series,
-                value,
-                slot: Some(place),
-                permit: one.permit,
-            };
-            self.restored
-                .insert(restored.series.text().into(), restored);
+            let sender = old.sender().clone();
+            drop(old);
+            one.series = series;
+            let charge = charge(&sender, &one.series);
+            self.publish(&mut one, charge);
+            self.restored.insert(one.series.text().into(), one);
         }
     }
 
-    fn assign_slot(&mut self, series: Arc<Series>) -> ValueSlot {
-        let at = match self.groups_with_room.last() {
+    fn assign_slot(&mut self, series: Arc<Series>, sender: Option<&Arc<Sender>>) -> ValueSlot {
+        let key = sender_key(sender);
+        let with_room = self.groups_with_room.get(&key).and_then(|all| all.last());
+        let at = match with_room {
             Some(&at) => at as usize,
-            None => self.add_group(),
+            None => self.add_group(sender),
         };
         let shelf = &mut self.groups[at];
         let place = ValueSlot {
@@ -195,23 +244,47 @@ impl CurrentValues {
         };
         if shelf.group.len() == GROUP_SERIES {
             shelf.has_room = false;
-            self.groups_with_room.pop();
+            if let Some(with_room) = self.groups_with_room.get_mut(&key) {
+                with_room.pop();
+            }
         }
         place
     }
 
-    fn add_group(&mut self) -> usize {
-        let at = self.groups.len();
-        let name = format!("{}-{at}", self.name);
+    fn add_group(&mut self, sender: Option<&Arc<Sender>>) -> usize {
+        let free = self.free_groups.pop().map(|at| at as usize);
+        let at = free.unwrap_or(self.groups.len());
+        let name = group_name(self.name, at, sender);
         self.stale_groups.retain(|group| **group != *name);
-        self.groups.push(ValueGroup {
+        let group = ValueGroup {
             group: SampleGroup::new(&name, LEVEL_MAX, LIVE_MS),
+            sender: sender.cloned(),
             is_changed: false,
             has_room: true,
             last_written: Millis::MIN,
-        });
-        self.groups_with_room.push(at as u32);
+        };
+        match free {
+            Some(at) => self.groups[at] = group,
+            None => self.groups.push(group),
+        }
+        let with_room = self.groups_with_room.entry(sender_key(sender));
+        with_room.or_default().push(at as u32);
         at
+    }
+
+    /// Makes a group of a sender usable for others. It has no series, and the store knows.
+    fn free_group(&mut self, at: usize) {
+        let Some(sender) = self.groups[at].sender.take() else {
+            return;
+        };
+        let key = sender_key(Some(&sender));
+        if let Some(with_room) = self.groups_with_room.get_mut(&key) {
+            with_room.retain(|with_room| *with_room as usize != at);
+            if with_room.is_empty() {
+                self.groups_with_room.remove(&key);
+            }
+        }
+        self.free_groups.push(at as u32);
     }
 
     #[inline]
@@ -245,7 +318,9 @@ impl CurrentValues {
         shelf.is_changed = true;
         if !shelf.has_room {
             shelf.has_room = true;
-            self.groups_with_room.push(place.group);
+            let key = sender_key(shelf.sender.as_ref());
+            let with_room = self.groups_with_room.entry(key);
+            with_room.or_default().push(place.group);
         }
     }
 
@@ -273,7 +348,8 @@ impl CurrentValues {
             self.restored = HashMap::new();
         }
         let heartbeat = IDLE_WRITE_INTERVAL.as_millis() as Millis;
-        for shelf in &mut self.groups {
+        for at in 0..self.groups.len() {
+            let shelf = &mut self.groups[at];
             // A clock that was set back must not silence an idle group.
             let is_due =
                 now.saturating_sub(shelf.last_written) >= heartbeat || now < shelf.last_written;
@@ -281,6 +357,9 @@ impl CurrentValues {
                 shelf.group.append_to(tick);
                 shelf.is_changed = false;
                 shelf.last_written = now;
+                if shelf.group.is_empty() {
+                    self.free_group(at);
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod point_batch;
 pub mod point_writer;
 pub mod program_sampler;
 pub mod reserved_names;
+pub mod restored_charges;
 pub mod rules;
 pub mod senders;
 mod slab;

@@ -18,6 +18,8 @@ use crate::admission::try_add;
 /// The most senders that are distinguished. Further ones share the account [`OTHER_SENDERS`].
 const SENDERS_MAX: usize = 1000;
 pub const OTHER_SENDERS: &str = "others";
+/// The account of senders that neither the kernel nor an address identifies.
+pub(crate) const UNKNOWN_SENDER: &str = "unknown";
 
 /// The approximate maximum size of a stored current value in the log: a difference to the previous
 /// one.

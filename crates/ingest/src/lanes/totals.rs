@@ -144,7 +144,7 @@ impl LaneTotals {
         role: TotalKind,
         now: Millis,
     ) -> TotalId {
-        let (place, before) = self.values.add(series.clone());
+        let (place, before) = self.values.add(series.clone(), None);
         let zero = match role {
             TotalKind::Counter(kind) => CounterAmount::zero(kind),
             TotalKind::Gauge(_) => CounterAmount::Float(0.0),

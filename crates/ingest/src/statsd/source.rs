@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Millis, Tick};
+use pegel_metric::{Input, Millis, Series, Tick};
 
 use super::line_batch::StatsdContext;
 use super::net::KernelDropCounter;
@@ -17,6 +17,8 @@ use crate::admission::{Admission, with_input_label};
 use crate::current_values::{CurrentValues, ValueSlot};
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
+use crate::reserved_names::USER_LABEL;
+use crate::senders::{Sender, UNKNOWN_SENDER, account_of};
 
 /// The number of entries processed while the table is locked: about ten microseconds.
 const ENTRIES_PER_LOCK: usize = 1024;
@@ -48,8 +50,9 @@ impl StatsdSource {
         flush: Duration,
         now: Millis,
     ) -> StatsdSource {
-        values.publish_restored(now, |series| {
-            shared.admission.permit_restored_statsd(series)
+        values.publish_restored(now, |series, account| {
+            let sender = restored_sender(&shared.admission, series, account);
+            shared.admission.charge_restored(&sender, series)
         });
         rename_restored(&mut values, &shared.admission);
         StatsdSource {
@@ -116,7 +119,8 @@ impl StatsdSource {
             }
             let mut resumed = Vec::new();
             for new_series in added {
-                let (place, before) = self.values.add(new_series.series);
+                let sender = Some(&new_series.sender);
+                let (place, before) = self.values.add(new_series.series, sender);
                 let at = new_series.handle as usize;
                 if self.slots.len() <= at {
                     self.slots.resize(at + 1, None);
@@ -182,16 +186,33 @@ impl StatsdSource {
     }
 }
 
+/// Returns the sender of a total from before a restart. Where its group has no account, because an
+/// older agent stored it, the label `user` names the sender of a push.
+fn restored_sender(admission: &Admission, series: &Series, account: Option<&str>) -> Arc<Sender> {
+    let input = series.family().input;
+    if let Some(account) = account {
+        return admission.sender(input, account);
+    }
+    let user = series.labels().find(|(key, _)| *key == USER_LABEL);
+    let is_pushed = input == Input::Push;
+    let account = is_pushed.then(|| account_of(user.as_ref().map(|(_, user)| &**user)));
+    admission.sender(
+        input,
+        account.flatten().as_deref().unwrap_or(UNKNOWN_SENDER),
+    )
+}
+
 /// Renames totals from before a restart whose names other inputs own, as their metrics will be
 /// renamed.
 fn rename_restored(values: &mut CurrentValues, admission: &Admission) {
-    values.rename_restored(|series| {
-        let input = series.family().input;
-        let is_owned = admission
-            .name_owners()
-            .is_owned_by_other(series.text(), input);
-        is_owned.then(|| with_input_label(series).ok().map(Arc::new))?
-    });
+    let owners = admission.name_owners();
+    values.rename_restored(
+        |series| {
+            let is_owned = owners.is_owned_by_other(series.text(), series.family().input);
+            is_owned.then(|| with_input_label(series).ok().map(Arc::new))?
+        },
+        |sender, series| admission.charge_restored(sender, series),
+    );
 }
 
 impl ValueSource for StatsdSource {

@@ -18,6 +18,8 @@ use crate::current_values::CurrentValues;
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
+mod senders;
+
 struct StatsdFixture {
     _dir: TempDir,
     store: Store,

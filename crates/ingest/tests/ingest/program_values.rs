@@ -70,7 +70,7 @@ impl CountingSource {
             let admitted = admission.admit(&sender, &offer).expect("room");
             // These series are charged for the duration of the test.
             std::mem::forget(admitted.permit);
-            let (place, before) = board.add(admitted.series);
+            let (place, before) = board.add(admitted.series, None);
             (place, before.unwrap_or(0.0))
         });
         let totals = totals.collect();
@@ -178,7 +178,7 @@ fn counters_continue_from_the_previous_agent() {
 }
 
 #[test]
-fn totals_of_the_previous_agent_that_are_not_permitted_are_not_published() {
+fn totals_of_the_previous_agent_are_charged_and_released() {
     let scene = IngestFixture::new();
     {
         let store = scene.store();
@@ -188,20 +188,16 @@ fn totals_of_the_previous_agent_that_are_not_permitted_are_not_published() {
         store.close();
     }
     let store = scene.store();
-    let admission = admission(&store, 400);
+    let admission = admission(&store, 10_000);
     let mut values = CurrentValues::new("test", &store, START);
-    values.publish_restored(START, |series| admission.permit_restored_statsd(series));
-    assert_eq!(values.len(), 300);
-    let charged = || {
-        admission
-            .senders()
-            .statuses()
-            .first()
-            .map(|sender| sender.series)
-    };
-    assert_eq!(charged(), Some(300));
+    let sender = admission.sender(Input::Statsd, "uid 4000000001");
+    values.publish_restored(START, |series, account| {
+        assert_eq!(account, None, "the groups have no sender");
+        admission.charge_restored(&sender, series)
+    });
+    assert_eq!((values.len(), sender.series()), (600, 600));
     values.remove_restored(|_| true);
-    assert_eq!(charged(), None);
+    assert_eq!((values.len(), sender.series()), (0, 0));
 }
 
 #[test]
@@ -222,7 +218,7 @@ fn a_removed_series_disappears_and_its_slot_is_reused() {
             input: Input::Statsd,
         };
         let admitted = admission.admit(&sender, &offer).expect("room");
-        let (place, _) = board.add(admitted.series);
+        let (place, _) = board.add(admitted.series, None);
         board.set(place, 1.0);
         place
     };

@@ -12,7 +12,7 @@ use super::super::peer_policy::StatsdPeerPolicy;
 use super::super::table::LineOrigin;
 use super::datagram_receiver::DatagramSource;
 use crate::admission::Admission;
-use crate::senders::Sender;
+use crate::senders::{Sender, UNKNOWN_SENDER};
 
 /// The most senders that a thread caches; then the cache is cleared.
 const CACHED_MAX: usize = 1024;
@@ -98,7 +98,7 @@ impl OriginCache {
         let (name, may_write) = match who {
             SenderIdentity::Host(ip) => (ip.to_string(), true),
             SenderIdentity::User(uid) => (format!("uid {uid}"), self.peer_policy.allows_user(uid)),
-            SenderIdentity::Unknown => ("unknown".to_owned(), false),
+            SenderIdentity::Unknown => (UNKNOWN_SENDER.to_owned(), false),
         };
         let sender = self.admission.sender(Input::Statsd, &name);
         self.cached.insert(who, (sender.clone(), may_write));

@@ -211,7 +211,13 @@ impl StatsdTable {
 
     /// Queues the series of an entry for the next pass.
     pub(super) fn queue_new_series(&mut self, at: u32, series: Vec<Arc<Series>>) {
-        let MetricEntry { kind, handle, .. } = self.entries[at];
+        let MetricEntry {
+            kind,
+            handle,
+            permit,
+            ..
+        } = self.entries[at];
+        let sender = self.series.sender(permit);
         let newcomers = series
             .into_iter()
             .zip(self.figures.for_type(kind))
@@ -223,6 +229,7 @@ impl StatsdTable {
                 figure,
                 resumes: figure.continues_after_restart(kind),
                 series,
+                sender: sender.clone(),
             }));
     }
 

@@ -9,7 +9,7 @@ use pegel_wire::statsd::StatsdType;
 use super::super::statistics::Statistic;
 use super::series_slots::SeriesHandle;
 use super::{CompensatedSum, StatsdTable};
-use crate::senders::SAMPLE_BYTES;
+use crate::senders::{SAMPLE_BYTES, Sender};
 
 /// A series that the program sampler has not seen yet.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct NewSeries {
     /// Whether it continues from its total before a restart.
     pub resumes: bool,
     pub series: Arc<Series>,
+    /// The sender to which it is charged.
+    pub sender: Arc<Sender>,
 }
 
 /// A new value of a series; `None` if it no longer has one.
