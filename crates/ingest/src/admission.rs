@@ -67,7 +67,9 @@ pub enum AdmissionError {
     SenderLimit(u32),
     #[error("the agent has reached its limit of {0} series (limits.series)")]
     SeriesLimit(u64),
-    #[error("names and labels of the sender exceed the limit of {0} bytes")]
+    #[error(
+        "names and labels of the sender exceed the limit of {0} bytes (a part of limits.memory)"
+    )]
     SenderBytes(u64),
     #[error(
         "names and labels of all programs exceed the limit of {0} bytes (a part of limits.memory)"
@@ -202,6 +204,8 @@ pub struct SeriesPermit {
     text_bytes: u64,
     owners: Arc<NameOwners>,
     claim: Option<NameClaim>,
+    /// Whether it charges a total from before a restart.
+    is_restored: bool,
 }
 
 impl SeriesPermit {
@@ -410,6 +414,7 @@ impl Admission {
             text_bytes,
             owners: self.owners.clone(),
             claim,
+            is_restored: false,
         }
     }
 
@@ -430,8 +435,16 @@ impl Admission {
     pub fn charge_restored(&self, sender: &Arc<Sender>, series: &Series) -> RestoredCharge {
         // Where another input owns the name, the total is renamed next.
         let claim = self.claim_name(series).ok().flatten();
-        let permit = self.new_restored_permit(sender, series, claim);
+        let mut permit = self.new_restored_permit(sender, series, claim);
+        permit.is_restored = true;
         self.restored.add(series.text(), permit)
+    }
+
+    /// Takes back series that are not used after all: totals from before a restart stay charged.
+    pub(crate) fn take_back(&self, series: Vec<AdmittedSeries>) {
+        for one in series.into_iter().filter(|one| one.permit.is_restored) {
+            self.restored.put_back(one.series.text(), one.permit);
+        }
     }
 
     fn new_restored_permit(

@@ -15,14 +15,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{GroupSeries, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick};
+use pegel_metric::{
+    GroupSeries, Input, Level, MetricKind, Millis, SampleGroup, Series, Slot, Tick,
+};
 use pegel_store::Store;
 
 use crate::restored_charges::RestoredCharge;
-use crate::senders::Sender;
+use crate::senders::{ROW_BYTES, Sender};
 
 /// Small enough that one busy series does not drag many idle ones into every row.
 const GROUP_SERIES: usize = 256;
+/// The same for pushes, each of which is written at once: a new name repeats those of its group in
+/// the log.
+const PUSHED_GROUP_SERIES: usize = 64;
 /// How often an unchanged group is written.
 pub const IDLE_WRITE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long values stay live after an agent that did not shut down.
@@ -94,8 +99,32 @@ struct ValueGroup {
     group: SampleGroup,
     sender: Option<Arc<Sender>>,
     is_changed: bool,
+    /// Whether series were added since the last row: the log then repeats their names.
+    has_new_series: bool,
+    /// Whether a series was removed since the last row: it may be in another group by now.
+    has_lost_series: bool,
     has_room: bool,
     last_written: Millis,
+}
+
+impl ValueGroup {
+    /// Returns the most series that it may have.
+    fn capacity(&self) -> usize {
+        match &self.sender {
+            Some(sender) if sender.input == Input::Push => PUSHED_GROUP_SERIES,
+            _ => GROUP_SERIES,
+        }
+    }
+
+    /// Returns about how many bytes the next row adds to the log, besides its changed values.
+    fn row_bytes(&mut self) -> u64 {
+        let mut bytes = ROW_BYTES + self.group.len().div_ceil(8) as u64;
+        if self.has_new_series {
+            let series = self.group.members().series.iter();
+            bytes += series.map(|one| one.text().len() as u64).sum::<u64>();
+        }
+        bytes
+    }
 }
 
 impl CurrentValues {
@@ -242,7 +271,8 @@ impl CurrentValues {
             group: at as u32,
             slot: shelf.group.add(series),
         };
-        if shelf.group.len() == GROUP_SERIES {
+        shelf.has_new_series = true;
+        if shelf.group.len() == shelf.capacity() {
             shelf.has_room = false;
             if let Some(with_room) = self.groups_with_room.get_mut(&key) {
                 with_room.pop();
@@ -260,6 +290,8 @@ impl CurrentValues {
             group: SampleGroup::new(&name, LEVEL_MAX, LIVE_MS),
             sender: sender.cloned(),
             is_changed: false,
+            has_new_series: false,
+            has_lost_series: false,
             has_room: true,
             last_written: Millis::MIN,
         };
@@ -316,6 +348,7 @@ impl CurrentValues {
         let shelf = &mut self.groups[place.group as usize];
         shelf.group.retire(place.slot);
         shelf.is_changed = true;
+        shelf.has_lost_series = true;
         if !shelf.has_room {
             shelf.has_room = true;
             let key = sender_key(shelf.sender.as_ref());
@@ -349,18 +382,45 @@ impl CurrentValues {
         }
         let heartbeat = IDLE_WRITE_INTERVAL.as_millis() as Millis;
         for at in 0..self.groups.len() {
-            let shelf = &mut self.groups[at];
+            let shelf = &self.groups[at];
             // A clock that was set back must not silence an idle group.
             let is_due =
                 now.saturating_sub(shelf.last_written) >= heartbeat || now < shelf.last_written;
             if shelf.is_changed || (is_due && !shelf.group.is_empty()) {
-                shelf.group.append_to(tick);
-                shelf.is_changed = false;
-                shelf.last_written = now;
-                if shelf.group.is_empty() {
-                    self.free_group(at);
-                }
+                self.emit_group(at, tick);
             }
+        }
+    }
+
+    /// Adds rows for the changed groups of senders that wait until their values are in the log, and
+    /// charges the rows to them. Groups of other senders are left to the next tick, except those
+    /// that lost a series: no series may be in two groups.
+    pub fn emit_awaited(&mut self, tick: &mut Tick) {
+        if !self.stale_groups.is_empty() {
+            return self.emit(tick);
+        }
+        for at in 0..self.groups.len() {
+            let shelf = &mut self.groups[at];
+            let sender = shelf.sender.clone();
+            let awaited = sender.filter(|sender| sender.input == Input::Push && shelf.is_changed);
+            if let Some(sender) = &awaited {
+                sender.charge(shelf.row_bytes());
+            }
+            if awaited.is_some() || shelf.has_lost_series {
+                self.emit_group(at, tick);
+            }
+        }
+    }
+
+    fn emit_group(&mut self, at: usize, tick: &mut Tick) {
+        let shelf = &mut self.groups[at];
+        shelf.group.append_to(tick);
+        shelf.is_changed = false;
+        shelf.has_new_series = false;
+        shelf.has_lost_series = false;
+        shelf.last_written = tick.time;
+        if shelf.group.is_empty() {
+            self.free_group(at);
         }
     }
 }

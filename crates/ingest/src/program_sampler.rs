@@ -36,10 +36,13 @@ pub trait ValueSource: Send + fmt::Debug {
     /// Brings the values up to date and adds the rows that changed.
     fn update(&mut self, tick: &mut Tick);
 
-    /// Returns whether its senders wait until their values are in the log.
-    fn has_waiting_senders(&self) -> bool {
-        false
-    }
+    /// Brings only the values up to date for which senders wait until they are in the log, and adds
+    /// their rows.
+    fn update_awaited(&mut self, _tick: &mut Tick) {}
+}
+
+fn update_all(source: &mut dyn ValueSource, tick: &mut Tick) {
+    source.update(tick);
 }
 
 /// The running sampler. Stops when dropped, after a last pass.
@@ -96,7 +99,7 @@ impl ProgramSampler {
             sleep: Mutex::new(()),
         });
         // End series that a previous agent left behind before the first query.
-        shared.pass(shared.clock.utc(), &mut shared.state(), |_| true);
+        shared.pass(shared.clock.utc(), &mut shared.state(), update_all);
         let for_thread = shared.clone();
         let rate = rate.max(INTERVAL_MIN);
         let thread = shared.store.supervisor().thread("programs");
@@ -120,17 +123,18 @@ impl ProgramSampler {
             let mut state = shared.state();
             if let Some(left) = state.reader_passes.checked_sub(1) {
                 state.reader_passes = left;
-                shared.pass(shared.clock.utc(), &mut state, |_| true);
+                shared.pass(shared.clock.utc(), &mut state, update_all);
             }
         })
     }
 
-    /// Writes what senders wait for. On success it is in the log and readable. Values of others are
-    /// left to the next tick. Blocks on the log: do not call from async workers.
+    /// Writes the values that senders wait for. On success they are in the log and readable. Values
+    /// of other senders are left to the next tick. Blocks on the log: do not call from async workers.
     pub fn write_awaited(&self) -> Result<(), PushError> {
         self.write(|shared| {
-            let is_awaited = |source: &dyn ValueSource| source.has_waiting_senders();
-            shared.pass(shared.clock.utc(), &mut shared.state(), is_awaited);
+            let update =
+                |source: &mut dyn ValueSource, tick: &mut Tick| source.update_awaited(tick);
+            shared.pass(shared.clock.utc(), &mut shared.state(), update);
         })
     }
 
@@ -168,7 +172,7 @@ impl ProgramSampler {
             self.shared.wake.notify_all();
             thread.join();
             let shared = &self.shared;
-            shared.pass(shared.clock.utc(), &mut shared.state(), |_| true);
+            shared.pass(shared.clock.utc(), &mut shared.state(), update_all);
         }
     }
 }
@@ -195,7 +199,7 @@ impl ProgramSamplerContext {
             let now = self.clock.utc();
             let mut state = self.state();
             state.reader_passes = (state.reader_passes + 1).min(READER_PASSES_MAX);
-            self.pass(now - now.rem_euclid(rate), &mut state, |_| true);
+            self.pass(now - now.rem_euclid(rate), &mut state, update_all);
             drop(state);
             heartbeat.idle();
         }
@@ -209,12 +213,12 @@ impl ProgramSamplerContext {
         }
     }
 
-    /// Updates the sources for which `is_wanted` returns true, and stores what changed.
+    /// Updates the sources and stores what changed.
     fn pass(
         &self,
         nominal: Millis,
         state: &mut ProgramSamplerState,
-        is_wanted: impl Fn(&dyn ValueSource) -> bool,
+        update: impl Fn(&mut dyn ValueSource, &mut Tick),
     ) {
         let ProgramSamplerState {
             sources,
@@ -238,8 +242,8 @@ impl ProgramSamplerContext {
             let keep = Millis::try_from(self.store.retention().as_millis()).unwrap_or(Millis::MAX);
             self.admission.name_owners().forget_unused(nominal, keep);
         }
-        for source in sources.iter_mut().filter(|source| is_wanted(&***source)) {
-            source.update(tick);
+        for source in sources {
+            update(&mut **source, tick);
         }
         if !tick.rows().is_empty() {
             *last = time;

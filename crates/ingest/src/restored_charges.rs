@@ -39,13 +39,19 @@ impl RestoredCharges {
     ) -> RestoredCharge {
         let key = self.hasher.hash_one(text);
         let sender = permit.sender().clone();
-        let replaced = self.permits.lock().insert(key, permit);
-        drop(replaced);
+        self.put_back(text, permit);
         RestoredCharge {
             charges: self.clone(),
             key,
             sender,
         }
+    }
+
+    /// Undoes [`RestoredCharges::take_over`].
+    pub(crate) fn put_back(&self, text: &str, permit: SeriesPermit) {
+        let key = self.hasher.hash_one(text);
+        let replaced = self.permits.lock().insert(key, permit);
+        drop(replaced);
     }
 
     /// Returns the permit of a series if it is charged to this sender.

@@ -24,6 +24,8 @@ pub(crate) const UNKNOWN_SENDER: &str = "unknown";
 /// The approximate maximum size of a stored current value in the log: a difference to the previous
 /// one.
 pub(crate) const SAMPLE_BYTES: u64 = 8;
+/// The same for a row of current values that a sender waits for, besides its values.
+pub(crate) const ROW_BYTES: u64 = 16;
 /// The same for a point with its own timestamp.
 pub(crate) const POINT_BYTES: u64 = 16;
 /// A sender that was idle may write the bytes of this many seconds at once.

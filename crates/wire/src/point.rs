@@ -85,6 +85,22 @@ impl<'a> PointBatch<'a> {
         self.points.is_empty()
     }
 
+    /// Adds a point of another protocol.
+    pub fn add(&mut self, name: String, time: Millis, value: f64, labels: Vec<(String, String)>) {
+        let first = self.labels.len();
+        let labels = labels.into_iter();
+        self.labels
+            .extend(labels.map(|(key, value)| (key.into(), value.into())));
+        self.points.push(Ok(ParsedPoint {
+            name: name.into(),
+            time: Some(time),
+            value,
+            level: None,
+            labels: (first, self.labels.len()),
+        }));
+        self.spans.push((0, 0));
+    }
+
     fn is_full(&self) -> bool {
         self.points.len() >= POINTS_MAX
     }

@@ -15,7 +15,7 @@ use crate::Ingest;
 use crate::admission::AdmissionError;
 use crate::point_batch::{BatchPointError, BatchResult};
 use crate::senders::Sender;
-use crate::statsd::{LineOrigin, StatsdInput};
+use crate::statsd::{LineOrigin, LineRefusal, StatsdInput, add_timed_gauge};
 
 const TELNET_HELP: &str = "put METRIC TIME VALUE KEY=VALUE…\nversion\nexit\n";
 
@@ -183,7 +183,7 @@ impl LineSession {
                 if line.starts_with(b"put ") || line == b"put" {
                     return self.put_line(line, level, batch);
                 }
-                self.statsd_line(line, level, statsd, *origin, log)
+                self.statsd_line(line, level, (statsd, *origin), batch, log)
             }
         }
     }
@@ -192,14 +192,18 @@ impl LineSession {
         &self,
         line: &[u8],
         level: Option<Level>,
-        statsd: &StatsdInput,
-        origin: u64,
+        (statsd, origin): (&StatsdInput, u64),
+        batch: &mut PointBatch<'_>,
         log: &mut Option<Result<(), PushError>>,
     ) -> LineOutcome {
         let kept = self.ingest.admission().level();
         if let Some(level) = level.filter(|level| *level > kept) {
             let refusal = AdmissionError::Level(level, kept);
             return self.refuse(DropReason::Level, refusal.to_string());
+        }
+        // Stored with the points of the other lines: its reply depends on the result.
+        if add_timed_gauge(line, batch) {
+            return LineOutcome::Put(batch.len() - 1);
         }
         // A counted line cannot be taken back, so check the log first.
         if let Err(error) = log.get_or_insert_with(|| self.ingest.check_log()) {
@@ -211,7 +215,10 @@ impl LineSession {
         };
         match statsd.apply_lines(line, &origin) {
             Ok(()) => LineOutcome::Statsd,
-            Err(reason) => LineOutcome::Refused(statsd_refusal(line, reason)),
+            Err(LineRefusal {
+                error: Some(error), ..
+            }) => LineOutcome::Refused(error.to_string()),
+            Err(refusal) => LineOutcome::Refused(statsd_refusal(line, refusal.reason)),
         }
     }
 
@@ -280,13 +287,8 @@ fn statsd_refusal(line: &[u8], reason: DropReason) -> String {
     match statsd::StatsdLines::new(line).next() {
         Some(Err(error)) => error.fault.to_string(),
         _ => match reason {
-            DropReason::SenderLimit => {
-                "the sender has reached its limit of series (limits.series_per_sender)"
-            }
+            DropReason::SenderLimit => "the sender has reached its limit of cumulative counters",
             DropReason::SenderRate => "the sender exceeds limits.sender_bytes",
-            DropReason::SeriesLimit => "the agent has reached its limit of series (limits.series)",
-            DropReason::Rule => "dropped by a rule in the configuration (rules)",
-            DropReason::Level => "the metric level exceeds the agent's level",
             DropReason::BadName => "the name or a tag is not accepted",
             DropReason::BadValue => "the value is not accepted",
             DropReason::Unsupported => "events and service checks are not supported",
@@ -331,9 +333,7 @@ mod tests {
             statsd_refusal(b"a|c", DropReason::Malformed),
             "no ':' between name and value"
         );
-        assert!(
-            statsd_refusal(b"a:1|c", DropReason::SenderLimit).contains("limits.series_per_sender")
-        );
+        assert!(statsd_refusal(b"a:1|ms", DropReason::Memory).contains("statsd.memory"));
         assert_eq!(
             statsd_refusal(b"a:1|c", DropReason::Closed),
             "dropped: closed"

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pegel_metric::DropReason;
 use pegel_wire::statsd::{StatsdLineFault, StatsdLines, StatsdMessage};
 
-use super::line_counts::LineCounts;
+use super::line_counts::{LineCounts, LineRefusal};
 use super::net::SocketErrors;
 use super::table::{LineOrigin, StatsdTable};
 use super::timed_gauges::{TimedGauges, has_own_time};
@@ -96,8 +96,8 @@ impl StatsdBatch<'_> {
     }
 
     /// Returns the first reason for a drop since the sender last changed.
-    pub(super) fn drop_reason(&self) -> Option<DropReason> {
-        self.counts.first_drop_reason()
+    pub(super) fn refusal(&self) -> Option<LineRefusal> {
+        self.counts.first_refusal()
     }
 
     fn switch_sender(&mut self, origin: &LineOrigin) {

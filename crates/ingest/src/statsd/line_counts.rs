@@ -2,7 +2,7 @@
 
 use pegel_metric::DropReason;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, AdmissionError};
 use crate::senders::Sender;
 
 /// received = kept + dropped holds by construction: nothing is counted as received on its own.
@@ -10,6 +10,15 @@ use crate::senders::Sender;
 pub(crate) struct LineCounts {
     pub kept: u64,
     dropped: [u64; DropReason::ALL.len()],
+    admission_error: Option<AdmissionError>,
+}
+
+/// The reason why a line was dropped, in whole or in part.
+#[derive(Debug)]
+pub struct LineRefusal {
+    pub reason: DropReason,
+    /// The error of admission, if that refused the metric.
+    pub error: Option<AdmissionError>,
 }
 
 impl LineCounts {
@@ -26,12 +35,25 @@ impl LineCounts {
         self.dropped[reason as usize] += count;
     }
 
-    /// Returns the first reason for which a value was dropped.
-    pub(super) fn first_drop_reason(&self) -> Option<DropReason> {
+    fn first_drop_reason(&self) -> Option<DropReason> {
         let mut reasons = DropReason::ALL.iter().zip(self.dropped);
         reasons
             .find(|(_, count)| *count > 0)
             .map(|(reason, _)| *reason)
+    }
+
+    /// Records why a metric was not admitted, for the reply to its sender.
+    #[cold]
+    pub(super) fn set_admission_error(&mut self, error: Option<AdmissionError>) {
+        self.admission_error = error;
+    }
+
+    /// Returns the first reason for which a value was dropped, and the error that belongs to it.
+    pub(super) fn first_refusal(&self) -> Option<LineRefusal> {
+        let reason = self.first_drop_reason()?;
+        let error = self.admission_error.clone();
+        let error = error.filter(|error| error.reason() == reason);
+        Some(LineRefusal { reason, error })
     }
 
     /// Adds the counts to the ledger and to the sender's account, and resets them.

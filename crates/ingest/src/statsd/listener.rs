@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pegel_metric::{DropReason, Input, Millis};
+use pegel_metric::{Input, Millis};
 use pegel_store::Store;
 use pegel_supervisor::{CriticalThread, Supervisor};
 use serde::Serialize;
 
 use super::line_batch::StatsdContext;
+use super::line_counts::LineRefusal;
 use super::net::{
     BoundAddresses, BoundSockets, KernelDropCounter, OriginCache, StatsdBindError, StopSignal,
     StreamLimits, StreamListeners, UdpReceivers, bind, default_threads, read_streams,
@@ -123,10 +124,10 @@ impl StatsdInput {
 
     /// Applies lines that did not arrive over statsd's own sockets. Returns the first reason if any
     /// value was dropped.
-    pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), DropReason> {
+    pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), LineRefusal> {
         let mut batch = self.shared.batch();
         batch.apply_lines(lines, origin);
-        batch.drop_reason().map_or(Ok(()), Err)
+        batch.refusal().map_or(Ok(()), Err)
     }
 
     /// Returns the state of the receivers, for `/status`.

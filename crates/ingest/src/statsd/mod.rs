@@ -23,8 +23,10 @@ mod table;
 mod tests;
 mod timed_gauges;
 
+pub use line_counts::LineRefusal;
 pub use listener::{StatsdInput, StatsdListenOptions, StatsdListener, StatsdStatus};
 pub use net::{BoundAddresses, StatsdBindError};
 pub use peer_policy::{LoopbackPeer, StatsdPeerPolicy, TransportProtocol};
 pub use settings::{IdlePolicy, Percentile, ReceiverThreads, StatsdSettings, StatsdSocketPath};
 pub use table::LineOrigin;
+pub(crate) use timed_gauges::add_timed_gauge;

@@ -12,7 +12,7 @@ use pegel_metric::{Input, Millis, Series, Tick};
 
 use super::line_batch::StatsdContext;
 use super::net::KernelDropCounter;
-use super::table::{SeriesHandle, SeriesValueChange};
+use super::table::{ChangedWriters, SeriesHandle, SeriesValueChange};
 use crate::admission::{Admission, with_input_label};
 use crate::current_values::{CurrentValues, ValueSlot};
 use crate::point_writer::PointWriter;
@@ -91,9 +91,8 @@ impl StatsdSource {
         }
     }
 
-    /// Takes totals and gauges that changed.
-    fn take_changes(&mut self) {
-        self.shared.table().resume_delayed();
+    /// Takes totals and gauges of these writers that changed.
+    fn take_changes(&mut self, writers: ChangedWriters) {
         loop {
             self.add_new_series();
             let more = {
@@ -102,7 +101,7 @@ impl StatsdSource {
                 if table.has_new_series() {
                     continue;
                 }
-                table.take_changes(ENTRIES_PER_LOCK, &mut self.changes)
+                table.take_changes(writers, ENTRIES_PER_LOCK, &mut self.changes)
             };
             self.apply_changes();
             if !more {
@@ -224,7 +223,9 @@ impl ValueSource for StatsdSource {
             .timed_gauges
             .write_queued(&self.points, tick.time);
         self.rename_claimed();
-        self.take_changes();
+        self.shared.table().resume_delayed();
+        self.take_changes(ChangedWriters::Pushes);
+        self.take_changes(ChangedWriters::Statsd);
         let interval = tick.time.div_euclid(self.flush);
         if self
             .interval
@@ -236,8 +237,11 @@ impl ValueSource for StatsdSource {
         self.values.emit(tick);
     }
 
-    /// Lines on the push socket are acknowledged.
-    fn has_waiting_senders(&self) -> bool {
-        true
+    /// Lines on the push socket are acknowledged. Every changed value of a push has a sender that
+    /// waits for it.
+    fn update_awaited(&mut self, tick: &mut Tick) {
+        self.rename_claimed();
+        self.take_changes(ChangedWriters::Pushes);
+        self.values.emit_awaited(tick);
     }
 }

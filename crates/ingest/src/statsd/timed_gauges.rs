@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pegel_metric::{DropReason, Millis};
-use pegel_wire::statsd::{NumberSign, StatsdMetric, StatsdType};
+use pegel_wire::PointBatch;
+use pegel_wire::statsd::{NumberSign, StatsdLines, StatsdMessage, StatsdMetric, StatsdType};
 
 use super::line_counts::LineCounts;
 use super::table::{LineOrigin, PROGRAM_LEVEL};
@@ -26,6 +27,36 @@ pub(super) fn has_own_time(metric: &StatsdMetric<'_>) -> bool {
         && metric
             .values()
             .all(|number| number.sign == NumberSign::None)
+}
+
+/// Adds the values of a line to a batch of points if it is a gauge with its own timestamp. Returns
+/// whether it is. The push socket acknowledges lines, so that it cannot queue them.
+pub(crate) fn add_timed_gauge(line: &[u8], batch: &mut PointBatch<'_>) -> bool {
+    let Some(Ok(StatsdMessage::Metric(metric))) = StatsdLines::new(line).next() else {
+        return false;
+    };
+    let Some(seconds) = metric.time.filter(|_| has_own_time(&metric)) else {
+        return false;
+    };
+    for number in metric.values() {
+        let (name, time) = (lossy_text(metric.name), seconds.saturating_mul(1000));
+        batch.add(name, time, number.value, labels_of(&metric));
+    }
+    true
+}
+
+fn lossy_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn labels_of(metric: &StatsdMetric<'_>) -> Vec<(String, String)> {
+    let mut tags = Vec::new();
+    metric.tags().append_ordered(&mut tags);
+    lossy_text(&tags)
+        .split(',')
+        .filter_map(|tag| tag.split_once(':'))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// The queue for the program sampler: receiving threads must not wait for the store's log.
@@ -51,14 +82,7 @@ impl TimedGauges {
         counts: &mut LineCounts,
     ) {
         let Some(seconds) = metric.time else { return };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let mut tags = Vec::new();
-        metric.tags().append_ordered(&mut tags);
-        let labels: Vec<(String, String)> = text(&tags)
-            .split(',')
-            .filter_map(|tag| tag.split_once(':'))
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
+        let labels = labels_of(metric);
         let mut waiting = self.queue.lock();
         // A quarter is reserved for the agent's user and root.
         let max = if origin.sender.is_trusted() {
@@ -73,7 +97,7 @@ impl TimedGauges {
             }
             waiting.push(QueuedGauge {
                 sender: origin.sender.clone(),
-                name: text(metric.name),
+                name: lossy_text(metric.name),
                 labels: labels.clone(),
                 time: seconds.saturating_mul(1000),
                 value: number.value,

@@ -2,3 +2,4 @@
 
 mod lanes;
 mod program_values;
+mod pushes;

@@ -264,7 +264,7 @@ mod tests {
     use super::super::bind::tests::FixedPeerPolicy;
     use super::*;
     use crate::admission::Admission;
-    use crate::statsd::table::SeriesValueChange;
+    use crate::statsd::table::{ChangedWriters, SeriesValueChange};
     use crate::statsd::tests::shared;
 
     /// Sockets with a buffer that never overflows here, and one sender for each.
@@ -283,7 +283,10 @@ mod tests {
 
     fn total(shared: &StatsdContext) -> Vec<f64> {
         let mut changes: Vec<SeriesValueChange> = Vec::new();
-        while shared.table().take_changes(1024, &mut changes) {}
+        while shared
+            .table()
+            .take_changes(ChangedWriters::Statsd, 1024, &mut changes)
+        {}
         changes.iter().filter_map(|change| change.value).collect()
     }
 

@@ -15,7 +15,7 @@ use super::compensated_sum::CompensatedSum;
 use super::member_set::MemberSet;
 use super::timer::TimerState;
 use super::{CounterState, MetricEntry, SeriesHandle, StatsdTable, TaggedName, Writer};
-use crate::admission::{Admission, AdmittedSeries, SeriesSpec};
+use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesSpec};
 use crate::name_owners::INPUT_LABEL;
 use crate::reserved_names::{STATSD_TYPE_LABEL, USER_LABEL};
 use crate::senders::Sender;
@@ -42,7 +42,7 @@ impl StatsdTable {
         tags: &[u8],
         (writer, sender): (Writer, &Arc<Sender>),
         admission: &Admission,
-    ) -> Result<u32, DropReason> {
+    ) -> Result<u32, SeriesConflict> {
         let mut naming = DisambiguatingLabels {
             with_type: !self.may_use_plain_name(metric.name, tags, metric.kind, writer),
             with_input: false,
@@ -53,7 +53,7 @@ impl StatsdTable {
             let taken = match offered {
                 Ok(row) => {
                     let row = self.insert_entry(hash, metric, tags, (naming, writer), row);
-                    return row.map_err(SeriesConflict::reason);
+                    return row;
                 }
                 Err(taken) => taken,
             };
@@ -65,7 +65,7 @@ impl StatsdTable {
                 // Another metric has one of these series: `a.count` and the timer `a`, or because
                 // of a rule.
                 SeriesConflict::OtherMetric(_) if !naming.with_type => naming.with_type = true,
-                other => return Err(other.reason()),
+                other => return Err(other),
             }
         }
     }
@@ -108,7 +108,7 @@ impl StatsdTable {
         sender: &Arc<Sender>,
         admission: &Admission,
     ) -> Result<Vec<AdmittedSeries>, SeriesConflict> {
-        let bad = |_| SeriesConflict::Refused(DropReason::BadName);
+        let bad = |_| SeriesConflict::BadName;
         let mut name = std::str::from_utf8(name).map_err(bad)?.to_owned();
         let tags = std::str::from_utf8(tags).map_err(bad)?;
         let labels: Vec<(&str, &str)> = tags
@@ -128,6 +128,7 @@ impl StatsdTable {
         }
         let length = name.len();
         let mut row = Vec::new();
+        let mut conflict = None;
         for &figure in self.figures.for_type(kind) {
             name.truncate(length);
             name.push_str(self.figures.suffix(figure));
@@ -140,18 +141,30 @@ impl StatsdTable {
                 level: PROGRAM_LEVEL,
                 input: sender.input,
             };
-            let admitted = admission
-                .admit(sender, &offer)
-                .map_err(|refusal| SeriesConflict::Refused(refusal.reason()))?;
+            let admitted = match admission.admit(sender, &offer) {
+                Ok(admitted) => admitted,
+                Err(error) => {
+                    conflict = Some(SeriesConflict::Refused(error));
+                    break;
+                }
+            };
             if admitted.has_input_label && !naming.with_input {
-                return Err(SeriesConflict::OtherInput);
-            }
-            if let Some(other) = self.series.find(admitted.series.text()) {
-                return Err(SeriesConflict::OtherMetric(other));
+                conflict = Some(SeriesConflict::OtherInput);
+            } else if let Some(other) = self.series.find(admitted.series.text()) {
+                conflict = Some(SeriesConflict::OtherMetric(other));
             }
             row.push(admitted);
+            if conflict.is_some() {
+                break;
+            }
         }
-        Ok(row)
+        match conflict {
+            None => Ok(row),
+            Some(conflict) => {
+                admission.take_back(row);
+                Err(conflict)
+            }
+        }
     }
 
     fn insert_entry(
@@ -169,7 +182,7 @@ impl StatsdTable {
             None
         } else {
             let key = self.keys.add(metric.name, tags);
-            Some(key.ok_or(SeriesConflict::Refused(DropReason::BadName))?)
+            Some(key.ok_or(SeriesConflict::BadName)?)
         };
         let series: Vec<Arc<Series>> = row.iter().map(|one| one.series.clone()).collect();
         let (handle, permit) = self.series.add(row);
@@ -292,14 +305,24 @@ pub(super) enum SeriesConflict {
     OtherMetric(SeriesHandle),
     /// A name belongs to another input.
     OtherInput,
-    Refused(DropReason),
+    /// The name or a tag cannot be used.
+    BadName,
+    Refused(AdmissionError),
 }
 
 impl SeriesConflict {
-    fn reason(self) -> DropReason {
+    pub(super) fn reason(&self) -> DropReason {
         match self {
-            SeriesConflict::OtherMetric(_) | SeriesConflict::OtherInput => DropReason::BadName,
-            SeriesConflict::Refused(reason) => reason,
+            SeriesConflict::Refused(error) => error.reason(),
+            _ => DropReason::BadName,
+        }
+    }
+
+    /// Returns the error of admission, which describes the reason exactly.
+    pub(super) fn into_error(self) -> Option<AdmissionError> {
+        match self {
+            SeriesConflict::Refused(error) => Some(error),
+            _ => None,
         }
     }
 }

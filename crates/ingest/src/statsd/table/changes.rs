@@ -24,6 +24,16 @@ pub(crate) struct NewSeries {
     pub sender: Arc<Sender>,
 }
 
+/// The writers whose changes a pass takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangedWriters {
+    /// Lines over statsd's own sockets. They are charged now; what their sender may not write yet is
+    /// delayed.
+    Statsd,
+    /// Pushes. They were charged when their lines were accepted.
+    Pushes,
+}
+
 /// A new value of a series; `None` if it no longer has one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SeriesValueChange {
@@ -67,26 +77,35 @@ impl StatsdTable {
         self.dirty.append(&mut self.delayed);
     }
 
+    /// Returns the bytes that are charged for one row of an entry of this type.
+    pub(super) fn sample_bytes(&self, kind: StatsdType) -> u64 {
+        let figures = self.figures.for_type(kind).iter();
+        let totals = figures.filter(|figure| figure.is_published_each_tick());
+        SAMPLE_BYTES * totals.count() as u64
+    }
+
     /// Takes totals and gauges that changed, of at most `entries` entries. Returns false when there
     /// are no more.
     pub(crate) fn take_changes(
         &mut self,
+        writers: ChangedWriters,
         entries: usize,
         out: &mut Vec<SeriesValueChange>,
     ) -> bool {
-        let start = self.dirty.len().saturating_sub(entries);
-        for index in start..self.dirty.len() {
-            let at = self.dirty[index];
+        let changed = match writers {
+            ChangedWriters::Statsd => &mut self.dirty,
+            ChangedWriters::Pushes => &mut self.dirty_pushes,
+        };
+        let start = changed.len().saturating_sub(entries);
+        let has_more = start > 0;
+        for at in changed.split_off(start) {
             // The entry may have been deleted, and its number reused.
             let Some(entry) = self.entries.get(at).filter(|entry| entry.is_dirty) else {
                 continue;
             };
-            let figures = self.figures.for_type(entry.kind).iter();
-            let totals = figures
-                .filter(|figure| figure.is_published_each_tick())
-                .count();
             let sender = self.series.sender(entry.permit);
-            if !sender.try_charge(SAMPLE_BYTES * totals as u64) {
+            let bytes = self.sample_bytes(entry.kind);
+            if writers == ChangedWriters::Statsd && !sender.try_charge(bytes) {
                 // The entry keeps its value, and further lines add to it.
                 sender.add_delayed(1);
                 self.delayed.push(at);
@@ -106,8 +125,7 @@ impl StatsdTable {
             }
             self.entries[at].is_dirty = false;
         }
-        self.dirty.truncate(start);
-        start > 0
+        has_more
     }
 
     /// Ends the interval of at most `entries` entries, starting at number `from`. Returns where to

@@ -41,7 +41,7 @@ use pegel_metric::{DropReason, Input};
 use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 
 use self::budget::StatsdMemoryBudget;
-pub(crate) use self::changes::{NewSeries, SeriesValueChange};
+pub(crate) use self::changes::{ChangedWriters, NewSeries, SeriesValueChange};
 use self::compensated_sum::CompensatedSum;
 use self::cumulative::CumulativeTotals;
 use self::key_arena::{KeyArena, KeyRef};
@@ -84,8 +84,11 @@ pub(crate) struct StatsdTable {
     series: SeriesSlots,
     /// By the hash of the name: the type that has the plain name, for names with tags.
     tagged_names: HashMap<u64, TaggedName>,
-    /// Entries that changed since the last pass of the program sampler.
+    /// Entries of lines over statsd's own sockets that changed since the last pass of the program
+    /// sampler.
     dirty: Vec<u32>,
+    /// The same of pushes, whose senders wait until the values are in the log.
+    dirty_pushes: Vec<u32>,
     /// Dirty entries whose senders have no write allowance at present.
     delayed: Vec<u32>,
     /// Series that the program sampler has not seen, and rows of removed series.
@@ -160,6 +163,7 @@ impl StatsdTable {
             series: SeriesSlots::new(hasher),
             tagged_names: HashMap::new(),
             dirty: Vec::new(),
+            dirty_pushes: Vec::new(),
             delayed: Vec::new(),
             new_series: Vec::new(),
             removed: Vec::new(),
@@ -208,8 +212,14 @@ impl StatsdTable {
         };
         let at = match found {
             Ok(at) => at,
-            Err(reason) => return counts.count_dropped(reason, values_of(metric)),
+            Err(conflict) => {
+                counts.count_dropped(conflict.reason(), values_of(metric));
+                return counts.set_admission_error(conflict.into_error());
+            }
         };
+        if writer != Writer::STATSD && !self.try_charge_push(at, &origin.sender) {
+            return counts.count_dropped(DropReason::SenderRate, values_of(metric));
+        }
         if metric.is_packed() {
             for number in metric.values() {
                 counts.count_result(self.add(at, metric, number, origin));
@@ -217,6 +227,13 @@ impl StatsdTable {
         } else {
             counts.count_result(self.add(at, metric, metric.first(), origin));
         }
+    }
+
+    /// Charges the sender of a push for the next sample of an entry. An acknowledged value cannot be
+    /// delayed, so the line is refused if this returns false.
+    fn try_charge_push(&self, at: u32, sender: &Sender) -> bool {
+        let entry = &self.entries[at];
+        entry.is_dirty || sender.try_charge(self.sample_bytes(entry.kind))
     }
 
     pub(super) fn figures(&self) -> &StatisticSettings {
@@ -343,11 +360,19 @@ impl StatsdTable {
             }
         }
         entry.is_touched = true;
-        if !entry.is_dirty {
-            entry.is_dirty = true;
-            self.dirty.push(at);
-        }
+        self.mark_dirty(at);
         Ok(())
+    }
+
+    #[inline]
+    fn mark_dirty(&mut self, at: u32) {
+        let entry = &mut self.entries[at];
+        if !std::mem::replace(&mut entry.is_dirty, true) {
+            match entry.writer {
+                Writer::STATSD => self.dirty.push(at),
+                _ => self.dirty_pushes.push(at),
+            }
+        }
     }
 }
 

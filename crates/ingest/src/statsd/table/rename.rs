@@ -91,9 +91,7 @@ impl StatsdTable {
         self.removed.push((handle, length));
         let entry = &mut self.entries[at];
         (entry.handle, entry.permit, entry.key) = (new_handle, new_permit, Some(key));
-        if !std::mem::replace(&mut entry.is_dirty, true) {
-            self.dirty.push(at);
-        }
+        self.mark_dirty(at);
         self.queue_new_series(at, series);
     }
 }

@@ -114,3 +114,18 @@ fn groups_of_senders_that_left_are_used_for_others() {
     let numbers: std::collections::BTreeSet<&str> = numbers.collect();
     assert!(numbers.len() <= 2, "{numbers:?}");
 }
+
+#[test]
+fn a_refused_line_leaves_a_total_from_before_a_restart_charged() {
+    let mut first = fixture(|_| ());
+    first.send_of("10.0.0.7", 1, "t:5|ms");
+    first.tick();
+    let mut second = restart(first, |settings| {
+        settings.senders.series_per_sender = std::num::NonZeroU32::new(2).expect("not zero");
+    });
+    // The timer has more than its two totals.
+    second.send_of("10.0.0.7", 1, "t:5|ms");
+    assert_eq!(second.dropped(DropReason::SenderLimit), 1);
+    assert_eq!(series_of(&second, Input::Statsd, "10.0.0.7"), 2);
+    assert_eq!(second.tick(), values(&[("t.count", 1.0), ("t.sum", 5.0)]));
+}
