@@ -31,11 +31,16 @@ const IDENTITY_LABELS: [&str; 4] = [USER_LABEL, INPUT_LABEL, STATSD_TYPE_LABEL, 
 /// its own.
 const HOST_LABEL: &str = "host";
 
+/// Returns whether the agent sets this label itself, in any spelling.
+pub(crate) fn is_identity_label(key: &str) -> bool {
+    IDENTITY_LABELS.contains(&&*label_key(key))
+}
+
 /// Returns a program's labels, renaming those whose key the agent uses itself.
 pub(crate) fn exported<'a>(labels: &[(&'a str, &'a str)]) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
     let rename = |&(key, value): &(&'a str, &'a str)| {
         let mut key = Cow::Borrowed(key);
-        if IDENTITY_LABELS.contains(&&*label_key(&key)) {
+        if is_identity_label(&key) {
             key = Cow::Owned(format!("exported_{key}"));
             while labels.iter().any(|(other, _)| *other == key) {
                 key = Cow::Owned(format!("exported_{key}"));

@@ -426,8 +426,6 @@ mod tests {
 
     use super::*;
     use crate::admission::AdmissionSettings;
-    use crate::rules::RelabelRules;
-    use crate::rules::tests::rule;
 
     fn wanted<'a>(
         name: &'a str,
@@ -459,13 +457,10 @@ mod tests {
         values
     }
 
-    fn totals_with(rules: RelabelRules) -> (TempDir, LaneTotals, Arc<Sender>) {
+    fn new_totals() -> (TempDir, LaneTotals, Arc<Sender>) {
         let dir = TempDir::new();
         let store = Store::open(StoreOptions::new(dir.path())).expect("opens");
-        let settings = AdmissionSettings {
-            rules,
-            ..AdmissionSettings::for_tests()
-        };
+        let settings = AdmissionSettings::for_tests();
         let admission = Arc::new(Admission::new(settings, Arc::new(Ledger::default())));
         let sender = admission.sender(Input::Lane, "uid 1");
         let totals = LaneTotals::new(admission, CurrentValues::new("lanes", &store, 0));
@@ -473,25 +468,8 @@ mod tests {
     }
 
     #[test]
-    fn a_second_kind_is_refused_where_a_rule_sets_the_label_that_would_tell_them_apart() {
-        let rule = rule(&[("name", "*"), ("label.lane_type", "fixed")]).expect("a rule");
-        let (_dir, mut totals, sender) = totals_with(RelabelRules::new(vec![rule]));
-        let mut join = |kind| totals.join_lane(&sender, &wanted("x_total", &[], kind), 0);
-        let first = join(CounterKind::Whole).expect("admitted");
-        for _ in 0..3 {
-            assert_eq!(join(CounterKind::Float), Err(AdmissionError::OtherKind));
-        }
-        assert_eq!(join(CounterKind::Whole), Ok(first));
-        let values = values(&mut totals, 1000);
-        assert!(
-            values.iter().eq(["x_total{lane_type=\"fixed\"} 0"]),
-            "{values:?}"
-        );
-    }
-
-    #[test]
     fn a_pass_looks_only_at_what_changed() {
-        let (_dir, mut totals, sender) = totals_with(RelabelRules::default());
+        let (_dir, mut totals, sender) = new_totals();
         let mut join = |name: &str, labels: &[(&str, &str)], kind| {
             let number = totals.join_lane(&sender, &wanted(name, labels, kind), 0);
             number.expect("admitted")

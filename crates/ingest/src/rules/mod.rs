@@ -14,6 +14,8 @@ use std::sync::Arc;
 use pegel_config::{ConfigProblem, ConfigTree, ConfigValue, Setting, settings};
 use pegel_metric::{Family, MetricKind, Series, glob_matches};
 
+use crate::reserved_names::is_identity_label;
+
 pub use pattern::{CaptureTemplate, Captures, NamePattern, PatternError};
 
 settings! {
@@ -29,7 +31,8 @@ settings! {
         drop: bool = false,
         /// Rename the series.
         rename: Option<CaptureTemplate> = None,
-        /// Add labels, or replace them.
+        /// Add labels, or replace them. The agent's own labels (user, input, statsd_type, lane_type)
+        /// cannot be set.
         label: BTreeMap<String, CaptureTemplate> = BTreeMap::new(),
     }
 }
@@ -75,6 +78,11 @@ fn validation_error(keys: &RelabelRuleSettings) -> Option<String> {
     for key in keys.label.keys() {
         if let Err(error) = Series::new(family.clone(), &[(key, "")]) {
             return Some(error.to_string());
+        }
+        if is_identity_label(key) {
+            return Some(format!(
+                "the label {key} is reserved for the agent; use another one, such as rule_{key}"
+            ));
         }
     }
     let pattern = keys.name.clone().or_else(|| "*".parse().ok())?;
@@ -277,6 +285,14 @@ pub(crate) mod tests {
             (
                 &[("name", "*"), ("label.a b{", "x")],
                 "the label key \"a b{\" contains the invalid character '{'",
+            ),
+            (
+                &[("name", "r.*"), ("label.user", "all")],
+                "the label user is reserved for the agent; use another one, such as rule_user",
+            ),
+            (
+                &[("name", "r.*"), ("label.statsd-type", "all")],
+                "the label statsd-type is reserved for the agent; use another one, such as rule_statsd-type",
             ),
             (
                 &[("name", "{a}"), ("rename", "{b}")],
