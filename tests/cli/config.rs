@@ -93,6 +93,10 @@ fn the_default_file_is_what_init_writes() {
         &printed.stdout,
     );
 
+    let dash = pegel(home.path(), &["config", "init", "-"], &[]);
+    assert_eq!((dash.code(), &dash.stdout), (Some(0), &printed.stdout));
+    assert!(!home.join("-").exists());
+
     assert_eq!(
         pegel(home.path(), &["config", "init", "pegel.yaml"], &[]).code(),
         Some(0)

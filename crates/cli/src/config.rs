@@ -25,7 +25,7 @@ pub(crate) struct ConfigArgs {
 enum ConfigAction {
     /// Write the default configuration file with every key explained
     Init {
-        /// Output file; must not exist yet [default: standard output]
+        /// Output file; must not exist yet [default: -, standard output]
         file: Option<PathBuf>,
     },
     /// Check a configuration file and report all errors
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 
 fn init(file: Option<&PathBuf>) -> anyhow::Result<()> {
     let text = Config::default_file();
-    let Some(path) = file else {
+    let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
         return output::write(None, &text);
     };
     OpenOptions::new()
