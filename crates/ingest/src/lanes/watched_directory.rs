@@ -257,7 +257,10 @@ impl WatchedDirectory {
         }
         // Cheaper than opening it; the decisive owner is that of the opened file.
         let owner = open.directory.owner_of(&found.name).map_err(|_| None)?;
-        if let Some(obstacle) = quota.exceeded_limit(owner, 0) {
+        let exceeded = quota.exceeded_limit(owner, 0);
+        // A surplus file is opened all the same: if it is not a lane, it is removed, so that it
+        // does not delay every later scan.
+        if let Some(obstacle) = exceeded.filter(|_| !self.has_surplus_files(owner)) {
             return Err(Some(SkipReason::OverLimit(obstacle)));
         }
         match open.directory.open_lane(&found.name, &self.limits) {
@@ -273,6 +276,12 @@ impl WatchedDirectory {
         }
     }
 
+    /// Returns whether no more skipped files of this user are remembered.
+    fn has_surplus_files(&self, owner: u32) -> bool {
+        let count = self.per_user.get(&owner);
+        count.is_some_and(|count| *count >= SKIPPED_MAX)
+    }
+
     /// Remembers a skipped file. Beyond [`SKIPPED_MAX`] per user, files that are not lanes are
     /// removed instead.
     fn skip(&mut self, name: String, why: SkipReason) {
@@ -280,8 +289,7 @@ impl WatchedDirectory {
         let Ok(owner) = open.directory.owner_of(&name) else {
             return;
         };
-        let count = self.per_user.entry(owner).or_default();
-        if *count >= SKIPPED_MAX {
+        if self.has_surplus_files(owner) {
             // A lane over a limit stays: its program runs, and the next round tries it again.
             let is_junk = !matches!(why, SkipReason::OverLimit(_));
             if is_junk && open.directory.remove(&name).is_ok() {
@@ -289,7 +297,7 @@ impl WatchedDirectory {
             }
             return;
         }
-        *count += 1;
+        *self.per_user.entry(owner).or_default() += 1;
         let round = self.round;
         let skipped = SkippedFile {
             owner,

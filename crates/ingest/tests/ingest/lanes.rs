@@ -729,6 +729,23 @@ fn countless_files_hide_no_lane_and_are_reported() {
 }
 
 #[test]
+fn countless_files_of_a_user_at_its_limit_of_lanes_are_removed() {
+    let mut node = LaneTestNode::new();
+    node.lanes_max = 2;
+    let mut agent = node.agent();
+    let lanes = ["a_total", "b_total"].map(|name| counter(node.home(), name));
+    lanes.iter().for_each(|lane| lane.add(1));
+    agent.pass_after(SECOND);
+    assert_eq!(agent.status().alive, 2);
+    for number in 0..6_000 {
+        fs::write(node.lanes().join(format!("{number:032x}.lane")), "").expect("written");
+    }
+    agent.pass_after(SECOND);
+    assert!(node.files() <= 4_096 + 2, "{} files are left", node.files());
+    assert_eq!(agent.status().alive, 2);
+}
+
+#[test]
 fn countless_directories_named_like_lanes_are_removed() {
     let node = LaneTestNode::new();
     for number in 0..5_000 {
