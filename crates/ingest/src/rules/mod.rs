@@ -167,7 +167,7 @@ impl RelabelRuleSettings {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use pegel_config::{ConfigEntry, ConfigOrigin};
 
     use super::*;
@@ -175,7 +175,7 @@ pub(crate) mod tests {
 
     /// Builds a rule from a tree as YAML would give it: `key=value`, and `key.inner=value` for
     /// maps.
-    pub(crate) fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
+    fn rule(texts: &[(&str, &str)]) -> Result<RelabelRule, String> {
         let place = ConfigOrigin::Argument("test");
         let mut tree = ConfigTree::empty(place.clone());
         for (path, text) in texts {
