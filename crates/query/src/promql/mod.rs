@@ -31,6 +31,7 @@ mod node;
 mod parse;
 mod positions;
 mod re2;
+mod regex_cost;
 mod selection;
 mod set_operators;
 mod source;

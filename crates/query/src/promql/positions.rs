@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::error::PromqlError;
+use super::regex_cost::check_cost;
 
 /// The length of an expression.
 const LENGTH_MAX: usize = 64 << 10;
@@ -41,6 +42,11 @@ impl CallPositions {
             )));
         }
         let tokens = tokens(text);
+        let texts: Vec<String> = tokens
+            .iter()
+            .filter_map(|token| unquote(token, text))
+            .collect();
+        check_cost(texts.iter().map(String::as_str))?;
         let nesting = count_nesting(&tokens, text);
         if nesting > NESTING_MAX {
             return Err(PromqlError::bad_data(format!(
@@ -86,6 +92,19 @@ struct Token {
     kind: TokenKind,
     start: usize,
     end: usize,
+}
+
+/// Returns the content of a quoted text, any of which can be a regular expression.
+fn unquote(token: &Token, text: &str) -> Option<String> {
+    if token.kind != TokenKind::Text {
+        return None;
+    }
+    let quoted = &text[token.start..token.end];
+    let inside = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or("");
+    if quoted.starts_with('`') {
+        return Some(inside.to_owned());
+    }
+    Some(inside.replace("\\\\", "\\"))
 }
 
 /// Counts what can nest: operators, calls and parentheses, but not the matchers of selectors.

@@ -9,10 +9,13 @@ use regex::{Regex, RegexBuilder};
 use super::error::PromqlError;
 
 /// The memory of one compiled expression.
-const SIZE_MAX: usize = 1 << 20;
+const SIZE_MAX: usize = 4 << 20;
+
+/// The memory in which it keeps what it has matched before.
+const CACHE_MAX: usize = 1 << 20;
 
 /// The length of one expression.
-const LENGTH_MAX: usize = 16 << 10;
+const LENGTH_MAX: usize = 64 << 10;
 
 /// Compiles an expression that must match a whole value. A dot matches every character.
 pub(crate) fn compile_anchored(text: &str) -> Result<Regex, PromqlError> {
@@ -25,7 +28,7 @@ pub(crate) fn compile_anchored(text: &str) -> Result<Regex, PromqlError> {
     }
     RegexBuilder::new(&format!("^(?s:{})$", translate(text)))
         .size_limit(SIZE_MAX)
-        .dfa_size_limit(SIZE_MAX)
+        .dfa_size_limit(CACHE_MAX)
         .build()
         .map_err(|error| wrong(&error.to_string()))
 }

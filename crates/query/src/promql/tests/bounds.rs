@@ -108,3 +108,23 @@ fn deep_expressions_do_not_exhaust_the_stack() {
         assert_eq!(error(&source, &expression, 0.0).0, "bad_data");
     }
 }
+
+#[test]
+fn expensive_regular_expressions_are_refused_before_they_are_compiled() {
+    let source = series(&[("m{l=\"node0001\"}", "1")]);
+    let matchers = "l=~\"(\\\\pL{30}){30}\",".repeat(200);
+    for expression in [
+        format!("m{{{matchers}}}"),
+        "m{l=~`((a{100}){100}){100}`}".to_owned(),
+        "label_replace(m, \"a\", \"b\", \"l\", \"(\\\\w{500}){2}\")".to_owned(),
+    ] {
+        let (kind, message) = error(&source, &expression, 0.0);
+        assert_eq!(kind, "bad_data");
+        assert!(message.contains("too expensive"), "{message}");
+    }
+    let hosts: Vec<String> = (0..2_000)
+        .map(|number| format!("node{number:04}"))
+        .collect();
+    let expression = format!("m{{l=~\"{}\"}}", hosts.join("|"));
+    assert_eq!(at(&source, &expression, 0.0).len(), 1);
+}
