@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pegel_metric::Millis;
 use pegel_query::promql::{
-    self, Labels, PromqlError, PromqlErrorKind, PromqlLimits, QueryValue, STALE_NAN, SampleVisitor,
-    Selection, SeriesSource,
+    self, LabelSet, PromqlError, PromqlErrorKind, PromqlLimits, QueryValue, STALE_NAN, Selection,
+    SeriesSampleVisitor, SeriesSource,
 };
 
 use super::Target;
@@ -83,13 +83,13 @@ pub(super) const EVALUATION: Target = Target {
 };
 
 /// Series in memory.
-struct RandomSource(Vec<(Labels, Vec<(Millis, f64)>)>);
+struct RandomSource(Vec<(LabelSet, Vec<(Millis, f64)>)>);
 
 impl SeriesSource for RandomSource {
     fn select(
         &self,
         selection: &Selection<'_>,
-        visit: &mut SampleVisitor<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
         for (labels, samples) in &self.0 {
             let is_wanted = selection
@@ -111,7 +111,7 @@ impl SeriesSource for RandomSource {
 fn random_source(reader: &mut InputReader<'_>) -> RandomSource {
     let mut all = BTreeMap::new();
     for _ in 0..2 + reader.up_to(6) {
-        let labels = Labels::new([
+        let labels = LabelSet::new([
             ("__name__", ["a", "b"][reader.up_to(1)]),
             ("l", ["1", "2", ""][reader.up_to(2)]),
             ("k", ["", "x"][reader.up_to(1)]),
@@ -341,7 +341,7 @@ fn evaluate(source: &RandomSource, text: &str) {
                 }
             }
             Ok(QueryValue::Scalar(_, value)) => {
-                found.insert(Labels::empty(), bits(value));
+                found.insert(LabelSet::empty(), bits(value));
             }
             Ok(other) => panic!("{text}: {other:?}"),
             Err(error) => {

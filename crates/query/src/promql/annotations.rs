@@ -8,7 +8,7 @@ const COUNT_MAX: usize = 10;
 
 /// Collects annotations, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Annotations {
+pub(crate) struct QueryAnnotations {
     pub warnings: AnnotationList,
     pub infos: AnnotationList,
 }
@@ -43,7 +43,7 @@ impl AnnotationList {
 
 /// An annotation at a position of the expression.
 #[derive(Debug)]
-pub(crate) enum Annotation<'a> {
+pub(crate) enum QueryAnnotation<'a> {
     /// `rate` or `increase` of a metric whose name is not that of a counter.
     NotACounter(&'a str),
     QuantileOutOfRange(f64),
@@ -54,26 +54,31 @@ pub(crate) enum Annotation<'a> {
     BucketsNotMonotonic(&'a str),
 }
 
-impl Annotations {
+impl QueryAnnotations {
     /// Adds an annotation at a byte offset of `expression`.
-    pub(crate) fn add(&mut self, annotation: &Annotation<'_>, expression: &str, offset: usize) {
+    pub(crate) fn add(
+        &mut self,
+        annotation: &QueryAnnotation<'_>,
+        expression: &str,
+        offset: usize,
+    ) {
         let position = line_and_column(expression, offset);
         let (list, text) = match annotation {
-            Annotation::NotACounter(metric) => (
+            QueryAnnotation::NotACounter(metric) => (
                 &mut self.infos,
                 format!(
                     "PromQL info: metric might not be a counter, name does not end in \
                      _total/_sum/_count/_bucket: {metric:?}"
                 ),
             ),
-            Annotation::QuantileOutOfRange(quantile) => (
+            QueryAnnotation::QuantileOutOfRange(quantile) => (
                 &mut self.warnings,
                 format!(
                     "PromQL warning: quantile value should be between 0 and 1, got {}",
                     plain_number(*quantile)
                 ),
             ),
-            Annotation::RatioOutOfRange(ratio, used) => (
+            QueryAnnotation::RatioOutOfRange(ratio, used) => (
                 &mut self.warnings,
                 format!(
                     "PromQL warning: ratio value should be between -1 and 1, got {}, capping to {}",
@@ -81,7 +86,7 @@ impl Annotations {
                     plain_number(*used)
                 ),
             ),
-            Annotation::BadBucketLabel(metric, value) => (
+            QueryAnnotation::BadBucketLabel(metric, value) => (
                 &mut self.warnings,
                 format!(
                     "PromQL warning: bucket label \"le\" is missing or has a malformed value of \
@@ -89,7 +94,7 @@ impl Annotations {
                     for_metric(metric)
                 ),
             ),
-            Annotation::BucketsNotMonotonic(metric) => (
+            QueryAnnotation::BucketsNotMonotonic(metric) => (
                 &mut self.infos,
                 format!(
                     "PromQL info: input to histogram_quantile needed to be fixed for monotonicity \
@@ -116,12 +121,12 @@ mod tests {
 
     #[test]
     fn annotations_have_a_position_and_appear_once() {
-        let mut all = Annotations::default();
+        let mut all = QueryAnnotations::default();
         for _ in 0..2 {
-            all.add(&Annotation::NotACounter("m"), "rate(m[5m])", 5);
+            all.add(&QueryAnnotation::NotACounter("m"), "rate(m[5m])", 5);
         }
         for number in 0..12 {
-            let quantile = Annotation::QuantileOutOfRange(f64::from(number) + 1.5);
+            let quantile = QueryAnnotation::QuantileOutOfRange(f64::from(number) + 1.5);
             all.add(&quantile, "quantile(x, y)", 9);
         }
         assert_eq!(

@@ -6,13 +6,13 @@
 use pegel_metric::Millis;
 
 use super::aggregate;
-use super::annotations::{Annotation, Annotations};
+use super::annotations::{QueryAnnotation, QueryAnnotations};
 use super::binary;
 use super::error::PromqlError;
 use super::functions;
-use super::labels::Labels;
-use super::limits::{PromqlLimits, QueryBudget};
-use super::node::{Node, ValueType};
+use super::labels::LabelSet;
+use super::limits::{EvaluationBudget, PromqlLimits};
+use super::node::{ExprNode, ValueType};
 use super::source::SeriesSource;
 use super::steps::Steps;
 use super::value::{
@@ -23,12 +23,12 @@ use super::value::{
 pub(crate) struct Evaluator<'a> {
     pub source: &'a dyn SeriesSource,
     pub expression: &'a str,
-    pub budget: QueryBudget,
+    pub budget: EvaluationBudget,
     pub lookback: Millis,
     /// The steps of the whole query, not of a subquery, and its end.
     pub query_steps: Steps,
     pub query_end: Millis,
-    annotations: Annotations,
+    annotations: QueryAnnotations,
 }
 
 impl<'a> Evaluator<'a> {
@@ -41,19 +41,19 @@ impl<'a> Evaluator<'a> {
         Evaluator {
             source,
             expression,
-            budget: QueryBudget::new(limits),
+            budget: EvaluationBudget::new(limits),
             lookback: Millis::try_from(limits.lookback.as_millis()).unwrap_or(Millis::MAX),
             query_steps,
             query_end,
-            annotations: Annotations::default(),
+            annotations: QueryAnnotations::default(),
         }
     }
 
     /// Evaluates an expression at the single step of an instant query.
-    pub(crate) fn instant(&mut self, node: &Node) -> Result<QueryValue, PromqlError> {
+    pub(crate) fn instant(&mut self, node: &ExprNode) -> Result<QueryValue, PromqlError> {
         let steps = self.query_steps;
         let time = steps.start;
-        if let Node::Range(range) = node.unwrap_constant() {
+        if let ExprNode::Range(range) = node.unwrap_constant() {
             return Ok(QueryValue::Matrix(self.matrix(range, time)?));
         }
         Ok(match self.eval(node, &steps)? {
@@ -70,12 +70,12 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates an expression at all steps. The result is sorted by labels.
-    pub(crate) fn range(&mut self, node: &Node) -> Result<QueryValue, PromqlError> {
+    pub(crate) fn range(&mut self, node: &ExprNode) -> Result<QueryValue, PromqlError> {
         let steps = self.query_steps;
         let columns = match self.eval(node, &steps)? {
             NodeValue::Vector(series) => series,
             NodeValue::Scalar(values) => vec![StepSeries {
-                labels: Labels::empty(),
+                labels: LabelSet::empty(),
                 values,
             }],
             NodeValue::Text(_) => Vec::new(),
@@ -107,25 +107,29 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    pub(crate) fn eval(&mut self, node: &Node, steps: &Steps) -> Result<NodeValue, PromqlError> {
+    pub(crate) fn eval(
+        &mut self,
+        node: &ExprNode,
+        steps: &Steps,
+    ) -> Result<NodeValue, PromqlError> {
         match node {
-            Node::Number(number) => self.scalar(*number, steps),
-            Node::Text(text) => Ok(NodeValue::Text(text.clone())),
-            Node::Selector(selector) => Ok(NodeValue::Vector(self.select(selector, steps)?)),
-            Node::Range(_) => Err(PromqlError::bad_data(format!(
+            ExprNode::Number(number) => self.scalar(*number, steps),
+            ExprNode::Text(text) => Ok(NodeValue::Text(text.clone())),
+            ExprNode::Selector(selector) => Ok(NodeValue::Vector(self.select(selector, steps)?)),
+            ExprNode::Range(_) => Err(PromqlError::bad_data(format!(
                 "unexpected {} in expression",
                 ValueType::Matrix.name()
             ))),
-            Node::Call(call) => functions::call(self, call, steps),
-            Node::Aggregate(node) => {
+            ExprNode::Call(call) => functions::call(self, call, steps),
+            ExprNode::Aggregate(node) => {
                 Ok(NodeValue::Vector(aggregate::aggregate(self, node, steps)?))
             }
-            Node::Binary(node) => binary::binary(self, node, steps),
-            Node::Negate(inner) => {
+            ExprNode::Binary(node) => binary::binary(self, node, steps),
+            ExprNode::Negate(inner) => {
                 let value = self.eval(inner, steps)?;
                 self.negate(value)
             }
-            Node::Constant(inner) => {
+            ExprNode::Constant(inner) => {
                 let once = self.eval(inner, &Steps::single(steps.start))?;
                 self.repeat(once, steps)
             }
@@ -134,7 +138,7 @@ impl<'a> Evaluator<'a> {
 
     pub(crate) fn eval_vector(
         &mut self,
-        node: &Node,
+        node: &ExprNode,
         steps: &Steps,
     ) -> Result<Vec<StepSeries>, PromqlError> {
         match self.eval(node, steps)? {
@@ -145,7 +149,7 @@ impl<'a> Evaluator<'a> {
 
     pub(crate) fn eval_scalar(
         &mut self,
-        node: &Node,
+        node: &ExprNode,
         steps: &Steps,
     ) -> Result<Vec<f64>, PromqlError> {
         match self.eval(node, steps)? {
@@ -179,7 +183,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Adds an annotation at a byte offset of the expression.
-    pub(crate) fn annotate(&mut self, annotation: &Annotation<'_>, offset: usize) {
+    pub(crate) fn annotate(&mut self, annotation: &QueryAnnotation<'_>, offset: usize) {
         self.annotations.add(annotation, self.expression, offset);
     }
 
@@ -236,7 +240,7 @@ pub(crate) fn join_same_labels(series: Vec<StepSeries>) -> Result<Vec<StepSeries
         return Ok(series);
     }
     let mut joined: Vec<StepSeries> = Vec::with_capacity(series.len());
-    let mut places: std::collections::HashMap<Labels, usize> = std::collections::HashMap::new();
+    let mut places: std::collections::HashMap<LabelSet, usize> = std::collections::HashMap::new();
     for one in series {
         let place = *places.entry(one.labels.clone()).or_insert(joined.len());
         if place == joined.len() {

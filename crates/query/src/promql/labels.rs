@@ -11,27 +11,27 @@ type Label = (Arc<str>, Arc<str>);
 
 /// Labels sorted by name, without empty values. Cloning copies a pointer.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Arc<[Label]>);
+pub struct LabelSet(Arc<[Label]>);
 
-impl Labels {
+impl LabelSet {
     /// Creates labels from pairs in any order. Empty values are left out, as they mean that the
     /// label is absent; of two labels with one name the first remains.
-    pub fn new<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> Labels {
+    pub fn new<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> LabelSet {
         let pairs = pairs
             .into_iter()
             .map(|(name, value)| (name.as_ref().into(), value.as_ref().into()));
-        Labels::from_vec(pairs.collect())
+        LabelSet::from_vec(pairs.collect())
     }
 
-    fn from_vec(mut pairs: Vec<Label>) -> Labels {
+    fn from_vec(mut pairs: Vec<Label>) -> LabelSet {
         pairs.retain(|(_, value)| !value.is_empty());
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|a, b| a.0 == b.0);
-        Labels(pairs.into())
+        LabelSet(pairs.into())
     }
 
-    pub fn empty() -> Labels {
-        Labels(Arc::new([]))
+    pub fn empty() -> LabelSet {
+        LabelSet(Arc::new([]))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -56,20 +56,20 @@ impl Labels {
         self.0.iter().map(text).sum::<usize>() + 64
     }
 
-    pub(crate) fn without_name(&self) -> Labels {
+    pub(crate) fn without_name(&self) -> LabelSet {
         if self.get(NAME).is_empty() {
             return self.clone();
         }
         self.retain(|name| name != NAME)
     }
 
-    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) -> Labels {
+    pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) -> LabelSet {
         let kept = self.0.iter().filter(|label| keep(&label.0)).cloned();
-        Labels(kept.collect())
+        LabelSet(kept.collect())
     }
 
     /// Returns these labels with one of them set; an empty value removes it.
-    pub(crate) fn with(&self, name: &str, value: &str) -> Labels {
+    pub(crate) fn with(&self, name: &str, value: &str) -> LabelSet {
         let mut pairs: Vec<Label> = self
             .0
             .iter()
@@ -77,7 +77,7 @@ impl Labels {
             .cloned()
             .collect();
         pairs.push((name.into(), value.into()));
-        Labels::from_vec(pairs)
+        LabelSet::from_vec(pairs)
     }
 }
 
@@ -86,19 +86,19 @@ fn is_plain(name: &str) -> bool {
     name.chars().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
-impl PartialOrd for Labels {
-    fn partial_cmp(&self, other: &Labels) -> Option<Ordering> {
+impl PartialOrd for LabelSet {
+    fn partial_cmp(&self, other: &LabelSet) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Labels {
-    fn cmp(&self, other: &Labels) -> Ordering {
+impl Ord for LabelSet {
+    fn cmp(&self, other: &LabelSet) -> Ordering {
         self.0.cmp(&other.0)
     }
 }
 
-impl fmt::Display for Labels {
+impl fmt::Display for LabelSet {
     /// Writes `{name="value", …}` as Prometheus' messages do; names with other characters than
     /// letters, digits and underscores are quoted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +117,7 @@ impl fmt::Display for Labels {
     }
 }
 
-impl fmt::Debug for Labels {
+impl fmt::Debug for LabelSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn labels_are_sorted_and_have_no_empty_values() {
-        let labels = Labels::new([("b", "2"), ("a", "1"), ("c", ""), (NAME, "m")]);
+        let labels = LabelSet::new([("b", "2"), ("a", "1"), ("c", ""), (NAME, "m")]);
         assert_eq!(labels.to_string(), "{__name__=\"m\", a=\"1\", b=\"2\"}");
         assert_eq!((labels.get("a"), labels.get("c")), ("1", ""));
         assert_eq!(labels.metric_name(), "m");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn labels_compare_name_by_name() {
-        let of = |pairs: &[(&str, &str)]| Labels::new(pairs.iter().copied());
+        let of = |pairs: &[(&str, &str)]| LabelSet::new(pairs.iter().copied());
         let mut all = [
             of(&[("a", "2")]),
             of(&[("b", "1")]),
@@ -150,7 +150,7 @@ mod tests {
             of(&[("a", "1")]),
         ];
         all.sort();
-        let texts: Vec<String> = all.iter().map(Labels::to_string).collect();
+        let texts: Vec<String> = all.iter().map(LabelSet::to_string).collect();
         assert_eq!(
             texts,
             ["{a=\"1\"}", "{a=\"1\", b=\"1\"}", "{a=\"2\"}", "{b=\"1\"}"]

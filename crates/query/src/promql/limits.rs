@@ -38,7 +38,7 @@ const CLOCK_EVERY: usize = 1 << 14;
 
 /// What a running query may still use.
 #[derive(Debug)]
-pub(crate) struct QueryBudget {
+pub(crate) struct EvaluationBudget {
     samples_left: usize,
     bytes_left: usize,
     deadline: Instant,
@@ -46,9 +46,9 @@ pub(crate) struct QueryBudget {
     work: usize,
 }
 
-impl QueryBudget {
-    pub(crate) fn new(limits: &PromqlLimits) -> QueryBudget {
-        QueryBudget {
+impl EvaluationBudget {
+    pub(crate) fn new(limits: &PromqlLimits) -> EvaluationBudget {
+        EvaluationBudget {
             samples_left: limits.samples_max,
             bytes_left: limits.bytes_max,
             deadline: Instant::now() + limits.time_max,

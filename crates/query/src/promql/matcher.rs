@@ -5,7 +5,7 @@ use std::fmt;
 use regex::Regex;
 
 use super::error::PromqlError;
-use super::labels::Labels;
+use super::labels::LabelSet;
 use super::re2;
 
 /// How a matcher compares.
@@ -58,7 +58,7 @@ impl LabelMatcher {
         }
     }
 
-    pub fn matches(&self, labels: &Labels) -> bool {
+    pub fn matches(&self, labels: &LabelSet) -> bool {
         self.accepts(labels.get(&self.name))
     }
 }

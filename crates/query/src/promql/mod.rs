@@ -46,10 +46,10 @@ mod tests;
 use pegel_metric::Millis;
 
 pub use error::{PromqlError, PromqlErrorKind};
-pub use labels::Labels;
+pub use labels::LabelSet;
 pub use limits::PromqlLimits;
 pub use matcher::{LabelMatcher, MatchKind};
-pub use source::{SampleVisitor, Selection, SeriesSource};
+pub use source::{Selection, SeriesSampleVisitor, SeriesSource};
 pub use store_source::StoreSource;
 pub use value::{MatrixSeries, QueryOutcome, QueryValue, STALE_NAN, VectorSample, format_sample};
 

@@ -31,7 +31,7 @@ impl ValueType {
 
 /// One node of an expression.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum ExprNode {
     Number(f64),
     Text(String),
     Selector(VectorSelector),
@@ -39,9 +39,9 @@ pub(crate) enum Node {
     Call(CallNode),
     Aggregate(AggregateNode),
     Binary(Box<BinaryNode>),
-    Negate(Box<Node>),
+    Negate(Box<ExprNode>),
     /// A node with the same value at every step: it is evaluated once.
-    Constant(Box<Node>),
+    Constant(Box<ExprNode>),
 }
 
 #[derive(Debug)]
@@ -61,27 +61,30 @@ pub(crate) struct RangeNode {
 #[derive(Debug)]
 pub(crate) enum RangeInput {
     Selector(Vec<LabelMatcher>),
-    Subquery { expression: Box<Node>, step: Millis },
+    Subquery {
+        expression: Box<ExprNode>,
+        step: Millis,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct CallNode {
     pub function: &'static Function,
-    pub arguments: Vec<Node>,
+    pub arguments: Vec<ExprNode>,
     pub position: CallPosition,
 }
 
 #[derive(Debug)]
 pub(crate) struct AggregateNode {
-    pub operation: Aggregation,
-    pub parameter: Option<Box<Node>>,
-    pub expression: Box<Node>,
+    pub operation: AggregateOperation,
+    pub parameter: Option<Box<ExprNode>>,
+    pub expression: Box<ExprNode>,
     pub grouping: Grouping,
     pub position: CallPosition,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aggregation {
+pub(crate) enum AggregateOperation {
     Sum,
     Avg,
     Min,
@@ -98,23 +101,23 @@ pub(crate) enum Aggregation {
     LimitRatio,
 }
 
-impl Aggregation {
-    pub(crate) fn parse(name: &str) -> Option<Aggregation> {
+impl AggregateOperation {
+    pub(crate) fn parse(name: &str) -> Option<AggregateOperation> {
         Some(match name {
-            "sum" => Aggregation::Sum,
-            "avg" => Aggregation::Avg,
-            "min" => Aggregation::Min,
-            "max" => Aggregation::Max,
-            "count" => Aggregation::Count,
-            "group" => Aggregation::Group,
-            "stddev" => Aggregation::Stddev,
-            "stdvar" => Aggregation::Stdvar,
-            "quantile" => Aggregation::Quantile,
-            "count_values" => Aggregation::CountValues,
-            "topk" => Aggregation::TopK,
-            "bottomk" => Aggregation::BottomK,
-            "limitk" => Aggregation::LimitK,
-            "limit_ratio" => Aggregation::LimitRatio,
+            "sum" => AggregateOperation::Sum,
+            "avg" => AggregateOperation::Avg,
+            "min" => AggregateOperation::Min,
+            "max" => AggregateOperation::Max,
+            "count" => AggregateOperation::Count,
+            "group" => AggregateOperation::Group,
+            "stddev" => AggregateOperation::Stddev,
+            "stdvar" => AggregateOperation::Stdvar,
+            "quantile" => AggregateOperation::Quantile,
+            "count_values" => AggregateOperation::CountValues,
+            "topk" => AggregateOperation::TopK,
+            "bottomk" => AggregateOperation::BottomK,
+            "limitk" => AggregateOperation::LimitK,
+            "limit_ratio" => AggregateOperation::LimitRatio,
             _ => return None,
         })
     }
@@ -132,8 +135,8 @@ pub(crate) enum Grouping {
 #[derive(Debug)]
 pub(crate) struct BinaryNode {
     pub operator: Operator,
-    pub left: Node,
-    pub right: Node,
+    pub left: ExprNode,
+    pub right: ExprNode,
     /// Comparisons return 0 or 1 instead of filtering.
     pub returns_bool: bool,
     pub matching: VectorMatching,
@@ -219,15 +222,15 @@ pub(crate) enum Cardinality {
     OneToMany(Vec<String>),
 }
 
-impl Node {
+impl ExprNode {
     pub(crate) fn value_type(&self) -> ValueType {
         match self {
-            Node::Number(_) => ValueType::Scalar,
-            Node::Text(_) => ValueType::Text,
-            Node::Selector(_) | Node::Aggregate(_) => ValueType::Vector,
-            Node::Range(_) => ValueType::Matrix,
-            Node::Call(call) => call.function.returns,
-            Node::Binary(binary) => {
+            ExprNode::Number(_) => ValueType::Scalar,
+            ExprNode::Text(_) => ValueType::Text,
+            ExprNode::Selector(_) | ExprNode::Aggregate(_) => ValueType::Vector,
+            ExprNode::Range(_) => ValueType::Matrix,
+            ExprNode::Call(call) => call.function.returns,
+            ExprNode::Binary(binary) => {
                 let is_scalar = binary.left.value_type() == ValueType::Scalar
                     && binary.right.value_type() == ValueType::Scalar;
                 if is_scalar {
@@ -236,14 +239,14 @@ impl Node {
                     ValueType::Vector
                 }
             }
-            Node::Negate(inner) | Node::Constant(inner) => inner.value_type(),
+            ExprNode::Negate(inner) | ExprNode::Constant(inner) => inner.value_type(),
         }
     }
 
-    /// Returns the node inside of [`Node::Constant`].
-    pub(crate) fn unwrap_constant(&self) -> &Node {
+    /// Returns the node inside of [`ExprNode::Constant`].
+    pub(crate) fn unwrap_constant(&self) -> &ExprNode {
         match self {
-            Node::Constant(inner) => inner,
+            ExprNode::Constant(inner) => inner,
             other => other,
         }
     }

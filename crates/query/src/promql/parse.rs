@@ -22,8 +22,8 @@ use super::labels::NAME;
 use super::limits::PromqlLimits;
 use super::matcher::LabelMatcher;
 use super::node::{
-    AggregateNode, Aggregation, BinaryNode, CallNode, Cardinality, Grouping, Node, Operator,
-    RangeInput, RangeNode, ValueType, VectorMatching, VectorSelector,
+    AggregateNode, AggregateOperation, BinaryNode, CallNode, Cardinality, ExprNode, Grouping,
+    Operator, RangeInput, RangeNode, ValueType, VectorMatching, VectorSelector,
 };
 use super::positions::CallPositions;
 use super::steps::TimeShift;
@@ -34,7 +34,7 @@ pub(crate) fn plan(
     start: Millis,
     end: Millis,
     limits: &PromqlLimits,
-) -> Result<Node, PromqlError> {
+) -> Result<ExprNode, PromqlError> {
     let positions = CallPositions::scan(text)?;
     let parsed = parse(text)?;
     let mut planner = Planner {
@@ -100,21 +100,21 @@ struct Planner {
 
 impl Planner {
     /// Converts a node. Children are visited in the order of the text, see [`CallPositions`].
-    fn node(&mut self, parsed: &Expr) -> Result<Node, PromqlError> {
+    fn node(&mut self, parsed: &Expr) -> Result<ExprNode, PromqlError> {
         Ok(match parsed {
-            Expr::NumberLiteral(number) => Node::Number(number.val),
-            Expr::StringLiteral(text) => Node::Text(text.val.clone()),
+            Expr::NumberLiteral(number) => ExprNode::Number(number.val),
+            Expr::StringLiteral(text) => ExprNode::Text(text.val.clone()),
             Expr::Paren(inner) => self.node(&inner.expr)?,
-            Expr::Unary(inner) => Node::Negate(Box::new(self.node(&inner.expr)?)),
-            Expr::VectorSelector(selector) => Node::Selector(VectorSelector {
+            Expr::Unary(inner) => ExprNode::Negate(Box::new(self.node(&inner.expr)?)),
+            Expr::VectorSelector(selector) => ExprNode::Selector(VectorSelector {
                 matchers: matchers(selector)?,
                 shift: self.shift(selector.at.as_ref(), selector.offset.as_ref())?,
             }),
-            Expr::MatrixSelector(selector) => Node::Range(self.range(selector)?),
-            Expr::Subquery(subquery) => Node::Range(self.subquery(subquery)?),
-            Expr::Call(call) => Node::Call(self.call(call)?),
-            Expr::Aggregate(aggregate) => Node::Aggregate(self.aggregate(aggregate)?),
-            Expr::Binary(binary) => Node::Binary(Box::new(self.binary(binary)?)),
+            Expr::MatrixSelector(selector) => ExprNode::Range(self.range(selector)?),
+            Expr::Subquery(subquery) => ExprNode::Range(self.subquery(subquery)?),
+            Expr::Call(call) => ExprNode::Call(self.call(call)?),
+            Expr::Aggregate(aggregate) => ExprNode::Aggregate(self.aggregate(aggregate)?),
+            Expr::Binary(binary) => ExprNode::Binary(Box::new(self.binary(binary)?)),
             Expr::Extension(_) => return Err(PromqlError::bad_data("parse error: unsupported")),
         })
     }
@@ -173,7 +173,7 @@ impl Planner {
         })?;
         let position = self.positions.next(function.name);
         let arguments = call.args.args.iter().map(|argument| self.node(argument));
-        let arguments: Vec<Node> = arguments.collect::<Result<_, _>>()?;
+        let arguments: Vec<ExprNode> = arguments.collect::<Result<_, _>>()?;
         function.check_arguments(&arguments)?;
         Ok(CallNode {
             function,
@@ -184,7 +184,8 @@ impl Planner {
 
     fn aggregate(&mut self, parsed: &AggregateExpr) -> Result<AggregateNode, PromqlError> {
         let name = parsed.op.to_string();
-        let operation = Aggregation::parse(&name).ok_or_else(|| unknown("aggregation", &name))?;
+        let operation =
+            AggregateOperation::parse(&name).ok_or_else(|| unknown("aggregation", &name))?;
         let position = self.positions.next(&name);
         let parameter = parsed
             .param
@@ -193,7 +194,7 @@ impl Planner {
             .transpose()?;
         if let Some(parameter) = &parameter {
             let expected = match operation {
-                Aggregation::CountValues => ValueType::Text,
+                AggregateOperation::CountValues => ValueType::Text,
                 _ => ValueType::Scalar,
             };
             expect_type(parameter, expected, "aggregation parameter")?;
@@ -261,7 +262,7 @@ fn positive(duration: Duration) -> Result<Millis, PromqlError> {
 }
 
 pub(crate) fn expect_type(
-    node: &Node,
+    node: &ExprNode,
     expected: ValueType,
     context: &str,
 ) -> Result<(), PromqlError> {

@@ -88,14 +88,14 @@ enum TokenKind {
 }
 
 #[derive(Debug)]
-struct Token {
+struct TextToken {
     kind: TokenKind,
     start: usize,
     end: usize,
 }
 
 /// Returns the content of a quoted text, any of which can be a regular expression.
-fn unquote(token: &Token, text: &str) -> Option<String> {
+fn unquote(token: &TextToken, text: &str) -> Option<String> {
     if token.kind != TokenKind::Text {
         return None;
     }
@@ -108,7 +108,7 @@ fn unquote(token: &Token, text: &str) -> Option<String> {
 }
 
 /// Counts what can nest: operators, calls and parentheses, but not the matchers of selectors.
-fn count_nesting(tokens: &[Token], text: &str) -> usize {
+fn count_nesting(tokens: &[TextToken], text: &str) -> usize {
     let mut count = 0;
     let mut is_selector = false;
     for token in tokens {
@@ -132,7 +132,7 @@ fn count_nesting(tokens: &[Token], text: &str) -> usize {
 }
 
 /// Splits an expression into words, quoted texts and single symbols.
-fn tokens(text: &str) -> Vec<Token> {
+fn tokens(text: &str) -> Vec<TextToken> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -170,7 +170,7 @@ fn tokens(text: &str) -> Vec<Token> {
                 TokenKind::Symbol
             }
         };
-        tokens.push(Token {
+        tokens.push(TextToken {
             kind,
             start,
             end: at,
@@ -183,7 +183,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'.') || byte >= 0x80
 }
 
-fn is_symbol(tokens: &[Token], text: &str, index: usize, symbol: &str) -> bool {
+fn is_symbol(tokens: &[TextToken], text: &str, index: usize, symbol: &str) -> bool {
     tokens.get(index).is_some_and(|token| {
         token.kind == TokenKind::Symbol && &text[token.start..token.end] == symbol
     })
@@ -191,7 +191,7 @@ fn is_symbol(tokens: &[Token], text: &str, index: usize, symbol: &str) -> bool {
 
 /// Returns the index of the parenthesis that opens the arguments of the call at `word`; skips the
 /// grouping of an aggregation.
-fn opening(tokens: &[Token], text: &str, word: usize) -> Option<usize> {
+fn opening(tokens: &[TextToken], text: &str, word: usize) -> Option<usize> {
     if is_symbol(tokens, text, word + 1, "(") {
         return Some(word + 1);
     }
@@ -205,7 +205,7 @@ fn opening(tokens: &[Token], text: &str, word: usize) -> Option<usize> {
 }
 
 /// Returns the offsets of the arguments after the opening parenthesis.
-fn arguments(tokens: &[Token], text: &str, open: usize) -> Vec<usize> {
+fn arguments(tokens: &[TextToken], text: &str, open: usize) -> Vec<usize> {
     let mut found = Vec::new();
     let mut depth = 0usize;
     let mut is_next = true;

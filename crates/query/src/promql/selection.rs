@@ -9,7 +9,7 @@ use pegel_metric::Millis;
 
 use super::error::PromqlError;
 use super::evaluator::Evaluator;
-use super::labels::Labels;
+use super::labels::LabelSet;
 use super::matcher::LabelMatcher;
 use super::node::{RangeInput, RangeNode, VectorSelector};
 use super::source::Selection;
@@ -19,7 +19,7 @@ use super::value::{ABSENT, MatrixSeries, StepSeries, is_absent};
 /// The samples of one series.
 #[derive(Debug)]
 pub(crate) struct SampleSeries {
-    pub labels: Labels,
+    pub labels: LabelSet,
     pub times: Arc<[Millis]>,
     pub values: Vec<f64>,
 }

@@ -2,7 +2,7 @@
 
 use super::error::PromqlError;
 use super::evaluator::{Evaluator, join_same_labels};
-use super::labels::Labels;
+use super::labels::LabelSet;
 use super::node::Operator;
 use super::steps::Steps;
 use super::value::{ABSENT, StepSeries, is_absent};
@@ -12,7 +12,7 @@ use super::vector_match::MatchGroup;
 pub(crate) fn set_operation(
     evaluator: &mut Evaluator<'_>,
     operator: Operator,
-    groups: &[(Labels, MatchGroup)],
+    groups: &[(LabelSet, MatchGroup)],
     (left, right): (&[StepSeries], &[StepSeries]),
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use pegel_metric::Millis;
 
 use super::error::PromqlError;
-use super::labels::Labels;
+use super::labels::LabelSet;
 use super::matcher::LabelMatcher;
 
 /// Which samples a selector needs, and the limits for reading them.
@@ -22,7 +22,8 @@ pub struct Selection<'a> {
 
 /// Receives a series with its samples in the order of their times. A sample of the value
 /// [`STALE_NAN`](super::STALE_NAN) ends the series until its next sample.
-pub type SampleVisitor<'a> = dyn FnMut(Labels, &[(Millis, f64)]) -> Result<(), PromqlError> + 'a;
+pub type SeriesSampleVisitor<'a> =
+    dyn FnMut(LabelSet, &[(Millis, f64)]) -> Result<(), PromqlError> + 'a;
 
 /// A set of series that PromQL can select from.
 pub trait SeriesSource {
@@ -31,6 +32,6 @@ pub trait SeriesSource {
     fn select(
         &self,
         selection: &Selection<'_>,
-        visit: &mut SampleVisitor<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError>;
 }

@@ -6,9 +6,9 @@ use pegel_metric::{Selector, Series};
 use pegel_store::{RangeQuery, Store};
 
 use super::error::PromqlError;
-use super::labels::{Labels, NAME};
+use super::labels::{LabelSet, NAME};
 use super::matcher::{LabelMatcher, MatchKind};
-use super::source::{SampleVisitor, Selection, SeriesSource};
+use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
 
 /// The series of a store, under their stored names and labels.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl SeriesSource for StoreSource {
     fn select(
         &self,
         selection: &Selection<'_>,
-        visit: &mut SampleVisitor<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
         let query = RangeQuery {
             selector: self.selector(selection)?,
@@ -93,9 +93,9 @@ fn select_name(name: &str, matchers: Arc<[LabelMatcher]>) -> Selector {
     })
 }
 
-fn labels(series: &Series) -> Labels {
+fn labels(series: &Series) -> LabelSet {
     let name = std::iter::once((NAME, series.name().into()));
-    Labels::new(name.chain(series.labels()))
+    LabelSet::new(name.chain(series.labels()))
 }
 
 #[cfg(test)]

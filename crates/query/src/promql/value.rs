@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pegel_metric::Millis;
 
-use super::labels::Labels;
+use super::labels::LabelSet;
 
 /// The NaN with which Prometheus marks the end of a series.
 pub const STALE_NAN: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
@@ -20,7 +20,7 @@ pub(crate) fn is_absent(value: f64) -> bool {
 /// A series of an instant vector: one value per step, [`ABSENT`] where it has none.
 #[derive(Debug, Clone)]
 pub(crate) struct StepSeries {
-    pub labels: Labels,
+    pub labels: LabelSet,
     pub values: Vec<f64>,
 }
 
@@ -60,14 +60,14 @@ impl NodeValue {
 /// One element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSample {
-    pub labels: Labels,
+    pub labels: LabelSet,
     pub value: f64,
 }
 
 /// One series of a matrix, with its points in the order of their times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixSeries {
-    pub labels: Labels,
+    pub labels: LabelSet,
     pub points: Vec<(Millis, f64)>,
 }
 

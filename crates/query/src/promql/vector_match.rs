@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::binary::element_result;
 use super::error::PromqlError;
 use super::evaluator::{Evaluator, join_same_labels, refuse_same_labels};
-use super::labels::{Labels, NAME};
+use super::labels::{LabelSet, NAME};
 use super::node::{BinaryNode, Cardinality, Grouping, VectorMatching};
 use super::set_operators::set_operation;
 use super::steps::Steps;
@@ -65,9 +65,9 @@ fn match_groups(
     matching: &VectorMatching,
     left: &[StepSeries],
     right: &[StepSeries],
-) -> Result<Vec<(Labels, MatchGroup)>, PromqlError> {
-    let mut groups: Vec<(Labels, MatchGroup)> = Vec::new();
-    let mut places: HashMap<Labels, usize> = HashMap::new();
+) -> Result<Vec<(LabelSet, MatchGroup)>, PromqlError> {
+    let mut groups: Vec<(LabelSet, MatchGroup)> = Vec::new();
+    let mut places: HashMap<LabelSet, usize> = HashMap::new();
     let sides = [(left, true), (right, false)];
     for (series, is_left) in sides {
         for (index, one) in series.iter().enumerate() {
@@ -88,7 +88,7 @@ fn match_groups(
     Ok(groups)
 }
 
-fn matching_labels(grouping: &Grouping, labels: &Labels) -> Labels {
+fn matching_labels(grouping: &Grouping, labels: &LabelSet) -> LabelSet {
     match grouping {
         Grouping::By(names) => labels.retain(|name| names.iter().any(|kept| kept == name)),
         Grouping::Without(names) => {
@@ -100,7 +100,7 @@ fn matching_labels(grouping: &Grouping, labels: &Labels) -> Labels {
 /// A group whose sides are ordered: one series of the *one* side for any number of the *many* side.
 struct SidedGroup<'a> {
     node: &'a BinaryNode,
-    matched: &'a Labels,
+    matched: &'a LabelSet,
     many: (&'a [StepSeries], &'a [usize]),
     one: (&'a [StepSeries], &'a [usize]),
     include: &'a [String],
@@ -269,7 +269,7 @@ impl SidedGroup<'_> {
         element_result(operation, left, right, left)
     }
 
-    fn result_labels(&self, many: &Labels, one: Option<&Labels>) -> Labels {
+    fn result_labels(&self, many: &LabelSet, one: Option<&LabelSet>) -> LabelSet {
         let drops_name = !self.node.operator.is_comparison() || self.node.returns_bool;
         let mut labels = if drops_name {
             many.without_name()
@@ -301,7 +301,7 @@ impl SidedGroup<'_> {
         if columns.len() < 2 || (is_grouped && refuse_same_labels(columns).is_ok()) {
             return Ok(());
         }
-        let mut taken: HashMap<Option<&Labels>, Vec<bool>> = HashMap::new();
+        let mut taken: HashMap<Option<&LabelSet>, Vec<bool>> = HashMap::new();
         for column in columns {
             evaluator.budget.spend(column.values.len())?;
             let key = is_grouped.then_some(&column.labels);

@@ -3,7 +3,7 @@
 use super::super::functions::over_time::{KahanSum, RunningMean};
 
 /// The state of one aggregation at one step; it is given at least one value.
-pub(super) trait Accumulator: Default {
+pub(super) trait StepAccumulator: Default {
     fn add(&mut self, value: f64);
     fn result(&self) -> f64;
 }
@@ -11,7 +11,7 @@ pub(super) trait Accumulator: Default {
 #[derive(Default)]
 pub(super) struct Sum(KahanSum);
 
-impl Accumulator for Sum {
+impl StepAccumulator for Sum {
     fn add(&mut self, value: f64) {
         self.0.add(value);
     }
@@ -24,7 +24,7 @@ impl Accumulator for Sum {
 #[derive(Default)]
 pub(super) struct Mean(RunningMean);
 
-impl Accumulator for Mean {
+impl StepAccumulator for Mean {
     fn add(&mut self, value: f64) {
         self.0.add(value);
     }
@@ -43,7 +43,7 @@ impl Default for Min {
     }
 }
 
-impl Accumulator for Min {
+impl StepAccumulator for Min {
     fn add(&mut self, value: f64) {
         self.0 = self.0.min(value);
     }
@@ -62,7 +62,7 @@ impl Default for Max {
     }
 }
 
-impl Accumulator for Max {
+impl StepAccumulator for Max {
     fn add(&mut self, value: f64) {
         self.0 = self.0.max(value);
     }
@@ -75,7 +75,7 @@ impl Accumulator for Max {
 #[derive(Default)]
 pub(super) struct Count(u32);
 
-impl Accumulator for Count {
+impl StepAccumulator for Count {
     fn add(&mut self, _: f64) {
         self.0 += 1;
     }
@@ -88,7 +88,7 @@ impl Accumulator for Count {
 #[derive(Default)]
 pub(super) struct Group;
 
-impl Accumulator for Group {
+impl StepAccumulator for Group {
     fn add(&mut self, _: f64) {}
 
     fn result(&self) -> f64 {
@@ -104,7 +104,7 @@ pub(super) struct Stdvar {
     squares: f64,
 }
 
-impl Accumulator for Stdvar {
+impl StepAccumulator for Stdvar {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let distance = value - self.mean;
@@ -120,7 +120,7 @@ impl Accumulator for Stdvar {
 #[derive(Default)]
 pub(super) struct Stddev(Stdvar);
 
-impl Accumulator for Stddev {
+impl StepAccumulator for Stddev {
     fn add(&mut self, value: f64) {
         self.0.add(value);
     }
@@ -134,7 +134,7 @@ impl Accumulator for Stddev {
 mod tests {
     use super::*;
 
-    fn of<A: Accumulator>(values: &[f64]) -> f64 {
+    fn of<A: StepAccumulator>(values: &[f64]) -> f64 {
         let mut accumulator = A::default();
         values.iter().for_each(|value| accumulator.add(*value));
         accumulator.result()

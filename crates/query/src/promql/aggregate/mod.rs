@@ -9,16 +9,16 @@ use std::collections::HashMap;
 
 use super::error::PromqlError;
 use super::evaluator::Evaluator;
-use super::labels::{Labels, NAME};
-use super::node::{AggregateNode, Aggregation, Grouping};
+use super::labels::{LabelSet, NAME};
+use super::node::{AggregateNode, AggregateOperation, Grouping};
 use super::steps::Steps;
 use super::value::{ABSENT, StepSeries, is_absent};
 
-use accumulator::{Accumulator, Count, Group, Max, Mean, Min, Stddev, Stdvar, Sum};
+use accumulator::{Count, Group, Max, Mean, Min, Stddev, Stdvar, StepAccumulator, Sum};
 
 /// The series of one group, as indexes into the input.
-struct SeriesGroup {
-    labels: Labels,
+struct AggregateGroup {
+    labels: LabelSet,
     members: Vec<usize>,
 }
 
@@ -29,36 +29,40 @@ pub(crate) fn aggregate(
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
     let input = evaluator.eval_vector(&node.expression, steps)?;
-    if node.operation == Aggregation::CountValues {
+    if node.operation == AggregateOperation::CountValues {
         let result = values::count_values(evaluator, node, &input, steps)?;
         evaluator.release_series(&input);
         return Ok(result);
     }
     let groups = group(evaluator, &node.grouping, &input)?;
     let result = match node.operation {
-        Aggregation::Sum => fold::<Sum>(evaluator, &groups, &input, steps)?,
-        Aggregation::Avg => fold::<Mean>(evaluator, &groups, &input, steps)?,
-        Aggregation::Min => fold::<Min>(evaluator, &groups, &input, steps)?,
-        Aggregation::Max => fold::<Max>(evaluator, &groups, &input, steps)?,
-        Aggregation::Count => fold::<Count>(evaluator, &groups, &input, steps)?,
-        Aggregation::Group => fold::<Group>(evaluator, &groups, &input, steps)?,
-        Aggregation::Stddev => fold::<Stddev>(evaluator, &groups, &input, steps)?,
-        Aggregation::Stdvar => fold::<Stdvar>(evaluator, &groups, &input, steps)?,
-        Aggregation::Quantile => values::quantile(evaluator, node, (&groups, &input), steps)?,
-        Aggregation::TopK
-        | Aggregation::BottomK
-        | Aggregation::LimitK
-        | Aggregation::LimitRatio => ranked::choose(evaluator, node, (&groups, &input), steps)?,
-        Aggregation::CountValues => Vec::new(),
+        AggregateOperation::Sum => fold::<Sum>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Avg => fold::<Mean>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Min => fold::<Min>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Max => fold::<Max>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Count => fold::<Count>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Group => fold::<Group>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Stddev => fold::<Stddev>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Stdvar => fold::<Stdvar>(evaluator, &groups, &input, steps)?,
+        AggregateOperation::Quantile => {
+            values::quantile(evaluator, node, (&groups, &input), steps)?
+        }
+        AggregateOperation::TopK
+        | AggregateOperation::BottomK
+        | AggregateOperation::LimitK
+        | AggregateOperation::LimitRatio => {
+            ranked::choose(evaluator, node, (&groups, &input), steps)?
+        }
+        AggregateOperation::CountValues => Vec::new(),
     };
     evaluator.release_series(&input);
     Ok(result)
 }
 
 /// Returns the labels of the group of a series.
-fn group_labels(grouping: &Grouping, labels: &Labels) -> Labels {
+fn group_labels(grouping: &Grouping, labels: &LabelSet) -> LabelSet {
     match grouping {
-        Grouping::By(names) if names.is_empty() => Labels::empty(),
+        Grouping::By(names) if names.is_empty() => LabelSet::empty(),
         Grouping::By(names) => labels.retain(|name| names.iter().any(|kept| kept == name)),
         Grouping::Without(names) => {
             labels.retain(|name| name != NAME && names.iter().all(|dropped| dropped != name))
@@ -71,15 +75,15 @@ fn group(
     evaluator: &mut Evaluator<'_>,
     grouping: &Grouping,
     input: &[StepSeries],
-) -> Result<Vec<SeriesGroup>, PromqlError> {
-    let mut groups: Vec<SeriesGroup> = Vec::new();
-    let mut places: HashMap<Labels, usize> = HashMap::new();
+) -> Result<Vec<AggregateGroup>, PromqlError> {
+    let mut groups: Vec<AggregateGroup> = Vec::new();
+    let mut places: HashMap<LabelSet, usize> = HashMap::new();
     for (index, series) in input.iter().enumerate() {
         evaluator.budget.spend(64)?;
         let labels = group_labels(grouping, &series.labels);
         let place = *places.entry(labels.clone()).or_insert(groups.len());
         if place == groups.len() {
-            groups.push(SeriesGroup {
+            groups.push(AggregateGroup {
                 labels,
                 members: Vec::new(),
             });
@@ -90,9 +94,9 @@ fn group(
 }
 
 /// Adds up the series of each group, series by series, with one accumulator per step.
-fn fold<A: Accumulator>(
+fn fold<A: StepAccumulator>(
     evaluator: &mut Evaluator<'_>,
-    groups: &[SeriesGroup],
+    groups: &[AggregateGroup],
     input: &[StepSeries],
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {

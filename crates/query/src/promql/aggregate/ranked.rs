@@ -3,13 +3,13 @@
 
 use std::cmp::Ordering;
 
-use super::super::annotations::Annotation;
+use super::super::annotations::QueryAnnotation;
 use super::super::error::PromqlError;
 use super::super::evaluator::Evaluator;
-use super::super::node::{AggregateNode, Aggregation};
+use super::super::node::{AggregateNode, AggregateOperation};
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, StepSeries, is_absent};
-use super::SeriesGroup;
+use super::AggregateGroup;
 use super::sampling_hash::sampling_offset;
 use super::values::scalar_parameter;
 
@@ -17,11 +17,11 @@ use super::values::scalar_parameter;
 pub(super) fn choose(
     evaluator: &mut Evaluator<'_>,
     node: &AggregateNode,
-    (groups, input): (&[SeriesGroup], &[StepSeries]),
+    (groups, input): (&[AggregateGroup], &[StepSeries]),
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
     let parameters = scalar_parameter(evaluator, node, steps)?;
-    if node.operation == Aggregation::LimitRatio {
+    if node.operation == AggregateOperation::LimitRatio {
         return choose_ratio(evaluator, node, &parameters, input, steps);
     }
     check_counts(&parameters)?;
@@ -41,10 +41,10 @@ pub(super) fn choose(
             );
             let value = |place: &usize| input[group.members[*place]].values[step];
             match node.operation {
-                Aggregation::TopK => {
+                AggregateOperation::TopK => {
                     order.sort_by(|a, b| rank(value(a), value(b), |a, b| b.total_cmp(a)));
                 }
-                Aggregation::BottomK => {
+                AggregateOperation::BottomK => {
                     order.sort_by(|a, b| rank(value(a), value(b), f64::total_cmp));
                 }
                 _ => {}
@@ -116,7 +116,7 @@ fn choose_ratio(
         }
         let used = ratio.clamp(-1.0, 1.0);
         if used != *ratio {
-            let annotation = Annotation::RatioOutOfRange(*ratio, used);
+            let annotation = QueryAnnotation::RatioOutOfRange(*ratio, used);
             evaluator.annotate(&annotation, node.position.argument(0));
         }
         capped.push(used);

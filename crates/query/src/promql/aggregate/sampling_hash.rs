@@ -1,7 +1,7 @@
 //! The hash by which `limit_ratio` chooses series: XXH64 of the labels in the form in which
 //! Prometheus holds them, so that both choose the same series.
 
-use super::super::labels::Labels;
+use super::super::labels::LabelSet;
 
 const PRIMES: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,
@@ -12,7 +12,7 @@ const PRIMES: [u64; 5] = [
 ];
 
 /// Returns a number from 0 to 1 that depends on the labels only.
-pub(super) fn sampling_offset(labels: &Labels) -> f64 {
+pub(super) fn sampling_offset(labels: &LabelSet) -> f64 {
     let mut bytes = Vec::with_capacity(256);
     for (name, value) in labels.iter() {
         push_sized(&mut bytes, name);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn offsets_lie_between_zero_and_one() {
         let offsets =
-            (0..1_000).map(|number| sampling_offset(&Labels::new([("l", number.to_string())])));
+            (0..1_000).map(|number| sampling_offset(&LabelSet::new([("l", number.to_string())])));
         let below = offsets.filter(|offset| *offset < 0.3).count();
         assert!((250..350).contains(&below), "{below}");
     }

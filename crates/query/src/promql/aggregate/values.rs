@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use super::super::error::PromqlError;
 use super::super::evaluator::Evaluator;
 use super::super::functions::{over_time, warn_of_quantiles};
-use super::super::labels::Labels;
-use super::super::node::{AggregateNode, Grouping, Node};
+use super::super::labels::LabelSet;
+use super::super::node::{AggregateNode, ExprNode, Grouping};
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, StepSeries, is_absent, plain_number};
-use super::{SeriesGroup, group_labels};
+use super::{AggregateGroup, group_labels};
 
 /// Evaluates the scalar parameter of an aggregation.
 pub(super) fn scalar_parameter(
@@ -28,7 +28,7 @@ pub(super) fn scalar_parameter(
 pub(super) fn quantile(
     evaluator: &mut Evaluator<'_>,
     node: &AggregateNode,
-    (groups, input): (&[SeriesGroup], &[StepSeries]),
+    (groups, input): (&[AggregateGroup], &[StepSeries]),
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
     let quantiles = scalar_parameter(evaluator, node, steps)?;
@@ -66,7 +66,7 @@ pub(super) fn count_values(
     input: &[StepSeries],
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
-    let Some(Node::Text(label)) = node.parameter.as_deref() else {
+    let Some(ExprNode::Text(label)) = node.parameter.as_deref() else {
         return Err(PromqlError::bad_data(
             "count_values requires the name of a label",
         ));
@@ -80,7 +80,7 @@ pub(super) fn count_values(
         without => without.clone(),
     };
     let mut columns: Vec<StepSeries> = Vec::new();
-    let mut places: HashMap<Labels, usize> = HashMap::new();
+    let mut places: HashMap<LabelSet, usize> = HashMap::new();
     for series in input {
         let mut previous: Option<(u64, usize)> = None;
         for (step, value) in series.values.iter().enumerate() {

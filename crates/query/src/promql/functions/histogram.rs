@@ -3,43 +3,46 @@
 
 use std::collections::HashMap;
 
-use super::super::annotations::Annotation;
+use super::super::annotations::QueryAnnotation;
 use super::super::error::PromqlError;
 use super::super::evaluator::{Evaluator, join_same_labels};
-use super::super::labels::Labels;
-use super::super::node::{CallNode, Node};
+use super::super::labels::LabelSet;
+use super::super::node::{CallNode, ExprNode};
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, NodeValue, StepSeries, is_absent, plain_number};
+use super::WholeResult;
 use super::histogram_buckets::{Bucket, bucket_fraction, bucket_quantile};
 use super::window::warn_of_quantiles;
-
-type WholeResult = Result<NodeValue, PromqlError>;
 
 const BUCKET_LABEL: &str = "le";
 
 /// The buckets of one histogram.
-struct Histogram {
+struct ClassicHistogram {
     /// Without the bucket label, with the name.
-    labels: Labels,
+    labels: LabelSet,
     /// Upper bounds, and indexes into the vector of series.
     buckets: Vec<(f64, usize)>,
 }
 
 /// Groups series to histograms, in the order of the series.
-fn group(evaluator: &mut Evaluator<'_>, series: &[StepSeries], offset: usize) -> Vec<Histogram> {
-    let mut histograms: Vec<Histogram> = Vec::new();
-    let mut places: HashMap<Labels, usize> = HashMap::new();
+fn group(
+    evaluator: &mut Evaluator<'_>,
+    series: &[StepSeries],
+    offset: usize,
+) -> Vec<ClassicHistogram> {
+    let mut histograms: Vec<ClassicHistogram> = Vec::new();
+    let mut places: HashMap<LabelSet, usize> = HashMap::new();
     for (index, one) in series.iter().enumerate() {
         let bound = one.labels.get(BUCKET_LABEL);
         let Some(upper) = parse_bound(bound) else {
             let name = one.labels.metric_name();
-            evaluator.annotate(&Annotation::BadBucketLabel(name, bound), offset);
+            evaluator.annotate(&QueryAnnotation::BadBucketLabel(name, bound), offset);
             continue;
         };
         let labels = one.labels.retain(|name| name != BUCKET_LABEL);
         let place = *places.entry(labels.clone()).or_insert(histograms.len());
         if place == histograms.len() {
-            histograms.push(Histogram {
+            histograms.push(ClassicHistogram {
                 labels,
                 buckets: Vec::new(),
             });
@@ -57,9 +60,9 @@ fn parse_bound(text: &str) -> Option<f64> {
 /// Computes one value per step from the buckets of each histogram.
 fn compute(
     evaluator: &mut Evaluator<'_>,
-    (series, histograms): (&[StepSeries], &[Histogram]),
+    (series, histograms): (&[StepSeries], &[ClassicHistogram]),
     steps: &Steps,
-    mut function: impl FnMut(&mut Evaluator<'_>, &Labels, usize, &mut Vec<Bucket>) -> f64,
+    mut function: impl FnMut(&mut Evaluator<'_>, &LabelSet, usize, &mut Vec<Bucket>) -> f64,
 ) -> Result<Vec<StepSeries>, PromqlError> {
     let mut columns = Vec::with_capacity(histograms.len());
     let mut buckets = Vec::new();
@@ -105,7 +108,7 @@ pub(super) fn quantile(
 
 fn quantile_columns(
     evaluator: &mut Evaluator<'_>,
-    input: (&[StepSeries], &[Histogram]),
+    input: (&[StepSeries], &[ClassicHistogram]),
     quantiles: &[f64],
     steps: &Steps,
     offset: usize,
@@ -118,7 +121,7 @@ fn quantile_columns(
             let found = bucket_quantile(quantiles[step], buckets);
             if found.was_corrected {
                 let name = labels.metric_name();
-                evaluator.annotate(&Annotation::BucketsNotMonotonic(name), offset);
+                evaluator.annotate(&QueryAnnotation::BucketsNotMonotonic(name), offset);
             }
             found.value
         },
@@ -132,7 +135,7 @@ pub(super) fn quantiles(
     steps: &Steps,
 ) -> WholeResult {
     let series = evaluator.eval_vector(&node.arguments[0], steps)?;
-    let Node::Text(label) = &node.arguments[1] else {
+    let ExprNode::Text(label) = &node.arguments[1] else {
         return Err(PromqlError::bad_data("expected a string"));
     };
     let histograms = group(evaluator, &series, node.position.argument(0));

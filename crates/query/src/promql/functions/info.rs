@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::super::error::PromqlError;
 use super::super::evaluator::{Evaluator, join_same_labels};
-use super::super::labels::{Labels, NAME};
+use super::super::labels::{LabelSet, NAME};
 use super::super::matcher::LabelMatcher;
-use super::super::node::{CallNode, Node, VectorSelector};
+use super::super::node::{CallNode, ExprNode, VectorSelector};
 use super::super::steps::{Steps, TimeShift};
 use super::super::value::{ABSENT, NodeValue, StepSeries, is_absent};
 
@@ -21,9 +21,9 @@ pub(super) fn info(
     node: &CallNode,
     steps: &Steps,
 ) -> Result<NodeValue, PromqlError> {
-    let matchers = match node.arguments.get(1).map(Node::unwrap_constant) {
+    let matchers = match node.arguments.get(1).map(ExprNode::unwrap_constant) {
         None => Vec::new(),
-        Some(Node::Selector(selector)) => selector.matchers.clone(),
+        Some(ExprNode::Selector(selector)) => selector.matchers.clone(),
         Some(_) => {
             return Err(PromqlError::bad_data(
                 "expected label selectors as the second argument to the info function",
@@ -55,7 +55,7 @@ pub(super) fn info(
 struct Enrichment<'a> {
     infos: &'a [StepSeries],
     /// The info series by their identifying labels.
-    by_identity: HashMap<Labels, Vec<usize>>,
+    by_identity: HashMap<LabelSet, Vec<usize>>,
     names: &'a [LabelMatcher],
     data: &'a [LabelMatcher],
     /// Whether series without info series are left out.
@@ -68,7 +68,7 @@ impl<'a> Enrichment<'a> {
         names: &'a [LabelMatcher],
         data: &'a [LabelMatcher],
     ) -> Enrichment<'a> {
-        let mut by_identity: HashMap<Labels, Vec<usize>> = HashMap::new();
+        let mut by_identity: HashMap<LabelSet, Vec<usize>> = HashMap::new();
         for (index, one) in infos.iter().enumerate() {
             by_identity
                 .entry(identity(&one.labels))
@@ -98,7 +98,7 @@ impl<'a> Enrichment<'a> {
             .all(|matcher| matcher.matches(&series.labels));
         let found = self.by_identity.get(&identity(&series.labels));
         let found = found.map_or(&[][..], Vec::as_slice);
-        let mut columns: HashMap<Labels, usize> = HashMap::new();
+        let mut columns: HashMap<LabelSet, usize> = HashMap::new();
         for (step, value) in series.values.iter().enumerate() {
             evaluator.budget.spend(1 + found.len())?;
             if is_absent(*value) {
@@ -128,10 +128,10 @@ impl<'a> Enrichment<'a> {
     /// Returns the labels of a series at a step; `None` if it is left out there.
     fn labels_at(
         &self,
-        base: &Labels,
+        base: &LabelSet,
         found: &[usize],
         step: usize,
-    ) -> Result<Option<Labels>, PromqlError> {
+    ) -> Result<Option<LabelSet>, PromqlError> {
         let mut added: Vec<(&str, &str)> = Vec::new();
         for index in found {
             let info = &self.infos[*index];
@@ -153,7 +153,7 @@ impl<'a> Enrichment<'a> {
         if added.is_empty() {
             return Ok((!self.requires_data).then(|| base.clone()));
         }
-        Ok(Some(Labels::new(base.iter().chain(added))))
+        Ok(Some(LabelSet::new(base.iter().chain(added))))
     }
 
     fn is_data(&self, name: &str) -> bool {
@@ -163,6 +163,6 @@ impl<'a> Enrichment<'a> {
     }
 }
 
-fn identity(labels: &Labels) -> Labels {
+fn identity(labels: &LabelSet) -> LabelSet {
     labels.retain(|name| IDENTIFYING.contains(&name))
 }

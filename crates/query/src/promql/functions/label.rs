@@ -2,16 +2,15 @@
 
 use super::super::error::PromqlError;
 use super::super::evaluator::{Evaluator, refuse_same_labels};
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, ExprNode};
 use super::super::re2;
 use super::super::steps::Steps;
 use super::super::value::NodeValue;
-
-type WholeResult = Result<NodeValue, PromqlError>;
+use super::WholeResult;
 
 fn text(node: &CallNode, index: usize) -> &str {
     match &node.arguments[index] {
-        Node::Text(text) => text,
+        ExprNode::Text(text) => text,
         _ => "",
     }
 }

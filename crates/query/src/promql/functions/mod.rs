@@ -22,7 +22,7 @@ mod window;
 
 use super::error::PromqlError;
 use super::evaluator::{Evaluator, join_same_labels};
-use super::node::{CallNode, Node, ValueType};
+use super::node::{CallNode, ExprNode, ValueType};
 use super::parse::expect_type;
 use super::steps::Steps;
 use super::value::{ABSENT, NodeValue, StepSeries, is_absent};
@@ -52,7 +52,13 @@ pub(crate) enum Arity {
     LastRepeated(usize),
 }
 
-type WholeBody = fn(&mut Evaluator<'_>, &CallNode, &Steps) -> Result<NodeValue, PromqlError>;
+/// The value of a function over whole vectors.
+type WholeResult = Result<NodeValue, PromqlError>;
+
+/// The value of a function over a window; `None` if the window has too few samples.
+type WindowResult = Result<Option<f64>, PromqlError>;
+
+type WholeBody = fn(&mut Evaluator<'_>, &CallNode, &Steps) -> WholeResult;
 
 /// The code of a function.
 #[derive(Debug)]
@@ -74,7 +80,7 @@ pub(crate) enum Body {
 /// The code of a function over the samples of a window.
 #[derive(Debug)]
 pub(crate) struct WindowBody {
-    pub function: fn(&Window<'_>, &[f64]) -> Result<Option<f64>, PromqlError>,
+    pub function: fn(&Window<'_>, &[f64]) -> WindowResult,
     pub keeps_name: bool,
     /// Whether the function expects a counter.
     pub is_counter: bool,
@@ -82,7 +88,7 @@ pub(crate) struct WindowBody {
 
 impl Function {
     /// Checks the number and the types of arguments.
-    pub(crate) fn check_arguments(&self, arguments: &[Node]) -> Result<(), PromqlError> {
+    pub(crate) fn check_arguments(&self, arguments: &[ExprNode]) -> Result<(), PromqlError> {
         let declared = self.arguments.len();
         let (least, most) = match self.arity {
             Arity::Exact => (declared, declared),
@@ -189,7 +195,7 @@ impl ScalarParameters {
 
 fn scalar_parameters<'n>(
     evaluator: &mut Evaluator<'_>,
-    arguments: impl IntoIterator<Item = &'n Node>,
+    arguments: impl IntoIterator<Item = &'n ExprNode>,
     steps: &Steps,
 ) -> Result<ScalarParameters, PromqlError> {
     let columns = arguments

@@ -1,10 +1,7 @@
 //! Aggregations over the samples of a window, and the sums and quantiles that aggregations over
 //! series share with them.
 
-use super::super::error::PromqlError;
-use super::Window;
-
-type WindowResult = Result<Option<f64>, PromqlError>;
+use super::{Window, WindowResult};
 
 /// A sum that carries the rounding error of its additions along (Kahan and Neumaier).
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,10 +1,7 @@
 //! Changes of a value within a window: `rate`, `increase`, `delta`, `irate`, `idelta`, `changes`,
 //! `resets`.
 
-use super::super::error::PromqlError;
-use super::Window;
-
-type WindowResult = Result<Option<f64>, PromqlError>;
+use super::{Window, WindowResult};
 
 pub(super) fn rate(window: &Window<'_>, _: &[f64]) -> WindowResult {
     Ok(extrapolated_change(window, true).map(|change| change / window.seconds()))

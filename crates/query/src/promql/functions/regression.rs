@@ -3,10 +3,8 @@
 use pegel_metric::Millis;
 
 use super::super::error::PromqlError;
-use super::Window;
 use super::over_time::KahanSum;
-
-type WindowResult = Result<Option<f64>, PromqlError>;
+use super::{Window, WindowResult};
 
 pub(super) fn deriv(window: &Window<'_>, _: &[f64]) -> WindowResult {
     if window.len() < 2 {

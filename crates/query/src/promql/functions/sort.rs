@@ -3,13 +3,11 @@
 
 use std::cmp::Ordering;
 
-use super::super::error::PromqlError;
 use super::super::evaluator::Evaluator;
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, ExprNode};
 use super::super::steps::Steps;
 use super::super::value::{NodeValue, StepSeries};
-
-type WholeResult = Result<NodeValue, PromqlError>;
+use super::WholeResult;
 
 pub(super) fn ascending(
     evaluator: &mut Evaluator<'_>,
@@ -45,10 +43,10 @@ pub(super) fn by_label_descending(
     sort(evaluator, node, steps, |a, b| by_labels(b, a, &names))
 }
 
-fn texts(arguments: &[Node]) -> Vec<&str> {
-    fn text(argument: &Node) -> Option<&str> {
+fn texts(arguments: &[ExprNode]) -> Vec<&str> {
+    fn text(argument: &ExprNode) -> Option<&str> {
         match argument {
-            Node::Text(text) => Some(text),
+            ExprNode::Text(text) => Some(text),
             _ => None,
         }
     }

@@ -3,14 +3,13 @@
 
 use super::super::error::PromqlError;
 use super::super::evaluator::{Evaluator, join_same_labels};
-use super::super::labels::{Labels, NAME};
+use super::super::labels::{LabelSet, NAME};
 use super::super::matcher::{LabelMatcher, MatchKind};
-use super::super::node::{CallNode, Node, RangeInput};
+use super::super::node::{CallNode, ExprNode, RangeInput};
 use super::super::selection::WindowCache;
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, NodeValue, StepSeries, is_absent};
-
-type WholeResult = Result<NodeValue, PromqlError>;
+use super::WholeResult;
 
 /// Returns one series without labels that has the time of each step, in seconds.
 pub(super) fn time_vector(
@@ -19,7 +18,7 @@ pub(super) fn time_vector(
 ) -> Result<Vec<StepSeries>, PromqlError> {
     evaluator.reserve_series(1, steps)?;
     Ok(vec![StepSeries {
-        labels: Labels::empty(),
+        labels: LabelSet::empty(),
         values: steps.times().map(|time| time as f64 / 1_000.0).collect(),
     }])
 }
@@ -28,7 +27,7 @@ pub(super) fn vector(evaluator: &mut Evaluator<'_>, node: &CallNode, steps: &Ste
     let values = evaluator.eval_scalar(&node.arguments[0], steps)?;
     evaluator.reserve_series(1, steps)?;
     Ok(NodeValue::Vector(vec![StepSeries {
-        labels: Labels::empty(),
+        labels: LabelSet::empty(),
         values,
     }]))
 }
@@ -60,7 +59,7 @@ pub(super) fn timestamp(
     steps: &Steps,
 ) -> WholeResult {
     let mut series = match node.arguments[0].unwrap_constant() {
-        Node::Selector(selector) => {
+        ExprNode::Selector(selector) => {
             evaluator.select_with(selector, steps, |time, _| time as f64 / 1_000.0)?
         }
         other => {
@@ -85,7 +84,7 @@ pub(super) fn timestamp(
 pub(super) fn absent(evaluator: &mut Evaluator<'_>, node: &CallNode, steps: &Steps) -> WholeResult {
     let series = evaluator.eval_vector(&node.arguments[0], steps)?;
     let matchers = match node.arguments[0].unwrap_constant() {
-        Node::Selector(selector) => &selector.matchers[..],
+        ExprNode::Selector(selector) => &selector.matchers[..],
         _ => &[],
     };
     let mut is_present = vec![false; steps.count];
@@ -104,7 +103,7 @@ pub(super) fn absent_over_time(
     node: &CallNode,
     steps: &Steps,
 ) -> WholeResult {
-    let Node::Range(range) = &node.arguments[0] else {
+    let ExprNode::Range(range) = &node.arguments[0] else {
         return Err(PromqlError::bad_data("expected a range vector"));
     };
     let matchers = match &range.input {
@@ -146,7 +145,7 @@ fn absence(
         .filter(is_only);
     evaluator.reserve_series(1, steps)?;
     Ok(NodeValue::Vector(vec![StepSeries {
-        labels: Labels::new(required.map(|matcher| (&matcher.name, &matcher.value))),
+        labels: LabelSet::new(required.map(|matcher| (&matcher.name, &matcher.value))),
         values: is_present
             .iter()
             .map(|present| if *present { ABSENT } else { 1.0 })

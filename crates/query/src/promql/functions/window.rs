@@ -2,10 +2,10 @@
 
 use pegel_metric::Millis;
 
-use super::super::annotations::Annotation;
+use super::super::annotations::QueryAnnotation;
 use super::super::error::PromqlError;
 use super::super::evaluator::{Evaluator, refuse_same_labels};
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, ExprNode};
 use super::super::selection::{SampleSeries, WindowCache};
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, NodeValue, StepSeries};
@@ -49,7 +49,7 @@ pub(super) fn call(
     let mut scalars = Vec::new();
     for (index, argument) in node.arguments.iter().enumerate() {
         match argument {
-            Node::Range(given) => (range, range_index) = (Some(given), index),
+            ExprNode::Range(given) => (range, range_index) = (Some(given), index),
             scalar => scalars.push(scalar),
         }
     }
@@ -142,7 +142,7 @@ pub(crate) fn warn_of_quantiles(evaluator: &mut Evaluator<'_>, quantiles: &[f64]
     for quantile in quantiles {
         if !(0.0..=1.0).contains(quantile) && previous != Some(quantile.to_bits()) {
             previous = Some(quantile.to_bits());
-            evaluator.annotate(&Annotation::QuantileOutOfRange(*quantile), offset);
+            evaluator.annotate(&QueryAnnotation::QuantileOutOfRange(*quantile), offset);
         }
     }
 }
@@ -153,7 +153,7 @@ fn warn_of_name(evaluator: &mut Evaluator<'_>, series: &SampleSeries, offset: us
         .iter()
         .any(|suffix| name.ends_with(suffix));
     if !is_counter && !name.is_empty() {
-        evaluator.annotate(&Annotation::NotACounter(name), offset);
+        evaluator.annotate(&QueryAnnotation::NotACounter(name), offset);
     }
 }
 

@@ -10,8 +10,8 @@ mod selectors;
 
 use pegel_metric::Millis;
 
-use super::labels::Labels;
-use super::source::{SampleVisitor, Selection, SeriesSource};
+use super::labels::LabelSet;
+use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
 use super::{
     PromqlError, PromqlLimits, QueryOutcome, QueryValue, STALE_NAN, format_sample, instant,
     parse_selector, range,
@@ -19,14 +19,14 @@ use super::{
 
 /// Series in memory.
 pub(super) struct MemorySource {
-    series: Vec<(Labels, Vec<(Millis, f64)>)>,
+    series: Vec<(LabelSet, Vec<(Millis, f64)>)>,
 }
 
 impl SeriesSource for MemorySource {
     fn select(
         &self,
         selection: &Selection<'_>,
-        visit: &mut SampleVisitor<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
         for (labels, samples) in &self.series {
             if !selection
@@ -62,7 +62,7 @@ pub(super) fn series_every(seconds: Millis, list: &[(&str, &str)]) -> MemorySour
         let samples = values
             .enumerate()
             .filter_map(|(index, value)| Some((index as Millis * seconds * 1_000, value?)));
-        (Labels::new(pairs), samples.collect())
+        (LabelSet::new(pairs), samples.collect())
     };
     MemorySource {
         series: list.iter().map(parse).collect(),

@@ -145,7 +145,7 @@ fn series_with_equal_and_different_times_are_read_alike() {
         .1
         .iter()
         .map(|(time, value)| (time + 1, *value));
-    let labels = Labels::new([("__name__", "m"), ("l", "3")]);
+    let labels = LabelSet::new([("__name__", "m"), ("l", "3")]);
     source.series.push((labels, shifted.collect()));
     let times = (30, 50, 10);
     assert_eq!(
