@@ -9,7 +9,7 @@ mod processes;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +37,13 @@ fn agent() -> AgentProcess {
 
 fn url(agent: &AgentProcess) -> String {
     format!("http://{}/", agent.http())
+}
+
+/// Returns the folder of the pictures that the tests leave, to be looked at.
+fn screenshots() -> PathBuf {
+    let folder = Path::new(REPOSITORY).join("target/page-screenshots");
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
 }
 
 /// The number of lines with a value, in all visible charts.
@@ -611,8 +618,9 @@ fn the_page_is_readable_in_both_themes_and_at_every_width() {
         return;
     };
     let agent = agent();
-    let shots = Path::new(REPOSITORY).join("target/page-screenshots");
-    fs::create_dir_all(&shots).expect("a folder");
+    let shots = screenshots();
+    // So that the view of programs has a table.
+    agent.client(&["run", "-s", "--", "ls", "-R", "/usr/share/doc"]);
     let mut page = BrowserPage::start(&chromium);
     page.before_all(include_str!("page/processes.js"));
     for scheme in ["light", "dark"] {

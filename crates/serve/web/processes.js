@@ -5,6 +5,7 @@ import { largestFirst } from "./columns.js";
 import { el, say } from "./dom.js";
 import { duration, number, whole } from "./format.js";
 import { Panel } from "./panel.js";
+import { textOf } from "./series.js";
 import { Table } from "./table.js";
 import { updateUrl, urlState } from "./url_state.js";
 
@@ -210,7 +211,7 @@ export function processesView(main) {
 
 /** The name of a process, its command line where the agent shows it, and a link to its history. @param {Process} row */
 function nameCell(row) {
-  const chart = `node_process_cpu_seconds_total{comm="${row.comm}",pid="${row.pid}"}`;
+  const chart = textOf("node_process_cpu_seconds_total", { comm: row.comm, pid: String(row.pid) });
   return el(
     "span",
     { title: row.cgroup ?? "" },

@@ -1,12 +1,11 @@
 //! Charts in use: the cursor, the heat map, and an agent that goes away.
 
 use std::fs;
-use std::path::Path;
 
-use pegel_testkit::{BrowserPage, REPOSITORY, TempDir, need};
+use pegel_testkit::{BrowserPage, TempDir, need};
 use serde_json::{Value, json};
 
-use super::{agent, url};
+use super::{agent, screenshots, url};
 use crate::PEGEL;
 
 fn move_mouse(page: &mut BrowserPage, x: f64, y: f64) {
@@ -60,6 +59,8 @@ fn the_cursor_shows_the_time_and_all_values_in_every_chart() {
          return [...panel.querySelectorAll('.legend button')].every(item => { const value = item.querySelector('.value').textContent; \
          return value === '–' || rows.get(item.querySelector('.name').textContent) === value; }) })()",
     );
+    let picture = screenshots().join("cursor-light-1440.png");
+    fs::write(picture, page.screenshot()).expect("written");
     move_mouse(&mut page, 2.0, 2.0);
     page.until(
         "![...document.querySelectorAll('.tip, .cursor-time')].some(tip => tip.checkVisibility())",
@@ -98,9 +99,8 @@ fn without_an_agent_numbers_are_grey_and_their_age_is_shown() {
     ));
     page.until(&format!("{pressed} === 'false'"));
     assert_eq!(page.eval(opacity), "0.5");
-    let shots = Path::new(REPOSITORY).join("target/page-screenshots");
-    fs::create_dir_all(&shots).expect("a folder");
-    fs::write(shots.join("disconnected-light-1440.png"), page.screenshot()).expect("written");
+    let picture = screenshots().join("disconnected-light-1440.png");
+    fs::write(picture, page.screenshot()).expect("written");
     let _second = start(&address);
     page.until_live();
     page.until(&format!("{state} === 'connected' && {pressed} === 'true'"));
@@ -114,8 +114,7 @@ fn a_heat_map_shows_256_processors() {
     };
     let agent = agent();
     let mut page = BrowserPage::start(&chromium);
-    let shots = Path::new(REPOSITORY).join("target/page-screenshots");
-    fs::create_dir_all(&shots).expect("a folder");
+    let shots = screenshots();
     let mut names = vec![r#"pegel_received_total{input="collect"}"#.to_owned()];
     names.extend(
         (0..256).map(|cpu| format!(r#"node_cpu_seconds_total{{cpu="{cpu}",mode="idle"}}"#)),
