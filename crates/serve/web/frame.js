@@ -181,10 +181,10 @@ export class Frame {
 
   /** @param {Track} track @param {Past["points"]} points @param {number} newest */
   #fill(track, points, newest) {
-    let shortest = Infinity;
-    for (let at = 1; at < points.length; at += 1)
-      shortest = Math.min(shortest, points[at][0] - points[at - 1][0]);
-    track.interval = shortest > this.step * 1.01 && shortest < Infinity ? shortest : this.rate;
+    // The usual interval: the first sample after the start of an agent is closer to the second.
+    const gaps = Float64Array.from(points.slice(1), ([time], at) => time - points[at][0]).sort();
+    const usual = gaps[gaps.length >> 1] ?? 0;
+    track.interval = usual > this.step * 1.01 ? usual : this.rate;
     const reach = Math.max(track.interval * 2.5, this.step * BRIDGE_CELLS);
     const end = Math.min(this.#cell(newest), this.count - 1);
     if (track.group.query.rate) this.#fillRates(track, points, newest, reach, end);
