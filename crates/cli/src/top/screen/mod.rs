@@ -97,6 +97,7 @@ pub(super) fn history_series(app: &TopApp) -> Vec<String> {
             // The tables show devices that no chart counts.
             series.extend(of_charts(device_charts::of_disks(app)));
             series.extend(of_charts(device_charts::of_networks(app)));
+            series.extend(processes::summary_history_series(app));
             series.sort_unstable();
             series.dedup();
             series

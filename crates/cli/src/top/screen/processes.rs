@@ -187,6 +187,14 @@ pub(super) fn draw_summary(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     table(app.theme, &titles, area.width, rows).render(area, buffer);
 }
 
+/// Returns the series whose histories the table in the overview shows.
+pub(super) fn summary_history_series(app: &TopApp) -> Vec<String> {
+    let list = app.model.processes.list(TopGrouping::Process);
+    let rows = list.map_or(&[][..], |list| &list.rows);
+    let series = rows.iter().filter_map(|row| cpu_series(&app.model, row));
+    series.collect()
+}
+
 /// Returns the series whose histories the visible rows show.
 pub(super) fn history_series(app: &TopApp, keys: &[Box<str>]) -> Vec<String> {
     let Some(list) = app.model.processes.list(app.process_grouping) else {
@@ -213,7 +221,11 @@ impl ListContent for ProcessPage<'_> {
         };
         let count = |count: usize| human_readable(count as f64);
         let shown = self.app.list.count;
-        let mut text = format!("{} {}", count(list.total), list.grouping.plural());
+        let noun = match list.total {
+            1 => list.grouping.label(),
+            _ => list.grouping.plural(),
+        };
+        let mut text = format!("{} {noun}", count(list.total));
         if shown < list.total {
             text = format!("{} of {text}", count(shown));
         }

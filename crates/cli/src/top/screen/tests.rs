@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Color;
 
 use super::*;
+use crate::api_values::{SeriesInfo, SeriesValue};
 use crate::top::app::{ConnectionState, KeyAction};
 use crate::top::model::TopGrouping;
 use crate::top::model::fixture::{ExampleNode, LARGE, NOW, PICTURE, SMALL};
@@ -204,7 +205,7 @@ fn processes_are_sorted_grouped_and_filtered() {
         app.set_processes(Ok(processes(grouping)));
         let (row, shown) = first(&mut app);
         assert!(
-            row.contains(name) && shown.contains(grouping.plural()),
+            row.contains(name) && shown.contains(grouping.label()),
             "{shown}"
         );
     }
@@ -214,6 +215,25 @@ fn processes_are_sorted_grouped_and_filtered() {
         shown.contains("the collector top_processes is disabled"),
         "{shown}"
     );
+}
+
+#[test]
+fn the_overview_requests_the_history_of_processes() {
+    let mut app = app(SMALL, BLOCKS, TopView::Node);
+    let series = "node_process_cpu_seconds_total{comm=\"python3\",pid=\"1202\",user=\"grace\"}";
+    let listed = SeriesInfo {
+        name: series.to_owned(),
+        doc: String::new(),
+        kind: "counter".to_owned(),
+        unit: "seconds".to_owned(),
+    };
+    app.model.set_series_list(vec![listed]);
+    app.model.apply_step(&[SeriesValue {
+        name: series.to_owned(),
+        ts: NOW,
+        value: 1.0,
+    }]);
+    assert!(app.update_layout(60).contains(&series.to_owned()));
 }
 
 #[test]
