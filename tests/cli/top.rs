@@ -188,7 +188,7 @@ fn the_overview_uses_the_whole_screen() {
         terminal.wait_for("user");
         let screen = eventually("all parts of the overview", || {
             let screen = terminal.screen();
-            let mut parts = vec!["[1:node]2:processes", "used", "shared", "cache"];
+            let mut parts = vec!["[1:node]2:processes", "used", "shared", "cache", "cpu▾"];
             if columns >= 120 {
                 parts.extend(["max", "┴ 1 min", " now", "free"]);
             }
@@ -207,6 +207,41 @@ fn the_overview_uses_the_whole_screen() {
         terminal.press(&["q"]);
         terminal.wait_for("code=0");
     }
+}
+
+#[test]
+fn processes_are_sorted_and_grouped() {
+    let Some(terminal) = TmuxTerminal::open(120, 40, &USUAL) else {
+        return;
+    };
+    let agent = agent();
+    terminal.run(&top(&agent, ""));
+    terminal.wait_for("user");
+    terminal.press(&["2"]);
+    let screen = terminal.wait_for("processes, by CPU");
+    assert!(screen.contains("cpu▾"), "{screen}");
+    // The agent runs as this user, so that its command line is visible.
+    terminal.press(&["/"]);
+    terminal.press(&["pegel agent"]);
+    terminal.press(&["Enter"]);
+    let screen = terminal.wait_for("pegel agent --");
+    assert!(screen.contains("with \"pegel agent\""), "{screen}");
+    terminal.press(&["Enter"]);
+    let screen = terminal.wait_for(" cgroup  /");
+    assert!(screen.contains(" command "), "{screen}");
+    terminal.press(&["Escape"]);
+    terminal.wait_for_not(" command ");
+    terminal.press(&["Escape"]);
+    terminal.wait_for_not("with \"");
+    terminal.press(&["s"]);
+    terminal.wait_for("memory▾");
+    terminal.press(&["b"]);
+    let screen = terminal.wait_for("users, by memory");
+    assert!(screen.contains("root"), "{screen}");
+    terminal.press(&["b"]);
+    terminal.wait_for("cgroups, by memory");
+    terminal.press(&["q"]);
+    terminal.wait_for("code=0");
 }
 
 #[test]
