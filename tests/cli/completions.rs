@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use pegel_testkit::{AgentProcess, ChildProcess, need};
+use pegel_testkit::{AgentProcess, ChildProcess, TempDir, need};
 
 use crate::PEGEL;
 
@@ -14,7 +14,8 @@ const BOUND: Duration = Duration::from_secs(60);
 /// Starts an agent and writes the completion script of a shell next to its socket.
 fn start(shell: &str) -> AgentProcess {
     let agent = PEGEL.agent().start();
-    let printed = ChildProcess::start(Command::new(PEGEL.path()).args(["completions", shell]));
+    let home = TempDir::new();
+    let printed = ChildProcess::start(PEGEL.command(&home).args(["completions", shell]));
     let script = agent.dir.join("script");
     fs::write(script, printed.wait(BOUND).stdout).expect("written");
     agent

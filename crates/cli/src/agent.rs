@@ -42,8 +42,8 @@ pub(crate) struct ConfigFlags {
     /// Configuration file [default: $PEGEL_CONFIG, $DRAGON_TELEMETRY_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address for HTTP, or only a port for loopback: 127.0.0.1:1338, 1338; may be repeated, replaces
-    /// the configured list
+    /// Address for HTTP, or only a port for loopback: 127.0.0.1:1338, 1338; may be repeated,
+    /// replaces the configured list
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     pub listen: Vec<String>,
     /// Address for statsd lines: udp:ADDRESS:PORT, tcp:ADDRESS:PORT, unix:PATH, or off; may be

@@ -14,7 +14,8 @@ const LONG_WINDOW_SERIES_MAX: usize = 200;
 const LONG_WINDOW: &str = "-65s";
 const SHORT_WINDOW: &str = "-10s";
 
-/// Above this many series, the stored samples are not fetched: the response would be hundreds of MB.
+/// Above this many series, the stored samples are not fetched: the response would be hundreds of
+/// MB.
 const SERIES_MAX: usize = 20_000;
 
 /// Rates per second, by the text of the series.

@@ -127,7 +127,8 @@ impl SeriesWriter<'_> {
         Ok(())
     }
 
-    /// Returns whether metrics of this level are kept, so that a collector can skip expensive reads.
+    /// Returns whether metrics of this level are kept, so that a collector can skip expensive
+    /// reads.
     pub(crate) fn keeps_level(&self, level: Level) -> bool {
         self.out.keeps_level(level)
     }

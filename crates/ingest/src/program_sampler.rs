@@ -129,7 +129,8 @@ impl ProgramSampler {
     }
 
     /// Writes the values that senders wait for. On success they are in the log and readable. Values
-    /// of other senders are left to the next tick. Blocks on the log: do not call from async workers.
+    /// of other senders are left to the next tick. Blocks on the log: do not call from async
+    /// workers.
     pub fn write_awaited(&self) -> Result<(), PushError> {
         self.write(|shared| {
             let update =

@@ -28,8 +28,8 @@ pub(super) struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// URL of the agent as seen from Grafana [default: http://localhost with the port of the running
-    /// agent, else the configured one]
+    /// URL of the agent as seen from Grafana [default: http://localhost with the port of the
+    /// running agent, else the configured one]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// File with the agent's token [default: $PEGEL_TOKEN, token_file of the configuration]

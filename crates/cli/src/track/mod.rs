@@ -21,8 +21,8 @@ const HZ_MAX: f64 = 1000.0;
 
 /// Follow values over time and write changes until interrupted
 ///
-/// NAMES are names, globs or matchers. Without names, tracks all nonzero counters. Exits with 5 if a
-/// name had no series until the end.
+/// NAMES are names, globs or matchers. Without names, tracks all nonzero counters. Exits with 5 if
+/// a name had no series until the end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrackArgs {
     /// Comma-separated names, globs or matchers: node_load1, 'node_network_*_bytes_total'

@@ -31,8 +31,8 @@ settings! {
         drop: bool = false,
         /// Rename the series.
         rename: Option<CaptureTemplate> = None,
-        /// Add labels, or replace them. The agent's own labels (user, input, statsd_type, lane_type)
-        /// cannot be set.
+        /// Add labels, or replace them. The agent's own labels (user, input, statsd_type,
+        /// lane_type) cannot be set.
         label: BTreeMap<String, CaptureTemplate> = BTreeMap::new(),
     }
 }

@@ -370,8 +370,8 @@ impl BpfMaps {
         finish(a)
     }
 
-    /// Program for `sched_process_exit(task, …)`: counts down the live tasks, and adds the time of a
-    /// call that the end of its task interrupted.
+    /// Program for `sched_process_exit(task, …)`: counts down the live tasks, and adds the time of
+    /// a call that the end of its task interrupted.
     pub(super) fn on_exit(&self, time: CallTiming) -> Vec<u64> {
         let mut a = Assembler::default();
         self.current_task(&mut a);

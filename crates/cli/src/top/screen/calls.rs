@@ -7,7 +7,7 @@ use super::bars::recent_values;
 use super::detail;
 use super::list_page::{self, ListContent};
 use super::series_list::value_range;
-use super::table::{TableCell, TableColumn, number, text};
+use super::table::{TableCell, TopTableColumn, number, text};
 use crate::format::number::human_readable;
 use crate::top::app::TopApp;
 use crate::top::model::{self, CallSort, CallUsage};
@@ -48,7 +48,7 @@ impl ListContent for CallPage<'_> {
         )
     }
 
-    fn columns(&self, width: u16) -> Vec<TableColumn> {
+    fn columns(&self, width: u16) -> Vec<TopTableColumn> {
         let sort = self.app.call_sort;
         vec![
             text("call", if width >= 110 { 20 } else { 16 }),

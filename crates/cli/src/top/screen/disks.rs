@@ -5,14 +5,14 @@ use ratatui::layout::{Margin, Rect};
 use ratatui::widgets::{Row, Table, Widget};
 
 use super::bars::throughput;
-use super::table::{self, TableCell, TableColumn, number, text};
+use super::table::{self, TableCell, TopTableColumn, number, text};
 use super::theme::StyleRole;
 use super::{charts, device_charts, layout};
 use crate::top::app::TopApp;
 use crate::top::model::{self, DiskUsage, FilesystemUsage};
 use crate::top::units;
 
-const SUMMARY_COLUMNS: [TableColumn; 5] = [
+const SUMMARY_COLUMNS: [TopTableColumn; 5] = [
     text("disk", 8),
     number("read", 10),
     number("written", 10),
@@ -20,7 +20,7 @@ const SUMMARY_COLUMNS: [TableColumn; 5] = [
     text("last seconds", 12).flexible(),
 ];
 
-const DISKS: [TableColumn; 10] = [
+const DISKS: [TopTableColumn; 10] = [
     text("disk", 12),
     number("read", 10),
     number("written", 10),
@@ -33,7 +33,7 @@ const DISKS: [TableColumn; 10] = [
     text("read and written, last seconds", 12).flexible(),
 ];
 
-const FILESYSTEMS: [TableColumn; 6] = [
+const FILESYSTEMS: [TopTableColumn; 6] = [
     text("mounted at", 14),
     number("used", 6),
     number("available", 9),

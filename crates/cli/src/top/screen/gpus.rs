@@ -4,13 +4,13 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::bars::recent_values;
-use super::table::{TableCell, TableColumn, number, text};
+use super::table::{TableCell, TopTableColumn, number, text};
 use super::{charts, device_charts};
 use crate::top::app::TopApp;
 use crate::top::model::{self, GpuUsage, HISTORY_SECONDS};
 use crate::top::units;
 
-const GPUS: [TableColumn; 11] = [
+const GPUS: [TopTableColumn; 11] = [
     text("GPU", 10),
     number("busy", 6),
     text("", 10),

@@ -9,7 +9,7 @@ use ratatui::widgets::{
 };
 
 use super::layout;
-use super::table::{TableCell, TableColumn, column_widths, table};
+use super::table::{TableCell, TopTableColumn, column_widths, table};
 use super::theme::StyleRole;
 use crate::top::app::TopApp;
 
@@ -27,7 +27,7 @@ pub(super) trait ListContent {
     fn empty_reason(&self) -> String;
 
     /// Returns the columns for a list of this width.
-    fn columns(&self, width: u16) -> Vec<TableColumn>;
+    fn columns(&self, width: u16) -> Vec<TopTableColumn>;
 
     /// Returns the cells of a row, given the widths of the visible columns.
     fn cells(&self, key: &str, widths: &[u16]) -> Option<Vec<TableCell>>;

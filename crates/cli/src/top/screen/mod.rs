@@ -35,7 +35,7 @@ use super::app::TopApp;
 use super::model::{self, SeriesTrack};
 use super::view::TopView;
 use charts::Chart;
-use table::{TableCell, TableColumn};
+use table::{TableCell, TopTableColumn};
 use theme::{StyleRole, TerminalTheme};
 
 pub(super) fn draw(buffer: &mut Buffer, app: &TopApp) {
@@ -123,7 +123,7 @@ pub(super) fn history_series(app: &TopApp) -> Vec<String> {
 /// which is empty while the table is scrolled.
 fn draw_table_page<const N: usize>(
     app: &TopApp,
-    columns: &[TableColumn; N],
+    columns: &[TopTableColumn; N],
     rows: Vec<[TableCell; N]>,
     empty_reason: &str,
     area: Rect,

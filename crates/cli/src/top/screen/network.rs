@@ -5,14 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use super::bars::throughput;
-use super::table::{TableCell, TableColumn, number, table, text};
+use super::table::{TableCell, TopTableColumn, number, table, text};
 use super::theme::StyleRole;
 use super::{charts, device_charts, layout};
 use crate::top::app::TopApp;
 use crate::top::model::{self, InterfaceUsage};
 use crate::top::units;
 
-const SUMMARY_COLUMNS: [TableColumn; 5] = [
+const SUMMARY_COLUMNS: [TopTableColumn; 5] = [
     text("network", 9),
     number("received", 10),
     number("sent", 10),
@@ -20,7 +20,7 @@ const SUMMARY_COLUMNS: [TableColumn; 5] = [
     text("last seconds", 12).flexible(),
 ];
 
-const INTERFACES: [TableColumn; 9] = [
+const INTERFACES: [TopTableColumn; 9] = [
     text("interface", 14),
     number("received", 10),
     number("sent", 10),

@@ -7,7 +7,7 @@ use ratatui::widgets::Widget;
 use super::bars::recent_values;
 use super::detail;
 use super::list_page::{self, ListContent};
-use super::table::{TableCell, TableColumn, column_widths, number, table, text};
+use super::table::{TableCell, TopTableColumn, column_widths, number, table, text};
 use crate::format::number::{human_readable, utc};
 use crate::top::app::TopApp;
 use crate::top::model::{
@@ -50,7 +50,7 @@ impl ProcessColumn {
         })
     }
 
-    fn table_column(self, grouping: TopGrouping, sort: ProcessSort) -> TableColumn {
+    fn table_column(self, grouping: TopGrouping, sort: ProcessSort) -> TopTableColumn {
         let column = match self {
             ProcessColumn::Name => text(grouping.label(), 16).flexible(),
             ProcessColumn::Pid => number("pid", 7),
@@ -161,7 +161,11 @@ fn columns(app: &TopApp, list: &ProcessList, width: u16) -> Vec<ProcessColumn> {
     columns
 }
 
-fn table_columns(app: &TopApp, list: &ProcessList, columns: &[ProcessColumn]) -> Vec<TableColumn> {
+fn table_columns(
+    app: &TopApp,
+    list: &ProcessList,
+    columns: &[ProcessColumn],
+) -> Vec<TopTableColumn> {
     let columns = columns.iter();
     columns
         .map(|column| column.table_column(list.grouping, app.process_sort))
@@ -249,7 +253,7 @@ impl ListContent for ProcessPage<'_> {
         }
     }
 
-    fn columns(&self, width: u16) -> Vec<TableColumn> {
+    fn columns(&self, width: u16) -> Vec<TopTableColumn> {
         let Some(list) = self.list else {
             return Vec::new();
         };

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::bars::recent_values;
 use super::detail;
 use super::list_page::{self, ListContent};
-use super::table::{TableCell, TableColumn, number, text};
+use super::table::{TableCell, TopTableColumn, number, text};
 use super::text::shorten_series;
 use super::theme::StyleRole;
 use crate::format::number::human_readable;
@@ -32,7 +32,7 @@ impl ListContent for SeriesPage<'_> {
         empty_reason(self.app)
     }
 
-    fn columns(&self, width: u16) -> Vec<TableColumn> {
+    fn columns(&self, width: u16) -> Vec<TopTableColumn> {
         columns(width)
     }
 
@@ -48,7 +48,7 @@ impl ListContent for SeriesPage<'_> {
     }
 }
 
-fn columns(width: u16) -> Vec<TableColumn> {
+fn columns(width: u16) -> Vec<TopTableColumn> {
     let history = match width {
         116.. => width / 4,
         66.. => 15,

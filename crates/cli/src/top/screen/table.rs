@@ -9,7 +9,7 @@ use super::theme::{StyleRole, TerminalTheme};
 
 /// A column. The flexible one, else the first, takes the remaining width.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TableColumn {
+pub(super) struct TopTableColumn {
     pub title: &'static str,
     pub width: u16,
     pub alignment: Alignment,
@@ -18,16 +18,16 @@ pub(super) struct TableColumn {
     pub is_sorted: bool,
 }
 
-impl TableColumn {
-    pub(super) const fn flexible(self) -> TableColumn {
-        TableColumn {
+impl TopTableColumn {
+    pub(super) const fn flexible(self) -> TopTableColumn {
+        TopTableColumn {
             is_flexible: true,
             ..self
         }
     }
 
-    pub(super) const fn sorted(self, is_sorted: bool) -> TableColumn {
-        TableColumn { is_sorted, ..self }
+    pub(super) const fn sorted(self, is_sorted: bool) -> TopTableColumn {
+        TopTableColumn { is_sorted, ..self }
     }
 }
 
@@ -91,8 +91,8 @@ impl TableCell {
     }
 }
 
-pub(super) const fn text(title: &'static str, width: u16) -> TableColumn {
-    TableColumn {
+pub(super) const fn text(title: &'static str, width: u16) -> TopTableColumn {
+    TopTableColumn {
         title,
         width,
         alignment: Alignment::Left,
@@ -101,8 +101,8 @@ pub(super) const fn text(title: &'static str, width: u16) -> TableColumn {
     }
 }
 
-pub(super) const fn number(title: &'static str, width: u16) -> TableColumn {
-    TableColumn {
+pub(super) const fn number(title: &'static str, width: u16) -> TopTableColumn {
+    TopTableColumn {
         title,
         width,
         alignment: Alignment::Right,
@@ -112,7 +112,7 @@ pub(super) const fn number(title: &'static str, width: u16) -> TableColumn {
 }
 
 /// Returns the width of each column that fits.
-pub(crate) fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
+pub(crate) fn column_widths(columns: &[TopTableColumn], width: u16) -> Vec<u16> {
     let mut widths: Vec<u16> = Vec::new();
     let mut taken = 0;
     for column in columns {
@@ -134,7 +134,7 @@ pub(crate) fn column_widths(columns: &[TableColumn], width: u16) -> Vec<u16> {
 /// Returns a table of this width with column titles.
 pub(crate) fn table<R: IntoIterator<Item = TableCell>>(
     theme: TerminalTheme,
-    columns: &[TableColumn],
+    columns: &[TopTableColumn],
     width: u16,
     rows: impl IntoIterator<Item = R>,
 ) -> Table<'static> {
@@ -147,7 +147,11 @@ pub(crate) fn table<R: IntoIterator<Item = TableCell>>(
 }
 
 /// Returns the column titles as a row.
-pub(crate) fn title_row(theme: TerminalTheme, columns: &[TableColumn], width: u16) -> Row<'static> {
+pub(crate) fn title_row(
+    theme: TerminalTheme,
+    columns: &[TopTableColumn],
+    width: u16,
+) -> Row<'static> {
     let titles = columns.iter().map(|column| {
         let mark = if column.is_sorted {
             theme.sort_mark()
@@ -162,7 +166,7 @@ pub(crate) fn title_row(theme: TerminalTheme, columns: &[TableColumn], width: u1
 /// Returns one row of a table with these columns.
 pub(crate) fn row(
     theme: TerminalTheme,
-    columns: &[TableColumn],
+    columns: &[TopTableColumn],
     widths: &[u16],
     cells: impl IntoIterator<Item = TableCell>,
 ) -> Row<'static> {

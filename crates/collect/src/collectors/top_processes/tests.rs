@@ -12,7 +12,7 @@ use crate::collectors::testing::{SettableClock, context_without_files, present_s
 use crate::{Host, OpenOutcome};
 
 /// A generated node; removed on drop.
-struct Node {
+struct GeneratedNode {
     root: PathBuf,
     clock: Arc<SettableClock>,
     live: Arc<LiveProcesses>,
@@ -57,8 +57,8 @@ impl Process<'_> {
     }
 }
 
-impl Node {
-    fn new(processes: &[Process<'_>]) -> Node {
+impl GeneratedNode {
+    fn new(processes: &[Process<'_>]) -> GeneratedNode {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let folder = format!("pegel-processes-{}-{number}", std::process::id());
@@ -79,7 +79,7 @@ impl Node {
             proc_stat: Arc::new(SharedFile::new(root.join("proc/stat"))),
             ..context_without_files(clock.clone())
         };
-        let node = |collector| Node {
+        let node = |collector| GeneratedNode {
             root: root.clone(),
             clock,
             live: context.live_processes.clone(),
@@ -127,7 +127,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for GeneratedNode {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -160,7 +160,7 @@ fn the_top_processes_since_the_last_pass_are_stored() {
             ..IDLE
         },
     ]);
-    let mut node = Node::new(&processes);
+    let mut node = GeneratedNode::new(&processes);
     node.pass();
     Process {
         pid: 103,
@@ -201,7 +201,7 @@ fn an_idle_process_that_becomes_busy_is_found_by_the_nodes_cpu_time() {
             ..IDLE
         })
         .collect();
-    let mut node = Node::new(&processes);
+    let mut node = GeneratedNode::new(&processes);
     for _ in 0..3 {
         node.pass();
     }
@@ -229,7 +229,7 @@ fn an_idle_process_that_becomes_busy_is_found_by_the_nodes_cpu_time() {
 
 #[test]
 fn new_processes_are_found_and_ended_ones_dropped() {
-    let mut node = Node::new(&[Process { pid: 1, ..IDLE }, Process { pid: 2, ..IDLE }]);
+    let mut node = GeneratedNode::new(&[Process { pid: 1, ..IDLE }, Process { pid: 2, ..IDLE }]);
     node.pass();
     Process {
         pid: 3,
@@ -268,7 +268,7 @@ fn hostile_names_and_command_lines_are_bounded_and_printable() {
         uid: "1001\t1001\t1001\t1001",
         ..IDLE
     };
-    let mut node = Node::new(&[
+    let mut node = GeneratedNode::new(&[
         hostile,
         Process {
             pid: 10,
@@ -315,7 +315,7 @@ fn ten_thousand_processes_are_listed_and_few_are_stored() {
             ..IDLE
         })
         .collect();
-    let mut node = Node::new(&processes);
+    let mut node = GeneratedNode::new(&processes);
     node.pass();
     for process in &processes[..9_000] {
         Process {
@@ -353,7 +353,7 @@ fn io_and_gpu_memory_select_processes_too() {
         pages: 0,
         ..IDLE
     });
-    let mut node = Node::new(&processes);
+    let mut node = GeneratedNode::new(&processes);
     node.pass();
     let io = |written: u64| format!("rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\n");
     node.live.set_gpu("0", [(51, 1 << 30)].into_iter());

@@ -27,8 +27,8 @@ pub(crate) struct NewSeries {
 /// The writers whose changes a pass takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangedWriters {
-    /// Lines over statsd's own sockets. They are charged now; what their sender may not write yet is
-    /// delayed.
+    /// Lines over statsd's own sockets. They are charged now; what their sender may not write yet
+    /// is delayed.
     Statsd,
     /// Pushes. They were charged when their lines were accepted.
     Pushes,

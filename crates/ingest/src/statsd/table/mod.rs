@@ -229,8 +229,8 @@ impl StatsdTable {
         }
     }
 
-    /// Charges the sender of a push for the next sample of an entry. An acknowledged value cannot be
-    /// delayed, so the line is refused if this returns false.
+    /// Charges the sender of a push for the next sample of an entry. An acknowledged value cannot
+    /// be delayed, so the line is refused if this returns false.
     fn try_charge_push(&self, at: u32, sender: &Sender) -> bool {
         let entry = &self.entries[at];
         entry.is_dirty || sender.try_charge(self.sample_bytes(entry.kind))
