@@ -278,11 +278,11 @@ mod tests {
         let expected = "\
 pegel: solver: 10.00 s
 pegel:   CPU     80 % of a core; 7.00 s user, 1.00 s system
-pegel:   memory  peak 1.0 GiB in the largest process
-pegel:   I/O     3.0 MB read, 1.0 kB written; storage: 3 B read, 4 B written
+pegel:   memory  peak 1 GiB in the largest process
+pegel:   I/O     3 MB read, 1 kB written; storage: 3 B read, 4 B written
 pegel:   1,015 system calls in 2.500 s, 1 error
-pegel:     read        2.000 s   80 %     10 calls  3.0 MB
-pegel:     write       0.500 s   20 %  1,000 calls  1.0 kB
+pegel:     read        2.000 s   80 %     10 calls  3 MB
+pegel:     write       0.500 s   20 %  1,000 calls  1 kB
 pegel:     getpid      0.000 s    0 %      5 calls
 pegel:   MPI     40 % of the time: 4.000 s in 1 process
 pegel:     MPI_Send      4.000 s  100 %  20 calls  160 B
@@ -303,7 +303,7 @@ pegel:     MPI_Send      4.000 s  100 %  20 calls  160 B
         );
         let cpu = "pegel:   CPU     107 % of a core, 80 % per rank; 14.00 s user, 2.00 s system";
         assert_eq!(lines[1], cpu);
-        let memory = "pegel:   memory  peak 1.0 GiB in the largest rank, 2.0 GiB in all ranks";
+        let memory = "pegel:   memory  peak 1 GiB in the largest rank, 2 GiB in all ranks";
         assert_eq!(lines[2], memory);
         assert!(text.contains("2,030 system calls in 5.000 s"), "{text}");
         assert!(
@@ -337,7 +337,7 @@ pegel:     MPI_Send      4.000 s  100 %  20 calls  160 B
             .filter(|line| line.ends_with(" calls"))
             .collect();
         assert!(
-            text.contains("pegel:     write   1,000 calls  1.0 kB\n"),
+            text.contains("pegel:     write   1,000 calls  1 kB\n"),
             "{text}"
         );
         assert_eq!(calls, ["pegel:     getpid      5 calls"]);
