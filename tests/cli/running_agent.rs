@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use pegel_testkit::{AgentProcess, ChildProcess, TempDir};
+use pegel_testkit::{AgentProcess, ChildProcess, TempDir, eventually};
 use serde_json::Value;
 
 use crate::PEGEL;
@@ -52,7 +52,14 @@ fn a_port_alone_is_an_address_and_the_start_message_is_short_lines() {
         .map(ToString::to_string)
         .collect();
     assert!(addresses.len() == 2 && addresses.iter().all(|a| a.starts_with("127.0.0.1:")));
-    let said = agent.stderr();
+    let said = eventually("the start message", || {
+        let said = agent.stderr();
+        if said.contains(" collectors ") {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    });
     let first = format!("pegel: page and API: http://{}\n", addresses[0]);
     assert!(said.starts_with(&first), "{said}");
     for start in [

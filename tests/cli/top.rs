@@ -147,7 +147,7 @@ fn every_view_has_a_key() {
     };
     let agent = agent();
     terminal.run(&top(&agent, ""));
-    let node = terminal.wait_for("user");
+    let node = terminal.wait_for("█ user");
     assert!(
         node.contains("[1:node]") && node.contains("memory"),
         "{node}"
@@ -185,7 +185,7 @@ fn the_overview_uses_the_whole_screen() {
             return;
         };
         terminal.run(&top(&agent, ""));
-        terminal.wait_for("user");
+        terminal.wait_for("█ user");
         let screen = eventually("all parts of the overview", || {
             let screen = terminal.screen();
             let mut parts = vec!["[1:node]2:processes", "used", "shared", "cache", "cpu▾"];
@@ -216,7 +216,7 @@ fn processes_are_sorted_and_grouped() {
     };
     let agent = agent();
     terminal.run(&top(&agent, ""));
-    terminal.wait_for("user");
+    terminal.wait_for("█ user");
     terminal.press(&["2"]);
     let screen = terminal.wait_for("processes, by CPU");
     assert!(screen.contains("cpu▾"), "{screen}");
@@ -236,10 +236,10 @@ fn processes_are_sorted_and_grouped() {
     terminal.press(&["s"]);
     terminal.wait_for("memory▾");
     terminal.press(&["b"]);
-    let screen = terminal.wait_for("users, by memory");
+    let screen = terminal.wait_for("b by: user");
     assert!(screen.contains("root"), "{screen}");
     terminal.press(&["b"]);
-    terminal.wait_for("cgroups, by memory");
+    terminal.wait_for("b by: cgroup");
     terminal.press(&["q"]);
     terminal.wait_for("code=0");
 }
@@ -251,7 +251,7 @@ fn series_are_filtered_sorted_and_shown_in_detail() {
     };
     let agent = agent();
     terminal.run(&top(&agent, "-F 5"));
-    terminal.wait_for("user");
+    terminal.wait_for("█ user");
     terminal.press(&["/"]);
     terminal.wait_for("filter:");
     terminal.press(&["load1"]);
@@ -307,7 +307,7 @@ fn top_survives_a_restart_of_the_agent() {
     };
     let agent = start();
     terminal.run(&top(&agent, ""));
-    terminal.wait_for("user");
+    terminal.wait_for("█ user");
     agent.kill();
     let gone = terminal.wait_for("disconnected since");
     assert!(
@@ -448,7 +448,7 @@ fn colours_and_blocks_are_used_only_if_supported() {
     };
     let agent = agent();
     terminal.run(&top(&agent, ""));
-    terminal.wait_for("user");
+    terminal.wait_for(" system");
     let screen = terminal.tmux(&["capture-pane", "-p", "-e"]);
     assert!(screen.is_ascii(), "{screen}");
     for sequence in screen.split("\u{1b}[").skip(1) {
