@@ -27,6 +27,8 @@ let running = 0;
  * @returns {Promise<Past[]>}
  */
 export function past(patterns, from, to, step) {
+  // The window may be newer than the newest sample.
+  if (from > to) return Promise.resolve([]);
   const key = `${Math.floor(from)} ${Math.floor(to)} ${step}`;
   return new Promise((resolve, reject) => {
     const waiting = gathered.get(key);
