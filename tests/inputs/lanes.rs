@@ -128,7 +128,7 @@ fn totals_are_exact_while_agent_and_programs_are_killed() {
                 agent.kill();
             }
             _ => {
-                agent.signal(Signal::STOP);
+                agent.freeze();
                 children.into_iter().for_each(ForkedChild::kill);
                 agent.signal(Signal::CONT);
                 agent.stop();

@@ -81,7 +81,7 @@ fn a_suspended_agent_counts_every_missed_sample() {
         if count > 5 { Ok(()) } else { Err(count) }
     });
     let before = StoredTimes::read(&agent, rate);
-    agent.signal(Signal::STOP);
+    agent.freeze();
     let stopped = now_millis();
     std::thread::sleep(Duration::from_secs(3));
     agent.signal(Signal::CONT);

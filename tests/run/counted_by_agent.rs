@@ -560,7 +560,7 @@ fn an_unresponsive_agent_prevents_no_program_from_starting() {
     let Some(scene) = OtherUserSetup::new(&[OtherUser::UID]) else {
         return;
     };
-    scene.agent.signal(Signal::STOP);
+    scene.agent.freeze();
     // More connections than the listen queue holds.
     let socket = &scene.agent.socket;
     let waiting: Vec<_> = (0..300).map_while(|_| connect_at_once(socket)).collect();

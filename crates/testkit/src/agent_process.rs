@@ -314,6 +314,20 @@ impl AgentProcess {
         self.process.signal(signal);
     }
 
+    /// Sends SIGSTOP and waits until every thread has stopped: the signal arrives after `kill`
+    /// returns. SIGCONT continues the agent.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        eventually("every thread is stopped", || {
+            let running = fs::read_dir(&tasks)
+                .expect("the agent's threads")
+                .filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok())
+                .find(|stat| !stat.contains(") T "));
+            running.map_or(Ok(()), Err)
+        });
+    }
+
     pub fn has_ended(&mut self) -> bool {
         self.process.has_ended()
     }
