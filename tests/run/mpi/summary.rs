@@ -143,6 +143,10 @@ fn the_last_rank_prints_in_any_order_of_ends() {
             "exit $RANK",
             "kill -KILL $$",
         ] {
+            // MPICH's launcher kills all processes of the job then, those that print included.
+            if library == MpiLibrary::Mpich && script.starts_with("kill") {
+                continue;
+            }
             let Some(scene) = MpiRun::new(library) else {
                 return;
             };
