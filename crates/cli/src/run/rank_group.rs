@@ -21,6 +21,8 @@ use super::report::RunReport;
 
 /// How long after its own start a rank waits for others that have not started yet.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a rank waits for others that read or change the state of the group.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The largest report that is read.
 const REPORT_BYTES_MAX: u64 = 16 << 20;
@@ -155,9 +157,19 @@ impl RankMember {
 struct GroupLock<'a>(&'a File);
 
 impl GroupLock<'_> {
+    /// Waits at most [`LOCK_TIMEOUT`]: a helper that was stopped while it held the lock must not
+    /// keep the programs of other ranks from starting or ending.
     fn acquire(file: &File) -> io::Result<GroupLock<'_>> {
-        rustix::fs::flock(file, FlockOperation::LockExclusive)?;
-        Ok(GroupLock(file))
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(GroupLock(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(POLL_INTERVAL);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -248,6 +260,18 @@ mod tests {
                 start: start.parse().expect("a number"),
             },
         }
+    }
+
+    #[test]
+    fn a_lock_that_another_rank_keeps_is_given_up() {
+        let dir = TempDir::new();
+        let member = join(&dir, "0", Some(2));
+        let held = GroupLock::acquire(&member.group).expect("free");
+        let second = RankMember::join(dir.path(), &rank("1", Some(2)));
+        let error = second.expect_err("the lock is held");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        join(&dir, "1", Some(2));
     }
 
     fn join(dir: &TempDir, number: &str, local_size: Option<usize>) -> RankMember {
