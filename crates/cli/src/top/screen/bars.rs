@@ -106,12 +106,7 @@ mod tests {
     use super::*;
     use crate::top::model::CpuMode::{System, User};
 
-    const THEME: TerminalTheme = TerminalTheme {
-        has_colours: false,
-        has_blocks: true,
-        has_attributes: true,
-        has_palette: false,
-    };
+    const THEME: TerminalTheme = TerminalTheme::WITHOUT_COLOURS;
 
     #[test]
     fn bars_are_proportional_to_their_share() {

@@ -193,12 +193,7 @@ fn time_axis(theme: TerminalTheme, step: u16, width: u16) -> String {
 mod tests {
     use super::*;
 
-    const THEME: TerminalTheme = TerminalTheme {
-        has_colours: false,
-        has_blocks: true,
-        has_attributes: true,
-        has_palette: false,
-    };
+    const THEME: TerminalTheme = TerminalTheme::WITHOUT_COLOURS;
 
     #[test]
     fn each_pair_has_a_column_of_its_own_if_it_fits() {

@@ -110,12 +110,7 @@ mod tests {
 
     #[test]
     fn long_series_keep_the_end_of_their_name() {
-        let theme = TerminalTheme {
-            has_colours: false,
-            has_blocks: true,
-            has_attributes: true,
-            has_palette: false,
-        };
+        let theme = TerminalTheme::WITHOUT_COLOURS;
         let text = "node_cgroup_memory_active_file_bytes{cgroup=\"/a/b/c\"}";
         let short = |room| shorten_series(text, room, theme);
         assert_eq!(short(54), text);

@@ -48,6 +48,15 @@ pub(crate) struct TerminalTheme {
 }
 
 impl TerminalTheme {
+    /// A theme for tests that compare the text alone.
+    #[cfg(test)]
+    pub(crate) const WITHOUT_COLOURS: TerminalTheme = TerminalTheme {
+        has_colours: false,
+        has_blocks: true,
+        has_attributes: true,
+        has_palette: false,
+    };
+
     /// Detects the capabilities from environment variables, with the precedence of `setlocale`.
     pub(crate) fn detect(variable: impl Fn(&str) -> Option<String>) -> TerminalTheme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
