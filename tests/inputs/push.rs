@@ -75,6 +75,43 @@ fn pushed_values_are_readable_when_the_command_returns() {
 }
 
 #[test]
+fn pushes_in_quick_succession_do_not_run_ahead_of_the_clock() {
+    let agent = PEGEL.agent().start();
+    let mut stream = UnixStream::connect(&agent.socket).expect("connected");
+    let mut replies = BufReader::new(stream.try_clone().expect("cloned"));
+    let started = now_millis();
+    for _ in 0..2_000 {
+        stream.write_all(b"quick:1|c\n").expect("sent");
+        let mut reply = String::new();
+        replies.read_line(&mut reply).expect("a reply");
+        assert_eq!(reply, "ok\n");
+    }
+    let ended = now_millis();
+    let path = format!(
+        "/api/v1/range?match=quick&start={started}&end={}",
+        ended + 60_000
+    );
+    let range = agent.get(&path).json();
+    let points = range[0]["points"].as_array().expect("points");
+    let times: Vec<i64> = points
+        .iter()
+        .filter_map(|point| point[0].as_i64())
+        .collect();
+    let values: Vec<f64> = points
+        .iter()
+        .filter_map(|point| point[1].as_f64())
+        .collect();
+    assert!(values.is_sorted(), "{points:?}");
+    // The waits for the next millisecond are bounded, for a clock that is set back.
+    let ahead = times
+        .last()
+        .copied()
+        .unwrap_or(i64::MAX)
+        .saturating_sub(ended);
+    assert!(ahead <= 10, "{ahead} ms ahead");
+}
+
+#[test]
 fn errors_have_a_message_and_an_exit_code() {
     let agent = PEGEL.agent().start();
     for (args, code, message) in [

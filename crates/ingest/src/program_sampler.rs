@@ -4,11 +4,13 @@
 //! the changed rows to the store as one tick. Readers that need values of this moment call
 //! [`ProgramSampler::refresh`]. Sending to the store never blocks: if its queue is full, the tick
 //! is dropped and counted. Every pass has a later timestamp than the one before, unless the clock
-//! was set back.
+//! was set back. Passes that senders wait for start in different milliseconds, so that their
+//! timestamps do not run ahead of the clock.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -30,6 +32,10 @@ const READER_PASSES_MAX: u32 = 64;
 
 /// If the clock is this far behind the last pass, it was set back.
 const CLOCK_STEP_BACK_MS: Millis = 5_000;
+
+/// How often a pass waits for the next millisecond before it takes a timestamp ahead of the clock:
+/// the clock was set back a little, or stands still in a test.
+const NEXT_MILLISECOND_WAITS: u32 = 3;
 
 /// A source of current values: the lanes, statsd.
 pub trait ValueSource: Send + fmt::Debug {
@@ -135,7 +141,8 @@ impl ProgramSampler {
         self.write(|shared| {
             let update =
                 |source: &mut dyn ValueSource, tick: &mut Tick| source.update_awaited(tick);
-            shared.pass(shared.clock.utc(), &mut shared.state(), update);
+            let mut state = shared.state_in_next_millisecond();
+            shared.pass(shared.clock.utc(), &mut state, update);
         })
     }
 
@@ -250,6 +257,22 @@ impl ProgramSamplerContext {
             *last = time;
             self.store.tick(tick);
         }
+    }
+
+    /// Locks the state when the clock is past the last pass. Meanwhile other senders can add values,
+    /// which the same pass writes.
+    fn state_in_next_millisecond(&self) -> MutexGuard<'_, ProgramSamplerState> {
+        for _ in 0..NEXT_MILLISECOND_WAITS {
+            let state = self.state();
+            let next = state.last.saturating_add(1).saturating_mul(1_000_000);
+            let wait = next.saturating_sub(self.clock.utc_nanos());
+            let Some(wait) = u64::try_from(wait).ok().filter(|wait| *wait > 0) else {
+                return state;
+            };
+            drop(state);
+            thread::sleep(Duration::from_nanos(wait).min(Duration::from_millis(1)));
+        }
+        self.state()
     }
 
     fn state(&self) -> MutexGuard<'_, ProgramSamplerState> {
