@@ -259,8 +259,8 @@ impl ProgramSamplerContext {
         }
     }
 
-    /// Locks the state when the clock is past the last pass. Meanwhile other senders can add values,
-    /// which the same pass writes.
+    /// Locks the state when the clock is past the last pass. Meanwhile other senders can add
+    /// values, which the same pass writes.
     fn state_in_next_millisecond(&self) -> MutexGuard<'_, ProgramSamplerState> {
         for _ in 0..NEXT_MILLISECOND_WAITS {
             let state = self.state();

@@ -1,8 +1,9 @@
 //! Charts in use: the cursor, the heat map, and an agent that goes away.
 
 use std::fs;
+use std::path::Path;
 
-use pegel_testkit::{BrowserPage, TempDir, need};
+use pegel_testkit::{BrowserPage, REPOSITORY, TempDir, need};
 use serde_json::{Value, json};
 
 use super::{agent, screenshots, url};
@@ -108,6 +109,49 @@ fn without_an_agent_numbers_are_grey_and_their_age_is_shown() {
 }
 
 #[test]
+fn the_picture_of_the_documentation_shows_the_overview() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    page.before_all(include_str!("example_node.js"));
+    page.prefer("light");
+    page.size(1440, 860);
+    page.open(&format!("{}#/overview?span=300", url(&agent)));
+    page.until_live();
+    let shown = |card: &str, text: &str| {
+        format!(
+            "[...document.querySelectorAll('.card')].some(card => card.querySelector('h2').textContent === '{card}' \
+             && card.textContent.includes('{text}'))"
+        )
+    };
+    for (card, text) in [
+        ("Processors", "busy"),
+        ("Load", "64 processors"),
+        ("Disks", "nvme1n1"),
+        ("File systems", "/scratch"),
+        ("Network", "down: eth1"),
+        ("GPUs", "GPU 1"),
+        ("Recent changes", "node_disk_written_bytes_total"),
+    ] {
+        page.until(&shown(card, text));
+    }
+    assert_eq!(page.console_errors(), [""; 0]);
+    let picture = page.screenshot();
+    fs::write(screenshots().join("overview-example.png"), &picture).expect("written");
+    let committed = Path::new(REPOSITORY).join("docs/images/page.png");
+    if std::env::var_os("PEGEL_BLESS").is_some_and(|value| value == "1") {
+        fs::write(&committed, &picture).expect("written");
+    }
+    // Fonts differ between machines, so that the pictures are compared by eye.
+    let bytes = fs::metadata(&committed)
+        .expect("a picture in docs/images")
+        .len();
+    assert!(bytes < 200 << 10, "{bytes} bytes");
+}
+
+#[test]
 fn a_heat_map_shows_256_processors() {
     let Some(chromium) = need("chromium") else {
         return;
@@ -131,8 +175,9 @@ fn a_heat_map_shows_256_processors() {
             page.eval(
                 "window.value = (at, time) => at === 0 ? time / 500 : time / (at % 2 ? 1000 : 2000)",
             );
-            // Loaded first: ticks that arrive meanwhile would be a gap. Each chart that is loaded opens the stream
-            // again, which can lose ticks, so they are repeated until the chart is drawn.
+            // Loaded first: ticks that arrive meanwhile would be a gap. Each chart that is loaded
+            // opens the stream again, which can lose ticks, so they are repeated until the chart is
+            // drawn.
             page.until("window.stream?.url.includes('node_cpu_seconds_total')");
             page.until(
                 "makeTicks(names, 2).then(() => !!document.querySelector('.panel.heat canvas'))",
