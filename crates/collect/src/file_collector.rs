@@ -88,17 +88,17 @@ impl Collector for FileCollector {
 
 /// Publishes the first number of a file, as most files of `/proc/sys` need no more.
 #[derive(Debug)]
-pub(crate) struct FirstNumber(UnlabelledSeries);
+pub(crate) struct FirstNumberParser(UnlabelledSeries);
 
-impl FirstNumber {
+impl FirstNumberParser {
     /// Returns a file, such as `proc/sys/kernel/pid_max`, as the source of `family`.
     pub(crate) fn file(context: &Context, path: &str, family: &Family) -> ParsedFile {
-        let parser = FirstNumber(UnlabelledSeries::new(family));
+        let parser = FirstNumberParser(UnlabelledSeries::new(family));
         parsed_file(context, path, ReadMode::SingleRead, parser)
     }
 }
 
-impl FileParser for FirstNumber {
+impl FileParser for FirstNumberParser {
     fn update(&mut self, text: &[u8], out: &mut SampleGroup) -> Result<(), ProcParseError> {
         let number = Words(first_line(text)?).next().and_then(parse_u64);
         let malformed = ProcParseError::at_line(1, "expected a number");
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_first_number_counts() {
         let family = Family::new("x", MetricKind::Gauge, "", 0, "X.");
-        let parser = || FirstNumber(UnlabelledSeries::new(&family));
+        let parser = || FirstNumberParser(UnlabelledSeries::new(&family));
         let mut group = SampleGroup::new("x", 3, 1000);
         let text = b"674\t0\t2465780\n";
         parser().update(text, &mut group).expect("valid");

@@ -16,10 +16,10 @@ use crate::api_error::ApiError;
 use crate::budgeted_buffer::BufferMemoryBudget;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::AccessRights;
+use crate::query_slots::QuerySlots;
 use crate::query_threads::QueryThreads;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
-use crate::slots::Slots;
 
 /// How many writes run concurrently; further ones wait.
 const WRITES_MAX: usize = 16;
@@ -30,10 +30,10 @@ const REFRESH_TIME: Duration = Duration::from_millis(250);
 pub(crate) struct RequestExecutor {
     response_bytes_max: usize,
     /// Range queries, which read blocks.
-    queries: Slots,
+    queries: QuerySlots,
     query_threads: QueryThreads,
     /// Reads of current values: they must not queue behind range queries.
-    latest_reads: Slots,
+    latest_reads: QuerySlots,
     /// Writes: several may wait for the log together.
     writes: Arc<Semaphore>,
     /// At most one refresh of programs' counters runs at a time.
@@ -50,9 +50,9 @@ impl RequestExecutor {
     ) -> io::Result<RequestExecutor> {
         Ok(RequestExecutor {
             response_bytes_max: settings.response_bytes_max,
-            queries: Slots::new(settings.queries_max),
+            queries: QuerySlots::new(settings.queries_max),
             query_threads: QueryThreads::new(settings.queries_max)?,
-            latest_reads: Slots::new(settings.queries_max),
+            latest_reads: QuerySlots::new(settings.queries_max),
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
             refreshes: Arc::new(Semaphore::new(1)),
             memory: BufferMemoryBudget::with_share_for_small(settings.responses_bytes_max),

@@ -7,7 +7,7 @@
 use pegel_metric::{Level, SampleGroup};
 
 use crate::families::families;
-use crate::file_collector::{FileParser, FirstNumber, open_files, parsed_file};
+use crate::file_collector::{FileParser, FirstNumberParser, open_files, parsed_file};
 use crate::proc_file::ReadMode;
 use crate::proc_parse::{ProcParseError, Words, non_empty_lines, parse_hex};
 use crate::unlabelled_series::UnlabelledSeries;
@@ -40,12 +40,12 @@ fn open(context: &Context) -> OpenResult {
     let statistics = ConntrackStatistics(sums.collect());
     let netfilter = "proc/sys/net/netfilter";
     open_files([
-        FirstNumber::file(
+        FirstNumberParser::file(
             context,
             &format!("{netfilter}/nf_conntrack_count"),
             &ENTRIES,
         ),
-        FirstNumber::file(context, &format!("{netfilter}/nf_conntrack_max"), &LIMIT),
+        FirstNumberParser::file(context, &format!("{netfilter}/nf_conntrack_max"), &LIMIT),
         parsed_file(
             context,
             "proc/net/stat/nf_conntrack",

@@ -1,7 +1,7 @@
 //! The kernel's entropy pool, from `/proc/sys/kernel/random`.
 
 use crate::families::families;
-use crate::file_collector::{FirstNumber, open_files};
+use crate::file_collector::{FirstNumberParser, open_files};
 use crate::{CollectorEntry, Context, OpenResult, Tier};
 
 families! {
@@ -13,7 +13,7 @@ pub static ENTRY: CollectorEntry = CollectorEntry::inline("entropy", Tier::Minut
 
 fn open(context: &Context) -> OpenResult {
     open_files([
-        FirstNumber::file(context, "proc/sys/kernel/random/entropy_avail", &AVAILABLE),
-        FirstNumber::file(context, "proc/sys/kernel/random/poolsize", &POOL),
+        FirstNumberParser::file(context, "proc/sys/kernel/random/entropy_avail", &AVAILABLE),
+        FirstNumberParser::file(context, "proc/sys/kernel/random/poolsize", &POOL),
     ])
 }

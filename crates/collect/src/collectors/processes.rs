@@ -4,7 +4,7 @@
 use pegel_metric::SampleGroup;
 
 use crate::families::families;
-use crate::file_collector::{FileParser, FirstNumber, open_files, parsed_file};
+use crate::file_collector::{FileParser, FirstNumberParser, open_files, parsed_file};
 use crate::proc_file::ReadMode;
 use crate::proc_parse::{ProcParseError, Words, first_line, parse_u64};
 use crate::unlabelled_series::UnlabelledSeries;
@@ -21,7 +21,7 @@ pub static ENTRY: CollectorEntry =
     CollectorEntry::inline("processes", Tier::FiveSeconds, FAMILIES, open);
 
 fn open(context: &Context) -> OpenResult {
-    let limit = |path, family| FirstNumber::file(context, path, family);
+    let limit = |path, family| FirstNumberParser::file(context, path, family);
     let threads = ThreadCount(UnlabelledSeries::new(&THREADS));
     open_files([
         limit("proc/sys/kernel/pid_max", &MAX_PROCESSES),

@@ -14,7 +14,7 @@ use super::changes::NewSeries;
 use super::compensated_sum::CompensatedSum;
 use super::member_set::MemberSet;
 use super::timer::TimerState;
-use super::{CounterState, MetricEntry, SeriesHandle, StatsdTable, TaggedName, Writer};
+use super::{CounterState, MetricEntry, SenderGroup, SeriesHandle, StatsdTable, TaggedName};
 use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesSpec};
 use crate::name_owners::INPUT_LABEL;
 use crate::reserved_names::{STATSD_TYPE_LABEL, USER_LABEL};
@@ -40,7 +40,7 @@ impl StatsdTable {
         hash: u64,
         metric: &StatsdMetric<'_>,
         tags: &[u8],
-        (writer, sender): (Writer, &Arc<Sender>),
+        (writer, sender): (SenderGroup, &Arc<Sender>),
         admission: &Admission,
     ) -> Result<u32, SeriesConflict> {
         let mut naming = DisambiguatingLabels {
@@ -61,7 +61,7 @@ impl StatsdTable {
                 SeriesConflict::OtherInput if !naming.with_input => naming.with_input = true,
                 // A pushed metric takes precedence over one whose lines arrived another way.
                 SeriesConflict::OtherMetric(other)
-                    if writer != Writer::STATSD && self.rename_entry_of(other, admission) => {}
+                    if writer != SenderGroup::STATSD && self.rename_entry_of(other, admission) => {}
                 // Another metric has one of these series: `a.count` and the timer `a`, or because
                 // of a rule.
                 SeriesConflict::OtherMetric(_) if !naming.with_type => naming.with_type = true,
@@ -76,7 +76,7 @@ impl StatsdTable {
         name: &[u8],
         tags: &[u8],
         kind: StatsdType,
-        writer: Writer,
+        writer: SenderGroup,
     ) -> bool {
         let has_plain = |other: StatsdType| {
             let hash = self.hash(name, &[], other, writer);
@@ -94,7 +94,7 @@ impl StatsdTable {
         }
     }
 
-    fn tagged_hash(&self, name: &[u8], writer: Writer) -> u64 {
+    fn tagged_hash(&self, name: &[u8], writer: SenderGroup) -> u64 {
         let name = self.hasher.hash(name);
         self.hasher.combine(name, u64::from(writer.0))
     }
@@ -172,7 +172,7 @@ impl StatsdTable {
         hash: u64,
         metric: &StatsdMetric<'_>,
         tags: &[u8],
-        (naming, writer): (DisambiguatingLabels, Writer),
+        (naming, writer): (DisambiguatingLabels, SenderGroup),
         row: Vec<AdmittedSeries>,
     ) -> Result<u32, SeriesConflict> {
         let (kind, is_plain) = (metric.kind, !naming.with_type);

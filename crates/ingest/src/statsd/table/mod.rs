@@ -116,13 +116,13 @@ struct TaggedName {
 /// The group of senders whose lines an entry sums. Lines that a user pushes are kept separate from
 /// all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Writer(u16);
+struct SenderGroup(u16);
 
-impl Writer {
+impl SenderGroup {
     /// Lines over statsd's own sockets, of all senders.
-    const STATSD: Writer = Writer(0);
+    const STATSD: SenderGroup = SenderGroup(0);
     /// Pushes of the agent's user; the numbers of other users follow.
-    const OWN_PUSHES: Writer = Writer(1);
+    const OWN_PUSHES: SenderGroup = SenderGroup(1);
 }
 
 #[derive(Debug)]
@@ -136,7 +136,7 @@ struct MetricEntry {
     /// The index of its timer, set or counter state.
     state_index: u32,
     permit: PermitIndex,
-    writer: Writer,
+    writer: SenderGroup,
     kind: StatsdType,
     /// Whether its series lack the label `statsd_type`.
     is_plain: bool,
@@ -217,7 +217,7 @@ impl StatsdTable {
                 return counts.set_admission_error(conflict.into_error());
             }
         };
-        if writer != Writer::STATSD && !self.try_charge_push(at, &origin.sender) {
+        if writer != SenderGroup::STATSD && !self.try_charge_push(at, &origin.sender) {
             return counts.count_dropped(DropReason::SenderRate, values_of(metric));
         }
         if metric.is_packed() {
@@ -246,15 +246,15 @@ impl StatsdTable {
     }
 
     #[inline]
-    fn writer(&mut self, sender: &Sender) -> Writer {
+    fn writer(&mut self, sender: &Sender) -> SenderGroup {
         match sender.user() {
-            _ if sender.input != Input::Push => Writer::STATSD,
-            None => Writer::OWN_PUSHES,
+            _ if sender.input != Input::Push => SenderGroup::STATSD,
+            None => SenderGroup::OWN_PUSHES,
             Some(user) => self.writer_of(user),
         }
     }
 
-    fn writer_of(&mut self, user: &str) -> Writer {
+    fn writer_of(&mut self, user: &str) -> SenderGroup {
         let known = self.users.iter().position(|known| **known == *user);
         let at = known.unwrap_or_else(|| {
             self.users.push(user.into());
@@ -262,11 +262,11 @@ impl StatsdTable {
         });
         // Only users in `allow_users` and root push: there are far fewer than 2^16.
         let at = u16::try_from(at).unwrap_or(u16::MAX);
-        Writer(at.saturating_add(Writer::OWN_PUSHES.0 + 1))
+        SenderGroup(at.saturating_add(SenderGroup::OWN_PUSHES.0 + 1))
     }
 
     #[inline]
-    fn hash(&self, name: &[u8], tags: &[u8], kind: StatsdType, writer: Writer) -> u64 {
+    fn hash(&self, name: &[u8], tags: &[u8], kind: StatsdType, writer: SenderGroup) -> u64 {
         let name = self.hasher.hash(name);
         let name = match tags {
             [] => name,
@@ -283,7 +283,7 @@ impl StatsdTable {
         name: &[u8],
         tags: &[u8],
         kind: StatsdType,
-        writer: Writer,
+        writer: SenderGroup,
     ) -> Option<u32> {
         self.index.find(hash, |at| {
             let entry = &self.entries[at];
@@ -369,7 +369,7 @@ impl StatsdTable {
         let entry = &mut self.entries[at];
         if !std::mem::replace(&mut entry.is_dirty, true) {
             match entry.writer {
-                Writer::STATSD => self.dirty.push(at),
+                SenderGroup::STATSD => self.dirty.push(at),
                 _ => self.dirty_pushes.push(at),
             }
         }

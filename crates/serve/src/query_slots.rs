@@ -8,7 +8,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use crate::guard::AccessRights;
 
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct QuerySlots {
     all: Arc<Semaphore>,
     guests: Arc<Semaphore>,
 }
@@ -20,9 +20,9 @@ pub(crate) struct QuerySlot {
     _for_guests: Option<OwnedSemaphorePermit>,
 }
 
-impl Slots {
-    pub(crate) fn new(count: usize) -> Slots {
-        Slots {
+impl QuerySlots {
+    pub(crate) fn new(count: usize) -> QuerySlots {
+        QuerySlots {
             all: Arc::new(Semaphore::new(count)),
             guests: Arc::new(Semaphore::new((count / 2).max(1))),
         }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     /// Takes a slot if one is free now.
-    fn try_take(slots: &Slots, rights: AccessRights) -> Option<QuerySlot> {
+    fn try_take(slots: &QuerySlots, rights: AccessRights) -> Option<QuerySlot> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(slots.take(rights)).poll(&mut context) {
             Poll::Ready(slot) => Some(slot.expect("never closed")),
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn guests_leave_half_of_the_slots_to_the_owner() {
-        let slots = Slots::new(4);
+        let slots = QuerySlots::new(4);
         let guests: Vec<QuerySlot> = (0..4)
             .map_while(|_| try_take(&slots, AccessRights::User))
             .collect();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_single_slot_is_for_everyone() {
-        let slots = Slots::new(1);
+        let slots = QuerySlots::new(1);
         let slot = try_take(&slots, AccessRights::User);
         assert!(slot.is_some() && try_take(&slots, AccessRights::Owner).is_none());
         drop(slot);
