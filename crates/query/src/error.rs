@@ -56,7 +56,7 @@ impl OpentsdbError {
         match self {
             OpentsdbError::Refused { status, .. } => *status,
             OpentsdbError::Store(QueryError::TooLarge(_)) => 413,
-            OpentsdbError::Store(QueryError::TooLong) => 504,
+            OpentsdbError::Store(QueryError::TooLong | QueryError::Canceled) => 504,
             OpentsdbError::Store(QueryError::Step | QueryError::Reversed) => 400,
             OpentsdbError::Store(QueryError::Read { .. }) | OpentsdbError::Write(_) => 500,
         }

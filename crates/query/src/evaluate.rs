@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_metric::{Millis, Series};
-use pegel_store::{QueryStep, RangeQuery};
+use pegel_store::{QueryCancellation, QueryStep, RangeQuery};
 
 use crate::aggregator::Aggregator;
 use crate::downsample::{Buckets, Downsample, DownsampleInterval};
@@ -185,6 +185,7 @@ impl SubQueryPlan<'_> {
             step,
             bytes_max,
             deadline: self.deadline,
+            cancellation: QueryCancellation::default(),
         }
     }
 }

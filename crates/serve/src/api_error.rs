@@ -79,6 +79,10 @@ impl ApiError {
         )
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -113,7 +117,7 @@ impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> ApiError {
         let status = match &error {
             QueryError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            QueryError::TooLong => StatusCode::GATEWAY_TIMEOUT,
+            QueryError::TooLong | QueryError::Canceled => StatusCode::GATEWAY_TIMEOUT,
             QueryError::Step | QueryError::Reversed => StatusCode::BAD_REQUEST,
             QueryError::Read { .. } => {
                 tracing::error!(error = &error as &dyn std::error::Error, "query failed");

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use axum::Router;
 use axum::http::Method;
 use pegel_query::QueryEngine;
+use pegel_query::promql::{NodeLabels, PromqlLimits, StoreSource};
 use pegel_wire::RequestHandler;
 use tokio::sync::watch;
 
@@ -44,6 +45,10 @@ pub(crate) struct ServerContext {
     pub guard: Arc<Guard>,
     /// Executes the queries of OpenTSDB clients.
     pub engine: QueryEngine,
+    /// The series that PromQL selects from, and the limits of one query.
+    pub promql: StoreSource,
+    pub promql_limits: PromqlLimits,
+    pub promql_labels: NodeLabels,
     pub executor: RequestExecutor,
     pub body_memory: BodyMemory,
     pub refusals: Arc<RefusalCounters>,

@@ -59,7 +59,8 @@ pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{
-    LatestValue, QueryError, QueryStep, RangeQuery, SeriesVisitor, StepAggregation,
+    LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SeriesVisitor,
+    StepAggregation,
 };
 pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};

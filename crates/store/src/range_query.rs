@@ -2,6 +2,7 @@
 //! result, and the errors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pegel_metric::{MetricKind, Millis, Selector, Series};
@@ -18,6 +19,21 @@ pub struct RangeQuery {
     /// The limit on memory while the result is produced, and the deadline.
     pub bytes_max: usize,
     pub deadline: Instant,
+    pub cancellation: QueryCancellation,
+}
+
+/// Ends a running query: its next check of the deadline fails. Clones share the state.
+#[derive(Debug, Clone, Default)]
+pub struct QueryCancellation(Arc<AtomicBool>);
+
+impl QueryCancellation {
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_canceled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl RangeQuery {
@@ -36,6 +52,7 @@ impl RangeQuery {
             step,
             bytes_max: 32 << 20,
             deadline,
+            cancellation: QueryCancellation::default(),
         }
     }
 }
@@ -102,6 +119,7 @@ impl StepAggregation {
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     deadline: Option<Instant>,
+    cancellation: QueryCancellation,
     /// The work done since the clock was last read.
     spent: usize,
 }
@@ -115,7 +133,16 @@ impl TimeLimit {
     pub(crate) fn new(deadline: Option<Instant>) -> TimeLimit {
         TimeLimit {
             deadline,
+            cancellation: QueryCancellation::default(),
             spent: TimeLimit::CHECK_EVERY,
+        }
+    }
+
+    /// Returns the limit of a query.
+    pub(crate) fn of(query: &RangeQuery) -> TimeLimit {
+        TimeLimit {
+            cancellation: query.cancellation.clone(),
+            ..TimeLimit::new(Some(query.deadline))
         }
     }
 
@@ -136,6 +163,9 @@ impl TimeLimit {
     /// Reads the clock now; for use before a step that takes long by itself.
     pub(crate) fn check_now(&mut self) -> Result<(), QueryError> {
         self.spent = 0;
+        if self.cancellation.is_canceled() {
+            return Err(QueryError::Canceled);
+        }
         match self.deadline {
             Some(deadline) if Instant::now() > deadline => Err(QueryError::TooLong),
             _ => Ok(()),
@@ -164,6 +194,8 @@ pub enum QueryError {
     TooLarge(usize),
     #[error("the query timed out; request fewer series, a shorter time range or a larger step")]
     TooLong,
+    #[error("the query was canceled")]
+    Canceled,
     #[error("the step must be at least 1 ms")]
     Step,
     #[error("the start is after the end")]

@@ -47,7 +47,7 @@ pub(crate) fn query_range(
         return Ok(());
     }
     let query = &query;
-    let mut limit = TimeLimit::new(Some(query.deadline));
+    let mut limit = TimeLimit::of(query);
     let SeriesFragments {
         mut series,
         mut reader,

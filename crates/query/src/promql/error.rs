@@ -10,8 +10,12 @@ pub enum PromqlErrorKind {
     /// The expression cannot be evaluated over these series, or exceeds a limit.
     Execution,
     Timeout,
+    /// The client closed the connection.
+    Canceled,
     /// The data cannot be read.
     Internal,
+    /// There is no memory or thread for the request at present.
+    Unavailable,
 }
 
 impl PromqlErrorKind {
@@ -21,7 +25,9 @@ impl PromqlErrorKind {
             PromqlErrorKind::BadData => "bad_data",
             PromqlErrorKind::Execution => "execution",
             PromqlErrorKind::Timeout => "timeout",
+            PromqlErrorKind::Canceled => "canceled",
             PromqlErrorKind::Internal => "internal",
+            PromqlErrorKind::Unavailable => "unavailable",
         }
     }
 
@@ -30,7 +36,8 @@ impl PromqlErrorKind {
         match self {
             PromqlErrorKind::BadData => 400,
             PromqlErrorKind::Execution => 422,
-            PromqlErrorKind::Timeout => 503,
+            PromqlErrorKind::Timeout | PromqlErrorKind::Unavailable => 503,
+            PromqlErrorKind::Canceled => 499,
             PromqlErrorKind::Internal => 500,
         }
     }
@@ -45,7 +52,7 @@ pub struct PromqlError {
 }
 
 impl PromqlError {
-    fn new(kind: PromqlErrorKind, message: impl Into<String>) -> PromqlError {
+    pub fn new(kind: PromqlErrorKind, message: impl Into<String>) -> PromqlError {
         PromqlError {
             kind,
             message: message.into(),
@@ -72,6 +79,14 @@ impl PromqlError {
         )
     }
 
+    /// The error of a query whose client closed the connection.
+    pub fn canceled() -> PromqlError {
+        PromqlError::new(
+            PromqlErrorKind::Canceled,
+            "query was canceled in expression evaluation",
+        )
+    }
+
     /// The error of a query that exceeds its samples or its memory.
     pub fn too_many_samples() -> PromqlError {
         PromqlError::execution(
@@ -93,6 +108,7 @@ impl From<QueryError> for PromqlError {
         match error {
             QueryError::TooLarge(_) => PromqlError::too_many_samples(),
             QueryError::TooLong => PromqlError::timeout(),
+            QueryError::Canceled => PromqlError::canceled(),
             QueryError::Step | QueryError::Reversed => PromqlError::bad_data(error.to_string()),
             QueryError::Read { .. } => PromqlError::internal(pegel_metric::with_causes(&error)),
         }

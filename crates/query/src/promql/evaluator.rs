@@ -102,6 +102,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn outcome(self, value: QueryValue) -> QueryOutcome {
         QueryOutcome {
             value,
+            samples: self.budget.samples_read(),
             warnings: self.annotations.warnings.finish("warning"),
             infos: self.annotations.infos.finish("info"),
         }

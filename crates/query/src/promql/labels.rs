@@ -51,7 +51,7 @@ impl LabelSet {
     }
 
     /// Returns the approximate size in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let text = |label: &Label| label.0.len() + label.1.len() + 64;
         self.0.iter().map(text).sum::<usize>() + 64
     }

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use pegel_store::QueryCancellation;
+
 use super::error::PromqlError;
 
 /// The limits of one query.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PromqlLimits {
     /// The maximum number of samples read from the source.
     pub samples_max: usize,
@@ -18,6 +20,8 @@ pub struct PromqlLimits {
     pub lookback: Duration,
     /// The step of subqueries that name none.
     pub subquery_step: Duration,
+    /// Ends the query early.
+    pub cancellation: QueryCancellation,
 }
 
 impl Default for PromqlLimits {
@@ -29,6 +33,7 @@ impl Default for PromqlLimits {
             points_max: 11_000,
             lookback: Duration::from_secs(300),
             subquery_step: Duration::from_secs(60),
+            cancellation: QueryCancellation::default(),
         }
     }
 }
@@ -39,9 +44,11 @@ const CLOCK_EVERY: usize = 1 << 14;
 /// What a running query may still use.
 #[derive(Debug)]
 pub(crate) struct EvaluationBudget {
+    samples_max: usize,
     samples_left: usize,
     bytes_left: usize,
     deadline: Instant,
+    cancellation: QueryCancellation,
     /// The work since the clock was last read.
     work: usize,
 }
@@ -49,9 +56,11 @@ pub(crate) struct EvaluationBudget {
 impl EvaluationBudget {
     pub(crate) fn new(limits: &PromqlLimits) -> EvaluationBudget {
         EvaluationBudget {
+            samples_max: limits.samples_max,
             samples_left: limits.samples_max,
             bytes_left: limits.bytes_max,
             deadline: Instant::now() + limits.time_max,
+            cancellation: limits.cancellation.clone(),
             // Read the clock before the first work.
             work: CLOCK_EVERY,
         }
@@ -59,6 +68,15 @@ impl EvaluationBudget {
 
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    pub(crate) fn cancellation(&self) -> &QueryCancellation {
+        &self.cancellation
+    }
+
+    /// Returns the number of samples that were read from the source.
+    pub(crate) fn samples_read(&self) -> usize {
+        self.samples_max - self.samples_left
     }
 
     pub(crate) fn bytes_left(&self) -> usize {
@@ -86,7 +104,8 @@ impl EvaluationBudget {
         self.bytes_left += bytes;
     }
 
-    /// Counts work that was done or is about to be done; fails after the deadline.
+    /// Counts work that was done or is about to be done; fails after the deadline and when the
+    /// query was canceled.
     #[inline]
     pub(crate) fn spend(&mut self, work: usize) -> Result<(), PromqlError> {
         self.work = self.work.saturating_add(work);
@@ -94,6 +113,9 @@ impl EvaluationBudget {
             return Ok(());
         }
         self.work = 0;
+        if self.cancellation.is_canceled() {
+            return Err(PromqlError::canceled());
+        }
         if Instant::now() > self.deadline {
             return Err(PromqlError::timeout());
         }

@@ -37,6 +37,7 @@ mod set_operators;
 mod source;
 mod steps;
 mod store_source;
+mod time_text;
 mod value;
 mod vector_match;
 
@@ -49,8 +50,10 @@ pub use error::{PromqlError, PromqlErrorKind};
 pub use labels::LabelSet;
 pub use limits::PromqlLimits;
 pub use matcher::{LabelMatcher, MatchKind};
+pub use pegel_store::QueryCancellation;
 pub use source::{Selection, SeriesSampleVisitor, SeriesSource};
-pub use store_source::StoreSource;
+pub use store_source::{NodeLabels, SeriesLabelVisitor, StoreSource};
+pub use time_text::{format_time, parse_duration, parse_time};
 pub use value::{MatrixSeries, QueryOutcome, QueryValue, STALE_NAN, VectorSample, format_sample};
 
 use evaluator::Evaluator;
@@ -107,6 +110,12 @@ fn check_time(parameter: &str, time: Millis) -> Result<(), PromqlError> {
     Err(PromqlError::bad_data(format!(
         "invalid parameter {parameter:?}: {time} ms is out of range"
     )))
+}
+
+/// Returns an expression with one form of spaces, quotes and line breaks, as Prometheus'
+/// `format_query` does.
+pub fn format_expression(expression: &str) -> Result<String, PromqlError> {
+    parse::format(expression)
 }
 
 /// Returns the matchers of a series selector such as `node_load1{job="node"}`, for the endpoints

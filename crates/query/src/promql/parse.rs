@@ -47,6 +47,12 @@ pub(crate) fn plan(
     Ok(mark_constant(node))
 }
 
+/// Parses an expression and writes it in one form.
+pub(crate) fn format(text: &str) -> Result<String, PromqlError> {
+    CallPositions::scan(text)?;
+    Ok(parse(text)?.prettify())
+}
+
 /// Parses a selector without range and modifiers.
 pub(crate) fn selector(text: &str) -> Result<Vec<LabelMatcher>, PromqlError> {
     CallPositions::scan(text)?;

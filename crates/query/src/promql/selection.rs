@@ -198,12 +198,14 @@ impl Evaluator<'_> {
         steps: &Steps,
     ) -> Result<Vec<SampleSeries>, PromqlError> {
         let (first, last) = shifted_ends(shift, steps);
+        let cancellation = self.budget.cancellation().clone();
         let selection = Selection {
             matchers,
             start: first.saturating_sub(width).saturating_add(1),
             end: last,
             bytes_max: self.budget.bytes_left(),
             deadline: self.budget.deadline(),
+            cancellation,
         };
         let mut loaded: Vec<SampleSeries> = Vec::new();
         let budget = &mut self.budget;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use pegel_metric::Millis;
+use pegel_store::QueryCancellation;
 
 use super::error::PromqlError;
 use super::labels::LabelSet;
@@ -18,6 +19,7 @@ pub struct Selection<'a> {
     pub end: Millis,
     pub bytes_max: usize,
     pub deadline: Instant,
+    pub cancellation: QueryCancellation,
 }
 
 /// Receives a series with its samples in the order of their times. A sample of the value

@@ -1,6 +1,7 @@
 //! The times at which an expression is evaluated.
 
 use pegel_metric::Millis;
+use pegel_metric::quantity::group_thousands;
 
 use super::error::PromqlError;
 
@@ -42,6 +43,7 @@ impl Steps {
         let intervals = i128::from(end) - i128::from(start);
         let intervals = usize::try_from(intervals / i128::from(step)).unwrap_or(usize::MAX);
         if intervals > points_max {
+            let points_max = group_thousands(&points_max.to_string(), ',');
             return Err(PromqlError::bad_data(format!(
                 "exceeded maximum resolution of {points_max} points per timeseries. Try \
                  decreasing the query resolution (?step=XX)"

@@ -2,13 +2,23 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{Selector, Series};
+use pegel_metric::{Family, Selector, Series};
 use pegel_store::{RangeQuery, Store};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
 use super::matcher::{LabelMatcher, MatchKind};
 use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
+
+/// The labels that identify this node among others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeLabels {
+    pub job: String,
+    pub instance: String,
+}
+
+/// Receives the labels of a series, and its family.
+pub type SeriesLabelVisitor<'a> = dyn FnMut(LabelSet, &Family) -> Result<(), PromqlError> + 'a;
 
 /// The series of a store, under their stored names and labels.
 #[derive(Debug, Clone)]
@@ -28,14 +38,7 @@ impl SeriesSource for StoreSource {
         selection: &Selection<'_>,
         visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
-        let query = RangeQuery {
-            selector: self.selector(selection)?,
-            start: selection.start,
-            end: selection.end,
-            step: None,
-            bytes_max: selection.bytes_max,
-            deadline: selection.deadline,
-        };
+        let query = range_query(selection, self.selector(selection)?);
         // The store does not support cancellation: after the first error the rest is skipped.
         let mut result = Ok(());
         self.store.query_range(&query, &mut |series, samples| {
@@ -47,7 +50,34 @@ impl SeriesSource for StoreSource {
     }
 }
 
+fn range_query(selection: &Selection<'_>, selector: Selector) -> RangeQuery {
+    RangeQuery {
+        bytes_max: selection.bytes_max,
+        deadline: selection.deadline,
+        cancellation: selection.cancellation.clone(),
+        ..RangeQuery::new(selector, selection.start, selection.end, None)
+    }
+}
+
 impl StoreSource {
+    /// Visits the labels and the family of every series that matches and has samples in the range,
+    /// without reading the samples. Without matchers, all series match. An error of `visit` is
+    /// returned.
+    pub fn series(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesLabelVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        let query = range_query(selection, self.selector(selection)?);
+        let mut result = Ok(());
+        self.store.series(&query, &mut |series| {
+            if result.is_ok() {
+                result = visit(labels(series), series.family());
+            }
+        })?;
+        result
+    }
+
     /// Returns a selector for the store. Without a matcher for exactly one name, the names of all
     /// series are listed first: the store selects by name.
     fn selector(&self, selection: &Selection<'_>) -> Result<Selector, PromqlError> {
@@ -62,9 +92,7 @@ impl StoreSource {
             return Ok(select_name(&only.value, others));
         }
         let mut found: Vec<String> = Vec::new();
-        let mut query = RangeQuery::new(Selector::all(), selection.start, selection.end, None);
-        query.bytes_max = selection.bytes_max;
-        query.deadline = selection.deadline;
+        let query = range_query(selection, Selector::all());
         self.store.series(&query, &mut |series| {
             let name = series.name();
             // Series are sorted by text, so equal names are neighbours most of the time.
@@ -103,7 +131,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use pegel_metric::{Family, Input, MetricKind, Millis, Point};
-    use pegel_store::StoreOptions;
+    use pegel_store::{QueryCancellation, StoreOptions};
     use pegel_testkit::{FakeClock, TempDir};
 
     use super::*;
@@ -144,6 +172,7 @@ mod tests {
             end: NOW,
             bytes_max: 1 << 20,
             deadline: Instant::now() + Duration::from_secs(60),
+            cancellation: QueryCancellation::default(),
         };
         let mut found = Vec::new();
         source

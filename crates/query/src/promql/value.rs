@@ -99,6 +99,8 @@ pub struct QueryOutcome {
     pub value: QueryValue,
     pub warnings: Vec<String>,
     pub infos: Vec<String>,
+    /// The number of samples that were read.
+    pub samples: usize,
 }
 
 /// Appends a value as Prometheus' HTTP API writes it: the shortest decimal that parses back,

@@ -9,6 +9,7 @@ mod metrics;
 mod opentsdb;
 mod page;
 mod processes;
+mod prometheus;
 mod range;
 mod snapshot;
 mod status;
@@ -50,6 +51,9 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/config           the configuration in force
 /api/v1/snapshot         a description of this machine
 /api/v1/processes        the top processes: ?by=process&sort=cpu&limit=50
+/api/v1/query            PromQL, as Prometheus answers it: ?query=node_load1&time=
+/api/v1/query_range      PromQL: ?query=&start=&end=&step=
+/api/v1/series           series for PromQL: ?match[]=; also /api/v1/labels, /api/v1/label/NAME/values
 /api/query               OpenTSDB queries: ?start=1h-ago&m=sum:10s-avg:node_load1
 /api/suggest             OpenTSDB name suggestions: ?type=metrics&q=node_
 POST /api/put            write points in OpenTSDB's format: ?summary&details
@@ -99,6 +103,9 @@ pub(crate) fn router(guard: &Arc<Guard>, inputs: &[InputRoute]) -> Router {
         router = router.route(path, guarded(guard, *access, route()));
     }
     for (path, route) in opentsdb::ROUTES {
+        router = router.route(path, guarded(guard, Access::Read, route()));
+    }
+    for (path, route) in prometheus::ROUTES {
         router = router.route(path, guarded(guard, Access::Read, route()));
     }
     for input in inputs {

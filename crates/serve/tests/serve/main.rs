@@ -5,6 +5,7 @@ mod lifecycle;
 mod limits;
 mod lines;
 mod opentsdb;
+mod prometheus;
 mod routes;
 mod stream;
 mod support;

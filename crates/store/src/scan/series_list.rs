@@ -23,7 +23,7 @@ pub(crate) fn list_series(
     }
     let mut query = query.clone();
     query.start = query.start.max(shared.retention_start());
-    let mut limit = TimeLimit::new(Some(query.deadline));
+    let mut limit = TimeLimit::of(&query);
     let mut found = MatchingSeries {
         series: HashSet::new(),
         count_max: query.bytes_max / (2 * size_of::<Arc<Series>>()),

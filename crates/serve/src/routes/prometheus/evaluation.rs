@@ -1,0 +1,99 @@
+//! `/api/v1/query`, `/api/v1/query_range` and `/api/v1/query_exemplars`.
+
+use std::time::Instant;
+
+use axum::response::Response;
+use pegel_query::promql::{self, PromqlError, QueryOutcome};
+use serde_json::{Value, json};
+
+use super::encode::{TRUNCATED, write_result};
+use super::parameters::invalid;
+use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, respond, success};
+
+/// Evaluates an expression at `time`, by default now.
+pub(super) async fn query(request: PrometheusRequest) -> Response {
+    respond(request, |work| {
+        let now = work.context.agent.clock.utc();
+        let time = work.parameters.time("time")?.unwrap_or(now);
+        let began = Instant::now();
+        let expression = work.parameters.get("query").unwrap_or_default();
+        let outcome = promql::instant(&work.context.promql, expression, time, &work.limits);
+        write_outcome(work, began, outcome)
+    })
+    .await
+}
+
+/// Evaluates an expression at every `step` from `start` to `end`.
+pub(super) async fn query_range(request: PrometheusRequest) -> Response {
+    respond(request, |work| {
+        let parameters = &work.parameters;
+        let missing =
+            |name: &str, kind: &str| invalid(name, &format!("cannot parse \"\" to a valid {kind}"));
+        let time = |name| {
+            parameters
+                .time(name)?
+                .ok_or_else(|| missing(name, "timestamp"))
+        };
+        let range = (time("start")?, time("end")?);
+        let step = parameters.duration("step")?;
+        let step = step.ok_or_else(|| missing("step", "duration"))?;
+        let began = Instant::now();
+        let expression = parameters.get("query").unwrap_or_default();
+        let outcome = promql::range(&work.context.promql, expression, range, step, &work.limits);
+        write_outcome(work, began, outcome)
+    })
+    .await
+}
+
+/// There are no exemplars.
+pub(super) async fn query_exemplars(_: PrometheusRequest) -> Response {
+    success(&json!([]))
+}
+
+fn write_outcome(
+    work: &mut PrometheusWork,
+    began: Instant,
+    outcome: Result<QueryOutcome, PromqlError>,
+) -> Result<(), PrometheusFailure> {
+    let mut outcome = outcome.map_err(name_parameter)?;
+    let limit = work.parameters.limit()?;
+    let stats = work
+        .parameters
+        .get("stats")
+        .map(|_| stats(work, began, &outcome));
+    let is_truncated = write_result(&mut work.buffer, &outcome, limit, stats.as_ref())?;
+    work.warnings.append(&mut outcome.warnings);
+    work.infos.append(&mut outcome.infos);
+    if is_truncated {
+        work.warnings.push(TRUNCATED.into());
+    }
+    Ok(())
+}
+
+/// Adds the name of the parameter to the message about a malformed expression.
+fn name_parameter(error: PromqlError) -> PromqlError {
+    let message = error.to_string();
+    if message.starts_with("parse error") || message.starts_with("invalid expression type") {
+        return invalid("query", &message);
+    }
+    error
+}
+
+fn stats(work: &PrometheusWork, began: Instant, outcome: &QueryOutcome) -> Value {
+    let evaluated = began.elapsed().as_secs_f64();
+    let waited = work.waited.as_secs_f64();
+    json!({
+        "timings": {
+            "evalTotalTime": evaluated,
+            "resultSortTime": 0.0,
+            "queryPreparationTime": 0.0,
+            "innerEvalTime": evaluated,
+            "execQueueTime": waited,
+            "execTotalTime": waited + evaluated,
+        },
+        "samples": {
+            "totalQueryableSamples": outcome.samples,
+            "peakSamples": outcome.samples,
+        },
+    })
+}
