@@ -4,6 +4,7 @@ mod commands;
 mod completions;
 mod config;
 mod doctor;
+mod query;
 mod running_agent;
 mod tau;
 mod top;

@@ -19,6 +19,7 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["list"] => LIST,
         ["values"] => VALUES,
         ["get"] => GET,
+        ["query"] => QUERY,
         ["track"] => TRACK,
         ["top"] => TOP,
         ["push"] => PUSH,
@@ -164,6 +165,24 @@ const GET: &[Example] = &[
     ),
 ];
 
+const QUERY: &[Example] = &[
+    example(
+        "pegel query 'sum by (mode) (rate(node_cpu_seconds_total[1m]))'",
+        "show how much time processors spend in each mode",
+    ),
+    example(
+        "pegel query --range 10m 'node_load1'",
+        "draw the load of the last ten minutes as a chart",
+    ),
+    example(
+        "pegel query --range 1h --step 10s -f csv 'node_load1'",
+        "write the samples of an hour as CSV",
+    ),
+    example(
+        "pegel query --watch=5s 'topk(5, rate(node_disk_written_bytes_total[30s]))'",
+        "repeat every five seconds, until interrupted",
+    ),
+];
 const TRACK: &[Example] = &[
     example(
         "pegel track node_context_switches_total",

@@ -25,6 +25,7 @@ mod output;
 mod overview;
 mod prometheus_config;
 mod push;
+mod query;
 mod run;
 mod series_query;
 mod snapshot;
@@ -64,6 +65,7 @@ enum CliCommand {
     List(list::ListArgs),
     Values(values::ValuesArgs),
     Get(get::GetArgs),
+    Query(query::QueryArgs),
     Track(track::TrackArgs),
     Top(top::TopArgs),
     Push(push::PushArgs),
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         CliCommand::List(args) => list::run(args),
         CliCommand::Values(args) => values::run(args),
         CliCommand::Get(args) => get::run(args),
+        CliCommand::Query(args) => query::run(args),
         CliCommand::Track(args) => track::run(args),
         CliCommand::Top(args) => top::run(args),
         CliCommand::Push(args) => push::run(args),

@@ -113,6 +113,16 @@ pub(crate) fn time_of_day(ts: f64) -> String {
     format_time(ts, "%H:%M:%S%.3f")
 }
 
+/// Formats `14:45:17Z`, with the date if the time belongs to a range of more than a day.
+pub(crate) fn clock_time(ts: f64, range: f64) -> String {
+    let format = if range > 86_400.0 {
+        "%m-%d %H:%MZ"
+    } else {
+        "%H:%M:%SZ"
+    };
+    format_time(ts, format)
+}
+
 fn format_time(ts: f64, format: &str) -> String {
     // Round: not every millisecond is exact in a float, 41.36 is 41.3599….
     let time = Timestamp::from_millisecond((ts * 1000.0).round() as i64).ok();

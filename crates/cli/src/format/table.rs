@@ -70,6 +70,18 @@ pub(crate) fn values(
     }
     let times = readings.iter().map(|reading| ago(reading.ts, context.now));
     columns.push(column("LAST CHANGE", times.collect()));
+    rows(readings, &columns, context)
+}
+
+/// Formats one line per sample, without its time.
+pub(crate) fn samples(samples: &[SeriesValue], context: DisplayContext) -> String {
+    let numbers = samples.iter().map(|sample| human_readable(sample.value));
+    let columns = [TableColumn::new("VALUE", aligned(numbers.collect()))];
+    rows(samples, &columns, context)
+}
+
+/// Formats a head and one line per series: its name and its cells.
+fn rows(readings: &[SeriesValue], columns: &[TableColumn], context: DisplayContext) -> String {
     let longest = readings
         .iter()
         .map(|reading| reading.name.chars().count())
@@ -81,7 +93,7 @@ pub(crate) fn values(
         .map_or(longest, |room| longest.min(room.max(NAME_WIDTH_MIN)))
         .max(4);
     let mut out = format!("{:name_width$}", "NAME");
-    for column in &columns {
+    for column in columns {
         out.push_str(&format!(
             "   {:>width$}",
             column.title,
@@ -92,7 +104,7 @@ pub(crate) fn values(
     for (row, reading) in readings.iter().enumerate() {
         let name = truncate_middle(&reading.name, name_width);
         out.push_str(&format!("{name:name_width$}"));
-        for column in &columns {
+        for column in columns {
             out.push_str(&format!(
                 "   {:>width$}",
                 column.cells[row],
@@ -143,7 +155,7 @@ fn aligned(numbers: Vec<String>) -> Vec<String> {
 }
 
 /// Truncates a name in the middle: both the metric and the last label stay readable.
-fn truncate_middle(name: &str, width: usize) -> String {
+pub(crate) fn truncate_middle(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
         return name.to_owned();

@@ -29,7 +29,7 @@ use crate::track::parse_frequency;
 use agent_feed::{AgentFeed, FeedRequest, FeedUpdate};
 use app::{AppEffect, ConnectionState, KeyAction, TopApp};
 use model::AgentSummary;
-use screen::theme::TerminalTheme;
+pub(crate) use screen::theme::TerminalTheme;
 use terminal::TerminalScreen;
 
 /// Show a live view of the node and its programs

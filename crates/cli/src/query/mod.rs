@@ -1,0 +1,214 @@
+//! `pegel query`: evaluates a PromQL expression on the agent, at one time or over a range.
+
+mod answer;
+mod chart;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pegel_metric::Millis;
+use pegel_query::promql::{parse_duration, parse_time};
+
+use crate::agent_client::AgentClient;
+use crate::agent_query::display_context;
+use crate::command_error::CommandError;
+use crate::format::{self, OutputFormat};
+use crate::output;
+use crate::top::TerminalTheme;
+use answer::{QueryAnswer, parse_answer};
+
+/// Points of a range without `--step`: about as many as columns of a terminal.
+const DEFAULT_POINTS: Millis = 120;
+/// The shortest step without `--step`.
+const DEFAULT_STEP_MIN: Millis = 1_000;
+
+/// Evaluate a PromQL expression, at one time or over a range
+///
+/// Without --range the result is a table of the values at one time, with --range a chart. The other
+/// formats have one entry per sample.
+#[derive(Debug, clap::Args)]
+pub(crate) struct QueryArgs {
+    /// The expression: node_load1, 'sum by (mode) (rate(node_cpu_seconds_total[1m]))'
+    expression: String,
+    /// Evaluate over this range of time before the end: 10m, 1h30m
+    #[arg(long, value_name = "DURATION")]
+    range: Option<String>,
+    /// Distance of the evaluations over a range: 10s [default: 120 points, at least 1s apart]
+    #[arg(long, value_name = "DURATION", requires = "range")]
+    step: Option<String>,
+    /// Time of the evaluation, or end of the range: seconds since 1970 or RFC 3339 [default: now]
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
+    /// Repeat every INTERVAL until interrupted
+    #[arg(
+        long,
+        value_name = "INTERVAL",
+        num_args = 0..=1,
+        default_missing_value = "2s",
+        require_equals = true,
+        conflicts_with_all = ["time", "output"]
+    )]
+    watch: Option<String>,
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
+    #[arg(short = 'u', value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    /// Output format [default: by the extension of FILE, else md]
+    #[arg(short, long, value_enum)]
+    format: Option<OutputFormat>,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The times of an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct QueryTimes {
+    /// `None` for now.
+    end: Option<Millis>,
+    range: Option<QueryRange>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct QueryRange {
+    length: Millis,
+    step: Millis,
+}
+
+pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
+    let times = QueryTimes::parse(args)?;
+    let interval = args.watch.as_deref().map(|text| duration("--watch", text));
+    let interval = interval.transpose()?;
+    let client = AgentClient::find(args.socket.as_deref(), &[])?;
+    loop {
+        let answer = evaluate(&client, &args.expression, times)?;
+        let text = show(args, &answer);
+        let Some(interval) = interval else {
+            output::write(args.output.as_deref(), &text)?;
+            return match answer.series.is_empty() {
+                true => Err(CommandError::nothing_matched("the result is empty")),
+                false => Ok(()),
+            };
+        };
+        if output::terminal_width().is_some() {
+            output::write(None, &format!("\u{1b}[H\u{1b}[2J{text}"))?;
+        } else {
+            output::write(None, &text)?;
+        }
+        std::thread::sleep(Duration::from_millis(interval.unsigned_abs()));
+    }
+}
+
+/// Evaluates the expression, and prints the agent's warnings.
+fn evaluate(
+    client: &AgentClient,
+    expression: &str,
+    times: QueryTimes,
+) -> anyhow::Result<QueryAnswer> {
+    let seconds = |millis: Millis| format!("{}.{:03}", millis / 1000, millis % 1000);
+    let end = times.end.unwrap_or_else(now);
+    let mut parameters = vec![("query", expression.to_owned())];
+    let path = match times.range {
+        Some(range) => {
+            // Multiples of the step, so that repeated queries evaluate the same times.
+            let end = end - end.rem_euclid(range.step);
+            parameters.push(("start", seconds(end - range.length)));
+            parameters.push(("end", seconds(end)));
+            parameters.push(("step", seconds(range.step)));
+            "/api/v1/query_range"
+        }
+        None => {
+            parameters.push(("time", seconds(end)));
+            "/api/v1/query"
+        }
+    };
+    let parameters: Vec<(&str, &str)> = parameters
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
+    let answer = parse_answer(&client.get(path, &parameters)?)?;
+    for note in &answer.notes {
+        output::print_message(&format!("pegel: {note}"));
+    }
+    Ok(answer)
+}
+
+fn show(args: &QueryArgs, answer: &QueryAnswer) -> String {
+    let format = OutputFormat::choose(args.format, args.output.as_deref(), OutputFormat::Md);
+    let context = display_context(args.output.as_deref());
+    match format {
+        OutputFormat::Md if args.range.is_some() => {
+            chart::draw(answer, context.width, terminal_theme())
+        }
+        OutputFormat::Md => answer::table(answer, context),
+        _ => format::values(format, &answer.samples(), context),
+    }
+}
+
+impl QueryTimes {
+    fn parse(args: &QueryArgs) -> anyhow::Result<QueryTimes> {
+        let end = args.time.as_deref().map(|text| {
+            parse_time(text).ok_or_else(|| {
+                CommandError::usage(format!(
+                    "--time {text}: expected seconds since 1970 or a time such as 2026-05-12T10:24:00Z"
+                ))
+            })
+        });
+        let Some(length) = &args.range else {
+            let end = end.transpose()?;
+            return Ok(QueryTimes { end, range: None });
+        };
+        let length = duration("--range", length)?;
+        let step = match &args.step {
+            Some(step) => duration("--step", step)?,
+            None => default_step(length),
+        };
+        Ok(QueryTimes {
+            end: end.transpose()?,
+            range: Some(QueryRange { length, step }),
+        })
+    }
+}
+
+/// Returns the step of a range without `--step`, in whole seconds.
+fn default_step(length: Millis) -> Millis {
+    let step = length.div_euclid(DEFAULT_POINTS);
+    step.div_euclid(1_000)
+        .saturating_mul(1_000)
+        .max(DEFAULT_STEP_MIN)
+}
+
+fn duration(option: &str, text: &str) -> anyhow::Result<Millis> {
+    parse_duration(text)
+        .filter(|millis| *millis > 0)
+        .ok_or_else(|| {
+            CommandError::usage(format!(
+                "{option} {text}: expected a duration such as 10s, 5m or 1h30m"
+            ))
+        })
+}
+
+/// Returns the theme of standard output: no colours unless it is a terminal.
+fn terminal_theme() -> TerminalTheme {
+    let theme = TerminalTheme::detect(|name| std::env::var(name).ok());
+    TerminalTheme {
+        has_colours: theme.has_colours && output::terminal_width().is_some(),
+        ..theme
+    }
+}
+
+fn now() -> Millis {
+    (display_context(None).now * 1000.0) as Millis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_about_120_steps_of_whole_seconds() {
+        for (range, step) in [(10_000, 1_000), (600_000, 5_000), (3_600_000, 30_000)] {
+            assert_eq!(default_step(range), step);
+        }
+        assert_eq!(default_step(86_400_000), 720_000);
+    }
+}
