@@ -119,11 +119,13 @@ zpty -b shell zsh -f -i
 zpty -w shell 'fpath=($PWD/functions $fpath); autoload -U compinit; compinit -u -d $PWD/dump'
 # Records the candidates that match the word.
 zpty -w shell 'compadd() { local -a found; builtin compadd -O found "$@"; print -lr -- $found >> $PWD/found; builtin compadd "$@" }'
+# All candidates are recorded when the completion has returned.
+zpty -w shell 'complete-all() { zle expand-or-complete; print done >> $PWD/done }; zle -N complete-all; bindkey "^I" complete-all'
 zpty -w shell 'print ready >> $PWD/ready'
 while [[ ! -e ready ]]; do zpty -r -t shell chunk; done
 zpty -n -w shell "LINE"$'\t'
 tries=0
-while [[ ! -s found && $tries -lt 3000 ]]; do zpty -r -t shell chunk; (( tries++ )); sleep 0.01; done
+while [[ ! -s done && $tries -lt 3000 ]]; do zpty -r -t shell chunk; (( tries++ )); sleep 0.01; done
 sort -u found 2>/dev/null
 zpty -d shell
 exit 0
@@ -139,7 +141,7 @@ fn zsh_completes_names() {
     fs::create_dir(&functions).expect("created");
     fs::rename(agent.dir.join("script"), functions.join("_pegel")).expect("renamed");
     let complete = |line: &str| {
-        for file in ["found", "ready"] {
+        for file in ["found", "ready", "done"] {
             let _ = fs::remove_file(agent.dir.join(file));
         }
         run(&agent, "zsh", &["-f"], &ZSH.replace("LINE", line))
