@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use pegel_wire::{label_key, metric_name};
+use pegel_metric::prometheus_names::{label_key, metric_name};
 
 use crate::name_owners::INPUT_LABEL;
 

@@ -19,6 +19,7 @@ mod inline_string;
 mod label_enum;
 mod ledger;
 mod process_table;
+pub mod prometheus_names;
 pub mod quantity;
 mod selector;
 mod series;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
+use crate::prometheus_names::metric_name;
 use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, parse_quoted};
 use crate::{Family, Input, MetricKind, Series, SeriesError};
 
@@ -43,6 +44,10 @@ enum SelectorKind {
     },
     /// Exactly this name, filtered by a predicate of the caller.
     Predicate(Box<str>, SeriesPredicate),
+    /// The names that become this one in Prometheus, filtered by a predicate.
+    PrometheusName(Box<str>, SeriesPredicate),
+    /// Any name, filtered by a predicate.
+    Filter(SeriesPredicate),
     Any(Vec<Selector>),
 }
 
@@ -152,6 +157,24 @@ impl Selector {
         }
     }
 
+    /// Matches the series that `test` accepts and whose name becomes `name` in Prometheus, see
+    /// [`prometheus_names`](crate::prometheus_names).
+    pub fn prometheus_name(
+        name: &str,
+        test: impl Fn(&Series) -> bool + Send + Sync + 'static,
+    ) -> Selector {
+        Selector {
+            kind: SelectorKind::PrometheusName(name.into(), SeriesPredicate(Arc::new(test))),
+        }
+    }
+
+    /// Matches the series that `test` accepts. It is called for every series.
+    pub fn filter(test: impl Fn(&Series) -> bool + Send + Sync + 'static) -> Selector {
+        Selector {
+            kind: SelectorKind::Filter(SeriesPredicate(Arc::new(test))),
+        }
+    }
+
     /// Matches exactly these series: an entry with labels is one series, with its labels in any
     /// order; a bare name is all series of that name. The error carries the malformed entry.
     pub fn from_list<'a>(
@@ -197,6 +220,12 @@ impl Selector {
                     || (!texts.is_empty() && texts.contains(series.text()))
             }
             SelectorKind::Predicate(name, choice) => **name == *series.name() && (choice.0)(series),
+            SelectorKind::PrometheusName(name, choice) => {
+                let found = series.name();
+                let is_equal = found.len() == name.len() && found == &**name;
+                (is_equal || *metric_name(found) == **name) && (choice.0)(series)
+            }
+            SelectorKind::Filter(choice) => (choice.0)(series),
             SelectorKind::Any(selectors) => {
                 selectors.iter().any(|selector| selector.matches(series))
             }
@@ -219,21 +248,25 @@ impl Selector {
             SelectorKind::Glob(_)
             | SelectorKind::Name(_)
             | SelectorKind::Listed { .. }
-            | SelectorKind::Predicate(..) => 0,
+            | SelectorKind::Predicate(..)
+            | SelectorKind::PrometheusName(..)
+            | SelectorKind::Filter(_) => 0,
         }
     }
 
     /// Returns the names that can match, if the pattern has no wildcard, so that an index can skip
-    /// the others.
+    /// the others. Where [`includes_foreign_names`](Selector::includes_foreign_names) is true, names
+    /// that Prometheus does not accept can match, too.
     pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
         match &self.kind {
             SelectorKind::Glob(pattern) | SelectorKind::Matchers(pattern, _) => {
                 let plain = !pattern.contains(['*', '?', '{']);
                 plain.then(|| BTreeSet::from([pattern.as_str()]))
             }
-            SelectorKind::Name(name) | SelectorKind::Predicate(name, _) => {
-                Some(BTreeSet::from([&**name]))
-            }
+            SelectorKind::Name(name)
+            | SelectorKind::Predicate(name, _)
+            | SelectorKind::PrometheusName(name, _) => Some(BTreeSet::from([&**name])),
+            SelectorKind::Filter(_) => None,
             SelectorKind::Listed { names, texts } => {
                 let names_of_texts = texts.iter().filter_map(|text| text.split('{').next());
                 Some(
@@ -251,6 +284,16 @@ impl Selector {
                 }
                 Some(names)
             }
+        }
+    }
+
+    /// Returns whether names that Prometheus does not accept can match in addition to
+    /// [`exact_names`](Selector::exact_names).
+    pub fn includes_foreign_names(&self) -> bool {
+        match &self.kind {
+            SelectorKind::PrometheusName(..) => true,
+            SelectorKind::Any(selectors) => selectors.iter().any(Selector::includes_foreign_names),
+            _ => false,
         }
     }
 }

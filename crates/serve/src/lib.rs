@@ -46,5 +46,5 @@ pub use guard::{Access, GuardError, LocalUsers, TokenError, TokenSource, is_sock
 pub use port_owner::{OwningProcess, PortOwner, tcp_port_owner, udp_port_owner};
 pub use routes::InputRoute;
 pub use server::{BoundServer, CredentialReloader, RunningServer};
-pub use settings::{ServeLimits, ServeSettings, TlsSettings};
+pub use settings::{PromqlSettings, ServeLimits, ServeSettings, TlsSettings};
 pub use tls::{TlsError, TlsFiles};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use pegel_query::promql::{NodeLabels, PromqlLimits, StoreSource};
+use pegel_query::promql::{NodeLabels, StoreSource};
 use pegel_query::{Annotations, QueryEngine};
 use pegel_supervisor::{ThreadFailure, panic_message};
 use tokio::runtime::Handle;
@@ -101,6 +101,17 @@ impl BoundServer {
         self.refusals.all()
     }
 
+    /// The labels of this node's series in PromQL.
+    fn node_labels(&self) -> NodeLabels {
+        let settings = &self.settings.promql;
+        let port = self.addresses.first().map_or(0, SocketAddr::port);
+        let default = || format!("{}:{port}", self.app.node);
+        NodeLabels {
+            job: settings.job.clone(),
+            instance: settings.instance.clone().unwrap_or_else(default),
+        }
+    }
+
     /// Serves on the runtime until stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<RunningServer> {
         let (stage, watcher) = watch::channel(ShutdownStage::Serving);
@@ -109,19 +120,9 @@ impl BoundServer {
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
-        let port = self.addresses.first().map_or(0, SocketAddr::port);
-        let labels = NodeLabels {
-            job: "node".into(),
-            instance: format!("{}:{port}", self.app.node),
-        };
         let context = Arc::new(ServerContext {
-            promql: StoreSource::new(self.app.store.clone()),
-            promql_limits: PromqlLimits {
-                bytes_max: 64 << 20,
-                time_max: Duration::from_secs(10),
-                ..PromqlLimits::default()
-            },
-            promql_labels: labels,
+            promql: StoreSource::new(self.app.store.clone(), self.node_labels()),
+            promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),
             engine: QueryEngine::new(

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use axum::Router;
 use axum::http::Method;
 use pegel_query::QueryEngine;
-use pegel_query::promql::{NodeLabels, PromqlLimits, StoreSource};
+use pegel_query::promql::{PromqlLimits, StoreSource};
 use pegel_wire::RequestHandler;
 use tokio::sync::watch;
 
@@ -48,7 +48,6 @@ pub(crate) struct ServerContext {
     /// The series that PromQL selects from, and the limits of one query.
     pub promql: StoreSource,
     pub promql_limits: PromqlLimits,
-    pub promql_labels: NodeLabels,
     pub executor: RequestExecutor,
     pub body_memory: BodyMemory,
     pub refusals: Arc<RefusalCounters>,

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pegel_config::{ByteSize, HostName, ListenAddress, Secret, UserRef, settings};
+use pegel_config::{ByteSize, HostName, ListenAddress, Secret, TimeSpan, UserRef, settings};
+use pegel_query::promql::PromqlLimits;
 
 use crate::guard::TokenSource;
 use crate::tls::TlsFiles;
@@ -41,6 +42,8 @@ settings! {
         /// does not group still returns one series per host, suggestions match text
         /// anywhere in a name, and an unknown metric returns no series instead of an error.
         dragon_compat: bool = false,
+        /// Queries in PromQL, by Prometheus' API.
+        promql: PromqlSettings = PromqlSettings::default(),
     } with {
         /// The token of the environment; it takes precedence over `token_file`.
         token_variable: Option<Secret> = None,
@@ -77,6 +80,23 @@ settings! {
 }
 
 settings! {
+    /// Queries in PromQL.
+    pub struct PromqlSettings {
+        /// The label `job` of this node's series. Series that have their own keep it.
+        job: String = "node".to_owned(),
+        /// The label `instance` of this node's series. Without this key: the name of the node and
+        /// the port of the first address in `listen`.
+        instance: Option<String> = None => "nid0001:1337",
+        /// The age up to which the last sample of a series is its current value.
+        lookback: TimeSpan = TimeSpan::seconds(300),
+        /// How long a query may take; 30 s at most.
+        timeout: TimeSpan = TimeSpan::seconds(10),
+        /// The memory that a query may use. Four queries run at a time.
+        memory: ByteSize = ByteSize::mebibytes(64),
+    }
+}
+
+settings! {
     /// PEM files for TLS.
     pub struct TlsSettings {
         /// The certificate, followed by its intermediate certificates.
@@ -102,6 +122,16 @@ settings! {
 }
 
 impl ServeSettings {
+    /// Returns the limits of a query in PromQL.
+    pub(crate) fn promql_limits(&self) -> PromqlLimits {
+        PromqlLimits {
+            bytes_max: self.promql.memory.as_usize(),
+            time_max: self.promql.timeout.duration().min(self.request_time),
+            lookback: self.promql.lookback.duration(),
+            ..PromqlLimits::default()
+        }
+    }
+
     /// Returns where the token that grants every right is read from; `None` if there is no token.
     pub fn token(&self) -> Option<TokenSource> {
         match &self.token_variable {

@@ -7,9 +7,8 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, MetricKind, Series, format_value};
-
-use crate::naming::{label_key, metric_name};
+use pegel_metric::prometheus_names::{UNTRUSTED_RANK, collision_rank, label_key, metric_name};
+use pegel_metric::{Family, MetricKind, Series, format_value};
 
 /// One series and its current value.
 pub(crate) type SeriesReading = (Arc<Series>, f64);
@@ -29,7 +28,7 @@ pub(crate) struct FamilyBlock<'a> {
     /// The family of the series that ranks first.
     pub family: &'a Family,
     /// The kind that is declared. Series of another kind are left out, unless `rank` is
-    /// [`UNTRUSTED`].
+    /// [`UNTRUSTED_RANK`].
     pub kind: MetricKind,
     /// The rank of the series that ranks first.
     pub rank: u8,
@@ -51,30 +50,6 @@ fn by_name(a: &Series, b: &Series) -> Ordering {
     } else {
         a.name().cmp(b.name())
     }
-}
-
-/// The rank of series that any local user may send. None of them hides another: where their kinds
-/// differ, the family is declared without a kind.
-pub(crate) const UNTRUSTED: u8 = 3;
-
-/// Ranks series: of two that collide, the one with the lower rank is written. Values of users other
-/// than the agent's, and points that any local user may send, must not replace or hide those of the
-/// node or of the agent's user.
-fn rank(series: &Series) -> u8 {
-    match series.family().input {
-        Input::Collect => 0,
-        Input::Statsd => UNTRUSTED,
-        _ if has_user(series) => UNTRUSTED,
-        Input::Lane | Input::Programs => 1,
-        Input::Push | Input::Http | Input::Put => 2,
-    }
-}
-
-/// Whether the series has the label `user`, which the agent adds to series of users other than its
-/// own. Quotes in values are escaped, so that no value matches.
-fn has_user(series: &Series) -> bool {
-    let labels = series.labels_text();
-    labels.contains("{user=\"") || labels.contains(",user=\"")
 }
 
 /// Groups readings into blocks, sorted by name. Where several names become one, the series whose
@@ -115,13 +90,13 @@ impl FamilyBlock<'_> {
     /// Chooses the family, and the kind that is declared.
     fn rank_readings(&mut self) {
         let all = || self.readings.iter().copied().flatten();
-        let Some((first, _)) = all().min_by_key(|(series, _)| rank(series)) else {
+        let Some((first, _)) = all().min_by_key(|(series, _)| collision_rank(series)) else {
             return;
         };
-        let (family, rank) = (first.family(), rank(first));
+        let (family, rank) = (first.family(), collision_rank(first));
         let is_mixed = all().any(|(series, _)| series.family().kind != family.kind);
         self.kind = match rank {
-            UNTRUSTED if is_mixed => MetricKind::Unknown,
+            UNTRUSTED_RANK if is_mixed => MetricKind::Unknown,
             _ => family.kind,
         };
         self.family = family;
@@ -149,13 +124,13 @@ pub(crate) fn write_samples(out: &mut String, block: &FamilyBlock<'_>, encoded: 
     let mut readings: Vec<&SeriesReading> =
         block.readings.iter().copied().flatten().copied().collect();
     if merged {
-        readings.sort_by_key(|(series, _)| rank(series));
+        readings.sort_by_key(|(series, _)| collision_rank(series));
     }
     for (series, value) in readings {
         let start = out.len();
         out.push_str(&block.name);
         let labels_at = out.len();
-        let is_of_kind = block.rank == UNTRUSTED || series.family().kind == block.kind;
+        let is_of_kind = block.rank == UNTRUSTED_RANK || series.family().kind == block.kind;
         let mut distinct = is_of_kind && previous.replace(series.text()) != Some(series.text());
         if careful {
             distinct = distinct
@@ -226,7 +201,7 @@ pub(crate) fn reading(kind: MetricKind, text: &str, help: &str, value: f64) -> S
             help: Cow::Owned(help.to_owned()),
             unit: "".into(),
             level: 1,
-            input: Input::Collect,
+            input: pegel_metric::Input::Collect,
         })
     };
     (
@@ -237,6 +212,8 @@ pub(crate) fn reading(kind: MetricKind, text: &str, help: &str, value: f64) -> S
 
 #[cfg(test)]
 mod tests {
+    use pegel_metric::Input;
+
     use super::*;
 
     fn sent(input: Input, kind: MetricKind, text: &str, value: f64) -> SeriesReading {

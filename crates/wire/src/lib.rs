@@ -10,7 +10,6 @@ pub mod dragon;
 mod encode;
 mod input_handler;
 mod json;
-mod naming;
 pub mod openmetrics;
 pub mod opentsdb;
 mod point;
@@ -22,5 +21,4 @@ pub use input_handler::{
     InputError, InputRequest, LineClient, LineHandler, LineInput, LineReply, RequestHandler,
 };
 pub use json::JsonSyntaxError;
-pub use naming::{label_key, metric_name};
 pub use point::{POINTS_MAX, ParsedPoint, PointBatch, PointFault};

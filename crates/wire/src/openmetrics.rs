@@ -6,10 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pegel_metric::prometheus_names::UNTRUSTED_RANK;
 use pegel_metric::{MetricKind, Series};
 
 use crate::encode::{
-    EncodeResult, FamilyBlock, UNTRUSTED, escape, family_blocks, sort_readings, write_samples,
+    EncodeResult, FamilyBlock, escape, family_blocks, sort_readings, write_samples,
 };
 
 /// The content type of this format.
@@ -53,7 +54,7 @@ fn counter_family<'a>(block: &'a FamilyBlock<'_>, ranks: &HashMap<&str, u8>) -> 
     let family = block.name.strip_suffix("_total").filter(|_| counter)?;
     let free = |name: &str| {
         let other = ranks.get(name);
-        other.is_none_or(|&other| other == UNTRUSTED && block.rank < UNTRUSTED)
+        other.is_none_or(|&other| other == UNTRUSTED_RANK && block.rank < UNTRUSTED_RANK)
     };
     (!family.is_empty() && free(family) && free(&created(family))).then_some(family)
 }
@@ -66,7 +67,7 @@ fn created(family: &str) -> String {
 fn hidden_names(blocks: &[FamilyBlock<'_>], ranks: &HashMap<&str, u8>) -> HashSet<String> {
     let families = blocks
         .iter()
-        .filter(|block| block.rank < UNTRUSTED)
+        .filter(|block| block.rank < UNTRUSTED_RANK)
         .filter_map(|block| counter_family(block, ranks));
     families
         .flat_map(|family| [family.to_owned(), created(family)])

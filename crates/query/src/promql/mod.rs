@@ -33,6 +33,7 @@ mod positions;
 mod re2;
 mod regex_cost;
 mod selection;
+mod series_view;
 mod set_operators;
 mod source;
 mod steps;
@@ -51,8 +52,9 @@ pub use labels::LabelSet;
 pub use limits::PromqlLimits;
 pub use matcher::{LabelMatcher, MatchKind};
 pub use pegel_store::QueryCancellation;
+pub use series_view::NodeLabels;
 pub use source::{Selection, SeriesSampleVisitor, SeriesSource};
-pub use store_source::{NodeLabels, SeriesLabelVisitor, StoreSource};
+pub use store_source::{SeriesLabelVisitor, StoreSource};
 pub use time_text::{format_time, parse_duration, parse_time};
 pub use value::{MatrixSeries, QueryOutcome, QueryValue, STALE_NAN, VectorSample, format_sample};
 

@@ -1,34 +1,97 @@
 //! Reads the series of the node's store.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pegel_metric::prometheus_names::collision_rank;
 use pegel_metric::{Family, Selector, Series};
 use pegel_store::{RangeQuery, Store};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
 use super::matcher::{LabelMatcher, MatchKind};
+use super::series_view::{NodeLabels, SeriesView};
 use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
-
-/// The labels that identify this node among others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeLabels {
-    pub job: String,
-    pub instance: String,
-}
 
 /// Receives the labels of a series, and its family.
 pub type SeriesLabelVisitor<'a> = dyn FnMut(LabelSet, &Family) -> Result<(), PromqlError> + 'a;
 
-/// The series of a store, under their stored names and labels.
+/// The series of a store, under the names and labels of [`SeriesView`].
 #[derive(Debug, Clone)]
 pub struct StoreSource {
     store: Store,
+    node: Arc<NodeLabels>,
 }
 
 impl StoreSource {
-    pub fn new(store: Store) -> StoreSource {
-        StoreSource { store }
+    pub fn new(store: Store, node: NodeLabels) -> StoreSource {
+        let node = Arc::new(node);
+        StoreSource { store, node }
+    }
+
+    /// Returns the labels of this node's series.
+    pub fn node_labels(&self) -> &NodeLabels {
+        &self.node
+    }
+
+    /// Visits the labels and the family of every series that matches and has samples in the range,
+    /// without reading the samples. Without matchers, all series match. An error of `visit` is
+    /// returned.
+    pub fn series(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesLabelVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        let view = SeriesView::new(&self.node, selection.matchers);
+        let query = range_query(selection, selector(&view, selection.matchers));
+        let mut result = Ok(());
+        self.store.series(&query, &mut |series| {
+            if result.is_ok() {
+                result = visit(view.labels(series), series.family());
+            }
+        })?;
+        result
+    }
+
+    /// Returns the series that must be left out because another one has the same labels in this
+    /// view: names differ only in characters that Prometheus does not accept. As in `/metrics`, the
+    /// series of the lower rank remains, then the one whose name needs no change.
+    fn hidden_by_others(
+        &self,
+        view: &SeriesView,
+        selection: &Selection<'_>,
+    ) -> Result<HashSet<Arc<Series>>, PromqlError> {
+        if view.is_stored() {
+            return Ok(HashSet::new());
+        }
+        let changed = {
+            let (view, matchers) = (view.clone(), selection.matchers.to_vec());
+            let changes = move |series: &Series| {
+                view.changes_names(series) && view.accepts(series, &matchers)
+            };
+            selector_of(view_name(selection.matchers), changes)
+        };
+        let mut has_changed = false;
+        let query = range_query(selection, changed);
+        self.store.series(&query, &mut |_| has_changed = true)?;
+        if !has_changed {
+            return Ok(HashSet::new());
+        }
+        let mut shown: HashMap<LabelSet, Arc<Series>> = HashMap::new();
+        let mut hidden = HashSet::new();
+        let query = range_query(selection, selector(view, selection.matchers));
+        let order = |series: &Arc<Series>| (collision_rank(series), view.changes_names(series));
+        self.store.series(&query, &mut |series| {
+            let labels = view.labels(series);
+            match shown.get_mut(&labels) {
+                Some(other) if order(series) < order(other) => {
+                    hidden.insert(std::mem::replace(other, series.clone()));
+                }
+                Some(_) => drop(hidden.insert(series.clone())),
+                None => drop(shown.insert(labels, series.clone())),
+            }
+        })?;
+        Ok(hidden)
     }
 }
 
@@ -38,12 +101,14 @@ impl SeriesSource for StoreSource {
         selection: &Selection<'_>,
         visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
-        let query = range_query(selection, self.selector(selection)?);
-        // The store does not support cancellation: after the first error the rest is skipped.
+        let view = SeriesView::new(&self.node, selection.matchers);
+        let hidden = self.hidden_by_others(&view, selection)?;
+        let query = range_query(selection, selector(&view, selection.matchers));
+        // The store's scan cannot be stopped: after the first error the rest is skipped.
         let mut result = Ok(());
         self.store.query_range(&query, &mut |series, samples| {
-            if result.is_ok() {
-                result = visit(labels(series), samples);
+            if result.is_ok() && !hidden.contains(series) {
+                result = visit(view.labels(series), samples);
             }
         })?;
         result
@@ -59,71 +124,43 @@ fn range_query(selection: &Selection<'_>, selector: Selector) -> RangeQuery {
     }
 }
 
-impl StoreSource {
-    /// Visits the labels and the family of every series that matches and has samples in the range,
-    /// without reading the samples. Without matchers, all series match. An error of `visit` is
-    /// returned.
-    pub fn series(
-        &self,
-        selection: &Selection<'_>,
-        visit: &mut SeriesLabelVisitor<'_>,
-    ) -> Result<(), PromqlError> {
-        let query = range_query(selection, self.selector(selection)?);
-        let mut result = Ok(());
-        self.store.series(&query, &mut |series| {
-            if result.is_ok() {
-                result = visit(labels(series), series.family());
-            }
-        })?;
-        result
+/// Returns a selector for the series that a view shows and all matchers accept.
+fn selector(view: &SeriesView, matchers: &[LabelMatcher]) -> Selector {
+    let name = view_name(matchers);
+    let mut rest = matchers.to_vec();
+    // The selector itself compares the name.
+    if let Some(name) = name {
+        let first = rest.iter().position(|matcher| is_name(matcher, name));
+        first.map(|at| rest.remove(at));
     }
+    let view = view.clone();
+    if view.is_stored() && name.is_some() {
+        let name = name.unwrap_or_default();
+        return Selector::with_predicate(name, move |series| view.accepts(series, &rest));
+    }
+    selector_of(name, move |series| view.accepts(series, &rest))
+}
 
-    /// Returns a selector for the store. Without a matcher for exactly one name, the names of all
-    /// series are listed first: the store selects by name.
-    fn selector(&self, selection: &Selection<'_>) -> Result<Selector, PromqlError> {
-        let (names, others): (Vec<&LabelMatcher>, Vec<&LabelMatcher>) = selection
-            .matchers
-            .iter()
-            .partition(|matcher| matcher.name == NAME);
-        let others: Arc<[LabelMatcher]> = others.into_iter().cloned().collect();
-        if let [only] = names[..]
-            && matches!(only.kind, MatchKind::Equal)
-        {
-            return Ok(select_name(&only.value, others));
-        }
-        let mut found: Vec<String> = Vec::new();
-        let query = range_query(selection, Selector::all());
-        self.store.series(&query, &mut |series| {
-            let name = series.name();
-            // Series are sorted by text, so equal names are neighbours most of the time.
-            if found.last().is_none_or(|last| last != name)
-                && names.iter().all(|matcher| matcher.accepts(name))
-            {
-                found.push(name.to_owned());
-            }
-        })?;
-        found.sort_unstable();
-        found.dedup();
-        let selectors = found.iter().map(|name| select_name(name, others.clone()));
-        Ok(Selector::any(selectors.collect()))
+fn selector_of(
+    name: Option<&str>,
+    test: impl Fn(&Series) -> bool + Send + Sync + 'static,
+) -> Selector {
+    match name {
+        Some(name) => Selector::prometheus_name(name, test),
+        None => Selector::filter(test),
     }
 }
 
-fn select_name(name: &str, matchers: Arc<[LabelMatcher]>) -> Selector {
-    if matchers.is_empty() {
-        return Selector::name(name);
-    }
-    Selector::with_predicate(name, move |series| {
-        matchers.iter().all(|matcher| {
-            let value = series.label(&matcher.name);
-            matcher.accepts(value.as_deref().unwrap_or(""))
-        })
-    })
+fn is_name(matcher: &LabelMatcher, name: &str) -> bool {
+    matcher.name == NAME && matches!(matcher.kind, MatchKind::Equal) && matcher.value == name
 }
 
-fn labels(series: &Series) -> LabelSet {
-    let name = std::iter::once((NAME, series.name().into()));
-    LabelSet::new(name.chain(series.labels()))
+/// Returns the name that series must have, if the matchers state one.
+fn view_name(matchers: &[LabelMatcher]) -> Option<&str> {
+    let mut names = matchers
+        .iter()
+        .filter(|matcher| matcher.name == NAME && matches!(matcher.kind, MatchKind::Equal));
+    names.next().map(|matcher| matcher.value.as_str())
 }
 
 #[cfg(test)]
@@ -138,17 +175,18 @@ mod tests {
 
     const NOW: Millis = 1_700_000_000_000;
 
-    fn store(dir: &TempDir) -> Store {
+    fn store(dir: &TempDir, texts: &[(Input, &str)]) -> StoreSource {
         let mut options = StoreOptions::new(dir.join("store"));
         options.clock = Arc::new(FakeClock::new(NOW));
         let store = Store::open(options).expect("opens");
-        let family = |name: &str| {
-            Arc::new(Family {
-                name: name.to_owned().into(),
-                ..Family::new("", MetricKind::Gauge, "", 1, "")
-            })
-        };
-        for text in ["a.b{l=\"1\"}", "a.b{l=\"2\"}", "c{l=\"1\"}", "d"] {
+        for (input, text) in texts {
+            let family = |name: &str| {
+                Arc::new(Family {
+                    name: name.to_owned().into(),
+                    input: *input,
+                    ..Family::new("", MetricKind::Gauge, "", 1, "")
+                })
+            };
             let series = Arc::new(Series::parse(text, family).expect("valid"));
             let point = |time: Millis| Point {
                 series: series.clone(),
@@ -158,14 +196,16 @@ mod tests {
             let points = vec![point(2_000), point(1_000)];
             store.push(Input::Push, points).expect("accepted");
         }
-        store
+        let node = NodeLabels {
+            job: "node".into(),
+            instance: "n1:1337".into(),
+        };
+        StoreSource::new(store, node)
     }
 
-    fn select(source: &StoreSource, matchers: &[(&str, &str, &str)]) -> Vec<String> {
-        let matchers: Vec<LabelMatcher> = matchers
-            .iter()
-            .map(|(name, operator, value)| LabelMatcher::new(name, operator, value).expect("valid"))
-            .collect();
+    /// Selects series by a selector; returns their labels without `job` and `instance` of the node.
+    fn select(source: &StoreSource, selector: &str) -> Vec<String> {
+        let matchers = super::super::parse_selector(selector).expect("valid");
         let selection = Selection {
             matchers: &matchers,
             start: NOW - 1_500,
@@ -183,25 +223,117 @@ mod tests {
             })
             .expect("reads");
         found
+            .iter()
+            .map(|text| {
+                let text = text.replace(", instance=\"n1:1337\", job=\"node\"", "");
+                text.replace("{__name__=", "{")
+            })
+            .collect()
     }
+
+    const TEXTS: [(Input, &str); 4] = [
+        (Input::Push, "a.b{l=\"1\"}"),
+        (Input::Push, "a.b{l=\"2\"}"),
+        (Input::Push, "c{l=\"1\"}"),
+        (Input::Push, "d"),
+    ];
 
     #[test]
     fn matchers_apply_to_names_and_labels() {
         let dir = TempDir::new();
-        let source = StoreSource::new(store(&dir));
-        let one = "{__name__=\"a.b\", l=\"1\"}";
-        let two = "{__name__=\"a.b\", l=\"2\"}";
-        let three = "{__name__=\"c\", l=\"1\"}";
-        assert_eq!(select(&source, &[(NAME, "=", "a.b")]), [one, two]);
+        let source = store(&dir, &TEXTS);
+        let one = "{\"a_b\", l=\"1\"}";
+        let two = "{\"a_b\", l=\"2\"}";
+        let three = "{\"c\", l=\"1\"}";
+        assert_eq!(select(&source, "a_b"), [one, two]);
+        assert_eq!(select(&source, "a_b{l!=\"1\"}"), [two]);
+        assert_eq!(select(&source, "{l=\"1\"}"), [one, three]);
         assert_eq!(
-            select(&source, &[(NAME, "=", "a.b"), ("l", "!=", "1")]),
-            [two]
+            select(&source, "{__name__=~\"a.*|d\",l!~\"2\"}"),
+            [one, "{\"d\"}"]
         );
-        assert_eq!(select(&source, &[("l", "=", "1")]), [one, three]);
+        assert_eq!(select(&source, "x"), [""; 0]);
+    }
+
+    #[test]
+    fn quoted_names_are_those_of_the_store() {
+        let dir = TempDir::new();
+        let mut texts = TEXTS.to_vec();
+        texts.push((Input::Push, "plain{a.b=\"1\"}"));
+        let source = store(&dir, &texts);
+        // The same in memory and in blocks.
+        for _ in 0..2 {
+            let stored = select(&source, "{\"a.b\",l=\"1\"}");
+            assert_eq!(stored, ["{\"a.b\", l=\"1\"}"]);
+            assert_eq!(select(&source, "{\"a-b\"}"), [""; 0]);
+            let by_either_key = ["{\"plain\", a_b=\"1\"}"];
+            assert_eq!(select(&source, "plain{a_b=\"1\"}"), by_either_key);
+            assert_eq!(select(&source, "plain{\"a.b\"=\"1\"}"), by_either_key);
+            assert_eq!(select(&source, "a_b").len(), 2);
+            source.store.flush_to_blocks();
+        }
+    }
+
+    #[test]
+    fn series_of_the_node_have_its_labels() {
+        let dir = TempDir::new();
+        let source = store(
+            &dir,
+            &[
+                (Input::Collect, "load"),
+                (Input::Push, "load{job=\"7\"}"),
+                (Input::Push, "load{instance=\"other\",job=\"x\"}"),
+            ],
+        );
+        let own = "{\"load\", instance=\"other\", job=\"x\"}";
+        let mixed = "{\"load\", instance=\"n1:1337\", job=\"7\"}";
+        assert_eq!(select(&source, "load"), ["{\"load\"}", own, mixed]);
+        assert_eq!(select(&source, "load{job=\"node\"}"), ["{\"load\"}"]);
         assert_eq!(
-            select(&source, &[(NAME, "=~", "a.*|d"), ("l", "!~", "2")]),
-            [one, "{__name__=\"d\"}"]
+            select(&source, "load{instance=~\"n1:.*\"}"),
+            ["{\"load\"}", mixed]
         );
-        assert_eq!(select(&source, &[(NAME, "=", "x")]), [""; 0]);
+        assert_eq!(select(&source, "load{job!=\"node\"}"), [own, mixed]);
+        assert_eq!(select(&source, "{job=\"\",__name__!=\"\"}"), [""; 0]);
+    }
+
+    #[test]
+    fn of_series_with_the_same_labels_the_most_trusted_remains() {
+        let dir = TempDir::new();
+        let source = store(
+            &dir,
+            &[
+                (Input::Statsd, "app_depth"),
+                (Input::Lane, "app.depth"),
+                (Input::Push, "queue.depth"),
+                (Input::Push, "queue_depth"),
+                (Input::Push, "queue-depth"),
+            ],
+        );
+        let family = |selector: &str| {
+            let matchers = super::super::parse_selector(selector).expect("valid");
+            let view = SeriesView::new(&source.node, &matchers);
+            let selection = Selection {
+                matchers: &matchers,
+                start: 0,
+                end: NOW,
+                bytes_max: 1 << 20,
+                deadline: Instant::now() + Duration::from_secs(60),
+                cancellation: QueryCancellation::default(),
+            };
+            let hidden = source.hidden_by_others(&view, &selection).expect("reads");
+            let mut names: Vec<String> = hidden.iter().map(|one| one.text().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(select(&source, "app_depth"), ["{\"app_depth\"}"]);
+        assert_eq!(
+            family("app_depth"),
+            ["app_depth"],
+            "statsd does not hide a lane"
+        );
+        assert_eq!(family("queue_depth"), ["queue-depth", "queue.depth"]);
+        assert_eq!(family("{__name__=~\".+\"}").len(), 3);
+        assert_eq!(family("{\"queue.depth\"}"), [""; 0]);
     }
 }

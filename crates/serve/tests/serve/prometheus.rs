@@ -119,6 +119,9 @@ fn series_and_labels_are_listed() {
         .map(|one| &one["call"])
         .collect();
     assert_eq!(calls, ["a", "b"]);
+    let instance = format!("nid0001:{}", server.tcp().port());
+    assert_eq!(all[0]["instance"], instance);
+    assert_eq!(all[0]["job"], "node");
     let later = format!("/api/v1/series?match[]=hits_total&start={}", seconds + 60);
     assert_eq!(data(&server.get(&later)), json!([]));
     let names = data(&server.get("/api/v1/labels"));
@@ -302,6 +305,22 @@ fn answers_are_compressed_on_request() {
     let long = "/api/v1/query_range?query=vector(time())&start=0&end=1000&step=1";
     let zipped = get_with(&tcp, long, &[("accept-encoding", "gzip")]).expect("an answer");
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn job_and_instance_are_configurable() {
+    let server = TestServer::with(|settings| {
+        settings.promql.job = "cluster".into();
+        settings.promql.instance = Some("nid0001".into());
+    });
+    server.push(MetricKind::Gauge, &[("queue.depth", now(), 1.0)]);
+    let result = data(&server.get("/api/v1/query?query=queue_depth%7Bjob=%22cluster%22%7D"));
+    let expected = json!({"__name__": "queue_depth", "instance": "nid0001", "job": "cluster"});
+    assert_eq!(result["result"][0]["metric"], expected);
+    let stored = data(&server.get("/api/v1/query?query=%7B%22queue.depth%22%7D"));
+    assert_eq!(stored["result"][0]["metric"]["__name__"], "queue.depth");
+    let jobs = data(&server.get("/api/v1/label/job/values"));
+    assert_eq!(jobs, json!(["cluster"]));
 }
 
 /// The slots of queries stay taken while a query runs: if it did not end with its connection, the

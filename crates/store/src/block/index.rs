@@ -4,9 +4,10 @@
 //! the indexes used last.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use pegel_metric::prometheus_names::is_metric_name;
 use pegel_metric::{Millis, Selector, Series};
 
 use crate::codec::byte_reader::ByteReader;
@@ -26,6 +27,8 @@ pub(crate) struct BlockIndex {
     starts: Vec<u32>,
     /// (run, column), in the order of the runs.
     locations: Vec<(u32, u32)>,
+    /// The series with names that Prometheus does not accept; found when they are first needed.
+    foreign_names: OnceLock<Vec<u32>>,
 }
 
 #[derive(Debug, Clone)]
@@ -146,7 +149,7 @@ impl BlockIndex {
     }
 
     /// Returns the numbers of the series that can match: all, unless the selector lists exact
-    /// names. The caller still evaluates the selector on each of them.
+    /// names; with them, those whose names Prometheus does not accept if the selector wants them. The caller still evaluates the selector on each of them.
     pub(crate) fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();
@@ -164,7 +167,17 @@ impl BlockIndex {
             ranges.push(bare..bare + usize::from(is_there));
             ranges.push(position_of(&format!("{name}{{"))..position_of(&format!("{name}|")));
         }
+        if selector.includes_foreign_names() {
+            let foreign = self.foreign_names.get_or_init(|| self.find_foreign_names());
+            ranges.extend(foreign.iter().map(|at| *at as usize..*at as usize + 1));
+        }
         ranges
+    }
+
+    fn find_foreign_names(&self) -> Vec<u32> {
+        let series = (0..).zip(&self.series);
+        let foreign = series.filter(|(_, series)| !is_metric_name(series.name()));
+        foreign.map(|(at, _)| at).collect()
     }
 
     /// Returns an index of only these columns, and the location of each in it as (run, column). It

@@ -75,7 +75,7 @@ fn points_are_bounded() {
     let error = range(&many(), "m", (0, 11_001_000), 1_000, &limits).expect_err("too many");
     assert_eq!(
         error.to_string(),
-        "exceeded maximum resolution of 11000 points per timeseries. Try decreasing the query \
+        "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query \
          resolution (?step=XX)"
     );
 }

@@ -24,18 +24,15 @@ pub(super) async fn targets(request: PrometheusRequest) -> Response {
     }
     let agent = &request.context.agent;
     let degraded = agent.degraded();
-    let labels = json!({
-        "job": request.context.promql_labels.job,
-        "instance": request.context.promql_labels.instance,
-    });
-    let url = format!("http://{}/metrics", request.context.promql_labels.instance);
+    let labels = request.context.promql.node_labels();
+    let url = format!("http://{}/metrics", labels.instance);
     let newest = agent.store.status().newest.unwrap_or(agent.started);
     let rate = agent.rate.as_secs_f64();
     success(&json!({
         "activeTargets": [{
-            "discoveredLabels": {"__address__": request.context.promql_labels.instance},
-            "labels": labels,
-            "scrapePool": request.context.promql_labels.job,
+            "discoveredLabels": {"__address__": labels.instance},
+            "labels": {"job": labels.job, "instance": labels.instance},
+            "scrapePool": labels.job,
             "scrapeUrl": url,
             "globalUrl": url,
             "lastError": degraded.clone().unwrap_or_default(),

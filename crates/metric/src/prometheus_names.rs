@@ -1,7 +1,9 @@
-//! Conversion of names to the characters that Prometheus accepts. Everywhere else a name keeps its
-//! original form.
+//! Conversion of names to the characters that Prometheus accepts, for `/metrics` and PromQL.
+//! Everywhere else a name keeps its original form.
 
 use std::borrow::Cow;
+
+use crate::{Input, Series};
 
 /// Returns a valid metric name, `[a-zA-Z_:][a-zA-Z0-9_:]*`: every other character becomes `_`.
 pub fn metric_name(name: &str) -> Cow<'_, str> {
@@ -17,6 +19,35 @@ pub fn label_key(key: &str) -> Cow<'_, str> {
         "__name__" => Cow::Borrowed("_name"),
         _ => replace_invalid(key, |c| c.is_ascii_alphanumeric() || c == '_'),
     }
+}
+
+/// Returns whether [`metric_name`] leaves a name as it is.
+pub fn is_metric_name(name: &str) -> bool {
+    matches!(metric_name(name), Cow::Borrowed(_))
+}
+
+/// The rank of series that any local user may send. None of them hides another: where their kinds
+/// differ, the family is declared without a kind.
+pub const UNTRUSTED_RANK: u8 = 3;
+
+/// Ranks series: of two that collide under Prometheus' names, the one with the lower rank is shown.
+/// Values of users other than the agent's, and points that any local user may send, must not
+/// replace or hide those of the node or of the agent's user.
+pub fn collision_rank(series: &Series) -> u8 {
+    match series.family().input {
+        Input::Collect => 0,
+        Input::Statsd => UNTRUSTED_RANK,
+        _ if has_user(series) => UNTRUSTED_RANK,
+        Input::Lane | Input::Programs => 1,
+        Input::Push | Input::Http | Input::Put => 2,
+    }
+}
+
+/// Whether the series has the label `user`, which the agent adds to series of users other than its
+/// own. Quotes in values are escaped, so that no value matches.
+fn has_user(series: &Series) -> bool {
+    let labels = series.labels_text();
+    labels.contains("{user=\"") || labels.contains(",user=\"")
 }
 
 /// Replaces invalid characters. A leading digit gets a `_` before it rather than being replaced, so
