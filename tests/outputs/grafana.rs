@@ -3,6 +3,7 @@
 
 mod panel_queries;
 mod panels;
+mod promql_panels;
 mod provisioning;
 mod scraping;
 
@@ -18,4 +19,9 @@ fn pegel(args: &[&str], envs: &[(&str, &str)]) -> FinishedProcess {
     let mut command = PEGEL.command(&home);
     command.args(args).envs(envs.iter().copied());
     ChildProcess::start(&mut command).wait(Duration::from_secs(30))
+}
+
+/// Percent-encodes every byte.
+fn encode(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -233,8 +233,12 @@ const GRAFANA_PROVISION: &[Example] = &[
         "write them for a Grafana in a container",
     ),
     example(
-        "pegel grafana provision --dir ./grafana --url https://node7:4242 --token-file token",
+        "pegel grafana provision --dir ./grafana --url https://node7:1337 --token-file token",
         "describe the agent of another node",
+    ),
+    example(
+        "pegel grafana provision --dir ./grafana --source opentsdb",
+        "query the agent through OpenTSDB's API, as Dragon's dashboards do",
     ),
 ];
 

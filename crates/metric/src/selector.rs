@@ -255,8 +255,8 @@ impl Selector {
     }
 
     /// Returns the names that can match, if the pattern has no wildcard, so that an index can skip
-    /// the others. Where [`includes_foreign_names`](Selector::includes_foreign_names) is true, names
-    /// that Prometheus does not accept can match, too.
+    /// the others. Where [`includes_foreign_names`](Selector::includes_foreign_names) is true,
+    /// names that Prometheus does not accept can match, too.
     pub fn exact_names(&self) -> Option<BTreeSet<&str>> {
         match &self.kind {
             SelectorKind::Glob(pattern) | SelectorKind::Matchers(pattern, _) => {

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::panel_queries::{self, DashboardVariables};
 use crate::PEGEL;
 
-const FILES: [&str; 6] = [
+pub(super) const FILES: [&str; 6] = [
     "level-1", "level-2", "level-3", "level-4", "programs", "agent",
 ];
 
-fn dashboard(name: &str) -> Value {
-    panel_queries::read(
-        &Path::new(REPOSITORY).join(format!("packaging/grafana/dashboards/{name}.json")),
-    )
+/// Reads a dashboard for a kind of data source.
+pub(super) fn dashboard(source: &str, name: &str) -> Value {
+    let folder = Path::new(REPOSITORY).join("packaging/grafana/dashboards");
+    panel_queries::read(&folder.join(source).join(format!("{name}.json")))
 }
 
 /// Builds the mock of NVIDIA's library, with busy GPUs and links.
@@ -51,14 +51,14 @@ fn nvml(dir: &TempDir) -> PathBuf {
 }
 
 /// A node with all hardware, at level 4, with every collector at the agent's rate.
-struct PanelNode {
-    agent: AgentProcess,
+pub(super) struct PanelNode {
+    pub(super) agent: AgentProcess,
     machine: TempDir,
     _library: TempDir,
 }
 
 impl PanelNode {
-    fn start() -> PanelNode {
+    pub(super) fn start() -> PanelNode {
         let library = TempDir::new();
         let machine = TempDir::copy_of(fixture("basic"));
         let rates = REGISTRY.iter().filter(|entry| entry.name != "agent");
@@ -203,7 +203,7 @@ fn every_panel_of_every_dashboard_finds_data() {
     let node = PanelNode::start();
     let agent = &node.agent;
     for name in FILES {
-        let dashboard = dashboard(name);
+        let dashboard = dashboard("opentsdb", name);
         for panel in panel_queries::panels(&dashboard) {
             // All nodes; one selected node; and lines by another tag.
             for (host, tag) in [(".*", "host"), ("nid7", "host"), ("(nid7|nid8)", "puid")] {
@@ -238,7 +238,7 @@ fn every_variable_has_values() {
     let node = PanelNode::start();
     let agent = &node.agent;
     for name in FILES {
-        let dashboard = dashboard(name);
+        let dashboard = dashboard("opentsdb", name);
         let variables = dashboard["templating"]["list"].as_array().expect("a list");
         for variable in variables
             .iter()
@@ -289,9 +289,15 @@ fn is_left(regex: &str, name: &str) -> bool {
 
 #[test]
 fn dashboards_are_valid_for_grafana() {
+    for source in ["prometheus", "opentsdb"] {
+        check_dashboards(source);
+    }
+}
+
+fn check_dashboards(source: &str) {
     let mut uids = BTreeSet::new();
     for name in FILES {
-        let dashboard = dashboard(name);
+        let dashboard = dashboard(source, name);
         let uid = dashboard["uid"].as_str().expect("a uid").to_owned();
         assert!(uid.len() <= 40 && uids.insert(uid), "{name}");
         assert!(
@@ -320,7 +326,7 @@ fn dashboards_are_valid_for_grafana() {
                 ids.insert(panel["id"].as_u64().expect("a number")),
                 "{name}"
             );
-            check_form(name, panel);
+            check_form(source, name, panel);
             let cell = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
             assert!(cell("x") + cell("w") <= 24, "{name}: {}", panel["title"]);
             for x in cell("x")..cell("x") + cell("w") {
@@ -345,8 +351,8 @@ fn dashboards_are_valid_for_grafana() {
     }
 }
 
-fn check_form(name: &str, panel: &Value) {
-    let place = format!("{name}: {}", panel["title"]);
+fn check_form(source: &str, name: &str, panel: &Value) {
+    let place = format!("{source}, {name}: {}", panel["title"]);
     let kind = panel["type"].as_str().expect("a type");
     assert!(["timeseries", "stat"].contains(&kind), "{place}");
     assert!(
@@ -356,7 +362,15 @@ fn check_form(name: &str, panel: &Value) {
     let mut letters = BTreeSet::new();
     for target in panel["targets"].as_array().expect("targets") {
         assert!(letters.insert(target["refId"].to_string()), "{place}");
+        assert_eq!(target["datasource"]["type"], source, "{place}");
         // Nodes are never aggregated into one line.
+        if source == "prometheus" {
+            let expression = target["expr"].as_str().expect("a text");
+            let is_each = target["legendFormat"] == "__auto";
+            assert!(is_each || expression.contains(" by (instance"), "{place}");
+            assert!(expression.contains(r#"instance=~"$host""#), "{place}");
+            continue;
+        }
         assert!(
             ["sum", "none"].contains(&target["aggregator"].as_str().expect("a text")),
             "{place}"

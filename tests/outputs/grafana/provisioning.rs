@@ -85,7 +85,7 @@ fn a_second_run_changes_nothing() {
     {
         let name = path.file_name().expect("a name");
         let packaged = Path::new(REPOSITORY)
-            .join("packaging/grafana/dashboards")
+            .join("packaging/grafana/dashboards/prometheus")
             .join(name);
         assert!(fs::read(&packaged).expect("packaged") == *held, "{name:?}");
     }

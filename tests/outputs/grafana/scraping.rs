@@ -10,7 +10,7 @@ use pegel_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::pegel;
+use super::{encode, pegel};
 use crate::PEGEL;
 
 fn promtool(args: &[&str]) -> FinishedProcess {
@@ -147,11 +147,6 @@ fn samples() -> Vec<String> {
     let blocks = page.split("```promql\n").skip(1);
     let blocks = blocks.map(|block| block.split("```").next().expect("an end").trim().to_owned());
     blocks.collect()
-}
-
-/// Percent-encodes every byte.
-fn encode(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[test]

@@ -19,7 +19,10 @@ pub(super) enum DashboardVariable {
     Query {
         name: &'static str,
         label: &'static str,
+        /// For OpenTSDB.
         query: &'static str,
+        /// For Prometheus; `None` if its panels do not use the variable.
+        promql: Option<&'static str>,
         /// A JavaScript regular expression; results that do not match are left out.
         regex: &'static str,
         /// The initial selection; `All` permits several values.
@@ -169,6 +172,14 @@ pub(super) enum PanelQueryMode {
 }
 
 impl PanelQuery {
+    /// Returns whether it has a line for each series.
+    pub(super) fn is_each(&self) -> bool {
+        matches!(
+            self.mode,
+            PanelQueryMode::EachValue | PanelQueryMode::EachRate
+        )
+    }
+
     /// Parses `METRIC [by LABEL, LABEL…] [as LEGEND]`, where the metric may be wrapped in a mode:
     /// `max(METRIC)`, `rate(METRIC)`, `each(METRIC)` or `each_rate(METRIC)`.
     pub(crate) fn parse(text: &'static str) -> PanelQuery {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::dashboard::{
     Dashboard, DashboardPanel, DashboardRow, DashboardVariable, PanelKind, PanelQuery,
-    PanelQueryMode,
 };
+use super::source::SourceKind;
 
 const COLUMNS: u32 = 24;
 const PANEL_HEIGHT: u32 = 8;
@@ -16,13 +16,13 @@ const PANEL_HEIGHT: u32 = 8;
 const ALL_NODES: &str = ".*";
 
 /// Returns the contents of the dashboard's file.
-pub(super) fn text(dashboard: &Dashboard) -> String {
-    let mut text = format!("{:#}", json(dashboard));
+pub(super) fn text(dashboard: &Dashboard, source: SourceKind) -> String {
+    let mut text = format!("{:#}", json(dashboard, source));
     text.push('\n');
     text
 }
 
-fn json(dashboard: &Dashboard) -> Value {
+fn json(dashboard: &Dashboard, source: SourceKind) -> Value {
     json!({
         "id": null,
         "uid": format!("pegel-{}", dashboard.name),
@@ -43,14 +43,14 @@ fn json(dashboard: &Dashboard) -> Value {
             "includeVars": true, "keepTime": true, "targetBlank": false, "icon": "external link",
             "tooltip": "", "url": "",
         }],
-        "templating": {"list": variables(dashboard)},
-        "panels": PanelLayout::default().rows(dashboard.rows),
+        "templating": {"list": variables(dashboard, source)},
+        "panels": PanelLayout::new(source).rows(dashboard.rows),
     })
 }
 
-fn variables(dashboard: &Dashboard) -> Vec<Value> {
+fn variables(dashboard: &Dashboard, kind: SourceKind) -> Vec<Value> {
     let source = json!({
-        "type": "datasource", "name": "datasource", "label": "Data source", "query": "opentsdb",
+        "type": "datasource", "name": "datasource", "label": "Data source", "query": kind.plugin(),
         "current": {"text": "Pegel", "value": "pegel"}, "hide": 0, "includeAll": false,
         "multi": false, "options": [], "refresh": 1, "regex": "", "skipUrlSync": false,
     });
@@ -59,24 +59,31 @@ fn variables(dashboard: &Dashboard) -> Vec<Value> {
         name: "host",
         label: "Nodes",
         query: "tag_values(pegel_cpu_seconds_total, host)",
+        promql: Some("label_values(pegel_cpu_seconds_total, instance)"),
         regex: "",
         initial_value: "All",
     };
     let queries = std::iter::once(&nodes).chain(dashboard.variables);
     std::iter::once(source)
-        .chain(queries.map(variable))
+        .chain(queries.filter_map(|one| variable(one, kind)))
         .collect()
 }
 
-fn variable(variable: &DashboardVariable) -> Value {
-    match variable {
+/// Returns a variable; `None` if the data source has no use for it.
+fn variable(variable: &DashboardVariable, source: SourceKind) -> Option<Value> {
+    Some(match variable {
         DashboardVariable::Query {
             name,
             label,
             query,
+            promql,
             regex,
             initial_value,
         } => {
+            let query = match source {
+                SourceKind::Opentsdb => query,
+                SourceKind::Prometheus => promql.as_ref()?,
+            };
             let has_all = *initial_value == "All";
             let current = if has_all {
                 json!({"selected": true, "text": ["All"], "value": ["$__all"]})
@@ -85,7 +92,7 @@ fn variable(variable: &DashboardVariable) -> Value {
             };
             let mut variable = json!({
                 "type": "query", "name": name, "label": label, "query": query, "definition": query,
-                "datasource": datasource(), "regex": regex, "current": current, "hide": 0,
+                "datasource": source.reference(), "regex": regex, "current": current, "hide": 0,
                 "includeAll": has_all, "multi": has_all,
                 "options": [], "refresh": 2, "sort": 5, "skipUrlSync": false,
             });
@@ -100,16 +107,13 @@ fn variable(variable: &DashboardVariable) -> Value {
             "current": {"selected": true, "text": "", "value": ""},
             "options": [{"selected": true, "text": "", "value": ""}], "skipUrlSync": false,
         }),
-    }
-}
-
-fn datasource() -> Value {
-    json!({"type": "opentsdb", "uid": "${datasource}"})
+    })
 }
 
 /// Assigns positions and ids to panels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PanelLayout {
+    source: SourceKind,
     last_id: u32,
     x: u32,
     y: u32,
@@ -118,6 +122,16 @@ struct PanelLayout {
 }
 
 impl PanelLayout {
+    fn new(source: SourceKind) -> PanelLayout {
+        PanelLayout {
+            source,
+            last_id: 0,
+            x: 0,
+            y: 0,
+            row_height: 0,
+        }
+    }
+
     fn rows(mut self, rows: &[DashboardRow]) -> Vec<Value> {
         let mut panels = Vec::new();
         for row in rows {
@@ -153,7 +167,7 @@ impl PanelLayout {
         let position = self.allocate(panel.width, height);
         let queries = panel.queries.iter().zip('A'..='Z');
         let targets: Vec<Value> = queries
-            .map(|(query, id)| target(&PanelQuery::parse(query), id))
+            .map(|(query, id)| self.source.target(&PanelQuery::parse(query), id))
             .collect();
         json!({
             "type": match panel.kind {
@@ -161,7 +175,7 @@ impl PanelLayout {
                 PanelKind::Stat => "stat",
             },
             "id": self.next_id(), "title": panel.title, "description": panel.description,
-            "datasource": datasource(), "gridPos": position, "interval": "1s",
+            "datasource": self.source.reference(), "gridPos": position, "interval": "1s",
             "fieldConfig": {"defaults": field_config(panel), "overrides": []},
             "options": options(panel), "targets": targets,
         })
@@ -246,48 +260,4 @@ fn options(panel: &DashboardPanel) -> Value {
             "orientation": "auto", "textMode": "value_and_name",
         }),
     }
-}
-
-fn target(query: &PanelQuery, id: char) -> Value {
-    let is_rate = matches!(query.mode, PanelQueryMode::Rate | PanelQueryMode::EachRate);
-    let is_each = matches!(
-        query.mode,
-        PanelQueryMode::EachValue | PanelQueryMode::EachRate
-    );
-    let mut filters = vec![json!({
-        "type": "regexp", "tagk": "host", "filter": "^${host:regex}$", "groupBy": true,
-    })];
-    filters.extend(
-        query
-            .by
-            .iter()
-            .map(|key| json!({"type": "wildcard", "tagk": key, "filter": "*", "groupBy": true})),
-    );
-    let mut target = json!({
-        "refId": id.to_string(), "datasource": datasource(), "metric": query.metric, "hide": false,
-        "aggregator": if is_each { "none" } else { "sum" },
-        "downsampleAggregator": match query.mode {
-            PanelQueryMode::Value | PanelQueryMode::EachValue => "avg",
-            PanelQueryMode::Max => "max",
-            PanelQueryMode::Rate | PanelQueryMode::EachRate => "last",
-        },
-        "downsampleFillPolicy": "none", "disableDownsampling": false,
-        // Without a maximum of the counter, Grafana requests that resets be dropped.
-        "shouldComputeRate": is_rate, "isCounter": is_rate,
-        "filters": filters, "explicitTags": false,
-    });
-    // Without an alias, Grafana names a line by metric and filtered tags.
-    if !is_each {
-        target["alias"] = json!(alias(query));
-    }
-    target
-}
-
-fn alias(query: &PanelQuery) -> String {
-    let mut words = vec!["$tag_host".to_owned()];
-    words.extend(query.by.iter().map(|key| format!("$tag_{key}")));
-    if !query.legend.is_empty() {
-        words.push(query.legend.to_owned());
-    }
-    words.join(" ")
 }

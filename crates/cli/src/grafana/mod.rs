@@ -7,6 +7,7 @@ mod dashboards;
 mod provision;
 mod provisioning_dir;
 mod provisioning_yaml;
+mod source;
 mod token;
 
 /// Set up Grafana's data source and dashboards

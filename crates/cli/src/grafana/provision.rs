@@ -9,6 +9,7 @@ use pegel_config::{Secret, UserRef};
 
 use super::provisioning_dir::{ProvisionedFile, ProvisionedState, ProvisioningDir};
 use super::provisioning_yaml::{self, HttpUrl};
+use super::source::SourceKind;
 use super::{access_advice, dashboard_json, dashboards, token};
 use crate::agent_client::AgentClient;
 use crate::agent_report::AgentReport;
@@ -17,7 +18,7 @@ use crate::output;
 
 /// The directory of dashboards below the provisioning directory.
 const DASHBOARDS_DIR: &str = "dashboards/pegel";
-const GRAFANA_PORT: u16 = 4242;
+const OPENTSDB_PORT: u16 = 4242;
 
 /// Write data source and dashboards into Grafana's provisioning directory
 ///
@@ -28,6 +29,9 @@ pub(super) struct ProvisionArgs {
     /// Grafana's provisioning directory, such as /etc/grafana/provisioning; created if missing
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    /// How Grafana queries the agent
+    #[arg(long, value_enum, value_name = "KIND", default_value = "prometheus")]
+    source: SourceKind,
     /// URL of the agent as seen from Grafana [default: http://localhost with the port of the
     /// running agent, else the configured one]
     #[arg(long, value_name = "URL")]
@@ -61,7 +65,7 @@ pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     let (agent, loaded) = described_agent(args)?;
     let url = match &args.url {
         Some(url) => HttpUrl::parse(url, "--url")?,
-        None => HttpUrl::parse(&default_url(&loaded.config), "listen")?,
+        None => HttpUrl::parse(&default_url(&loaded.config, args.source), "listen")?,
     };
     let prometheus = args.prometheus.as_deref();
     let prometheus = prometheus
@@ -80,7 +84,7 @@ pub(super) fn run(args: &ProvisionArgs) -> anyhow::Result<()> {
     if !root.is_absolute() {
         return Err(CommandError::usage("--seen-as must be an absolute path"));
     }
-    let wanted = files_to_write(root, &url, token.as_ref(), prometheus.as_ref());
+    let wanted = files_to_write(args.source, root, &url, token.as_ref(), prometheus.as_ref());
     let mut report = write_files(&mut provisioning_dir, &wanted, args.force)?;
     report.push_str(&format!(
         "\nThe data source reads {agent} at {}.\n",
@@ -123,9 +127,9 @@ fn described_agent(args: &ProvisionArgs) -> anyhow::Result<(String, LoadedConfig
     Ok((agent, loaded))
 }
 
-/// Returns the URL of the default port for Grafana if the agent listens on it, else of the first
-/// loopback address.
-fn default_url(config: &Config) -> String {
+/// Returns the URL of the first loopback address. OpenTSDB has a port of its own, which is
+/// preferred if the agent listens on it.
+fn default_url(config: &Config, source: SourceKind) -> String {
     let sockets = || {
         let loopback = config
             .serve
@@ -135,19 +139,20 @@ fn default_url(config: &Config) -> String {
         loopback.map(pegel_config::ListenAddress::socket)
     };
     let chosen = sockets()
-        .find(|socket| socket.port() == GRAFANA_PORT)
+        .find(|socket| source == SourceKind::Opentsdb && socket.port() == OPENTSDB_PORT)
         .or_else(|| sockets().next());
     match chosen {
         Some(socket) if socket.ip() == std::net::Ipv4Addr::LOCALHOST => {
             format!("http://localhost:{}", socket.port())
         }
         Some(socket) => format!("http://{socket}"),
-        None => format!("http://localhost:{GRAFANA_PORT}"),
+        None => format!("http://localhost:{OPENTSDB_PORT}"),
     }
 }
 
 /// Returns all files in the order of writing: data sources before the dashboards that use them.
 fn files_to_write(
+    source: SourceKind,
     root: &Path,
     url: &HttpUrl,
     token: Option<&Secret>,
@@ -162,7 +167,10 @@ fn files_to_write(
         is_secret: token.is_some(),
         ..plain(
             "datasources/pegel.yaml".into(),
-            provisioning_yaml::opentsdb(url, token),
+            match source {
+                SourceKind::Prometheus => provisioning_yaml::agent(url, token),
+                SourceKind::Opentsdb => provisioning_yaml::opentsdb(url, token),
+            },
         )
     }];
     wanted.extend(prometheus.map(|url| {
@@ -173,7 +181,7 @@ fn files_to_write(
     wanted.push(plain("dashboards/pegel.yaml".into(), text));
     wanted.extend(dashboards::ALL.map(|dashboard| {
         let path = format!("{DASHBOARDS_DIR}/{}.json", dashboard.name);
-        plain(path, dashboard_json::text(dashboard))
+        plain(path, dashboard_json::text(dashboard, source))
     }));
     wanted
 }
@@ -274,11 +282,14 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../../packaging/grafana/dashboards"
         );
-        for dashboard in dashboards::ALL {
-            let path = Path::new(folder).join(format!("{}.json", dashboard.name));
-            pegel_testkit::assert_golden(path, &dashboard_json::text(dashboard));
+        for source in [SourceKind::Prometheus, SourceKind::Opentsdb] {
+            let folder = Path::new(folder).join(source.plugin());
+            for dashboard in dashboards::ALL {
+                let path = folder.join(format!("{}.json", dashboard.name));
+                pegel_testkit::assert_golden(path, &dashboard_json::text(dashboard, source));
+            }
+            let files = std::fs::read_dir(folder).expect("the folder").count();
+            assert_eq!(files, dashboards::ALL.len(), "a file without a dashboard");
         }
-        let files = std::fs::read_dir(folder).expect("the folder").count();
-        assert_eq!(files, dashboards::ALL.len(), "a file without a dashboard");
     }
 }

@@ -65,7 +65,7 @@ impl HttpUrl {
 /// only one that the newer backend client reads.
 pub(super) fn opentsdb(url: &HttpUrl, token: Option<&Secret>) -> String {
     let url = quoted(&url.text);
-    let mut yaml = format!(
+    let source = format!(
         "{FILE_HEADER}apiVersion: 1
 datasources:
   - name: Pegel
@@ -80,25 +80,27 @@ datasources:
       lookupLimit: 10000
 "
     );
-    if let Some(token) = token {
-        let value = quoted(&format!("Bearer {}", token.reveal()));
-        yaml.push_str(&format!(
-            "      httpHeaderName1: Authorization
-    secureJsonData:
-      httpHeaderValue1: {value}
-"
-        ));
-    }
-    yaml
+    source + &authorization(token)
 }
 
+/// Formats the agent as a Prometheus data source. The interval is that of the slower collectors:
+/// Grafana's rates span four intervals.
+pub(super) fn agent(url: &HttpUrl, token: Option<&Secret>) -> String {
+    prometheus_source("Pegel", "pegel", url) + &authorization(token)
+}
+
+/// Formats the Prometheus that scrapes the agents.
 pub(super) fn prometheus(url: &HttpUrl) -> String {
+    prometheus_source("Pegel (Prometheus)", "pegel-prometheus", url)
+}
+
+fn prometheus_source(name: &str, uid: &str, url: &HttpUrl) -> String {
     let url = quoted(&url.text);
     format!(
         "{FILE_HEADER}apiVersion: 1
 datasources:
-  - name: Pegel (Prometheus)
-    uid: pegel-prometheus
+  - name: {name}
+    uid: {uid}
     type: prometheus
     access: proxy
     url: {url}
@@ -106,6 +108,20 @@ datasources:
     jsonData:
       httpMethod: POST
       timeInterval: 5s
+"
+    )
+}
+
+/// Formats the header with the agent's token, as further lines of `jsonData`.
+fn authorization(token: Option<&Secret>) -> String {
+    let Some(token) = token else {
+        return String::new();
+    };
+    let value = quoted(&format!("Bearer {}", token.reveal()));
+    format!(
+        "      httpHeaderName1: Authorization
+    secureJsonData:
+      httpHeaderValue1: {value}
 "
     )
 }

@@ -149,7 +149,8 @@ impl BlockIndex {
     }
 
     /// Returns the numbers of the series that can match: all, unless the selector lists exact
-    /// names; with them, those whose names Prometheus does not accept if the selector wants them. The caller still evaluates the selector on each of them.
+    /// names; with them, those whose names Prometheus does not accept if the selector wants them.
+    /// The caller still evaluates the selector on each of them.
     pub(crate) fn candidates(&self, selector: &Selector) -> Vec<Range<usize>> {
         let Some(names) = selector.exact_names() else {
             return std::iter::once(0..self.series.len()).collect();

@@ -16,6 +16,7 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
             name: "metric",
             label: "Metrics",
             query: "metrics($prefix)",
+            promql: Some("label_values({__name__=~\"$prefix.*\"}, __name__)"),
             regex: PROGRAM_METRICS_REGEX,
             initial_value: "All",
         },
@@ -23,6 +24,7 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
             name: "tag",
             label: "Name lines by",
             query: "suggest_tagk()",
+            promql: None,
             regex: "",
             initial_value: "host",
         },
@@ -30,7 +32,7 @@ pub(super) const DASHBOARD: Dashboard = Dashboard {
     rows: &[
         DashboardRow { repeat: Some("metric"), ..DashboardRow::expanded("$metric", &[
             panel("$metric", "short", &["each($metric) by $tag"])
-                .with_description("The value as sent. With another tag under \"Name lines by\", only series with this tag are shown."),
+                .with_description("The value as sent."),
             panel("$metric, change per second", "short", &["each_rate($metric) by $tag"])
                 .with_description("For counters. A restart of the program leaves a gap."),
         ]) },
