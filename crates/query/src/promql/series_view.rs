@@ -2,9 +2,9 @@
 //!
 //! A series has the name and the label keys of `/metrics`, where characters that Prometheus does
 //! not accept are replaced. A selector that asks for such a name by its stored form,
-//! `{"name.with.dots"}`, gets stored names and keys. Series of this node have the labels `job` and `instance`, which
-//! dashboards filter by, unless they have labels of these names of their own; nothing of this is
-//! stored.
+//! `{"name.with.dots"}`, gets stored names and keys. Series of this node have the labels `job` and
+//! `instance`, which dashboards filter by, unless they have labels of these names of their own;
+//! nothing of this is stored.
 
 use std::borrow::Cow;
 use std::sync::Arc;
