@@ -10,6 +10,8 @@ pub struct ProcessStat<'a> {
     pub comm: &'a [u8],
     /// The kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.
     pub state: u8,
+    /// Page faults of children that ended, without those that read from a disk.
+    pub child_faults: u64,
     pub major_faults: u64,
     /// CPU time in user and kernel mode.
     pub cpu_ticks: u64,
@@ -33,7 +35,8 @@ impl<'a> ProcessStat<'a> {
             pid: parse_u64(text[..open].trim_ascii())?,
             comm: text.get(open + 1..close)?,
             state,
-            major_faults: skip(12 - 4)?,
+            child_faults: skip(11 - 4)?,
+            major_faults: skip(0)?,
             cpu_ticks: skip(14 - 13)?.checked_add(skip(0)?)?,
             threads: skip(20 - 16)?,
             start_ticks: skip(22 - 21)?,
@@ -49,11 +52,12 @@ mod tests {
 
     #[test]
     fn a_name_may_contain_parentheses() {
-        let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 0 0 7 0 30 12 0 0 20 0 3 0 99 4096 5 0\n";
+        let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 0 6 7 0 30 12 0 0 20 0 3 0 99 4096 5 0\n";
         let expected = ProcessStat {
             pid: 17,
             comm: b"a) (b\n",
             state: b'S',
+            child_faults: 6,
             major_faults: 7,
             cpu_ticks: 42,
             threads: 3,

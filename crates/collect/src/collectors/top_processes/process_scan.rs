@@ -1,9 +1,10 @@
 //! Keeps track of all processes of the node, reading as little of `/proc` as possible.
 //!
 //! `/proc` is listed when a process started or ended since the last pass, which `/proc/loadavg`
-//! shows, and in every sixth pass. In each pass the `stat` file is read of new processes, of those
-//! that were active at their last reading, of the top ones, and of a sixth of the others. If the
-//! CPU time of these leaves more than a twentieth of a core of the node's CPU time unexplained, an
+//! shows, and in every sixth pass. In each pass the `stat` file is read of processes younger than a
+//! minute, of those that were active at their last reading, of the top ones, and of a sixth of the
+//! others. A process is active if it used CPU time, did I/O, or if children of it ended. If the CPU
+//! time of these leaves more than a twentieth of a core of the node's CPU time unexplained, an
 //! idle process has become active: then all others are read too. A process that uses less than that
 //! may appear up to six passes late. Details and I/O are read of active and top processes only.
 
@@ -102,7 +103,8 @@ impl ProcessScan {
         }
         let is_due = |(pid, process): &(&u32, &TrackedProcess)| {
             let is_turn = u64::from(**pid) % IDLE_PASSES == now.number % IDLE_PASSES;
-            is_turn || process.is_active() || process.is_top(now)
+            let is_in_motion = process.is_active() || process.is_young(&self.units, now);
+            is_turn || is_in_motion || process.is_top(now)
         };
         due.extend(self.processes.iter().filter(is_due).map(|(pid, _)| *pid));
         Ok(due)
@@ -141,11 +143,12 @@ impl ProcessScan {
     }
 
     /// Reads the I/O counters of processes that were active since their last reading, the busiest
-    /// first, and of top ones whose counters are not known.
+    /// first, and of top and young ones whose counters are not known. The counters include those of
+    /// children that ended.
     fn read_io(&mut self, now: &PassTime) {
         let wanted = self.processes.iter().filter(|(_, process)| {
-            process.was_read(now)
-                && (process.is_active() || process.is_top(now) && process.io.is_none())
+            let is_wanted = process.is_top(now) || process.is_young(&self.units, now);
+            process.was_read(now) && (process.is_active() || is_wanted && process.io.is_none())
         });
         let mut wanted: Vec<(bool, f64, u32)> = wanted
             .map(|(pid, process)| (process.is_top(now), process.cores, *pid))
@@ -161,7 +164,7 @@ impl ProcessScan {
                 let started =
                     self.units.boot_time + process.start_ticks as f64 / self.units.user_hz;
                 let started_now = previous.is_some_and(|previous| started >= previous);
-                process.set_io(counters, started_now);
+                process.set_io(counters, started_now, now);
             }
         }
     }

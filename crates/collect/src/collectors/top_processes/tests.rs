@@ -30,6 +30,7 @@ struct Process<'a> {
     ticks: u64,
     pages: u64,
     uid: &'a str,
+    child_faults: u64,
 }
 
 const IDLE: Process<'static> = Process {
@@ -39,6 +40,7 @@ const IDLE: Process<'static> = Process {
     ticks: 5,
     pages: 1,
     uid: "0\t0\t0\t0",
+    child_faults: 0,
 };
 
 impl Process<'_> {
@@ -47,9 +49,10 @@ impl Process<'_> {
         fs::create_dir_all(&folder).expect("create");
         let mut stat = format!("{} (", self.pid).into_bytes();
         stat.extend_from_slice(self.comm);
-        let (ticks, start, pages) = (self.ticks, self.start, self.pages);
-        let rest =
-            format!(") S 1 1 1 0 -1 0 0 0 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0\n");
+        let (ticks, start, pages, faults) = (self.ticks, self.start, self.pages, self.child_faults);
+        let rest = format!(
+            ") S 1 1 1 0 -1 0 0 {faults} 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0\n"
+        );
         stat.extend_from_slice(rest.as_bytes());
         fs::write(folder.join("stat"), stat).expect("write");
         let status = format!("Name:\tx\nUid:\t{}\n", self.uid);
@@ -62,7 +65,13 @@ impl GeneratedNode {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let folder = format!("pegel-processes-{}-{number}", std::process::id());
-        let root = std::env::temp_dir().join(folder);
+        // In memory where possible: ten thousand processes are as many directories.
+        let memory = Path::new("/dev/shm");
+        let base = match memory.is_dir() {
+            true => memory.to_owned(),
+            false => std::env::temp_dir(),
+        };
+        let root = base.join(folder);
         fs::create_dir_all(root.join("proc")).expect("create");
         fs::create_dir_all(root.join("etc")).expect("create");
         fs::write(root.join("etc/passwd"), "ada:x:1001:1001::/:\n").expect("write");
@@ -384,6 +393,69 @@ fn io_and_gpu_memory_select_processes_too() {
     assert!(series.iter().any(|text| text == written), "{series:?}");
     let gpu = "node_process_gpu_memory_bytes{comm=\"idle\",pid=\"51\",user=\"0\"} 1073741824";
     assert!(series.iter().any(|text| text == gpu), "{series:?}");
+}
+
+/// A shell that starts short programs uses hardly any CPU time itself; the kernel adds what its
+/// children wrote to its own counters when they end.
+#[test]
+fn what_short_children_wrote_is_seen_in_the_pass_in_which_they_ended() {
+    let mut processes: Vec<Process<'_>> = (1..=20)
+        .map(|pid| Process {
+            pid,
+            pages: 1_000,
+            ..IDLE
+        })
+        .collect();
+    let shell = Process {
+        pid: 50,
+        pages: 0,
+        // Younger than a minute: the clock starts at 1,000 s after boot.
+        start: 99_900,
+        ..IDLE
+    };
+    processes.push(shell);
+    let mut node = GeneratedNode::new(&processes);
+    let io = |written: u64| format!("rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\n");
+    node.write("proc/50/io", io(1_000));
+    node.pass();
+    for pass in 1..=14 {
+        Process {
+            child_faults: 100 * pass,
+            ..shell
+        }
+        .write(&node.root);
+        node.write("proc/50/io", io(1_000 + 50_000_000 * pass));
+        let table = node.pass();
+        let rates = row(&table, 50).io.expect("readable");
+        assert!(
+            (rates.write - 10_000_000.0).abs() < 1.0,
+            "{pass}: {rates:?}"
+        );
+    }
+    let table = node.pass();
+    let rates = row(&table, 50).io.expect("readable");
+    assert!(rates.write.abs() < 1.0, "it is idle now: {rates:?}");
+}
+
+#[test]
+fn a_process_that_was_idle_for_long_has_its_io_since_then() {
+    let busy = Process {
+        pid: 50,
+        ticks: 10,
+        ..IDLE
+    };
+    let mut node = GeneratedNode::new(&[IDLE, busy]);
+    let io = |written: u64| format!("rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\n");
+    node.write("proc/50/io", io(1_000));
+    node.pass();
+    for _ in 0..60 {
+        node.pass();
+    }
+    Process { ticks: 500, ..busy }.write(&node.root);
+    node.write("proc/50/io", io(50_001_000));
+    node.set_busy(490);
+    let rates = row(&node.pass(), 50).io.expect("readable");
+    assert!((rates.write - 10_000_000.0).abs() < 1.0, "{rates:?}");
 }
 
 #[test]

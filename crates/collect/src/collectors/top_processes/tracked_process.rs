@@ -11,7 +11,8 @@ use crate::proc_parse::label_value;
 
 /// The longest interval between two readings of the details, in passes.
 const DETAILS_INTERVAL_MAX: u64 = 64;
-/// A process of this age, in seconds, has found its program, user and group.
+/// A process of this age, in seconds, has found its program, user and group, and its first I/O was
+/// seen.
 const SETTLED_AFTER: f64 = 60.0;
 
 /// The units of the kernel, and the time of boot.
@@ -42,6 +43,9 @@ pub(super) struct TrackedProcess {
     pub state: u8,
     pub threads: u64,
     pub cpu_ticks: u64,
+    child_faults: u64,
+    /// Whether children ended since the previous reading: their I/O is added to its own.
+    has_ended_children: bool,
     pub major_faults: u64,
     pub virtual_bytes: u64,
     pub resident_pages: u64,
@@ -51,6 +55,11 @@ pub(super) struct TrackedProcess {
     elapsed: f64,
     read_at: Duration,
     pub io: Option<IoCounters>,
+    /// Until when the I/O counters are known: when they were last read, or when the process was last
+    /// found idle.
+    io_known_at: Duration,
+    /// Whether its I/O counters had changed when they were last read.
+    did_io: bool,
     pub io_rates: Option<ProcessIoRates>,
     pub gpu_memory: Option<u64>,
     pub details: ProcessDetails,
@@ -87,6 +96,8 @@ impl TrackedProcess {
             state: stat.state,
             threads: stat.threads,
             cpu_ticks: stat.cpu_ticks,
+            child_faults: stat.child_faults,
+            has_ended_children: false,
             major_faults: stat.major_faults,
             virtual_bytes: stat.virtual_bytes,
             resident_pages: stat.resident_pages,
@@ -94,6 +105,8 @@ impl TrackedProcess {
             elapsed,
             read_at: now.monotonic,
             io: None,
+            io_known_at: now.previous.unwrap_or(now.monotonic),
+            did_io: false,
             io_rates: None,
             gpu_memory: None,
             details: ProcessDetails::default(),
@@ -130,11 +143,16 @@ impl TrackedProcess {
         self.state = stat.state;
         self.threads = stat.threads;
         self.cpu_ticks = stat.cpu_ticks;
+        self.has_ended_children = stat.child_faults != self.child_faults;
+        self.child_faults = stat.child_faults;
         self.major_faults = stat.major_faults;
         self.virtual_bytes = stat.virtual_bytes;
         self.resident_pages = stat.resident_pages;
         // Counted again below if it did anything.
         self.io_rates = self.io.map(|_| ProcessIoRates::default());
+        if !self.is_active() {
+            self.io_known_at = now.monotonic;
+        }
         ticks
     }
 
@@ -143,9 +161,16 @@ impl TrackedProcess {
         self.read_at == now.monotonic
     }
 
-    /// Whether it used CPU time before its last reading, or is about to.
+    /// Whether it used CPU time or did I/O before its last reading, or is about to.
     pub(super) fn is_active(&self) -> bool {
-        self.cores > 0.0 || matches!(self.state, b'R' | b'D')
+        let may_do_io = self.has_ended_children || self.did_io;
+        self.cores > 0.0 || may_do_io || matches!(self.state, b'R' | b'D')
+    }
+
+    /// Whether it started recently.
+    pub(super) fn is_young(&self, units: &KernelUnits, now: &PassTime) -> bool {
+        let started = units.boot_time + self.start_ticks as f64 / units.user_hz;
+        now.utc - started < SETTLED_AFTER
     }
 
     pub(super) fn is_top(&self, now: &PassTime) -> bool {
@@ -164,19 +189,22 @@ impl TrackedProcess {
     }
 
     /// Stores the I/O counters, read after [`TrackedProcess::update`]. `started_now`: the process
-    /// started after the previous pass, so all of its I/O is recent. A process that was idle at its
-    /// previous reading did its I/O since then, not since its counters were last read.
-    pub(super) fn set_io(&mut self, io: Option<IoCounters>, started_now: bool) {
+    /// started after the previous pass, so all of its I/O is recent.
+    pub(super) fn set_io(&mut self, io: Option<IoCounters>, started_now: bool, now: &PassTime) {
         let start = IoCounters {
             read: 0,
             written: 0,
         };
         let last = self.io.or(started_now.then_some(start));
+        let elapsed = now.monotonic.saturating_sub(self.io_known_at);
+        let elapsed = elapsed.as_secs_f64().max(0.001);
         self.io_rates = io.zip(last).map(|(io, last)| ProcessIoRates {
-            read: io.read.saturating_sub(last.read) as f64 / self.elapsed,
-            write: io.written.saturating_sub(last.written) as f64 / self.elapsed,
+            read: io.read.saturating_sub(last.read) as f64 / elapsed,
+            write: io.written.saturating_sub(last.written) as f64 / elapsed,
         });
         self.io = io;
+        self.io_known_at = now.monotonic;
+        self.did_io = self.io_rate() > 0.0;
     }
 
     /// Returns bytes read and written per second.
