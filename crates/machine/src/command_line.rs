@@ -34,6 +34,7 @@ pub fn redact_command_line(text: &[u8], is_truncated: bool) -> Option<String> {
             .iter()
             .any(|name| program.starts_with(name)),
         hides_next: false,
+        expects_user: false,
     };
     let mut is_cut = is_truncated;
     for argument in arguments {
@@ -62,6 +63,8 @@ struct Redaction {
     takes_password_flag: bool,
     /// The previous word announced a secret.
     hides_next: bool,
+    /// The previous word announced a user, perhaps with a password: `curl -u ada:password`.
+    expects_user: bool,
 }
 
 impl Redaction {
@@ -82,7 +85,10 @@ impl Redaction {
 
     fn redact_word(&mut self, word: &str) -> String {
         let announces = self.announces_secret(word);
-        if std::mem::replace(&mut self.hides_next, announces) {
+        let announces_user = matches!(word, "-u" | "--user" | "--proxy-user");
+        let is_user = std::mem::replace(&mut self.expects_user, announces_user);
+        let has_password = is_user && word.contains(':') && !word.contains("://");
+        if std::mem::replace(&mut self.hides_next, announces) || has_password {
             return crate::redact::placeholder();
         }
         if self.takes_password_flag && word.starts_with("-p") {
@@ -109,10 +115,9 @@ impl Redaction {
         let is_scheme = ["bearer", "basic"]
             .iter()
             .any(|scheme| name.eq_ignore_ascii_case(scheme));
-        let is_user = matches!(name, "-u" | "--user" | "--proxy-user");
         let is_password = self.takes_password_flag && name == "-p";
         let is_block = looks_like_secret(name) && name.starts_with("-----");
-        is_header || is_flag || is_scheme || is_user || is_password || is_block
+        is_header || is_flag || is_scheme || is_password || is_block
     }
 }
 
@@ -155,6 +160,8 @@ mod tests {
             &["curl", "-H", "X-Api-Key:PLANTED"],
             &["curl", "-u", "ada:PLANTED"],
             &["curl", "-uada:PLANTED"],
+            &["curl", "--proxy-user", "ada:PLANTED"],
+            &["curl", "-u", "https://ada:PLANTED@host/x"],
             &["curl", "https://ada:PLANTED@host/x?sig=PLANTED"],
             &["app", "--url=https://ada:PLANTED@host/x"],
             &["sh", "-c", "app --token PLANTED && mysql password=PLANTED"],
@@ -179,6 +186,10 @@ mod tests {
             "./solver", "--input", "a b.nml", "-p", "8", "-n=4", "x:y", "ü",
         ]);
         assert_eq!(text, "./solver --input a b.nml -p 8 -n=4 x:y ü");
+        assert_eq!(
+            shown(&["sh", "-c", "pegel top -u /run/p.sock; sudo -u ada x"]),
+            "sh -c pegel top -u /run/p.sock; sudo -u ada x"
+        );
         assert_eq!(
             shown(&["tail", "--token-file", "/etc/x"]),
             "tail --token-file /etc/x"
