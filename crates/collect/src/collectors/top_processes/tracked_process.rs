@@ -55,8 +55,8 @@ pub(super) struct TrackedProcess {
     elapsed: f64,
     read_at: Duration,
     pub io: Option<IoCounters>,
-    /// Until when the I/O counters are known: when they were last read, or when the process was last
-    /// found idle.
+    /// Until when the I/O counters are known: when they were last read, or when the process was
+    /// last found idle.
     io_known_at: Duration,
     /// Whether its I/O counters had changed when they were last read.
     did_io: bool,
