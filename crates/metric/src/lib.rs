@@ -25,6 +25,7 @@ mod selector;
 mod series;
 mod series_list;
 pub mod slurm;
+mod stale;
 mod tick;
 mod unprintable;
 
@@ -38,6 +39,7 @@ pub use process_table::{CommandVisibility, ProcessIoRates, ProcessRow, ProcessTa
 pub use selector::{Selector, SelectorError};
 pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_BYTES_MAX};
 pub use series_list::split_series_list;
+pub use stale::{STALE_NAN, is_stale};
 pub use tick::{GroupRow, GroupSeries, Point, SampleGroup, Slot, Tick};
 pub use unprintable::{escape_unprintable, is_unprintable};
 

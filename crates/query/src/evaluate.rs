@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_metric::{Millis, Series};
-use pegel_store::{QueryCancellation, QueryStep, RangeQuery};
+use pegel_store::{QueryStep, RangeQuery};
 
 use crate::aggregator::Aggregator;
 use crate::downsample::{Buckets, Downsample, DownsampleInterval};
@@ -179,13 +179,9 @@ impl SubQueryPlan<'_> {
             }
         };
         RangeQuery {
-            selector: selection.selector.clone(),
-            start,
-            end,
-            step,
             bytes_max,
             deadline: self.deadline,
-            cancellation: QueryCancellation::default(),
+            ..RangeQuery::new(selection.selector.clone(), start, end, step)
         }
     }
 }

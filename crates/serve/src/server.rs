@@ -32,6 +32,9 @@ use crate::server_context::{ConnectionLimits, ServerContext, ShutdownStage};
 use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
 
+/// The shortest interval at which programs are sampled, however fast the node is.
+const PROGRAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 /// How long connections get to close after the shutdown dropped them.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -121,7 +124,11 @@ impl BoundServer {
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
         let context = Arc::new(ServerContext {
-            promql: StoreSource::new(self.app.store.clone(), self.node_labels()),
+            promql: StoreSource::new(
+                self.app.store.clone(),
+                self.node_labels(),
+                self.app.rate.max(PROGRAM_INTERVAL_MIN),
+            ),
             promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),

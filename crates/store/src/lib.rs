@@ -60,7 +60,7 @@ pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{
     LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SeriesVisitor,
-    StepAggregation,
+    StepAggregation, TickCompletion,
 };
 pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};

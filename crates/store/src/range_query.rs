@@ -20,6 +20,19 @@ pub struct RangeQuery {
     pub bytes_max: usize,
     pub deadline: Instant,
     pub cancellation: QueryCancellation,
+    /// Completes the samples of tick groups; `None` returns the stored samples only.
+    pub ticks: Option<TickCompletion>,
+}
+
+/// How the samples of tick groups are completed.
+///
+/// A series that is absent from a row of its group gets a sample of the value
+/// [`STALE_NAN`](pegel_metric::STALE_NAN) there, once until its next value. A group of programs'
+/// series is written when a value changes, and else once a minute: in between, its values are
+/// repeated at each multiple of `interval`. Only for queries without a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TickCompletion {
+    pub interval: Millis,
 }
 
 /// Ends a running query: its next check of the deadline fails. Clones share the state.
@@ -53,6 +66,7 @@ impl RangeQuery {
             bytes_max: 32 << 20,
             deadline,
             cancellation: QueryCancellation::default(),
+            ticks: None,
         }
     }
 }

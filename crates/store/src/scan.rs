@@ -12,19 +12,24 @@
 //! returned.
 
 mod fragments;
+mod group_runs;
 mod head_search;
+mod held_values;
 mod points_builder;
 mod series_list;
 
 use std::sync::Arc;
 
-use pegel_metric::Series;
+use pegel_metric::{Input, Millis, Series, is_stale};
 
 use crate::context::StoreContext;
 use crate::hidden_ranges;
-use crate::range_query::{QueryError, RangeQuery, SeriesVisitor, StepAggregation, TimeLimit};
+use crate::range_query::{
+    QueryError, RangeQuery, SeriesVisitor, StepAggregation, TickCompletion, TimeLimit,
+};
 
-use fragments::{SeriesFragments, gather_fragments};
+use fragments::{SampleFragment, SeriesFragments, gather_fragments};
+use held_values::{IDLE_ROW_MAX, repeat_held};
 use points_builder::PointsBuilder;
 pub(crate) use series_list::list_series;
 
@@ -47,11 +52,19 @@ pub(crate) fn query_range(
         return Ok(());
     }
     let query = &query;
+    // Rows before and after the range tell for how long values of programs hold.
+    let mut scanned = query.clone();
+    if query.ticks.is_some() {
+        scanned.start = query.start.saturating_sub(IDLE_ROW_MAX);
+        scanned.end = query.end.saturating_add(IDLE_ROW_MAX);
+    }
+    let now = shared.now();
     let mut limit = TimeLimit::of(query);
     let SeriesFragments {
         mut series,
         mut reader,
-    } = gather_fragments(shared, query, &mut limit)?;
+        groups,
+    } = gather_fragments(shared, &scanned, &mut limit)?;
     let mut matching: Vec<Arc<Series>> = series.keys().cloned().collect();
     matching.sort_unstable();
     let mut builder = PointsBuilder::new(query);
@@ -64,16 +77,34 @@ pub(crate) fn query_range(
             .step
             .and_then(|step| step.aggregation)
             .unwrap_or_else(|| StepAggregation::default_for(name.family().kind));
+        let is_held = |ticks: &TickCompletion| {
+            let is_grouped = fragments.iter().all(SampleFragment::is_grouped);
+            ticks.interval > 0 && is_grouped && name.family().input != Input::Collect
+        };
+        let held = query.ticks.filter(is_held);
+        let range = if held.is_some() { &scanned } else { query };
         let shown_from = hidden_ranges::hidden_before(&hidden_ranges, name.family().input)
-            .map_or(query.start, |before| before.max(query.start));
+            .map_or(range.start, |before| before.max(range.start));
         if shown_from > query.end {
             continue;
         }
-        if builder.begin_series(aggregation, shown_from) {
+        if builder.begin_series(aggregation, (shown_from, range.end)) {
             reader.forget_times();
         }
-        reader.read_series(&mut fragments, query, &mut limit, bytes_left, &mut builder)?;
-        let points = builder.finish();
+        let (fragments, limit) = (&mut fragments, &mut limit);
+        reader.read_series(fragments, &groups, query, limit, bytes_left, &mut builder)?;
+        let mut points = builder.finish();
+        let repeated;
+        if let Some(ticks) = held {
+            let count_max = bytes_left / size_of::<(Millis, f64)>();
+            let ends = (query.start, query.end);
+            repeated = repeat_held(points, ticks.interval, ends, now, count_max)
+                .ok_or(QueryError::TooLarge(query.bytes_max))?;
+            points = &repeated;
+        }
+        if query.ticks.is_some() && points.iter().all(|(_, value)| is_stale(*value)) {
+            continue;
+        }
         if points.is_empty() {
             continue;
         }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pegel_metric::prometheus_names::collision_rank;
-use pegel_metric::{Family, Selector, Series};
-use pegel_store::{RangeQuery, Store};
+use pegel_metric::{Family, Millis, Selector, Series};
+use pegel_store::{RangeQuery, Store, TickCompletion};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
@@ -21,12 +22,18 @@ pub type SeriesLabelVisitor<'a> = dyn FnMut(LabelSet, &Family) -> Result<(), Pro
 pub struct StoreSource {
     store: Store,
     node: Arc<NodeLabels>,
+    ticks: TickCompletion,
 }
 
 impl StoreSource {
-    pub fn new(store: Store, node: NodeLabels) -> StoreSource {
-        let node = Arc::new(node);
-        StoreSource { store, node }
+    /// Creates a source. Programs' series are sampled every `interval`.
+    pub fn new(store: Store, node: NodeLabels, interval: Duration) -> StoreSource {
+        let interval = Millis::try_from(interval.as_millis()).unwrap_or(Millis::MAX);
+        StoreSource {
+            store,
+            node: Arc::new(node),
+            ticks: TickCompletion { interval },
+        }
     }
 
     /// Returns the labels of this node's series.
@@ -103,7 +110,10 @@ impl SeriesSource for StoreSource {
     ) -> Result<(), PromqlError> {
         let view = SeriesView::new(&self.node, selection.matchers);
         let hidden = self.hidden_by_others(&view, selection)?;
-        let query = range_query(selection, selector(&view, selection.matchers));
+        let query = RangeQuery {
+            ticks: Some(self.ticks),
+            ..range_query(selection, selector(&view, selection.matchers))
+        };
         // The store's scan cannot be stopped: after the first error the rest is skipped.
         let mut result = Ok(());
         self.store.query_range(&query, &mut |series, samples| {
@@ -165,9 +175,9 @@ fn view_name(matchers: &[LabelMatcher]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
-    use pegel_metric::{Family, Input, MetricKind, Millis, Point};
+    use pegel_metric::{Input, MetricKind, Point};
     use pegel_store::{QueryCancellation, StoreOptions};
     use pegel_testkit::{FakeClock, TempDir};
 
@@ -200,7 +210,7 @@ mod tests {
             job: "node".into(),
             instance: "n1:1337".into(),
         };
-        StoreSource::new(store, node)
+        StoreSource::new(store, node, Duration::from_millis(500))
     }
 
     /// Selects series by a selector; returns their labels without `job` and `instance` of the node.

@@ -2,19 +2,17 @@
 
 use std::fmt::Write;
 
-use pegel_metric::Millis;
+pub use pegel_metric::STALE_NAN;
+use pegel_metric::{Millis, is_stale};
 
 use super::labels::LabelSet;
-
-/// The NaN with which Prometheus marks the end of a series.
-pub const STALE_NAN: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
 /// Marks a step at which a series has no value. Arithmetic never produces this signalling NaN.
 pub(crate) const ABSENT: f64 = STALE_NAN;
 
 #[inline]
 pub(crate) fn is_absent(value: f64) -> bool {
-    value.to_bits() == ABSENT.to_bits()
+    is_stale(value)
 }
 
 /// A series of an instant vector: one value per step, [`ABSENT`] where it has none.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, GroupSeries, Ledger, Millis};
+use pegel_metric::{GroupRow, GroupSeries, Ledger, Millis, STALE_NAN};
 
 use crate::sample_run::{EncodingEffort, RunOwner, SampleRun, bit, set_bit};
 
@@ -148,13 +148,25 @@ impl GroupHead {
         &self.tail.times
     }
 
-    /// Returns the open tail's samples of one member.
-    pub(crate) fn tail_samples(&self, member: usize) -> impl Iterator<Item = (Millis, f64)> + '_ {
+    /// Returns the open tail's samples of one member. With `marks_absence`, the first of several
+    /// rows without it is returned as [`STALE_NAN`].
+    pub(crate) fn tail_samples(
+        &self,
+        member: usize,
+        marks_absence: bool,
+    ) -> impl Iterator<Item = (Millis, f64)> + '_ {
         let width = self.members.series.len();
         let words = width.div_ceil(64);
         let rows = self.tail.times.iter().enumerate();
-        rows.filter(move |(row, _)| bit(&self.tail.present[row * words..], member))
-            .map(move |(row, &time)| (time, self.tail.values[row * width + member]))
+        let mut was_absent = !marks_absence;
+        rows.filter_map(move |(row, &time)| {
+            if bit(&self.tail.present[row * words..], member) {
+                was_absent = !marks_absence;
+                return Some((time, self.tail.values[row * width + member]));
+            }
+            let is_first = !std::mem::replace(&mut was_absent, true);
+            is_first.then_some((time, STALE_NAN))
+        })
     }
 
     pub(crate) fn current(&self) -> CurrentGroup {

@@ -8,15 +8,16 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use pegel_metric::{Millis, Series};
+use pegel_metric::{Millis, STALE_NAN, Series, is_stale};
 
 use crate::block::{BlockReadError, BlockReader, ColumnEntry, ReadAhead, RunEntry};
 use crate::codec::DecodeError;
 use crate::context::StoreContext;
 use crate::head::sort_keep_last;
 use crate::range_query::{QueryError, RangeQuery, TimeLimit};
-use crate::sample_run::{DecodedColumn, SampleRun, decode_column};
+use crate::sample_run::{DecodedColumn, SampleRun, bit, decode_column};
 
+use super::group_runs::GroupRuns;
 use super::head_search::{self, MemorySamples};
 use super::points_builder::{PointsBuilder, StepBoundaries};
 
@@ -36,6 +37,8 @@ pub(crate) struct SeriesFragments {
     /// The fragments of each series, in order of precedence, lowest first.
     pub series: HashMap<Arc<Series>, Vec<SampleFragment>>,
     pub reader: FragmentReader,
+    /// Only filled for queries that complete ticks.
+    pub groups: GroupRuns,
 }
 
 /// A stretch of samples of one series in one place.
@@ -45,7 +48,16 @@ pub(crate) struct SampleFragment {
     max: Millis,
     /// Its position among the fragments of its series: of equal times the highest wins.
     rank: usize,
+    /// The number of its group in [`GroupRuns`]; `None` without a group, and for queries that do
+    /// not complete ticks.
+    group: Option<u32>,
     location: FragmentLocation,
+}
+
+impl SampleFragment {
+    pub(super) fn is_grouped(&self) -> bool {
+        self.group.is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +87,8 @@ pub(crate) struct FragmentReader {
     reads_ahead: bool,
     ahead: HashMap<(usize, u32), ReadAhead>,
     samples: DecodedColumn,
+    /// Whether rows without a series become stale markers.
+    marks_absence: bool,
 }
 
 /// A decoded time column with its step boundaries.
@@ -94,7 +108,14 @@ pub(crate) fn gather_fragments(
         left: query.bytes_max,
         max: query.bytes_max,
     };
-    let in_memory = gather_memory(shared, query, limit, &mut budget)?;
+    let mut groups = GroupRuns::default();
+    if query.ticks.is_some() {
+        // Before the samples: a row that arrives meanwhile must not end series whose sample in it
+        // was not seen.
+        head_search::visit_group_runs(shared, &mut |group, first| groups.add(group, first));
+        budget.take(groups.bytes())?;
+    }
+    let in_memory = gather_memory(shared, query, limit, &mut budget, &mut groups)?;
     // Blocks are searched after memory, so that samples that moved to a block meanwhile are found
     // twice rather than not at all.
     let blocks = shared.overlapping_blocks(query.start, query.end);
@@ -102,8 +123,10 @@ pub(crate) fn gather_fragments(
         series: HashMap::new(),
         reader: FragmentReader {
             open_max: shared.options.block_files_max,
+            marks_absence: query.ticks.is_some(),
             ..FragmentReader::default()
         },
+        groups,
     };
     for block in blocks {
         limit.check_now()?;
@@ -127,6 +150,7 @@ pub(crate) fn gather_fragments(
         fragments.series.entry(series).or_default().push(fragment);
     }
     fragments.reader.reads_ahead = fragments.series.len() >= AHEAD_SERIES_MIN;
+    fragments.groups.sort();
     Ok(fragments)
 }
 
@@ -152,9 +176,11 @@ fn gather_memory(
     query: &RangeQuery,
     limit: &mut TimeLimit,
     budget: &mut QueryBudget,
+    groups: &mut GroupRuns,
 ) -> Result<Vec<(Arc<Series>, SampleFragment)>, QueryError> {
     let mut fragments = Vec::new();
     head_search::find_in_memory(shared, query, usize::MAX, limit, &mut |series, found| {
+        let group = query.ticks.and_then(|_| found.group().cloned());
         let (min, max, copied, location) = match found {
             MemorySamples::Run { run, column } => {
                 let run = run.clone();
@@ -165,7 +191,7 @@ fn gather_memory(
                     FragmentLocation::Memory { run, column },
                 )
             }
-            MemorySamples::Points(points) => {
+            MemorySamples::Points { points, .. } => {
                 let ends = points.first().zip(points.last());
                 let Some((&(min, _), &(max, _))) = ends else {
                     return Ok(());
@@ -183,6 +209,7 @@ fn gather_memory(
             min,
             max,
             rank: 0,
+            group: group.map(|group| groups.number(&group)),
             location,
         };
         fragments.push((series.clone(), fragment));
@@ -221,18 +248,39 @@ fn gather_block(
             found.push((series, first..locations.len()));
         }
     }
+    if query.ticks.is_some() {
+        // Also if no series is found here: the rows of this block end series of other blocks.
+        let before = fragments.groups.bytes();
+        for run in &index.runs {
+            if let Some(group) = run.group {
+                fragments.groups.add(&index.groups[group as usize], run.min);
+            }
+        }
+        budget.take(fragments.groups.bytes() - before)?;
+    }
     if found.is_empty() {
         return Ok(());
     }
+    let groups: Vec<Option<u32>> = locations
+        .iter()
+        .map(|(run, _)| {
+            let group = index.runs[*run as usize]
+                .group
+                .filter(|_| query.ticks.is_some());
+            group.map(|group| fragments.groups.number(&index.groups[group as usize]))
+        })
+        .collect();
     let (subset, locations) = index.subset(&locations);
     let block = fragments.reader.blocks.len();
     for (series, range) in found {
-        let locations = locations[range].iter().map(|&(run, column)| {
+        let located = locations[range.clone()].iter().zip(&groups[range]);
+        let locations = located.map(|(&(run, column), &group)| {
             let entry = &subset.runs[run as usize];
             SampleFragment {
                 min: entry.min,
                 max: entry.max,
                 rank: 0,
+                group,
                 location: FragmentLocation::Block { block, run, column },
             }
         });
@@ -264,10 +312,12 @@ impl FragmentReader {
         }
     }
 
-    /// Adds the samples of one series to the result, in the order of their times.
+    /// Adds the samples of one series to the result, in the order of their times. Where a row of
+    /// its group follows in which the series has no column, it ends with a stale marker.
     pub(super) fn read_series(
         &mut self,
         fragments: &mut [SampleFragment],
+        groups: &GroupRuns,
         query: &RangeQuery,
         limit: &mut TimeLimit,
         bytes_max: usize,
@@ -287,11 +337,18 @@ impl FragmentReader {
                 max = max.max(next.max);
                 count += 1;
             }
-            if count == 1 {
+            let is_wanted = builder.overlaps(first.min, max);
+            if is_wanted && count == 1 {
                 limit.check_now()?;
                 self.read_fragment(first, builder)?;
-            } else {
+            } else if is_wanted {
                 self.read_interleaved(&rest[..count], query, limit, bytes_max, builder)?;
+            }
+            let last = rest[..count].iter().max_by_key(|fragment| fragment.max);
+            if let Some(row) = last.and_then(|last| groups.next_run(last.group?, max))
+                && rest.get(count).is_none_or(|next| row < next.min)
+            {
+                builder.add_samples(std::iter::once((row, STALE_NAN)));
             }
             if builder.bytes() > bytes_max {
                 return Err(QueryError::TooLarge(query.bytes_max));
@@ -316,6 +373,9 @@ impl FragmentReader {
         };
         match &self.samples.present {
             None => builder.add_column(&times.times, &self.samples.values, &times.boundaries),
+            Some(_) if self.marks_absence => {
+                builder.add_samples(self.marked_samples(&times.times).into_iter())
+            }
             Some(_) => builder.add_samples(self.present_samples(&times.times)),
         }
         Ok(())
@@ -345,10 +405,12 @@ impl FragmentReader {
                             times.times.get(rows.end.wrapping_sub(1)),
                         );
                         if let (Some(&from), Some(&to)) = (from, to) {
-                            points.extend(
-                                self.present_samples(&times.times)
-                                    .filter(|(time, _)| from <= *time && *time <= to),
-                            );
+                            let samples = match self.marks_absence {
+                                true => self.marked_samples(&times.times),
+                                false => self.present_samples(&times.times).collect(),
+                            };
+                            let within = |(time, _): &(Millis, f64)| (from..=to).contains(time);
+                            points.extend(samples.into_iter().filter(within));
                         }
                     }
                 }
@@ -357,9 +419,33 @@ impl FragmentReader {
                 return Err(QueryError::TooLarge(query.bytes_max));
             }
         }
+        if self.marks_absence {
+            // A value precedes the marker of a run that lacks the series at the same time.
+            points.sort_by_key(|(_, value)| !is_stale(*value));
+        }
         sort_keep_last(&mut points);
         builder.add_samples(points.into_iter());
         Ok(())
+    }
+
+    /// Returns the samples, and a stale marker for the first of several rows without one.
+    fn marked_samples(&self, times: &[Millis]) -> Vec<(Millis, f64)> {
+        let Some(present) = &self.samples.present else {
+            return self.present_samples(times).collect();
+        };
+        let mut values = self.samples.values.iter();
+        let mut marked = Vec::with_capacity(self.samples.values.len() + 1);
+        let mut was_absent = false;
+        for (row, &time) in times.iter().enumerate() {
+            let is_absent = !bit(present, row);
+            match is_absent {
+                false => marked.extend(values.next().map(|value| (time, *value))),
+                true if !was_absent => marked.push((time, STALE_NAN)),
+                true => {}
+            }
+            was_absent = is_absent;
+        }
+        marked
     }
 
     fn present_samples<'a>(

@@ -25,8 +25,24 @@ pub(super) enum MemorySamples<'a> {
         run: &'a Arc<SampleRun>,
         column: usize,
     },
-    /// Copied, sorted by time.
-    Points(Vec<(Millis, f64)>),
+    /// Copied, sorted by time; the group is that of a tail.
+    Points {
+        points: Vec<(Millis, f64)>,
+        group: Option<&'a Arc<str>>,
+    },
+}
+
+impl MemorySamples<'_> {
+    /// Returns the name of the group whose rows contain the samples.
+    pub(super) fn group(&self) -> Option<&Arc<str>> {
+        match self {
+            MemorySamples::Run { run, .. } => match &run.owner {
+                RunOwner::Group(members) => Some(&members.group),
+                RunOwner::Series(_) => None,
+            },
+            MemorySamples::Points { group, .. } => *group,
+        }
+    }
 }
 
 /// Receives the samples of a series, in order of precedence, lowest first.
@@ -70,6 +86,7 @@ pub(super) fn find_in_memory(
         selector: &query.selector,
         range: query.start..=query.end,
         points_max,
+        marks_absence: query.ticks.is_some(),
         limit,
         matching: HashMap::new(),
     };
@@ -77,6 +94,29 @@ pub(super) fn find_in_memory(
         search.search(&view, sink)?;
     }
     Ok(())
+}
+
+/// Visits the first row of every run and tail of each group in memory, whether its series match or
+/// not.
+pub(super) fn visit_group_runs(shared: &StoreContext, visit: &mut dyn FnMut(&Arc<str>, Millis)) {
+    let (frozen, active) = {
+        let state = shared.read();
+        (state.frozen.clone(), HeadView::new(&state.head, None))
+    };
+    let frozen = frozen
+        .into_iter()
+        .map(|frozen| HeadView::new(&frozen.head, Some(frozen.clone())));
+    for group in frozen.chain([active]).flat_map(|view| view.groups) {
+        let closed = group.closed.iter().map(|run| (&run.owner, run.min));
+        for (owner, first) in closed {
+            if let RunOwner::Group(members) = owner {
+                visit(&members.group, first);
+            }
+        }
+        if let Some((first, _)) = group.tail {
+            visit(&group.members.group, first);
+        }
+    }
 }
 
 impl HeadView {
@@ -120,6 +160,8 @@ struct HeadSearch<'a> {
     selector: &'a Selector,
     range: RangeInclusive<Millis>,
     points_max: usize,
+    /// Whether rows without a series are returned, see [`TickCompletion`](crate::TickCompletion).
+    marks_absence: bool,
     limit: &'a mut TimeLimit,
     /// The matching members, by version of a group. The key is the version's address, which the
     /// value keeps alive.
@@ -230,13 +272,14 @@ impl HeadSearch<'_> {
         self.limit.spend(members.len() * TimeLimit::STEP)?;
         let group = &view.groups[at];
         let (range, points_max) = (self.range.clone(), self.points_max);
+        let marks_absence = self.marks_absence;
         let copied = view.with_head(self.shared, |head| {
             let current = &head.groups[at];
             let is_same = Arc::ptr_eq(current.members(), &group.members);
             // Rows with other members arrived after the query began.
             let wanted = if is_same { members } else { &[] };
             let tail = |member: &u32| {
-                let samples = current.tail_samples(*member as usize);
+                let samples = current.tail_samples(*member as usize, marks_absence);
                 let samples = samples.filter(|(time, _)| range.contains(time));
                 samples.take(points_max).collect()
             };
@@ -256,10 +299,12 @@ impl HeadSearch<'_> {
         }
         for (&member, points) in members.iter().zip(tails) {
             if !points.is_empty() {
-                sink(
-                    &group.members.series[member as usize],
-                    MemorySamples::Points(points),
-                )?;
+                let group_name = Some(&group.members.group);
+                let found = MemorySamples::Points {
+                    points,
+                    group: group_name,
+                };
+                sink(&group.members.series[member as usize], found)?;
             }
         }
         Ok(())
@@ -287,7 +332,8 @@ impl HeadSearch<'_> {
             }
             for copied in [points.tail, points.late] {
                 if !copied.is_empty() {
-                    sink(series, MemorySamples::Points(copied))?;
+                    let (points, group) = (copied, None);
+                    sink(series, MemorySamples::Points { points, group })?;
                 }
             }
         }

@@ -44,13 +44,24 @@ impl PointsBuilder {
         }
     }
 
-    /// Begins the next series, of which samples from `start` on are included. Returns whether
-    /// `start` differs from that of the series before: then step boundaries must be recomputed.
-    pub(super) fn begin_series(&mut self, fold: StepAggregation, start: Millis) -> bool {
+    /// Begins the next series, of which samples from `start` to `end` are included. Returns whether
+    /// the range differs from that of the series before: then step boundaries must be recomputed.
+    pub(super) fn begin_series(
+        &mut self,
+        fold: StepAggregation,
+        (start, end): (Millis, Millis),
+    ) -> bool {
         self.fold = fold;
         self.open = None;
         self.points.clear();
-        std::mem::replace(&mut self.start, start) != start
+        let before = (self.start, self.end);
+        (self.start, self.end) = (start, end);
+        before != (start, end)
+    }
+
+    /// Returns whether a stretch of time overlaps the range of the current series.
+    pub(super) fn overlaps(&self, min: Millis, max: Millis) -> bool {
+        min <= self.end && self.start <= max
     }
 
     pub(super) fn finish(&mut self) -> &[(Millis, f64)] {

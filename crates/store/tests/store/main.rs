@@ -11,3 +11,4 @@ mod public_api;
 mod readers;
 mod shares;
 mod slow_sync;
+mod tick_completion;
