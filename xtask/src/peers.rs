@@ -14,7 +14,30 @@ struct PeerPackage {
     install: &'static str,
 }
 
-const PEERS: [PeerPackage; 2] = [
+/// Downloads Prometheus 3 from Debian unstable, which has the semantics of PromQL that Pegel has, and
+/// unpacks it. Its only requirement is the C library of Debian 12.
+const PROMETHEUS: &str = r#"
+set -e
+trap 'rm -f "$1/packages" "$1/package.deb"' EXIT
+mirror=https://deb.debian.org/debian
+curl -sfL "$mirror/dists/sid/main/binary-$(dpkg --print-architecture)/Packages.xz" | xz -dc |
+    sed -n '/^Package: prometheus$/,/^$/p' > "$1/packages"
+curl -sfL -o "$1/package.deb" "$mirror/$(sed -n 's/^Filename: //p' "$1/packages")"
+echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c --quiet
+dpkg-deb -x "$1/package.deb" "$1"
+"#;
+
+const PEERS: [PeerPackage; 4] = [
+    PeerPackage {
+        folder: "prometheus",
+        marker_file: "usr/bin/prometheus",
+        install: PROMETHEUS,
+    },
+    PeerPackage {
+        folder: "prometheus-python",
+        marker_file: "bin/prometheus-api-client",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet prometheus-api-client && touch \"$1/bin/prometheus-api-client\"",
+    },
     PeerPackage {
         folder: "python",
         marker_file: "bin/statsd-clients",

@@ -6,6 +6,7 @@ mod limits;
 mod lines;
 mod opentsdb;
 mod prometheus;
+mod prometheus_reference;
 mod routes;
 mod stream;
 mod support;

@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(times(&rows[..1], (0, 30_000), 1_000_000), [5_000]);
         let ended = [(5_000, 1.0), (15_000, STALE_NAN)];
         assert_eq!(times(&ended, (0, 50_000), 50_000), [5_000, 10_000, 15_000]);
-        assert!(repeat_held(&rows, 1, (0, 9_000), 9_000, 10).is_none());
+        assert!(repeat_held(&rows[..1], 1, (0, 9_000), 9_000, 10).is_none());
     }
 }
