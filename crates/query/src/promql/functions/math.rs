@@ -1,21 +1,21 @@
 //! Functions of single values. They treat NaN as Go's do.
 
-/// Returns the larger of two values; NaN if one of them is.
+/// Returns the larger of two values; NaN if one of them is, unless the other is infinite.
 pub(super) fn go_max(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else {
-        a.max(b)
+    let is_nan = a.is_nan() || b.is_nan();
+    if is_nan && a != f64::INFINITY && b != f64::INFINITY {
+        return f64::NAN;
     }
+    a.max(b)
 }
 
-/// Returns the smaller of two values; NaN if one of them is.
+/// Returns the smaller of two values; NaN if one of them is, unless the other is infinite.
 pub(super) fn go_min(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else {
-        a.min(b)
+    let is_nan = a.is_nan() || b.is_nan();
+    if is_nan && a != f64::NEG_INFINITY && b != f64::NEG_INFINITY {
+        return f64::NAN;
     }
+    a.min(b)
 }
 
 pub(super) fn sgn(value: f64) -> f64 {
@@ -87,6 +87,11 @@ mod tests {
         assert!(clamp(1.0, &[f64::NAN, 1.0]).is_some_and(f64::is_nan));
         assert!(clamp_max(1.0, &[f64::NAN]).is_some_and(f64::is_nan));
         assert_eq!(clamp_min(1.0, &[2.0]), Some(2.0));
+        // Infinity precedes NaN.
+        let infinity = f64::INFINITY;
+        assert_eq!(clamp(-infinity, &[-3.0, f64::NAN]), Some(-3.0));
+        assert_eq!(clamp_min(infinity, &[f64::NAN]), Some(infinity));
+        assert!(clamp_max(infinity, &[f64::NAN]).is_some_and(f64::is_nan));
     }
 
     #[test]

@@ -4,22 +4,27 @@
 use super::{Window, WindowResult};
 
 pub(super) fn rate(window: &Window<'_>, _: &[f64]) -> WindowResult {
-    Ok(extrapolated_change(window, true).map(|change| change / window.seconds()))
+    Ok(extrapolated_change(window, true, window.seconds()))
 }
 
 pub(super) fn increase(window: &Window<'_>, _: &[f64]) -> WindowResult {
-    Ok(extrapolated_change(window, true))
+    Ok(extrapolated_change(window, true, 1.0))
 }
 
 pub(super) fn delta(window: &Window<'_>, _: &[f64]) -> WindowResult {
-    Ok(extrapolated_change(window, false))
+    Ok(extrapolated_change(window, false, 1.0))
 }
 
 /// Returns the change between the first and the last sample, extrapolated to the ends of the
-/// window. Where samples are so far from an end that the series probably begins or ends inside of
+/// window, per `seconds_per_unit`. The order of the operations is that of Prometheus: where a
+/// result is compared with another one, the last bit can decide. Where samples are so far from an end that the series probably begins or ends inside of
 /// the window, half of the distance between samples is added instead. A counter is not
 /// extrapolated to before the time at which it would have been zero.
-fn extrapolated_change(window: &Window<'_>, is_counter: bool) -> Option<f64> {
+fn extrapolated_change(
+    window: &Window<'_>,
+    is_counter: bool,
+    seconds_per_unit: f64,
+) -> Option<f64> {
     if window.len() < 2 {
         return None;
     }
@@ -46,7 +51,8 @@ fn extrapolated_change(window: &Window<'_>, is_counter: bool) -> Option<f64> {
     if to_end >= threshold {
         to_end = between / 2.0;
     }
-    Some(change * ((sampled + to_start + to_end) / sampled))
+    let factor = (sampled + to_start + to_end) / sampled / seconds_per_unit;
+    Some(change * factor)
 }
 
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> WindowResult {
