@@ -1,6 +1,7 @@
 /* A small solver with metrics: Jacobi's method for a tridiagonal system.
  *
- *     cc solver.c $(pkg-config --cflags --libs pegel) -o solver && ./solver 200
+ *     cc solver.c $(pkg-config --cflags --libs pegel) -lm -o solver
+ *     LD_LIBRARY_PATH=$(pkg-config --variable=libdir pegel) ./solver 200
  */
 #include <pegel.h>
 

@@ -60,6 +60,14 @@ impl AgentClient {
         more: &[PathBuf],
     ) -> anyhow::Result<AgentClient> {
         let candidates = candidate_sockets(given, more);
+        if let [socket] = candidates.as_slice()
+            && socket.to_str().is_some_and(|text| text.contains("://"))
+        {
+            return Err(CommandError::usage(format!(
+                "{} is a URL; -u and $PEGEL_SOCKET take the path of the agent's UNIX socket",
+                socket.display()
+            )));
+        }
         for socket in &candidates {
             match connect(socket, timeout) {
                 Ok(_) => {

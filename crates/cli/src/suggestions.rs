@@ -62,6 +62,27 @@ fn label_hint(text: &str, series: &[&str]) -> Option<String> {
     if labels.is_empty() {
         return Some(format!("{name} has no labels"));
     }
+    if matchers.contains('=') && !matchers.contains('"') {
+        let quoted =
+            matchers
+                .trim_end_matches('}')
+                .split(',')
+                .map(|part| match part.split_once('=') {
+                    Some((key, value)) => {
+                        let (operator, value) = match value.strip_prefix('~') {
+                            Some(value) => ("=~", value),
+                            None => ("=", value),
+                        };
+                        format!("{key}{operator}\"{value}\"")
+                    }
+                    None => part.to_owned(),
+                });
+        let quoted: Vec<String> = quoted.collect();
+        return Some(format!(
+            "label values have quotes, which the shell keeps inside others: '{name}{{{}}}'",
+            quoted.join(",")
+        ));
+    }
     // Values only of the labels that the entry names: others do not explain the miss.
     let named: Vec<&str> = matchers
         .split(['{', ',', '}'])
@@ -180,6 +201,11 @@ mod tests {
             (
                 "node_memory_memfree_bytes",
                 "no series named node_memory_memfree_bytes; did you mean node_memory_MemFree_bytes?",
+            ),
+            (
+                "node_cpu_seconds_total{cpu=0,mode=~idle}",
+                "no series matches node_cpu_seconds_total{cpu=0,mode=~idle}; label values have quotes, \
+                 which the shell keeps inside others: 'node_cpu_seconds_total{cpu=\"0\",mode=~\"idle\"}'",
             ),
             (
                 "context_switches",

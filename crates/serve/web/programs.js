@@ -103,6 +103,8 @@ function nothing(facts, summary) {
   const because =
     facts.level < 1
       ? "The agent runs at level 0, which keeps no metrics of programs."
+      : facts.lanes.faults.length > 0
+        ? `The agent cannot read all shared memory of programs: ${facts.lanes.faults.join("; ")}.`
       : senders > 0
         ? `${plural(senders, "sender")} sent samples, but there is no live series: the programs ended, or their samples were dropped. See Status.`
         : "The agent is ready to accept metrics; no program has sent any since it started.";

@@ -112,6 +112,14 @@ pub(super) fn evaluate(probe: &AgentProbe, version: &str) -> Vec<Finding> {
                 )
             }),
     );
+    let faults = status["lanes"]["faults"].as_array().into_iter().flatten();
+    findings.extend(faults.filter_map(Value::as_str).map(|fault| {
+        Finding::broken(
+            "lanes of the agent",
+            format!("{fault}; metrics of programs there may be missing"),
+            "correct the cause, or start the agent and the programs with $PEGEL_LANES set to a directory of their own",
+        )
+    }));
     let trouble = status["http"]["guard"]["trouble"].as_str();
     findings.extend(trouble.map(|trouble| {
         Finding::broken(
@@ -277,11 +285,13 @@ mod tests {
         status["sampling"]["missed"] = json!(9);
         status["log"]["lost"] = json!(2);
         status["http"]["guard"]["trouble"] = json!("the token is too short");
+        status["lanes"]["faults"] = json!(["/dev/shm/x: another agent reads it"]);
         let expected = [
             ("running", FindingState::Better),
             ("health", FindingState::Broken),
             ("sampling", FindingState::Better),
             ("log", FindingState::Better),
+            ("lanes of the agent", FindingState::Broken),
             ("token and TLS", FindingState::Broken),
         ];
         assert_eq!(states(status, "1.0.1"), expected);

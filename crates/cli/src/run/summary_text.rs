@@ -7,6 +7,9 @@ use pegel_metric::quantity::{bytes, decimal_bytes, group_thousands};
 
 use super::report::{ReportedCall, RunReport};
 
+/// The share of a core is not shown for shorter runs, in seconds.
+const SHARE_SECONDS_MIN: f64 = 0.05;
+
 /// The number of calls in each table.
 const CALLS_SHOWN: usize = 5;
 /// The most ranks whose end is described.
@@ -95,13 +98,18 @@ fn cpu_line(reports: &[RunReport]) -> String {
     let user: f64 = reports.iter().map(|report| report.user_seconds).sum();
     let system: f64 = reports.iter().map(|report| report.system_seconds).sum();
     let own: f64 = reports.iter().map(|report| report.seconds).sum();
+    let times = format!("{user:.2} s user, {system:.2} s system");
+    // The kernel counts CPU time more coarsely than the time that such a short run takes.
+    if wall_seconds(reports) < SHARE_SECONDS_MIN {
+        return format!("  CPU     {times}");
+    }
     let total = percent(user + system, wall_seconds(reports));
     let per_rank = if reports.len() > 1 {
         format!(", {} per rank", percent(user + system, own))
     } else {
         String::new()
     };
-    format!("  CPU     {total} of a core{per_rank}; {user:.2} s user, {system:.2} s system")
+    format!("  CPU     {total} of a core{per_rank}; {times}")
 }
 
 fn memory_line(reports: &[RunReport]) -> Option<String> {

@@ -10,6 +10,8 @@ pub(crate) struct AgentSummary {
     pub collectors: Vec<CollectorSummary>,
     /// Number of dropped samples, over all inputs and reasons.
     pub dropped: u64,
+    /// Why the shared memory of programs cannot be read, or not all of it.
+    pub lane_faults: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,6 +46,12 @@ impl AgentSummary {
                 })
                 .collect(),
             dropped: dropped.sum(),
+            lane_faults: status["lanes"]["faults"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice)
+                .iter()
+                .map(text)
+                .collect(),
         }
     }
 

@@ -150,6 +150,11 @@ fn empty_reason(app: &TopApp) -> String {
     if let Some((pattern, _)) = &app.pattern {
         return format!("No series matches --match \"{pattern}\" yet.");
     }
+    if app.view == TopView::Programs
+        && let Some(fault) = app.model.agent.lane_faults.first()
+    {
+        return format!("The agent cannot read all shared memory of programs: {fault}");
+    }
     if app.view == TopView::Programs {
         return "No program has sent metrics yet, by client library, statsd, or pegel run."
             .to_owned();

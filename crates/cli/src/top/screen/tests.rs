@@ -326,6 +326,10 @@ fn an_empty_view_shows_the_reason() {
         programs: 0,
         ..SMALL
     };
-    let shown = screen(&mut app(none, BLOCKS, TopView::Programs), (80, 24));
+    let mut app = app(none, BLOCKS, TopView::Programs);
+    let shown = screen(&mut app, (80, 24));
     assert!(shown.contains("No program has sent metrics yet"), "{shown}");
+    app.model.agent.lane_faults = vec!["/dev/shm/x: another agent reads it".to_owned()];
+    let shown = screen(&mut app, (100, 30));
+    assert!(shown.contains("another agent reads it"), "{shown}");
 }
