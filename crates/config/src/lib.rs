@@ -22,7 +22,7 @@ mod yaml;
 
 pub use config_tree::{ConfigEntry, ConfigOrigin, ConfigTree, ConfigValue};
 pub use default_file::default_file;
-pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load};
+pub use load::{FILE_BYTES_MAX, FILES_MAX, INCLUDE_DEPTH_MAX, load, matching_files, read_text};
 pub use problem::{ConfigError, ConfigProblem};
 pub use secret::Secret;
 pub use setting::{ConfigKey, Section, Setting, map_entries, read_scalar};

@@ -119,7 +119,7 @@ impl Loader {
                 ConfigValue::List(items) => &items[index],
                 _ => include,
             };
-            match expand(&dir, pattern) {
+            match matching_files(&dir, pattern) {
                 Ok(paths) => {
                     for path in paths {
                         if let Some(mut other) = self.load_file(&path, Some(item)) {
@@ -153,7 +153,8 @@ impl Loader {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+/// Reads a file of at most 1 MiB as text, or describes why it cannot be read.
+pub fn read_text(path: &Path) -> Result<String, String> {
     let bytes = read_plain(path, FILE_BYTES_MAX + 1).map_err(|error| match error.kind() {
         // Not a regular file.
         ErrorKind::InvalidInput => error.to_string(),
@@ -172,8 +173,9 @@ fn read_text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Returns the files that match a pattern, sorted. Only the file name may contain `*` and `?`.
-fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+/// Returns the files that match a pattern relative to `dir`, sorted. Only the file name may contain
+/// `*` and `?`.
+pub fn matching_files(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let path = dir.join(pattern);
     if !pattern.contains(['*', '?']) {
         return Ok(vec![path]);
@@ -187,7 +189,12 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
             "\"{pattern}\": only the file name may contain * and ?"
         ));
     }
-    let entries = match fs::read_dir(parent) {
+    let listed = if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    };
+    let entries = match fs::read_dir(listed) {
         Ok(entries) => entries,
         // A drop-in directory may be missing.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -200,7 +207,7 @@ fn expand(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
             let entry_name = entry_name.to_string_lossy();
             !entry_name.starts_with('.') && glob_matches(name, &entry_name)
         })
-        .map(|entry| entry.path())
+        .map(|entry| parent.join(entry.file_name()))
         .collect();
     paths.sort_unstable();
     Ok(paths)
