@@ -1,6 +1,6 @@
 //! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
-//! and to metadata services over plain TCP. One request per connection; no redirects, no proxies,
-//! no name resolution.
+//! to metadata services and to receivers of alerts over plain TCP. One request per connection; no
+//! redirects, no proxies, no name resolution.
 //!
 //! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
 //! themselves, so that they can verify the server before anything is sent, and limit the size of a
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 /// Interval at which a wait checks its stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A request without a body.
+/// The head of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpRequest<'a> {
     pub method: &'a str,
@@ -49,7 +49,7 @@ pub struct WaitLimit {
 /// A connection for one request.
 pub struct HttpConnection {
     runtime: Runtime,
-    sender: SendRequest<Empty<Bytes>>,
+    sender: SendRequest<Full<Bytes>>,
 }
 
 /// A response whose body is still unread.
@@ -102,9 +102,19 @@ impl HttpConnection {
         Ok(HttpConnection { runtime, sender })
     }
 
-    /// Sends the request and waits for the response headers. `limit` also applies to each read of
-    /// the body.
-    pub fn send(mut self, request: &HttpRequest<'_>, limit: WaitLimit) -> io::Result<HttpResponse> {
+    /// Sends a request without a body and waits for the response headers. `limit` also applies to
+    /// each read of the response's body.
+    pub fn send(self, request: &HttpRequest<'_>, limit: WaitLimit) -> io::Result<HttpResponse> {
+        self.send_body(request, Vec::new(), limit)
+    }
+
+    /// Like [`HttpConnection::send`], with a body. Its length is sent as `Content-Length`.
+    pub fn send_body(
+        mut self,
+        request: &HttpRequest<'_>,
+        body: Vec<u8>,
+        limit: WaitLimit,
+    ) -> io::Result<HttpResponse> {
         let mut builder = hyper::Request::builder()
             .method(request.method)
             .uri(request.target)
@@ -114,7 +124,7 @@ impl HttpConnection {
             builder = builder.header(*name, *value);
         }
         let request = builder
-            .body(Empty::new())
+            .body(Full::new(Bytes::from(body)))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let response = limit.wait(&self.runtime, self.sender.send_request(request))?;
         let (head, incoming) = response.into_parts();
