@@ -26,6 +26,8 @@ label_enum! {
         Http = "http",
         /// Points of OpenTSDB's `put`, over HTTP or by telnet.
         Put = "put",
+        /// Series that rules recorded.
+        Rules = "rules",
     }
 }
 

@@ -39,7 +39,7 @@ pub fn collision_rank(series: &Series) -> u8 {
         Input::Statsd => UNTRUSTED_RANK,
         _ if has_user(series) => UNTRUSTED_RANK,
         Input::Lane | Input::Programs => 1,
-        Input::Push | Input::Http | Input::Put => 2,
+        Input::Push | Input::Http | Input::Put | Input::Rules => 2,
     }
 }
 

@@ -44,7 +44,7 @@ impl InputClass {
             Input::Collect => InputClass::Node,
             Input::Programs | Input::Lane => InputClass::Lanes,
             Input::Statsd => InputClass::Statsd,
-            Input::Push | Input::Http | Input::Put => InputClass::Points,
+            Input::Push | Input::Http | Input::Put | Input::Rules => InputClass::Points,
         }
     }
 

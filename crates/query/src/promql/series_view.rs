@@ -107,8 +107,8 @@ impl SeriesView {
     }
 }
 
-/// Returns whether a series comes from this node, not from a system that sent its series here with
-/// all their labels.
+/// Returns whether a series comes from this node, not from a rule or from a system that sent its
+/// series here with all their labels.
 fn is_of_node(series: &Series) -> bool {
     match series.family().input {
         Input::Collect
@@ -118,5 +118,7 @@ fn is_of_node(series: &Series) -> bool {
         | Input::Statsd
         | Input::Http
         | Input::Put => true,
+        // They have the labels of the expression and of the rule.
+        Input::Rules => false,
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, GroupSeries, Millis, Selector, Series};
+use pegel_metric::{GroupRow, GroupSeries, Millis, Selector, Series, is_stale};
 
 use crate::range_query::{LatestValue, QueryError, TimeLimit};
 use crate::sample_run::{bit, set_bit};
@@ -309,7 +309,9 @@ impl UngroupedCurrentValue {
         self.latest.last_sampled = time;
     }
 
+    /// Returns whether it has a current value: a recent one that is not the mark of its end.
     pub(crate) fn is_live(&self, now: Millis) -> bool {
         now.saturating_sub(self.latest.last_sampled) <= super::UNGROUPED_LIVE_MS
+            && !is_stale(self.latest.value)
     }
 }
