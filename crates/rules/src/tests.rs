@@ -1,0 +1,261 @@
+//! Groups over series in memory: states of alerts, series, limits, restarts.
+
+use std::path::Path;
+
+use pegel_metric::Millis;
+use pegel_query::promql::{LabelSet, PromqlLimits};
+
+use crate::alert::DueAlert;
+use crate::expression::evaluate;
+use crate::group::RuleGroup;
+use crate::rule_file::RuleFile;
+use crate::rule_state::EvaluationContext;
+use crate::storage::{RuleSample, RuleStorage};
+use crate::unit_test::memory_storage::MemoryStorage;
+
+/// A group over its storage, evaluated every ten seconds.
+struct Fixture {
+    storage: MemoryStorage,
+    group: RuleGroup,
+    limits: PromqlLimits,
+}
+
+fn new_group(rules: &str) -> RuleGroup {
+    let text = format!("groups:\n- name: g\n  interval: 10s\n{rules}");
+    let mut file = RuleFile::parse(Path::new("r.yml"), &text).expect("valid");
+    let mut group = RuleGroup::new(file.groups.remove(0), 60_000);
+    for rule in &mut group.rules {
+        rule.has_unique_name = true;
+    }
+    group
+}
+
+impl Fixture {
+    fn new(rules: &str) -> Fixture {
+        Fixture {
+            storage: MemoryStorage::default(),
+            group: new_group(rules),
+            limits: PromqlLimits::default(),
+        }
+    }
+
+    /// Stores `x{l="a"}`.
+    fn set(&self, seconds: Millis, value: f64) {
+        let sample = RuleSample {
+            labels: LabelSet::new([("__name__", "x"), ("l", "a")]),
+            time: seconds * 1_000,
+            value,
+        };
+        self.storage.append(&[sample]).expect("in order");
+    }
+
+    fn evaluate(&mut self, seconds: Millis) -> Vec<DueAlert> {
+        let context = EvaluationContext {
+            storage: &self.storage,
+            limits: self.limits.clone(),
+            external_labels: &LabelSet::empty(),
+            external_url: "",
+        };
+        let outcome = self.group.evaluate(seconds * 1_000, (60_000, 0), &context);
+        outcome.due
+    }
+
+    /// Sets the value and evaluates; returns the states of all alerts.
+    fn step(&mut self, seconds: Millis, value: f64) -> Vec<&'static str> {
+        self.set(seconds, value);
+        self.evaluate(seconds);
+        let rules = self.group.rules.iter();
+        let alerts = rules.flat_map(|rule| rule.alerts.values());
+        alerts.map(|alert| alert.state.as_str()).collect()
+    }
+
+    /// Replaces the group by a new one, as a restart does.
+    fn restart(&mut self, rules: &str) {
+        self.group = new_group(rules);
+    }
+
+    fn query(&self, expression: &str, seconds: Millis) -> Vec<String> {
+        let samples = evaluate(&self.storage, expression, seconds * 1_000, &self.limits);
+        let samples = samples.expect("valid").into_iter();
+        samples
+            .map(|sample| format!("{} {}", sample.labels, sample.value))
+            .collect()
+    }
+
+    fn error(&self, rule: usize) -> &str {
+        self.group.rules[rule].last_error.as_deref().unwrap_or("")
+    }
+}
+
+const HOLD: &str = "  rules:\n  - {alert: A, expr: x > 0, for: 20s}\n";
+
+#[test]
+fn an_alert_is_pending_then_firing_then_resolved() {
+    let mut fixture = Fixture::new(HOLD);
+    assert_eq!(fixture.step(0, 1.0), ["pending"]);
+    assert_eq!(fixture.step(10, 1.0), ["pending"]);
+    assert_eq!(fixture.step(20, 1.0), ["firing"]);
+    assert_eq!(
+        fixture.query("ALERTS", 20),
+        ["{__name__=\"ALERTS\", alertname=\"A\", alertstate=\"firing\", l=\"a\"} 1"]
+    );
+    assert_eq!(fixture.step(30, 0.0), ["inactive"]);
+    assert_eq!(fixture.query("{__name__=~\"ALERTS.*\"}", 30), [""; 0]);
+    assert_eq!(fixture.step(40, 1.0), ["pending"], "it starts anew");
+    assert_eq!(fixture.step(50, 0.0), [""; 0], "never fired");
+    // A resolved alert is forgotten after a quarter of an hour.
+    fixture.step(60, 1.0);
+    assert_eq!(fixture.step(80, 1.0), ["firing"]);
+    assert_eq!(fixture.step(90, 0.0), ["inactive"]);
+    assert_eq!(fixture.step(90 + 900, 0.0), ["inactive"]);
+    assert_eq!(fixture.step(90 + 910, 0.0), [""; 0]);
+}
+
+#[test]
+fn an_alert_keeps_firing_for_a_while() {
+    let mut fixture = Fixture::new("  rules:\n  - {alert: A, expr: x > 0, keep_firing_for: 20s}\n");
+    assert_eq!(fixture.step(0, 1.0), ["firing"]);
+    assert_eq!(fixture.step(10, 0.0), ["firing"]);
+    assert_eq!(fixture.step(20, 0.0), ["firing"]);
+    assert_eq!(fixture.step(30, 0.0), ["inactive"]);
+}
+
+#[test]
+fn firing_and_resolved_alerts_are_due_for_delivery() {
+    let mut fixture = Fixture::new("  rules:\n  - {alert: A, expr: x > 0}\n");
+    let mut due = |seconds, value| {
+        fixture.set(seconds, value);
+        let due = fixture.evaluate(seconds);
+        let states = due
+            .iter()
+            .map(|due| (due.alert.state.as_str(), due.is_news));
+        states.collect::<Vec<_>>()
+    };
+    assert_eq!(due(0, 1.0), [("firing", true)]);
+    assert_eq!(due(10, 1.0), []);
+    assert_eq!(due(70, 1.0), [("firing", false)], "sent again");
+    assert_eq!(due(80, 0.0), [("inactive", true)]);
+    assert_eq!(due(150, 0.0), [("inactive", false)], "sent again");
+}
+
+#[test]
+fn recorded_series_have_labels_and_end() {
+    let rules = "  query_offset: 5s\n  labels: {team: t}\n  rules:\n  - {record: y, expr: x * 2, labels: {l: b}}\n  - {record: z, expr: y + 1}\n";
+    let mut fixture = Fixture::new(rules);
+    fixture.set(0, 3.0);
+    fixture.evaluate(10);
+    let expected = ["{__name__=\"y\", l=\"b\", team=\"t\"} 6"];
+    assert_eq!(fixture.query("y", 5), expected, "at the time of the query");
+    assert_eq!(fixture.query("y", 4), [""; 0]);
+    assert_eq!(
+        fixture.query("z", 5),
+        ["{__name__=\"z\", l=\"b\", team=\"t\"} 7"]
+    );
+    // The series of the expression is too old at 310 s.
+    fixture.evaluate(310);
+    assert_eq!(fixture.query("y", 305), [""; 0]);
+}
+
+#[test]
+fn a_failing_rule_changes_nothing_and_has_its_error() {
+    let rules = "  limit: 1\n  rules:\n  - {record: y, expr: x}\n  - {alert: A, expr: x}\n  - {alert: B, expr: x, labels: {l: same}}\n";
+    let mut fixture = Fixture::new(rules);
+    fixture.step(0, 1.0);
+    assert_eq!(fixture.error(0), "");
+    let second = RuleSample {
+        labels: LabelSet::new([("__name__", "x"), ("l", "b")]),
+        time: 10_000,
+        value: 1.0,
+    };
+    fixture.storage.append(&[second]).expect("in order");
+    fixture.step(10, 1.0);
+    assert_eq!(fixture.error(0), "exceeded limit of 1 with 2 series");
+    assert_eq!(fixture.error(1), "exceeded limit of 1 with 2 alerts");
+    let same = "vector contains metrics with the same labelset after applying alert labels";
+    assert_eq!(fixture.error(2), same);
+    assert_eq!(
+        fixture.query("y", 10).len(),
+        1,
+        "the previous series did not end"
+    );
+    assert_eq!(fixture.group.rules[2].alerts.len(), 1, "the alert stays");
+}
+
+#[test]
+fn a_hostile_rule_is_ended_by_the_limits_of_queries() {
+    let mut fixture =
+        Fixture::new("  rules:\n  - {record: y, expr: 'x'}\n  - {record: z, expr: '1'}\n");
+    fixture.limits.samples_max = 0;
+    fixture.step(0, 1.0);
+    assert!(
+        fixture.error(0).contains("too many samples"),
+        "{}",
+        fixture.error(0)
+    );
+    assert_eq!(fixture.error(1), "", "other rules are evaluated");
+}
+
+#[test]
+fn a_restart_continues_pending_alerts_without_the_outage() {
+    let mut fixture = Fixture::new("  rules:\n  - {alert: A, expr: x > 0, for: 60s}\n");
+    for seconds in [0, 10, 20] {
+        assert_eq!(fixture.step(seconds, 1.0), ["pending"]);
+    }
+    fixture.restart("  rules:\n  - {alert: A, expr: x > 0, for: 60s}\n");
+    // The expression does not hold at once: its series comes back later.
+    fixture.set(110, 0.0);
+    fixture.evaluate(110);
+    assert_eq!(fixture.step(120, 1.0), ["pending"]);
+    // It held from 0 to 20 s; 100 s passed since, of which 10 are the usual interval.
+    let active = fixture.group.rules[0]
+        .alerts
+        .values()
+        .next()
+        .expect("an alert")
+        .active_at;
+    assert_eq!(active, 90_000);
+    assert_eq!(fixture.step(140, 1.0), ["pending"]);
+    assert_eq!(fixture.step(150, 1.0), ["firing"]);
+}
+
+#[test]
+fn a_restart_continues_firing_alerts_and_reports_those_that_ended() {
+    let mut fixture = Fixture::new(HOLD);
+    for seconds in [0, 10, 20] {
+        fixture.step(seconds, 1.0);
+    }
+    fixture.restart(HOLD);
+    assert_eq!(fixture.step(50, 1.0), ["firing"], "at once");
+    fixture.restart(HOLD);
+    assert_eq!(fixture.step(60, 0.0), [""; 0]);
+    fixture.set(360, 0.0);
+    let due = fixture.evaluate(360);
+    let ended: Vec<(&str, &str)> = due
+        .iter()
+        .map(|due| (due.alert.state.as_str(), due.alert.labels.get("l")))
+        .collect();
+    assert_eq!(ended, [("inactive", "a")]);
+    assert_eq!(fixture.query("ALERTS", 360), [""; 0]);
+    // Too long ago: nothing is continued.
+    fixture.step(370, 1.0);
+    fixture.restart(HOLD);
+    assert_eq!(fixture.step(370 + 3_700, 1.0), ["pending"]);
+}
+
+#[test]
+fn a_reload_keeps_the_state_of_rules_that_did_not_change() {
+    let mut fixture = Fixture::new(HOLD);
+    fixture.step(0, 1.0);
+    let mut new = new_group(&format!("{HOLD}  - {{alert: B, expr: x > 0, for: 20s}}\n"));
+    new.take_state(&mut fixture.group);
+    assert!(fixture.group.rules.is_empty(), "no rule is gone");
+    fixture.group = new;
+    assert_eq!(fixture.step(20, 1.0), ["firing", "pending"]);
+    let mut changed = new_group("  rules:\n  - {alert: A, expr: x > 1, for: 20s}\n");
+    changed.take_state(&mut fixture.group);
+    assert_eq!(fixture.group.rules.len(), 2, "both rules are gone");
+    let ends: usize = { fixture.group.rules.iter() }
+        .map(|rule| rule.end_marks(0).len())
+        .sum();
+    assert_eq!(ends, 4, "ALERTS and ALERTS_FOR_STATE of both");
+}
