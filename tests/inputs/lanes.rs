@@ -187,7 +187,7 @@ fn gauges_end_with_their_program_and_points_remain() {
 #[test]
 fn rules_and_limits_hold_for_lanes() {
     let scene = LaneSetup::new();
-    let yaml = "limits: {series_per_sender: 5}\nrules:\n  - {name: \"noise*\", drop: true}\n  \
+    let yaml = "limits: {series_per_sender: 5}\nrelabel:\n  - {name: \"noise*\", drop: true}\n  \
                 - {name: \"flux.{rank:int}.{rest:any}\", rename: \"flux.{rest}\", label: {rank: \"{rank}\"}}\n";
     let agent = scene.agent_with(yaml);
     scene.counter("noise_total").add(1);

@@ -190,7 +190,7 @@ fn job_states_that_flux_sent_move_gauges() {
 
 #[test]
 fn no_spelling_writes_into_a_family_of_the_node() {
-    let rules = "rules: [{name: 'mine.{rest:any}', rename: 'node.{rest}'}]";
+    let rules = "relabel: [{name: 'mine.{rest:any}', rename: 'node.{rest}'}]";
     let agent = agent().config(rules).start();
     let lines = [
         "node_load1:0|g|#fake:yes",

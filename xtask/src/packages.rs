@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 30] = [
+const PROGRAMS: [(&str, &str); 31] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
@@ -28,6 +28,7 @@ const PROGRAMS: [(&str, &str); 30] = [
     ("openssl", "openssl"),
     ("pkg-config", "pkg-config"),
     ("prometheus", "prometheus"),
+    ("prometheus-alertmanager", "prometheus-alertmanager"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("promtool", "prometheus"),
     ("python3", "python3"),

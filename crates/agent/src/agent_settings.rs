@@ -26,6 +26,7 @@ use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
 use crate::log_output::LogOutput;
 use crate::memory_limit::MemoryLimit;
+use crate::rules::{self, RuleSources};
 use crate::service_notifier::ServiceNotifier;
 use crate::snapshots::{self, snapshot_options};
 use crate::store_dir::{self, FileSystemKind};
@@ -47,6 +48,7 @@ pub struct AgentSettings {
     pub lanes: Option<LanesSettings>,
     pub statsd: StatsdListenOptions,
     pub serve: ServeSettings,
+    pub rules: RuleSources,
     /// Maximum number of programs that are counted for wrappers at one time.
     pub(crate) programs_max: usize,
     /// What a snapshot of this machine reads.
@@ -129,6 +131,7 @@ impl AgentSettings {
             store,
             statsd,
             serve,
+            rules: RuleSources::new(loaded),
             programs_max,
             snapshot: snapshot_options(loaded, environment),
             log: None,
@@ -192,7 +195,7 @@ fn admission_settings(config: &Config, node: &str, keep_bytes: u64) -> Admission
         series_max: u64::from(limits.store.series.get()),
         senders,
         text_bytes_max: limits.store.memory.count() / 16,
-        rules: RelabelRules::new(config.agent.rules.clone()),
+        rules: RelabelRules::new(config.agent.relabel.clone()),
         reserved: reserved_names(node),
     }
 }
@@ -242,14 +245,16 @@ fn lanes_settings(
 /// The names of all metrics that the agent collects itself, and of the node.
 fn reserved_names(node: &str) -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
-    let own = store_metrics::families().chain(snapshots::families());
+    let own = store_metrics::families()
+        .chain(snapshots::families())
+        .chain(rules::families());
     let own = own.map(|family| &*family.name);
     let names = collected.map(|family| &*family.name).chain(own);
     Arc::new(ReservedNames::new(names).of_node(node))
 }
 
 /// Returns the path for messages; a path that cannot be made absolute stays as it is.
-fn absolute_file(loaded: &LoadedConfig) -> Option<PathBuf> {
+pub(crate) fn absolute_file(loaded: &LoadedConfig) -> Option<PathBuf> {
     let file = loaded.file.as_ref()?;
     Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pegel_collect::{CollectorState, Sampler};
 use pegel_metric::ProcessTable;
+use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, StatusSource};
 use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
 use pegel_supervisor::Supervisor;
@@ -16,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::agent_settings::AgentSettings;
 use crate::hosted_inputs::HostedInputs;
 use crate::log_output::LogOutput;
+use crate::rules::RuleSources;
 use crate::service_notifier::ServiceNotifier;
 
 /// A sampler that took no sample for this long, or for five times its rate, is stalled. A busy
@@ -30,6 +32,9 @@ pub(crate) struct AgentStatus {
     inputs: Option<HostedInputs>,
     sampler: Mutex<Option<Sampler>>,
     snapshot_worker: Mutex<Option<SnapshotWorker>>,
+    /// `None` without rule files.
+    rules: Mutex<Option<RuleEngine>>,
+    rule_sources: Option<RuleSources>,
     /// When the last sample was handed to the store.
     last_tick: Mutex<Option<Instant>>,
     rate: Duration,
@@ -62,6 +67,7 @@ impl AgentStatus {
             config_file: plan.config_file.clone(),
             config_json: plan.config_json.clone(),
             supervisor: plan.store.supervisor.clone(),
+            rule_sources: Some(plan.rules.clone()),
             ..AgentStatus::default()
         }
     }
@@ -105,6 +111,35 @@ impl AgentStatus {
     pub(crate) fn stop_snapshot_worker(&self) {
         let worker = self.snapshot_worker.lock().take();
         drop(worker);
+    }
+
+    pub(crate) fn set_rules(&self, engine: RuleEngine) {
+        *self.rules.lock() = Some(engine);
+    }
+
+    pub(crate) fn with_rules<T>(&self, read: impl FnOnce(&RuleEngine) -> T) -> Option<T> {
+        self.rules.lock().as_ref().map(read)
+    }
+
+    /// Reads the rule files again. Files with errors change nothing.
+    pub(crate) fn reload_rules(&self) {
+        let Some(sources) = self.rule_sources.as_ref().filter(|one| !one.is_empty()) else {
+            return;
+        };
+        match sources.load() {
+            Ok(groups) => {
+                self.with_rules(|engine| engine.replace_rules(groups));
+            }
+            Err(error) => {
+                tracing::error!(%error, "rule files have errors; keeping the rules in force");
+            }
+        }
+    }
+
+    /// Ends the evaluation of rules and the delivery of alerts.
+    pub(crate) fn stop_rules(&self) {
+        let engine = self.rules.lock().take();
+        drop(engine);
     }
 
     pub(crate) fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
@@ -180,6 +215,11 @@ impl StatusSource for AgentStatus {
 
     fn config(&self) -> Value {
         self.config_json.clone()
+    }
+
+    fn rule_groups(&self) -> Value {
+        self.with_rules(RuleEngine::groups_json)
+            .unwrap_or_else(|| json!([]))
     }
 
     fn degraded(&self) -> Option<String> {

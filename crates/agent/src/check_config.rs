@@ -38,6 +38,9 @@ pub fn check_config(
         };
         push_problem(loaded, key, &error, &mut problems);
     }
+    if let Err(error) = plan.rules.load() {
+        problems.extend(error.problems);
+    }
     if problems.is_empty() {
         Ok(())
     } else {

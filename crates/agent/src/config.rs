@@ -9,6 +9,7 @@ use pegel_config::{
 use pegel_ingest::admission::SenderLimits;
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
+use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
@@ -45,7 +46,12 @@ settings! {
         /// How this machine is described: `pegel snapshot`.
         snapshot: SnapshotSettings = SnapshotSettings::default(),
         /// Rules for the series that programs send, applied in order: keep, drop, rename, label.
-        rules: Vec<RelabelRule> = Vec::new(),
+        relabel: Vec<RelabelRule> = Vec::new(),
+        /// Rule files in Prometheus' format, relative to this file: recording and alerting rules
+        /// over the stored series. They are read again on SIGHUP.
+        rules: Vec<RuleFilePattern> = Vec::new(),
+        /// How rules are evaluated, and where alerts are sent.
+        alerts: AlertSettings = AlertSettings::default(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file
         /// (with a slash in its name); or both, as in journal:info. Without a destination: the
         /// journal if standard error is connected to it, else standard error. A file is reopened on

@@ -22,6 +22,7 @@ mod memory_limit;
 mod private_files;
 mod probe_collectors;
 mod remove_store;
+mod rules;
 mod running_agent;
 mod sample_once;
 mod service_notifier;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use pegel_collect::{Sampler, SelfMetrics};
+use pegel_config::ConfigError;
 use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
@@ -34,6 +35,7 @@ use crate::hangup::HangupSignals;
 use crate::hosted_inputs::HostedInputs;
 use crate::log_output::{LogMetrics, LogOutput};
 use crate::memory_limit::MEMORY_MIN;
+use crate::rules::{RuleMetrics, start_rules};
 use crate::service_notifier::ServiceNotifier;
 use crate::signals::StopSignals;
 use crate::snapshots::CloudMetrics;
@@ -78,6 +80,8 @@ pub enum AgentStartError {
     Memory(u64),
     #[error("cannot start the server threads")]
     Runtime(#[source] io::Error),
+    #[error("{0}")]
+    Rules(#[from] ConfigError),
 }
 
 /// A running agent, until [`RunningAgent::stop`].
@@ -112,6 +116,7 @@ impl RunningAgent {
         if let Some(limit) = plan.memory_limit.filter(|limit| limit.0 < MEMORY_MIN) {
             return Err(AgentStartError::Memory(limit.0));
         }
+        let rule_groups = plan.rules.load()?;
         descriptors::raise_limit(plan.open_files);
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -167,6 +172,7 @@ impl RunningAgent {
         let sampler = start_sampler(&plan, &store, &status)?;
         let active = sampler.active_count();
         status.set_sampler(sampler);
+        let promql_source = server.promql_source();
         let running = server
             .start(runtime.handle())
             .map_err(AgentStartError::Runtime)?;
@@ -192,8 +198,13 @@ impl RunningAgent {
         if let Some(notify) = &notify {
             notify.ready(&announcement.join("; "));
         }
-        // Last: it must not delay the first sample.
+        // Last: they must not delay the first sample.
         status.start_snapshot_worker(&plan);
+        if !plan.rules.is_empty() {
+            let url = page_url(&plan, http);
+            let rules = start_rules(&plan, rule_groups, promql_source, &store, url);
+            status.set_rules(rules.map_err(AgentStartError::Runtime)?);
+        }
         let signals = Some(signals);
         let running = Some(running);
         Ok(RunningAgent {
@@ -260,6 +271,7 @@ impl RunningAgent {
                             log.iter().for_each(|log| log.reopen());
                             reload.reload_now();
                             for_hangup.retake_snapshot();
+                            for_hangup.reload_rules();
                         };
                         hangups.run_until_terminal_closes(reload_all).await
                     }
@@ -305,6 +317,7 @@ impl RunningAgent {
             sampler.stop();
         }
         self.status.stop_snapshot_worker();
+        self.status.stop_rules();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
         }
@@ -380,6 +393,9 @@ fn start_sampler(
         vec![StoreMetrics::new(store), CloudMetrics::new(source)];
     if let Some(log) = &plan.log {
         own.push(LogMetrics::new(log));
+    }
+    if !plan.rules.is_empty() {
+        own.push(RuleMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

@@ -52,6 +52,11 @@ pub trait StatusSource: Send + Sync {
         serde_json::json!([])
     }
 
+    /// The groups of rules, as `GET /api/v1/rules` shows them without filters.
+    fn rule_groups(&self) -> serde_json::Value {
+        serde_json::json!([])
+    }
+
     /// A description of this machine as JSON; `None` before the first snapshot.
     fn snapshot(&self) -> Option<Arc<str>> {
         None

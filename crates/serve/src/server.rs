@@ -115,6 +115,15 @@ impl BoundServer {
         }
     }
 
+    /// The series of the store, as PromQL sees them.
+    pub fn promql_source(&self) -> StoreSource {
+        StoreSource::new(
+            self.app.store.clone(),
+            self.node_labels(),
+            self.app.rate.max(PROGRAM_INTERVAL_MIN),
+        )
+    }
+
     /// Serves on the runtime until stopped.
     pub fn start(self, handle: &Handle) -> std::io::Result<RunningServer> {
         let (stage, watcher) = watch::channel(ShutdownStage::Serving);
@@ -124,11 +133,7 @@ impl BoundServer {
         };
         let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
         let context = Arc::new(ServerContext {
-            promql: StoreSource::new(
-                self.app.store.clone(),
-                self.node_labels(),
-                self.app.rate.max(PROGRAM_INTERVAL_MIN),
-            ),
+            promql: self.promql_source(),
             promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),

@@ -7,6 +7,7 @@ mod evaluation;
 mod expression_text;
 mod metadata;
 mod parameters;
+mod rules;
 mod series;
 mod status;
 
@@ -51,6 +52,8 @@ pub(super) const ROUTES: &[PrometheusRoute] = &[
     ("/api/v1/labels", || get_and_post(series::labels)),
     ("/api/v1/label/{name}/values", || get(series::label_values)),
     ("/api/v1/metadata", || get(metadata::metadata)),
+    ("/api/v1/rules", || get(rules::rules)),
+    ("/api/v1/alerts", || get(rules::alerts)),
     ("/api/v1/targets", || get(status::targets)),
     ("/api/v1/status/buildinfo", || get(status::buildinfo)),
     ("/api/v1/status/config", || get(status::config)),

@@ -1,0 +1,177 @@
+//! Connects rules to the agent: their files, their series and their metrics.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pegel_collect::SelfMetrics;
+use pegel_config::ConfigError;
+use pegel_metric::{Family, MetricKind};
+use pegel_query::promql::StoreSource;
+use pegel_rules::{
+    AlertSettings, RuleEngine, RuleEngineOptions, RuleFilePattern, RuleGroupSpec, StoreStorage,
+    load_rule_files,
+};
+use pegel_store::Store;
+
+use crate::agent_settings::{AgentSettings, absolute_file};
+use crate::agent_status::AgentStatus;
+use crate::config_sources::LoadedConfig;
+
+/// The rule files of the configuration and the settings of alerts.
+#[derive(Debug, Clone)]
+pub struct RuleSources {
+    patterns: Vec<RuleFilePattern>,
+    /// The directory of the configuration file, to which patterns are relative.
+    dir: PathBuf,
+    settings: AlertSettings,
+}
+
+impl RuleSources {
+    pub(crate) fn new(loaded: &LoadedConfig) -> RuleSources {
+        let file = absolute_file(loaded);
+        let dir = file.as_deref().and_then(Path::parent);
+        RuleSources {
+            patterns: loaded.config.agent.rules.clone(),
+            dir: dir.unwrap_or(Path::new("")).to_owned(),
+            settings: loaded.config.agent.alerts.clone(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Reads and checks all rule files.
+    pub(crate) fn load(&self) -> Result<Vec<RuleGroupSpec>, ConfigError> {
+        load_rule_files(&self.patterns, &self.dir)
+    }
+}
+
+/// Starts the evaluation of rules over `source`, the series of the store. `url` is that of the agent's page.
+pub(crate) fn start_rules(
+    plan: &AgentSettings,
+    groups: Vec<RuleGroupSpec>,
+    source: StoreSource,
+    store: &Store,
+    url: Option<String>,
+) -> std::io::Result<RuleEngine> {
+    let settings = plan.rules.settings.clone();
+    let external_url = settings.external_url.clone().or(url).unwrap_or_default();
+    RuleEngine::start(RuleEngineOptions {
+        groups,
+        settings,
+        node: plan.node.clone(),
+        external_url,
+        storage: Box::new(StoreStorage::new(Box::new(source), store.clone())),
+        clock: plan.store.clock.clone(),
+        supervisor: store.supervisor().clone(),
+    })
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    Family::new(name, MetricKind::Counter, "", 0, help)
+}
+
+const EVALUATIONS: Family = counter(
+    "pegel_rule_evaluations_total",
+    "Total number of rule evaluations.",
+);
+const FAILURES: Family = counter(
+    "pegel_rule_evaluation_failures_total",
+    "Total number of rule evaluations that failed.",
+);
+const MISSED: Family = counter(
+    "pegel_rule_group_iterations_missed_total",
+    "Total number of evaluations of a rule group that were skipped because the previous ones took too long.",
+);
+const LAST_DURATION: Family = Family::new(
+    "pegel_rule_group_last_duration_seconds",
+    MetricKind::Gauge,
+    "seconds",
+    0,
+    "Duration of the last evaluation of a rule group, in seconds.",
+);
+const SENT: Family = counter(
+    "pegel_alerts_sent_total",
+    "Total number of alerts delivered to a receiver.",
+);
+const SEND_ERRORS: Family = counter(
+    "pegel_alerts_send_errors_total",
+    "Total number of failed attempts to deliver alerts to a receiver.",
+);
+const DROPPED: Family = counter(
+    "pegel_alerts_dropped_total",
+    "Total number of alerts dropped because a receiver refused them or its queue was full.",
+);
+const WAITING: Family = Family::new(
+    "pegel_alerts_queue_length",
+    MetricKind::Gauge,
+    "",
+    0,
+    "Number of alerts that wait for a receiver.",
+);
+
+static FAMILIES: [Family; 8] = [
+    EVALUATIONS,
+    FAILURES,
+    MISSED,
+    LAST_DURATION,
+    SENT,
+    SEND_ERRORS,
+    DROPPED,
+    WAITING,
+];
+
+/// The families of the metrics of rules and alerts.
+pub(crate) fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter()
+}
+
+/// Publishes the counts of rules and receivers.
+#[derive(Debug)]
+pub(crate) struct RuleMetrics {
+    status: Arc<AgentStatus>,
+    families: Vec<Arc<Family>>,
+}
+
+impl RuleMetrics {
+    pub(crate) fn new(status: &Arc<AgentStatus>) -> Arc<RuleMetrics> {
+        Arc::new(RuleMetrics {
+            status: status.clone(),
+            families: FAMILIES.iter().cloned().map(Arc::new).collect(),
+        })
+    }
+}
+
+impl SelfMetrics for RuleMetrics {
+    fn readings(&self, put: &mut dyn FnMut(&Arc<Family>, &[(&str, &str)], f64)) {
+        let read = |engine: &RuleEngine| (engine.group_counts(), engine.receiver_counts());
+        let Some((groups, receivers)) = self.status.with_rules(read) else {
+            return;
+        };
+        for group in groups {
+            let labels = [("rule_group", group.key.as_str())];
+            let values = [
+                group.evaluations() as f64,
+                group.failures() as f64,
+                group.missed() as f64,
+                group.last_seconds(),
+            ];
+            for (family, value) in self.families.iter().zip(values) {
+                put(family, &labels, value);
+            }
+        }
+        for receiver in receivers {
+            let labels = [("receiver", receiver.name.as_str())];
+            let values = [
+                receiver.sent,
+                receiver.errors,
+                receiver.dropped,
+                receiver.waiting,
+            ];
+            for (family, value) in self.families[4..].iter().zip(values) {
+                put(family, &labels, value as f64);
+            }
+        }
+    }
+}
