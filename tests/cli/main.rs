@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod doctor;
 mod query;
+mod rules;
 mod running_agent;
 mod tau;
 mod top;

@@ -1,5 +1,5 @@
 //! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the
-//! snapshot, the processes.
+//! snapshot, the processes; rules and the receivers of their alerts.
 
 mod grafana;
 mod node_exporter;
@@ -7,6 +7,7 @@ mod opentsdb;
 mod page;
 mod processes;
 mod prometheus;
+mod rules;
 mod snapshot;
 
 use pegel_testkit::PegelBinary;

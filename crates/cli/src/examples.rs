@@ -23,6 +23,11 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["track"] => TRACK,
         ["top"] => TOP,
         ["push"] => PUSH,
+        ["alerts"] => ALERTS,
+        ["rules"] => RULES,
+        ["rules", "check"] => RULES_CHECK,
+        ["rules", "test"] => RULES_TEST,
+        ["rules", "list"] => RULES_LIST,
         ["snapshot"] => SNAPSHOT,
         ["grafana"] | ["grafana", "provision"] => GRAFANA_PROVISION,
         ["prometheus-config"] => PROMETHEUS_CONFIG,
@@ -212,6 +217,44 @@ const PUSH: &[Example] = &[
     example(
         "pegel push loss=0.031 --ts 1713379493250",
         "store a value with its own time",
+    ),
+];
+
+const ALERTS: &[Example] = &[
+    example("pegel alerts", "show pending and firing alerts"),
+    example(
+        "pegel alerts -f json",
+        "show them as GET /api/v1/alerts does",
+    ),
+];
+
+const RULES: &[Example] = &[
+    example(
+        "pegel rules check rules/*.yml",
+        "report errors in rule files",
+    ),
+    example("pegel rules test tests/*.yml", "run unit tests of rules"),
+    example("pegel rules list", "show the rules of the agent"),
+];
+
+const RULES_CHECK: &[Example] = &[example(
+    "pegel rules check rules/*.yml",
+    "report every error with its file and line; exit code 2 if there are any",
+)];
+
+const RULES_TEST: &[Example] = &[example(
+    "pegel rules test tests/*.yml",
+    "compare alerts and values with those that the files expect; exit code 1 if they differ",
+)];
+
+const RULES_LIST: &[Example] = &[
+    example(
+        "pegel rules list",
+        "show every rule with its state, its health and its last error",
+    ),
+    example(
+        "pegel rules list -f json",
+        "show them as GET /api/v1/rules does",
     ),
 ];
 

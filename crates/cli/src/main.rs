@@ -6,6 +6,7 @@ mod agent;
 mod agent_client;
 mod agent_query;
 mod agent_report;
+mod alerts;
 mod api_values;
 mod command_error;
 mod completions;
@@ -26,6 +27,7 @@ mod overview;
 mod prometheus_config;
 mod push;
 mod query;
+mod rules;
 mod run;
 mod series_query;
 mod snapshot;
@@ -69,6 +71,8 @@ enum CliCommand {
     Track(track::TrackArgs),
     Top(top::TopArgs),
     Push(push::PushArgs),
+    Alerts(alerts::AlertsArgs),
+    Rules(rules::RulesArgs),
     Snapshot(snapshot::SnapshotArgs),
     Grafana(grafana::GrafanaArgs),
     PrometheusConfig(prometheus_config::PrometheusConfigArgs),
@@ -128,6 +132,8 @@ fn main() -> ExitCode {
         CliCommand::Track(args) => track::run(args),
         CliCommand::Top(args) => top::run(args),
         CliCommand::Push(args) => push::run(args),
+        CliCommand::Alerts(args) => alerts::run(args),
+        CliCommand::Rules(args) => rules::run(args),
         CliCommand::Snapshot(args) => snapshot::run(args),
         CliCommand::Grafana(args) => grafana::run(args),
         CliCommand::PrometheusConfig(args) => prometheus_config::run(args),

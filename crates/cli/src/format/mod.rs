@@ -5,6 +5,7 @@ pub(crate) mod json;
 pub(crate) mod number;
 mod plain;
 pub(crate) mod table;
+mod text_table;
 mod yaml;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 use crate::api_values::{SeriesInfo, SeriesValue};
 use crate::counter_rates::CounterRates;
 use number::exact;
+pub(crate) use text_table::text_table;
 
 /// The output format, option `-f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
