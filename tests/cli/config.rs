@@ -183,7 +183,7 @@ fn show_reports_the_origin_of_each_value() {
     assert_eq!(line("rate:"), "rate: 100ms # --rate");
     assert_eq!(line("level:"), "level: 2 # $PEGEL_LEVEL");
     assert_eq!(line("disk:"), "disk: 1d # f.yaml:3:14");
-    assert_eq!(line("memory:"), "memory: 5m # default");
+    assert_eq!(line("memory: 5m"), "memory: 5m # default");
     assert_eq!(line("node:"), "node: 007 # f.yaml:4:7");
     assert_eq!(
         line("listen:"),

@@ -47,7 +47,8 @@ impl RuleSources {
     }
 }
 
-/// Starts the evaluation of rules over `source`, the series of the store. `url` is that of the agent's page.
+/// Starts the evaluation of rules over `source`, the series of the store. `url` is that of the
+/// agent's page.
 pub(crate) fn start_rules(
     plan: &AgentSettings,
     groups: Vec<RuleGroupSpec>,
