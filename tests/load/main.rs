@@ -2,6 +2,7 @@
 //! runs one test binary at a time, and run one after the other: they would measure each other.
 
 mod clients;
+mod cpu_rates;
 mod sampling_times;
 
 use parking_lot::{Mutex, MutexGuard};

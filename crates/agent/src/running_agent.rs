@@ -386,7 +386,8 @@ fn start_sampler(
     store: &Store,
     source: &Arc<AgentStatus>,
 ) -> Result<Sampler, AgentStartError> {
-    let first = Arc::new(AtomicI64::new(Millis::MAX));
+    // The newest time of the first pass, whose groups may have different times.
+    let first = Arc::new(AtomicI64::new(Millis::MIN));
     let (sink_store, sink_first) = (store.clone(), first.clone());
     let sink_source = source.clone();
     let mut own: Vec<Arc<dyn SelfMetrics>> =
@@ -406,13 +407,13 @@ fn start_sampler(
         plan.store.clock.clone(),
         Box::new(move |tick| {
             sink_source.record_tick();
-            sink_first.fetch_min(tick.time, Ordering::Relaxed);
+            sink_first.fetch_max(tick.time, Ordering::Relaxed);
             sink_store.tick(tick);
         }),
     )?;
     let first = first.load(Ordering::Relaxed);
     // Without collectors there is nothing to wait for.
-    if first != Millis::MAX {
+    if first != Millis::MIN {
         wait_until_readable(store, first);
     }
     Ok(sampler)

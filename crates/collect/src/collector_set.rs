@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use pegel_metric::{Clock, Ledger, Level, Millis, Tick};
 
 use crate::managed_collector::ManagedCollector;
+use crate::pass_ticks::{PassTicks, PassTime};
 use crate::proc_file::SharedFile;
 use crate::{
     CollectSettings, CollectSettingsError, CollectorStatus, Context, CurrentOperation, Host,
@@ -22,6 +23,8 @@ pub struct CollectorSet {
     /// disabled collectors.
     collectors: Vec<Option<(usize, ManagedCollector)>>,
     rates: Vec<Duration>,
+    /// The buffers of [`CollectorSet::sample`].
+    untimed: Option<PassTicks>,
 }
 
 impl CollectorSet {
@@ -36,7 +39,7 @@ impl CollectorSet {
     ) -> Result<CollectorSet, CollectSettingsError> {
         settings.check()?;
         let stats = Arc::new(SamplerStats::new(REGISTRY.iter().map(|entry| entry.name)));
-        let proc_stat = Arc::new(SharedFile::new(host.proc.join("stat")));
+        let proc_stat = Arc::new(SharedFile::new(host.proc.join("stat"), clock.clone()));
         let context = Context {
             host,
             clock,
@@ -70,6 +73,7 @@ impl CollectorSet {
             context,
             collectors,
             rates,
+            untimed: None,
         })
     }
 
@@ -78,10 +82,25 @@ impl CollectorSet {
         &self.rates
     }
 
-    /// Runs the collectors of the tracks in `due` and fills `tick` with the samples of `time`.
+    /// Runs the collectors of the tracks in `due` and fills `tick` with the samples. All of them
+    /// carry `time`, whenever they are read.
     pub fn sample(&mut self, time: Millis, due: &[usize], tick: &mut Tick) {
+        let mut ticks = self.untimed.take().unwrap_or_else(PassTicks::new);
+        std::mem::swap(ticks.nominal(), tick);
+        let time = PassTime {
+            nominal: time,
+            offset: None,
+        };
+        self.sample_timed(time, due, &mut ticks);
+        std::mem::swap(ticks.nominal(), tick);
+        self.untimed = Some(ticks);
+    }
+
+    /// Runs the collectors of the tracks in `due` and fills `ticks` with the samples, by the time
+    /// at which they are read. Publishes completed passes of all threaded collectors too.
+    pub(crate) fn sample_timed(&mut self, time: PassTime, due: &[usize], ticks: &mut PassTicks) {
         self.context.proc_stat.begin_pass();
-        tick.reset(time);
+        ticks.begin(time);
         let clock = &self.context.clock;
         let mut before = clock.monotonic();
         let all_stats = self.context.stats.collectors();
@@ -89,14 +108,30 @@ impl CollectorSet {
             let Some((track, collector)) = collector else {
                 continue;
             };
-            if due.contains(track) {
-                let (series, cost) = collector.pass(&self.context, stats, tick);
+            let published = if due.contains(track) {
+                collector.pass(&self.context, stats, ticks)
+            } else {
+                collector.publish_completed(&self.context, stats, ticks)
+            };
+            if let Some((series, cost)) = published {
                 let after = clock.monotonic();
                 let cost = cost.unwrap_or_else(|| after.saturating_sub(before));
                 stats.record_pass(cost, series);
                 before = after;
             }
         }
+    }
+
+    /// Returns whether a pass of a threaded collector was requested and not published yet.
+    pub(crate) fn is_pass_pending(&self) -> bool {
+        let mut collectors = self.collectors.iter().flatten();
+        collectors.any(|(_, collector)| collector.is_pass_pending())
+    }
+
+    /// Like [`CollectorSet::sample_timed`], for all collectors.
+    pub(crate) fn sample_all_timed(&mut self, time: PassTime, ticks: &mut PassTicks) {
+        let all: Vec<usize> = (0..self.rates.len()).collect();
+        self.sample_timed(time, &all, ticks);
     }
 
     /// Runs all collectors, regardless of their rates.

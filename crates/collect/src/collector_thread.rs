@@ -1,26 +1,30 @@
 //! The thread of a collector whose reads may be slow or hang.
 //!
-//! The sampler never waits for it. It publishes the last completed pass and requests the next one,
-//! which runs shortly before it is due. A pass that does not complete within [`PASS_TIMEOUT`] marks
-//! the collector as failed, with the operation that hangs; when the read returns, the collector
-//! recovers by itself. There is exactly one thread per such collector, however long it hangs, and
-//! it is never joined: stopping the agent does not wait for a dead disk.
+//! The sampler never waits for it. At each due time it requests a pass, which runs at once, and
+//! publishes it when it is complete, with the time of reading. A requested pass that is not
+//! complete when the next one is due is counted as missed. One that takes longer than
+//! [`PASS_TIMEOUT`] marks the collector as failed, with the operation that hangs; when the read
+//! returns, the collector recovers by itself. There is exactly one thread per such collector,
+//! however long it hangs, and it is never joined: stopping the agent does not wait for a dead disk.
+
+mod pass_exchange;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use pegel_metric::{Clock, Input, Level, Tick};
+use parking_lot::Mutex;
+use pegel_metric::{Clock, Level, Millis};
 use pegel_supervisor::RestartedThread;
 
+use self::pass_exchange::{ExchangeState, PassExchange};
 use crate::managed_collector::{ABSENT_RETRY, ManagedCollector};
+use crate::pass_ticks::{GroupReading, PassTicks, PassTime};
+use crate::schedule::STEP_MIN;
 use crate::stats::CollectorStats;
 use crate::{CollectorEntry, CollectorState, Context};
 
 /// A pass that takes longer is considered hung.
 pub(crate) const PASS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long before its due time a pass starts, in addition to twice the duration of the last one.
-const LEAD_TIME: Duration = Duration::from_millis(50);
 /// Generous, because vendor libraries may need it; untouched pages cost nothing.
 const STACK_BYTES: usize = 512 * 1024;
 
@@ -51,100 +55,22 @@ pub(crate) struct CollectorThread {
     /// `None` if it could not be started.
     thread: Option<RestartedThread>,
     is_hung: bool,
-    /// The number of the last published pass.
+    /// The number of the last published pass, and how many of its series had a value.
     last_pass_number: u64,
+    last_series: u64,
+    /// The time that the last published pass carried.
+    last_time: Option<Millis>,
+    /// The pass that was requested and not published yet.
+    pending: Option<PendingPass>,
 }
 
-/// Shared between the sampler thread and the worker. The lock is never held while a collector
-/// reads.
-#[derive(Debug, Default)]
-struct PassExchange {
-    state: Mutex<ExchangeState>,
-    changed: Condvar,
-    operation: CurrentOperation,
-}
-
-#[derive(Debug, Default)]
-struct ExchangeState {
-    /// When the next pass is to start.
-    next_at: Option<Instant>,
-    /// The monotonic time at which the running pass started.
-    started: Option<Duration>,
-    completed: Option<CompletedPass>,
-    /// The sampler has dropped the collector; the worker must end.
-    is_closed: bool,
-    /// The worker has ended, because the source is absent.
-    is_ended: bool,
-}
-
-/// The result of a completed pass.
-#[derive(Debug)]
-struct CompletedPass {
-    number: u64,
-    /// The monotonic time of completion.
-    at: Duration,
-    /// The elapsed time.
-    took: Duration,
-    /// The CPU time: waiting costs nothing.
-    cost: Duration,
-    /// Has no row if the source is absent.
-    tick: Tick,
-    state: CollectorState,
-    detail: Option<String>,
-}
-
-impl PassExchange {
-    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
-        // Every field is valid independently of the others, also after a panic.
-        self.state.lock()
-    }
-
-    /// Waits, on the worker, until a pass is due. Returns false when the collector was closed.
-    fn wait_for_request(&self, clock: &dyn Clock) -> bool {
-        let mut locked = self.lock();
-        loop {
-            let now = Instant::now();
-            match locked.next_at {
-                _ if locked.is_closed => return false,
-                Some(at) if at <= now => {
-                    locked.next_at = None;
-                    locked.started = Some(clock.monotonic());
-                    return true;
-                }
-                Some(at) => _ = self.changed.wait_for(&mut locked, at - now),
-                None => self.changed.wait(&mut locked),
-            }
-        }
-    }
-
-    /// Requests a pass again that a panic interrupted.
-    fn retry_interrupted(&self) {
-        let mut locked = self.lock();
-        if locked.started.take().is_some() {
-            locked.next_at = Some(Instant::now());
-        }
-    }
-
-    /// Stores a completed pass and takes the tick of the previous one, whose buffers are reused.
-    fn deliver(&self, tick: &mut Tick, stats: &CollectorStats, at: Duration, cost: Duration) {
-        let (state, detail) = stats.state_and_detail();
-        let mut locked = self.lock();
-        locked.is_ended = state == CollectorState::Absent;
-        let started = locked.started.take().unwrap_or(at);
-        let last = locked.completed.take();
-        let number = last.as_ref().map_or(1, |last| last.number + 1);
-        let spare = last.map_or_else(|| Tick::new(Input::Collect), |last| last.tick);
-        locked.completed = Some(CompletedPass {
-            number,
-            at,
-            took: at.saturating_sub(started),
-            cost,
-            tick: std::mem::replace(tick, spare),
-            state,
-            detail,
-        });
-        self.changed.notify_all();
-    }
+/// A pass that the sampler requested.
+#[derive(Debug, Clone, Copy)]
+struct PendingPass {
+    /// The time for which it was requested.
+    due: Millis,
+    /// The monotonic time of the request.
+    requested_at: Duration,
 }
 
 impl CollectorThread {
@@ -164,9 +90,12 @@ impl CollectorThread {
             thread: None,
             is_hung: false,
             last_pass_number: 0,
+            last_series: 0,
+            last_time: None,
+            pending: None,
         };
         stats.set_state(CollectorState::Active, None, &*context.clock);
-        collector.exchange.lock().next_at = Some(Instant::now());
+        collector.exchange.lock().is_requested = true;
         collector.spawn(context, stats);
         collector
     }
@@ -194,47 +123,151 @@ impl CollectorThread {
         };
     }
 
-    /// Publishes the last completed pass and requests the next one. Returns how many series have a
-    /// value, and the cost of the pass if it was not published before.
-    pub(crate) fn publish(
+    /// Publishes the last pass, if it is complete and was not published before, and requests the
+    /// pass that is due. Returns how many series have a value, and the cost of the pass if it is
+    /// new; `None` if nothing was published.
+    pub(crate) fn pass(
         &mut self,
         context: &Context,
         stats: &CollectorStats,
-        tick: &mut Tick,
-    ) -> (u64, Option<Duration>) {
+        ticks: &mut PassTicks,
+    ) -> Option<(u64, Option<Duration>)> {
         let now = context.clock.monotonic();
         if self.thread.is_none() || self.is_reopen_due(now) {
             self.spawn(context, stats);
         }
-        let mut locked = self.exchange.lock();
-        let is_hung = locked
-            .started
-            .is_some_and(|started| now.saturating_sub(started) >= PASS_TIMEOUT);
-        let mut took = Duration::ZERO;
-        let (mut series, mut new) = (0, None);
-        if let Some(pass) = &locked.completed {
-            let is_fresh = now.saturating_sub(pass.at) <= 2 * self.rate + PASS_TIMEOUT;
-            for row in pass.tick.rows() {
-                series = tick.append_row(row, !is_hung && is_fresh);
+        let due = ticks.nominal().time;
+        let was_pending = self.pending.is_some();
+        let published = self.publish_new(context, stats, ticks);
+        let is_hung = self.is_hung_at(now);
+        let is_gone = is_hung || self.is_stale_at(now);
+        let is_repeated = published.is_none() && (is_gone || ticks.is_untimed());
+        if is_repeated {
+            self.repeat_last(!is_gone, ticks);
+        }
+        self.report_hang(is_hung, &*context.clock, stats);
+        if !ticks.is_untimed() {
+            // A pass that was read for this time, or before the first request, is the one that is
+            // due.
+            let is_done = published.is_some() && (!was_pending || self.last_time >= Some(due));
+            if self.pending.is_some() || (was_pending && is_done) {
+                context.stats.count_missed_thread();
             }
-            took = pass.took;
-            if self.last_pass_number != pass.number {
-                self.last_pass_number = pass.number;
-                new = Some(pass.cost);
-            }
-            if !is_hung {
-                stats.set_state(pass.state, pass.detail.as_deref(), &*context.clock);
+            self.pending = None;
+            if !is_done {
+                self.request(due, now);
             }
         }
-        if locked.started.is_none() && locked.next_at.is_none() && !locked.is_ended {
-            // Late enough to be current when it is published, early enough to be complete.
-            let lead = (LEAD_TIME + 2 * took).min(self.rate / 2);
-            locked.next_at = Some(Instant::now() + (self.rate - lead));
+        (published.is_some() || is_repeated).then_some((self.last_series, published))
+    }
+
+    pub(crate) fn is_pass_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Publishes the requested pass if it is complete. Returns what [`CollectorThread::pass`]
+    /// returns; `None` if it is not.
+    pub(crate) fn publish_completed(
+        &mut self,
+        context: &Context,
+        stats: &CollectorStats,
+        ticks: &mut PassTicks,
+    ) -> Option<(u64, Option<Duration>)> {
+        self.pending?;
+        let cost = self.publish_new(context, stats, ticks)?;
+        self.report_hang(false, &*context.clock, stats);
+        Some((self.last_series, Some(cost)))
+    }
+
+    /// Publishes the last completed pass, unless it was published before, with the time of
+    /// reading. Returns its cost. A pass is stored once: repeated, a counter would stand still and
+    /// then jump.
+    fn publish_new(
+        &mut self,
+        context: &Context,
+        stats: &CollectorStats,
+        ticks: &mut PassTicks,
+    ) -> Option<Duration> {
+        let locked = self.exchange.lock();
+        let pass = locked.completed.as_ref()?;
+        if pass.number == self.last_pass_number {
+            return None;
+        }
+        self.last_pass_number = pass.number;
+        let pending = self.pending.take();
+        if let Some(pending) = pending
+            && pass.read_at > pending.requested_at + self.rate / 2
+        {
+            context.stats.count_late_thread();
+        }
+        let tick = ticks.tick_for(&GroupReading {
+            at: pass.read_at,
+            rate: self.rate,
+            earliest: self.earliest_time(pending, ticks.utc(pass.at)),
+        });
+        self.last_series = 0;
+        for row in pass.tick.rows() {
+            self.last_series = tick.append_row(row, true);
+        }
+        self.last_time = Some(tick.time);
+        stats.set_state(pass.state, pass.detail.as_deref(), &*context.clock);
+        Some(pass.cost)
+    }
+
+    /// Returns the first time that a pass may carry which was complete at `end`: the one for which
+    /// it was requested, because earlier ones were counted as missed, and later than the last pass.
+    fn earliest_time(&self, pending: Option<PendingPass>, end: Option<Millis>) -> Millis {
+        let after_last = self.last_time.map(|last| last.saturating_add(1));
+        let earliest = pending.map(|pending| pending.due).max(after_last);
+        // As in the schedule, only a larger difference is a clock that was set back.
+        let set_back = self.rate.max(STEP_MIN).as_millis() as Millis;
+        let is_set_back = |time: &Millis| end.is_some_and(|end| time - end >= set_back);
+        earliest
+            .filter(|time| !is_set_back(time))
+            .unwrap_or(Millis::MIN)
+    }
+
+    /// Appends the last pass again, with the nominal time; without values unless it is current.
+    fn repeat_last(&mut self, is_current: bool, ticks: &mut PassTicks) {
+        let locked = self.exchange.lock();
+        let Some(pass) = &locked.completed else {
+            return;
+        };
+        let tick = ticks.nominal();
+        self.last_series = 0;
+        for row in pass.tick.rows() {
+            self.last_series = tick.append_row(row, is_current);
+            self.last_time = Some(tick.time);
+        }
+    }
+
+    /// Returns whether the running pass takes too long.
+    fn is_hung_at(&self, now: Duration) -> bool {
+        let started = self.exchange.lock().started;
+        started.is_some_and(|started| now.saturating_sub(started) >= PASS_TIMEOUT)
+    }
+
+    /// Returns whether the values of the last pass are too old to be shown.
+    fn is_stale_at(&self, now: Duration) -> bool {
+        let locked = self.exchange.lock();
+        let last = locked.completed.as_ref();
+        last.is_some_and(|pass| now.saturating_sub(pass.at) > 2 * self.rate + PASS_TIMEOUT)
+    }
+
+    /// Requests a pass, unless one is running: then that one is published when it is complete.
+    fn request(&mut self, due: Millis, now: Duration) {
+        let mut locked = self.exchange.lock();
+        if locked.is_ended {
+            return;
+        }
+        self.pending = Some(PendingPass {
+            due,
+            requested_at: now,
+        });
+        if locked.started.is_none() {
+            locked.is_requested = true;
             self.exchange.changed.notify_all();
         }
-        drop(locked);
-        self.report_hang(is_hung, &*context.clock, stats);
-        (series, new)
     }
 
     /// Returns whether an absent source is due for a retry, and requests the pass if so. The worker
@@ -245,7 +278,7 @@ impl CollectorThread {
         let is_time = locked.is_ended && now.saturating_sub(last) >= ABSENT_RETRY;
         if is_time {
             locked.is_ended = false;
-            locked.next_at = Some(Instant::now());
+            locked.is_requested = true;
         }
         is_time
     }
@@ -265,7 +298,7 @@ impl CollectorThread {
             return;
         }
         if !is_new(&locked) && locked.started.is_none() {
-            locked.next_at = Some(Instant::now());
+            locked.is_requested = true;
             self.exchange.changed.notify_all();
         }
         while !is_new(&locked) {
@@ -321,13 +354,13 @@ fn run_worker(
     context: &Context,
 ) {
     let stats = CollectorStats::new(name);
-    let mut tick = Tick::new(Input::Collect);
+    let mut ticks = PassTicks::new();
     while exchange.wait_for_request(&*context.clock) {
         let before = thread_cpu_time();
-        tick.reset(0);
-        collector.pass(context, &stats, &mut tick);
+        ticks.begin(PassTime::default());
+        collector.pass(context, &stats, &mut ticks);
         let cost = thread_cpu_time().saturating_sub(before);
-        exchange.deliver(&mut tick, &stats, context.clock.monotonic(), cost);
+        exchange.deliver(ticks.nominal(), &stats, context.clock.monotonic(), cost);
         if stats.state() == CollectorState::Absent {
             return;
         }

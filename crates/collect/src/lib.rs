@@ -1,5 +1,5 @@
 //! Samples the node itself. Collectors read `/proc` and `/sys`; the sampler runs them on schedule
-//! and passes one [`Tick`](pegel_metric::Tick) per nominal time to a sink.
+//! and passes a [`Tick`](pegel_metric::Tick) per nominal time to a sink.
 //!
 //! A collector is one file in `collectors/` and one line in [`REGISTRY`]. It declares each series
 //! once, keeps the slots, and afterwards only sets values: a pass allocates nothing. Files are
@@ -37,6 +37,7 @@ mod host;
 mod live_processes;
 mod managed_collector;
 mod node_exporter_gaps;
+mod pass_ticks;
 mod proc_file;
 mod proc_parse;
 mod sampler;
@@ -202,6 +203,12 @@ pub trait Collector: Debug + Send {
     /// counts as failed, but its values are kept and it is not reopened, so it must recover by
     /// itself.
     fn partial_failure(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the monotonic time at which the last pass read its source. `None`: any time in the
+    /// pass. On a busy machine the thread may wait for long between reading and parsing.
+    fn read_at(&self) -> Option<Duration> {
         None
     }
 }

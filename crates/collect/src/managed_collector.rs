@@ -3,7 +3,7 @@
 //!
 //! The set of collectors holds one for each enabled collector. An inline collector runs here, on
 //! the sampler thread. The passes of a threaded one run on its [`CollectorThread`], which holds a
-//! `ManagedCollector` in turn; here its last completed pass is published. A failed pass publishes
+//! `ManagedCollector` in turn; here its completed passes are published. A failed pass publishes
 //! no values and never affects other collectors. State changes go to [`CollectorStats`], and a
 //! failure is logged once per distinct reason.
 
@@ -15,6 +15,7 @@ use pegel_metric::{Level, Millis, SampleGroup, Tick, with_causes};
 use pegel_supervisor::panic_message;
 
 use crate::collector_thread::CollectorThread;
+use crate::pass_ticks::PassTicks;
 use crate::stats::CollectorStats;
 use crate::{
     CollectError, Collector, CollectorEntry, CollectorState, Context, Execution, OpenOutcome,
@@ -86,23 +87,54 @@ impl ManagedCollector {
         collector
     }
 
-    /// Runs a pass, or takes the last completed one from its thread, and appends the values to
-    /// `tick`. Returns how many series have a value, and the cost of the pass if that is not the
-    /// time spent here.
+    /// Runs a pass and appends the values to the tick of the time at which they were read. A thread
+    /// is requested to run one, which is published when it is complete. Returns how many series
+    /// have a value, and the cost of the pass if that is not the time spent here; `None` if nothing
+    /// was published.
     pub(crate) fn pass(
         &mut self,
         context: &Context,
         stats: &CollectorStats,
-        tick: &mut Tick,
-    ) -> (u64, Option<Duration>) {
+        ticks: &mut PassTicks,
+    ) -> Option<(u64, Option<Duration>)> {
         if let CollectorSource::Thread(thread) = &mut self.source {
-            return thread.publish(context, stats, tick);
+            return thread.pass(context, stats, ticks);
         }
         if self.is_open_due(context) {
             self.open(context, stats);
         }
+        let before = context.clock.monotonic();
         self.run(context, stats);
-        (self.append_to(tick), None)
+        let read_at = match &self.source {
+            CollectorSource::Open(collector, _) => collector.read_at(),
+            CollectorSource::Closed | CollectorSource::Thread(_) => None,
+        };
+        // The thread may be preempted anywhere between the two.
+        let read_at = read_at.unwrap_or_else(|| (before + context.clock.monotonic()) / 2);
+        let tick = ticks.tick_of_pass(read_at, self.rate);
+        Some((self.append_to(tick), None))
+    }
+
+    /// Returns whether a pass of its thread was requested and not published yet.
+    pub(crate) fn is_pass_pending(&self) -> bool {
+        match &self.source {
+            CollectorSource::Thread(thread) => thread.is_pass_pending(),
+            CollectorSource::Closed | CollectorSource::Open(..) => false,
+        }
+    }
+
+    /// Publishes the requested pass of its thread if it is complete. Returns what
+    /// [`ManagedCollector::pass`] returns; `None` if there is none.
+    pub(crate) fn publish_completed(
+        &mut self,
+        context: &Context,
+        stats: &CollectorStats,
+        ticks: &mut PassTicks,
+    ) -> Option<(u64, Option<Duration>)> {
+        match &mut self.source {
+            CollectorSource::Thread(thread) => thread.publish_completed(context, stats, ticks),
+            CollectorSource::Closed | CollectorSource::Open(..) => None,
+        }
     }
 
     /// Waits until its thread, if it has one, has completed a pass that was not published yet; at
@@ -243,7 +275,7 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-    use pegel_metric::{Family, Input, MetricKind};
+    use pegel_metric::{Family, MetricKind};
 
     use super::*;
     use crate::Tier;
@@ -276,11 +308,11 @@ mod tests {
         /// the error.
         fn pass(&mut self) -> (usize, u64, Option<String>) {
             self.clock.0.fetch_add(1_000, Relaxed);
-            let mut tick = Tick::new(Input::Collect);
-            tick.reset(0);
+            let mut ticks = PassTicks::new();
             let stats = &self.context.stats.collectors()[0];
-            let (present, _) = self.collector.pass(&self.context, stats, &mut tick);
-            let row = tick.rows().last();
+            let published = self.collector.pass(&self.context, stats, &mut ticks);
+            let present = published.map_or(0, |(present, _)| present);
+            let row = ticks.nominal().rows().last();
             let declared = row.map_or(0, |row| row.members.series.len());
             (
                 declared,

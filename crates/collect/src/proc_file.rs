@@ -8,10 +8,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use pegel_metric::SeriesError;
+use pegel_metric::{Clock, SeriesError};
 use pegel_plain_file::open_plain;
 
 use crate::CollectorOpenError;
@@ -20,6 +22,9 @@ use crate::proc_parse::ProcParseError;
 /// Larger than any file that is read here; a larger one is rejected.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 const TEXT_BYTES_START: usize = 8 * 1024;
+/// A reading that takes longer was interrupted; the largest machines need a few milliseconds.
+const READING_TIME_MAX: Duration = Duration::from_millis(10);
+const READING_TRIES_MAX: u32 = 3;
 
 /// Why a pass produced no values.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +167,7 @@ fn is_missing(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     path: PathBuf,
+    clock: Arc<dyn Clock>,
     pass: AtomicU64,
     state: Mutex<Option<SharedFileState>>,
 }
@@ -171,12 +177,32 @@ struct SharedFileState {
     file: ProcFile,
     /// The pass in which it was read, and the length of the text.
     read: Option<(u64, usize)>,
+    /// The monotonic time of that reading.
+    read_at: Option<Duration>,
+}
+
+impl SharedFileState {
+    /// Reads the file; returns the length of the text and the monotonic time of the reading. A
+    /// reading during which the thread was preempted is repeated: its time is uncertain.
+    fn read_timed(&mut self, clock: &dyn Clock) -> Result<(usize, Duration), CollectError> {
+        let mut tries = 0;
+        loop {
+            let before = clock.monotonic();
+            let length = self.file.fill()?;
+            let after = clock.monotonic();
+            tries += 1;
+            if after.saturating_sub(before) <= READING_TIME_MAX || tries == READING_TRIES_MAX {
+                return Ok((length, (before + after) / 2));
+            }
+        }
+    }
 }
 
 impl SharedFile {
-    pub(crate) fn new(path: PathBuf) -> SharedFile {
+    pub(crate) fn new(path: PathBuf, clock: Arc<dyn Clock>) -> SharedFile {
         SharedFile {
             path,
+            clock,
             pass: AtomicU64::new(0),
             state: Mutex::new(None),
         }
@@ -194,7 +220,11 @@ impl SharedFile {
     pub(crate) fn open(&self) -> Result<bool, CollectorOpenError> {
         let file = ProcFile::open(self.path.clone(), ReadMode::SingleRead)?;
         let mut inner = self.lock();
-        *inner = file.map(|file| SharedFileState { file, read: None });
+        *inner = file.map(|file| SharedFileState {
+            file,
+            read: None,
+            read_at: None,
+        });
         Ok(inner.is_some())
     }
 
@@ -215,13 +245,18 @@ impl SharedFile {
         let length = match inner.read {
             Some((of, length)) if of == pass => length,
             _ => {
-                inner.read = None;
-                let length = inner.file.fill()?;
-                inner.read = Some((pass, length));
+                (inner.read, inner.read_at) = (None, None);
+                let (length, read_at) = inner.read_timed(&*self.clock)?;
+                (inner.read, inner.read_at) = (Some((pass, length)), Some(read_at));
                 length
             }
         };
         parse(&inner.file.text[..length]).map_err(|fault| fault.at_path(&self.path))
+    }
+
+    /// Returns the monotonic time of the last reading.
+    pub(crate) fn read_at(&self) -> Option<Duration> {
+        self.lock().as_ref()?.read_at
     }
 
     /// Runs `parse` over the text that was last read, without reading it again; `None` if there is
@@ -243,10 +278,48 @@ impl SharedFile {
 mod tests {
     use std::fs;
 
+    use pegel_metric::SystemClock;
+
     use super::*;
 
     fn temporary(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("pegel-procfile-{}-{name}", std::process::id()))
+    }
+
+    /// Advances by the next step with each reading of the clock, in milliseconds.
+    #[derive(Debug)]
+    struct SteppingClock(Mutex<(Duration, Vec<u64>)>);
+
+    impl Clock for SteppingClock {
+        fn utc(&self) -> pegel_metric::Millis {
+            0
+        }
+
+        fn monotonic(&self) -> Duration {
+            let mut state = self.0.lock();
+            let step = state.1.pop().unwrap_or(0);
+            state.0 += Duration::from_millis(step);
+            state.0
+        }
+    }
+
+    #[test]
+    fn an_interrupted_reading_of_a_shared_file_is_repeated() {
+        let path = temporary("interrupted");
+        fs::write(&path, "text\n").expect("write");
+        for (steps, read_at) in [
+            (vec![100, 4], 102),
+            (vec![100, 200, 0, 6], 303),
+            (vec![0, 20, 0, 30, 0, 40], 70),
+        ] {
+            let steps = steps.into_iter().rev().collect();
+            let clock = SteppingClock(Mutex::new((Duration::ZERO, steps)));
+            let file = SharedFile::new(path.clone(), Arc::new(clock));
+            assert!(file.open().expect("open"));
+            file.parse_with(|_| Ok(())).expect("read");
+            assert_eq!(file.read_at(), Some(Duration::from_millis(read_at)));
+        }
+        fs::remove_file(path).expect("remove");
     }
 
     #[test]
@@ -276,16 +349,19 @@ mod tests {
     fn a_shared_file_is_read_once_per_pass() {
         let path = temporary("shared");
         fs::write(&path, "one").expect("write");
-        let shared = SharedFile::new(path.clone());
+        let shared = SharedFile::new(path.clone(), Arc::new(SystemClock));
         assert!(shared.parse_with(|_| Ok(())).is_err(), "not open yet");
         assert!(shared.open().expect("open"));
         let text = || shared.parse_with(|text| Ok(text.to_vec())).expect("read");
         shared.begin_pass();
         assert_eq!(text(), b"one");
+        let first = shared.read_at().expect("read");
         fs::write(&path, "two").expect("write");
         assert_eq!(text(), b"one");
+        assert_eq!(shared.read_at(), Some(first));
         shared.begin_pass();
         assert_eq!(text(), b"two");
+        assert!(shared.read_at() > Some(first));
         fs::remove_file(path).expect("remove");
     }
 

@@ -1,9 +1,11 @@
 //! The sampler thread: waits for the next deadline of the [`Schedule`], runs the due collectors of
-//! the [`CollectorSet`] and passes the tick to the sink.
+//! the [`CollectorSet`] and passes their tick to the sink; several ticks if they were read at
+//! different times ([`PassTicks`]).
 //!
 //! The agent starts it once. The first tick is delivered before [`Sampler::start`] returns, the
 //! last one before [`Sampler::stop`] returns. The loop must never block on a collector, and the
-//! sink must not block either: a late pass is counted and skipped, never made up for.
+//! sink must not block either: a late pass is counted and skipped, never made up for. Threaded
+//! collectors are published when their passes are complete, usually [`PUBLISH_DELAY`] later.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -11,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use pegel_metric::{Clock, Input, Ledger, Level, ProcessTable, Tick};
+use pegel_metric::{Clock, Input, Ledger, Level, Millis, ProcessTable, Tick};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
 use crate::collector_thread::PASS_TIMEOUT;
+use crate::pass_ticks::{PassTicks, PassTime};
 use crate::{
     ClockPair, CollectSettings, CollectSettingsError, CollectorSet, CollectorStatus, Host,
     LiveProcesses, SamplerStats, Schedule, ScheduleCounts, SelfMetrics,
@@ -26,6 +29,9 @@ pub type TickSink = Box<dyn FnMut(&mut Tick) + Send>;
 
 /// The longest wait: the clocks are compared at least this often.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long after a pass the sampler publishes the passes of threaded collectors that are complete
+/// by then; those that are not, it publishes with the next ticks.
+const PUBLISH_DELAY: Duration = Duration::from_millis(50);
 /// How long the first sample waits for threaded collectors; later samples never wait.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(30);
 
@@ -145,8 +151,10 @@ struct SamplerLoop {
     set: CollectorSet,
     schedule: Schedule,
     sink: TickSink,
-    tick: Tick,
+    ticks: PassTicks,
     due: Vec<usize>,
+    /// The monotonic time at which passes of threaded collectors are to be published.
+    publish_at: Option<Duration>,
 }
 
 impl fmt::Debug for SamplerLoop {
@@ -164,8 +172,9 @@ impl SamplerLoop {
             set,
             schedule,
             sink,
-            tick: Tick::new(Input::Collect),
+            ticks: PassTicks::new(),
             due: Vec::new(),
+            publish_at: None,
         }
     }
 
@@ -186,6 +195,7 @@ impl SamplerLoop {
     fn wait(&self, stop: &SamplerStop, clock: &dyn Clock) -> bool {
         let now = clock.monotonic();
         let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
+        let deadline = self.publish_at.map_or(deadline, |at| at.min(deadline));
         let wait = deadline.saturating_sub(now).min(WAIT_MAX);
         let mut is_requested = stop.is_requested.lock();
         if wait.is_zero() || *is_requested {
@@ -199,28 +209,60 @@ impl SamplerLoop {
     fn sample_due(&mut self) {
         let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);
+        let mut is_sampled = false;
         while let Some(time) = self.schedule.take_due(now, &mut self.due) {
-            self.set
-                .stats()
-                .set_schedule_counts(self.schedule.schedule_counts());
-            self.set.sample(time, &self.due, &mut self.tick);
-            self.deliver();
+            self.record_schedule_counts();
+            let time = self.pass_time(time);
+            self.set.sample_timed(time, &self.due, &mut self.ticks);
+            for overrun in self.ticks.overruns() {
+                self.schedule.record_overrun(overrun.rate, overrun.time);
+            }
+            self.ticks.deliver(&mut self.sink);
+            is_sampled = true;
         }
+        if !is_sampled {
+            self.publish_completed(now);
+        }
+        self.record_schedule_counts();
+        let publish_at = self.set.clock().monotonic() + PUBLISH_DELAY;
+        self.publish_at = (is_sampled && self.set.is_pass_pending()).then_some(publish_at);
+    }
+
+    /// Publishes the completed passes of threaded collectors, between two passes of the schedule.
+    fn publish_completed(&mut self, now: ClockPair) {
+        if self.set.is_pass_pending() {
+            let time = self.pass_time(now.utc_millis());
+            self.set.sample_timed(time, &[], &mut self.ticks);
+            self.ticks.deliver(&mut self.sink);
+        }
+    }
+
+    fn record_schedule_counts(&self) {
+        let counts = self.schedule.schedule_counts();
+        self.set.stats().set_schedule_counts(counts);
     }
 
     /// Takes the last sample. It lies between two nominal times and carries the actual time.
     fn sample_last(&mut self) {
         let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);
-        if let Some(time) = self.schedule.final_time(now) {
-            self.set.sample_all(time, &mut self.tick);
-            self.deliver();
+        // A late group of the pass before may have been read in this millisecond.
+        let newest = self.ticks.newest();
+        let time = self.schedule.final_time(now);
+        if let Some(time) = time.filter(|time| newest != Some(*time)) {
+            let time = self.pass_time(time);
+            self.set.sample_all_timed(time, &mut self.ticks);
+            self.ticks.deliver(&mut self.sink);
         }
     }
 
-    fn deliver(&mut self) {
-        if !self.tick.rows().is_empty() {
-            (self.sink)(&mut self.tick);
+    fn pass_time(&self, nominal: Millis) -> PassTime {
+        PassTime {
+            nominal,
+            offset: Some(self.schedule.offset()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

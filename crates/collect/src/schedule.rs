@@ -46,6 +46,10 @@ impl ClockPair {
             monotonic: before,
         }
     }
+
+    pub(crate) fn utc_millis(self) -> Millis {
+        self.utc.div_euclid(MILLI_NANOS)
+    }
 }
 
 /// Deviations from the schedule since the start.
@@ -160,6 +164,25 @@ impl Schedule {
         }
         self.newest_taken = Some(utc);
         (!due.is_empty()).then_some(utc.div_euclid(MILLI_NANOS))
+    }
+
+    /// Continues after a pass whose samples were read at `time`, after the next nominal time of
+    /// the tracks with this rate. That nominal time has its sample, so those before it are missed.
+    pub(crate) fn record_overrun(&mut self, rate: Duration, time: Millis) {
+        let rate = nanos(rate).max(MILLI_NANOS);
+        let time = newest_multiple(time.saturating_mul(MILLI_NANOS), rate);
+        for track in &mut self.tracks {
+            if track.rate == rate && track.next <= time {
+                self.counts.missed += ((time - track.next) / rate + 1).unsigned_abs();
+                track.next = time + rate;
+                self.newest_taken = self.newest_taken.max(Some(time));
+            }
+        }
+    }
+
+    /// Returns UTC minus monotonic time, in nanoseconds.
+    pub fn offset(&self) -> i64 {
+        self.offset
     }
 
     /// Returns the monotonic time of the next deadline.

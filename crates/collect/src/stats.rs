@@ -49,6 +49,9 @@ pub struct SamplerStats {
     late: AtomicU64,
     missed: AtomicU64,
     clock_steps: AtomicU64,
+    /// Passes of threaded collectors that were requested in time.
+    thread_late: AtomicU64,
+    thread_missed: AtomicU64,
     collectors: Vec<CollectorStats>,
 }
 
@@ -86,10 +89,20 @@ impl SamplerStats {
     /// Returns late and missed passes and clock steps since the start.
     pub fn schedule_counts(&self) -> ScheduleCounts {
         ScheduleCounts {
-            late: self.late.load(Relaxed),
-            missed: self.missed.load(Relaxed),
+            late: self.late.load(Relaxed) + self.thread_late.load(Relaxed),
+            missed: self.missed.load(Relaxed) + self.thread_missed.load(Relaxed),
             clock_steps: self.clock_steps.load(Relaxed),
         }
+    }
+
+    /// Counts a pass that a thread ran more than half an interval after the request.
+    pub(crate) fn count_late_thread(&self) {
+        self.thread_late.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a requested pass that a thread did not complete before the next one was due.
+    pub(crate) fn count_missed_thread(&self) {
+        self.thread_missed.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn collectors(&self) -> &[CollectorStats] {

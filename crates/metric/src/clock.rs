@@ -22,6 +22,13 @@ pub trait Clock: Debug + Send + Sync {
     fn monotonic(&self) -> Duration;
 }
 
+/// Returns how far from its nominal time a sample may be read and still carry that time: a
+/// hundredth of the interval, at least a millisecond. Regular times are cheap to store, and a rate
+/// is off by a hundredth at most. Samples that are read later carry the time of reading.
+pub fn nominal_tolerance(interval: Duration) -> Duration {
+    (interval / 100).max(Duration::from_millis(1))
+}
+
 /// The system clocks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;

@@ -6,7 +6,7 @@
 //! | family | the properties that series share: kind, help text, unit, level, and usually their name |
 //! | series | a name plus labels, and its family; identified by its text `name{k="v",…}` with sorted keys |
 //! | sample | one value (f64) of a series at one time (milliseconds since 1970, UTC) |
-//! | tick | the samples of one or more groups of series, all taken for one nominal time |
+//! | tick | the samples of one or more groups of series, all with one time |
 //! | point | a single sample with its own time |
 //! | ledger | sample counters: received = kept + dropped by reason, for every input |
 
@@ -29,7 +29,7 @@ mod stale;
 mod tick;
 mod unprintable;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, nominal_tolerance};
 pub use error_chain::with_causes;
 pub use family::{Family, Level, MetricKind, Unit};
 pub use format_value::format_value;

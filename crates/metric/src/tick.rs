@@ -1,10 +1,11 @@
 //! The containers in which samples travel from the inputs to the store.
 //!
 //! Collectors write into a [`SampleGroup`]; at each nominal time the groups are copied into a
-//! [`Tick`], which goes to the store. Samples of programs travel as single [`Point`]s. The list of
-//! series of a group ([`GroupSeries`]) is immutable and shared, so that the store resolves each
-//! version once and afterwards only compares pointers. Filling a group and copying it into a tick
-//! allocates nothing unless series were declared.
+//! [`Tick`], which goes to the store. Groups that are read at other times go into other ticks.
+//! Samples of programs travel as single [`Point`]s. The list of series of a group ([`GroupSeries`])
+//! is immutable and shared, so that the store resolves each version once and afterwards only
+//! compares pointers. Filling a group and copying it into a tick allocates nothing unless series
+//! were declared.
 
 use std::sync::Arc;
 
@@ -208,7 +209,7 @@ impl GroupRow {
     }
 }
 
-/// Rows of one or more groups, all for one nominal time. Its buffers are reused from tick to tick.
+/// Rows of one or more groups, all with one time. Its buffers are reused from tick to tick.
 #[derive(Debug)]
 pub struct Tick {
     pub input: Input,

@@ -61,6 +61,11 @@ impl StoredSamples {
         StoredSamples(later.map(|(key, value)| (key.clone(), *value)).collect())
     }
 
+    /// Returns the values, by series and time.
+    pub fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.values().map(|value| f64::from_bits(*value))
+    }
+
     /// Returns the times of all samples, in no particular order.
     pub fn times(&self) -> impl Iterator<Item = i64> {
         self.0.keys().map(|(_, time)| *time)

@@ -50,7 +50,7 @@ struct ThreadedFixture {
     clock: Arc<SettableClock>,
     collector: CollectorThread,
     steps: SyncSender<PassStep>,
-    tick: Tick,
+    ticks: PassTicks,
 }
 
 impl ThreadedFixture {
@@ -66,7 +66,7 @@ impl ThreadedFixture {
             clock,
             collector,
             steps,
-            tick: Tick::new(Input::Collect),
+            ticks: PassTicks::new(),
         }
     }
 
@@ -81,10 +81,11 @@ impl ThreadedFixture {
     /// Runs a pass some time later; returns the value, if any, and the error.
     fn pass(&mut self, after: Duration) -> (Option<f64>, Option<String>) {
         self.clock.0.fetch_add(after.as_millis() as i64, Relaxed);
-        self.tick.reset(0);
+        self.ticks.begin(PassTime::default());
         let stats = &self.context.stats.collectors()[0];
-        let (series, _) = self.collector.publish(&self.context, stats, &mut self.tick);
-        let row = self.tick.rows().last();
+        let published = self.collector.pass(&self.context, stats, &mut self.ticks);
+        let series = published.map_or(0, |(series, _)| series);
+        let row = self.ticks.nominal().rows().last();
         let value = row.and_then(|row| row.is_present(0).then(|| row.values[0]));
         assert_eq!(series, u64::from(value.is_some()));
         (value, self.context.stats.status()[0].error.clone())
@@ -198,7 +199,7 @@ fn what_is_absent_is_quiet_and_needs_no_thread() {
     let mut fixture = ThreadedFixture::new(&ENTRY, &Mutex::new(None));
     fixture.wait_for_pass();
     assert_eq!(fixture.pass(RATE), (None, None));
-    assert!(fixture.tick.rows().is_empty());
+    assert!(fixture.ticks.nominal().rows().is_empty());
     let status = &fixture.context.stats.status()[0];
     assert_eq!(
         (status.state, status.looked_for.as_deref()),
@@ -216,19 +217,158 @@ fn what_is_absent_is_quiet_and_needs_no_thread() {
     assert_eq!(OPENED.load(Relaxed), 2, "looked for again after a minute");
 }
 
+/// A collector with a timed schedule, and the times of its samples.
+struct TimedFixture {
+    fixture: ThreadedFixture,
+    times: Vec<Millis>,
+    /// UTC minus monotonic time.
+    offset: Millis,
+    /// The last call published a pass, so that its cost is recorded.
+    is_published: bool,
+}
+
+impl TimedFixture {
+    /// Takes the first pass at 1,000 ms.
+    fn start(fixture: ThreadedFixture) -> TimedFixture {
+        fixture.send_step(PassStep::Give(1.0));
+        fixture.wait_for_pass();
+        let mut timed = TimedFixture {
+            fixture,
+            times: Vec::new(),
+            offset: 0,
+            is_published: false,
+        };
+        timed.due(1_000);
+        timed
+    }
+
+    /// Makes a pass due, and waits until the thread runs one if it was requested.
+    fn due(&mut self, nominal: Millis) {
+        self.set_clock(nominal);
+        self.publish(|collector, context, ticks| {
+            collector.pass(context, &context.stats.collectors()[0], ticks)
+        });
+        let exchange = &self.fixture.collector.exchange;
+        while exchange.lock().is_requested {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Completes the running pass at this time.
+    fn complete(&mut self, at: Millis) {
+        self.set_clock(at);
+        self.fixture.send_step(PassStep::Give(1.0));
+        self.fixture.wait_for_pass();
+    }
+
+    fn set_clock(&self, utc: Millis) {
+        self.fixture.clock.0.store(utc - self.offset, Relaxed);
+    }
+
+    /// Publishes a completed pass between two due times.
+    fn check(&mut self) {
+        self.publish(|collector, context, ticks| {
+            collector.publish_completed(context, &context.stats.collectors()[0], ticks)
+        });
+    }
+
+    fn publish<T>(
+        &mut self,
+        act: impl FnOnce(&mut CollectorThread, &Context, &mut PassTicks) -> Option<T>,
+    ) {
+        let ThreadedFixture {
+            context,
+            clock,
+            collector,
+            ticks,
+            ..
+        } = &mut self.fixture;
+        ticks.begin(PassTime {
+            nominal: clock.utc() + self.offset,
+            offset: Some(self.offset * 1_000_000),
+        });
+        self.is_published = act(collector, context, ticks).is_some();
+        ticks.deliver(|tick| {
+            let is_present = tick.rows().iter().any(|row| row.present_count() > 0);
+            self.times.extend(is_present.then_some(tick.time));
+        });
+    }
+
+    /// The times of the samples, and the counts of missed and late passes.
+    fn result(&self) -> (&[Millis], u64, u64) {
+        let counts = self.fixture.context.stats.schedule_counts();
+        (&self.times, counts.missed, counts.late)
+    }
+}
+
 #[test]
-fn the_next_reading_is_taken_shortly_before_it_is_due() {
-    let mut fixture = stepped!();
-    fixture.send_step(PassStep::Give(1.0));
-    fixture.wait_for_pass();
-    let before = Instant::now();
-    fixture.pass(RATE);
-    let next_at = fixture
-        .collector
-        .exchange
-        .lock()
-        .next_at
-        .expect("requested");
-    assert!(next_at >= before + RATE / 2, "not at once");
-    assert!(next_at <= Instant::now() + RATE - LEAD_TIME, "but in time");
+fn a_pass_carries_its_nominal_time_or_the_time_of_reading() {
+    let mut timed = TimedFixture::start(stepped!());
+    timed.due(2_000);
+    assert!(!timed.is_published, "only requested");
+    timed.complete(2_020);
+    timed.check();
+    assert!(timed.is_published);
+    timed.check();
+    assert!(!timed.is_published, "once");
+    assert_eq!(timed.result(), (&[1_000, 2_000][..], 0, 0), "10 ms late");
+    timed.due(3_000);
+    timed.complete(3_200);
+    timed.check();
+    timed.due(4_000);
+    timed.check();
+    timed.complete(4_990);
+    timed.due(5_000);
+    let expected = [1_000, 2_000, 3_100, 4_495];
+    assert_eq!(timed.result(), (&expected[..], 0, 0), "the middle of each");
+}
+
+#[test]
+fn each_due_time_has_a_sample_or_is_counted_as_missed() {
+    let mut timed = TimedFixture::start(stepped!());
+    // Takes 2.4 intervals: the third due time has the sample.
+    timed.due(2_000);
+    timed.due(3_000);
+    timed.due(4_000);
+    timed.complete(4_400);
+    timed.check();
+    assert_eq!(timed.result(), (&[1_000, 4_000][..], 2, 0));
+    // The sampler is late itself: the pass was read after the next due time and belongs to it.
+    timed.due(5_000);
+    timed.complete(7_200);
+    timed.due(6_000);
+    let expected = [1_000, 4_000, 6_100];
+    assert_eq!(timed.result(), (&expected[..], 3, 1));
+    timed.due(7_000);
+    timed.complete(7_010);
+    timed.check();
+    assert_eq!(timed.times.last(), Some(&7_000), "on time again");
+    assert_eq!(timed.result().1, 3);
+}
+
+#[test]
+fn a_hung_thread_misses_every_due_time() {
+    let mut timed = TimedFixture::start(stepped!());
+    for due in 2..=9 {
+        timed.due(due * 1_000);
+    }
+    assert_eq!(timed.result(), (&[1_000][..], 7, 0));
+    timed.complete(9_500);
+    timed.check();
+    assert_eq!(timed.times.last(), Some(&9_001), "9,000 marks the gap");
+    assert_eq!(timed.result().1, 7);
+}
+
+#[test]
+fn a_clock_that_is_set_back_does_not_delay_samples() {
+    let mut timed = TimedFixture::start(stepped!());
+    timed.offset = 3_600_000;
+    timed.due(3_602_000);
+    timed.complete(3_602_010);
+    timed.check();
+    timed.offset = 0;
+    timed.due(3_000);
+    timed.complete(3_010);
+    timed.check();
+    assert_eq!(timed.result(), (&[1_000, 3_602_000, 3_000][..], 0, 0));
 }

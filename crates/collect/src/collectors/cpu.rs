@@ -5,6 +5,7 @@
 //! CPU.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pegel_metric::{Family, SampleGroup, Slot};
 
@@ -90,6 +91,10 @@ fn open(context: &Context) -> OpenResult {
 impl Collector for CpuCollector {
     fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         self.stat.parse_with(|text| self.readings.update(text, out))
+    }
+
+    fn read_at(&self) -> Option<Duration> {
+        self.stat.read_at()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Interrupts, context switches, forks and the run queue, from `/proc/stat`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pegel_metric::SampleGroup;
 
@@ -52,6 +53,10 @@ fn open(context: &Context) -> OpenResult {
 impl Collector for StatCollector {
     fn collect(&mut self, out: &mut SampleGroup) -> Result<(), CollectError> {
         self.file.parse_with(|text| self.readings.update(text, out))
+    }
+
+    fn read_at(&self) -> Option<Duration> {
+        self.file.read_at()
     }
 }
 

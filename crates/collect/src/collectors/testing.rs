@@ -30,13 +30,13 @@ impl Clock for SettableClock {
 pub(crate) fn context_without_files(clock: Arc<SettableClock>) -> Context {
     Context {
         host: Host::at(Path::new("/nonexistent")),
-        clock,
+        clock: clock.clone(),
         ledger: Arc::new(Ledger::default()),
         self_metrics: Vec::new(),
         stats: Arc::new(SamplerStats::new(["x"].into_iter())),
         supervisor: Supervisor::default(),
         operation: CurrentOperation::default(),
-        proc_stat: Arc::new(SharedFile::new("/nonexistent".into())),
+        proc_stat: Arc::new(SharedFile::new("/nonexistent".into(), clock)),
         live_processes: Arc::default(),
     }
 }

@@ -25,7 +25,7 @@ use self::proc_dir::ProcDir;
 use self::process_details::DetailReader;
 use self::process_scan::ProcessScan;
 use self::top_selection::select_top;
-use self::tracked_process::{KernelUnits, PassTime, TrackedProcess};
+use self::tracked_process::{KernelUnits, ScanTime, TrackedProcess};
 use self::user_names::UserNames;
 use super::cgroup_families::key_value_lines;
 use crate::dynamic_series::{DynamicSeries, SeriesWriter};
@@ -129,10 +129,10 @@ impl Collector for TopProcesses {
 }
 
 impl TopProcesses {
-    fn begin_pass(&mut self) -> PassTime {
+    fn begin_pass(&mut self) -> ScanTime {
         let now = self.clock.monotonic();
         self.pass += 1;
-        PassTime {
+        ScanTime {
             number: self.pass,
             monotonic: now,
             utc: self.clock.utc() as f64 / 1000.0,
@@ -140,7 +140,7 @@ impl TopProcesses {
         }
     }
 
-    fn publish(&self, now: &PassTime) {
+    fn publish(&self, now: &ScanTime) {
         let scan = &self.scan;
         let rows = scan.processes.iter();
         let interval = now

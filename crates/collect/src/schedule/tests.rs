@@ -296,3 +296,21 @@ fn no_tracks_are_never_due() {
     assert_eq!(machine.take(), []);
     assert_eq!(machine.schedule.deadline(), None);
 }
+
+#[test]
+fn an_overrun_misses_the_nominal_times_before_the_reading() {
+    let mut machine = SimulatedClocks::new(&[100, 1_000], 0);
+    machine.take();
+    assert_eq!(machine.times(2), [100, 200]);
+    let rate = Duration::from_millis(100);
+    // Two groups of the pass for 200 were read at 450.
+    machine.schedule.record_overrun(rate, 450);
+    machine.schedule.record_overrun(rate, 450);
+    assert_eq!(machine.counts(), (0, 2, 0), "300 and 200 or 400");
+    machine.advance(260 * MS);
+    assert_eq!(machine.take(), [], "400 has its sample");
+    assert_eq!(machine.times(1), [500]);
+    machine.schedule.record_overrun(rate, 599);
+    assert_eq!(machine.counts(), (0, 2, 0));
+    assert_eq!(machine.times(1), [600]);
+}

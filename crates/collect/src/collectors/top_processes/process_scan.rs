@@ -15,7 +15,7 @@ use pegel_machine::ProcessStat;
 
 use super::proc_dir::{ProcDir, TaskCounts};
 use super::process_details::DetailReader;
-use super::tracked_process::{IoCounters, KernelUnits, PassTime, TrackedProcess};
+use super::tracked_process::{IoCounters, KernelUnits, ScanTime, TrackedProcess};
 use crate::collectors::cgroup_families::key_value_lines;
 
 /// Idle processes are read once in this number of passes.
@@ -55,7 +55,7 @@ impl ProcessScan {
     }
 
     /// Updates all processes. `busy_ticks`: the node's CPU time in user and kernel mode, if known.
-    pub(super) fn pass(&mut self, now: &PassTime, busy_ticks: Option<u64>) -> io::Result<()> {
+    pub(super) fn pass(&mut self, now: &ScanTime, busy_ticks: Option<u64>) -> io::Result<()> {
         let mut explained = 0;
         for pid in self.due_processes(now)? {
             explained += self.read_stat(pid, now);
@@ -87,7 +87,7 @@ impl ProcessScan {
     }
 
     /// Returns the processes whose `stat` is read in this pass, and drops those that ended.
-    fn due_processes(&mut self, now: &PassTime) -> io::Result<Vec<u32>> {
+    fn due_processes(&mut self, now: &ScanTime) -> io::Result<Vec<u32>> {
         let counts = self.proc.task_counts();
         let is_unchanged = counts.is_some() && counts == self.task_counts;
         self.task_counts = counts;
@@ -112,7 +112,7 @@ impl ProcessScan {
 
     /// Reads the `stat` file of a process; one that ended is dropped. Returns the CPU ticks that it
     /// used since its last reading.
-    fn read_stat(&mut self, pid: u32, now: &PassTime) -> u64 {
+    fn read_stat(&mut self, pid: u32, now: &ScanTime) -> u64 {
         let mut text = [0; FILE_BYTES];
         let length = self.proc.read(pid, "stat", &mut text).unwrap_or(0);
         let Some(stat) = ProcessStat::parse(&text[..length]) else {
@@ -130,7 +130,7 @@ impl ProcessScan {
         }
     }
 
-    fn read_details(&mut self, now: &PassTime) {
+    fn read_details(&mut self, now: &ScanTime) {
         for (pid, process) in &mut self.processes {
             if process.are_details_due(now)
                 && let Ok(folder) = self.proc.process(*pid)
@@ -145,7 +145,7 @@ impl ProcessScan {
     /// Reads the I/O counters of processes that were active since their last reading, the busiest
     /// first, and of top and young ones whose counters are not known. The counters include those of
     /// children that ended.
-    fn read_io(&mut self, now: &PassTime) {
+    fn read_io(&mut self, now: &ScanTime) {
         let wanted = self.processes.iter().filter(|(_, process)| {
             let is_wanted = process.is_top(now) || process.is_young(&self.units, now);
             process.was_read(now) && (process.is_active() || is_wanted && process.io.is_none())

@@ -85,7 +85,7 @@ impl GeneratedNode {
                 user_hz: 100,
                 ..Host::at(&root)
             },
-            proc_stat: Arc::new(SharedFile::new(root.join("proc/stat"))),
+            proc_stat: Arc::new(SharedFile::new(root.join("proc/stat"), clock.clone())),
             ..context_without_files(clock.clone())
         };
         let node = |collector| GeneratedNode {

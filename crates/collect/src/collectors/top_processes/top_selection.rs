@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tracked_process::{PassTime, TrackedProcess};
+use super::tracked_process::{ScanTime, TrackedProcess};
 
 /// The number of processes selected by each measure.
 pub(super) const TOP_COUNT: usize = 10;
@@ -19,7 +19,7 @@ const IO_BYTES_PER_SECOND_MIN: f64 = 4096.0;
 /// Marks the top processes, and returns those with stored history by ID.
 pub(super) fn select_top(
     processes: &mut BTreeMap<u32, TrackedProcess>,
-    now: &PassTime,
+    now: &ScanTime,
 ) -> Vec<u32> {
     let measures: [fn(&TrackedProcess) -> f64; 4] = [
         |process| at_least(process.cores, CORES_MIN),

@@ -26,7 +26,7 @@ pub(super) struct KernelUnits {
 
 /// The time of a pass.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PassTime {
+pub(super) struct ScanTime {
     pub number: u64,
     pub monotonic: Duration,
     /// Seconds since 1970.
@@ -82,7 +82,7 @@ impl TrackedProcess {
     pub(super) fn new(
         stat: &ProcessStat<'_>,
         units: &KernelUnits,
-        now: &PassTime,
+        now: &ScanTime,
     ) -> TrackedProcess {
         let started = units.boot_time + stat.start_ticks as f64 / units.user_hz;
         let life = (now.utc - started).max(0.0);
@@ -125,7 +125,7 @@ impl TrackedProcess {
         &mut self,
         stat: &ProcessStat<'_>,
         units: &KernelUnits,
-        now: &PassTime,
+        now: &ScanTime,
     ) -> u64 {
         let ticks = stat.cpu_ticks.saturating_sub(self.cpu_ticks);
         self.elapsed = (now.monotonic.saturating_sub(self.read_at))
@@ -157,7 +157,7 @@ impl TrackedProcess {
     }
 
     /// Whether it was read in this pass.
-    pub(super) fn was_read(&self, now: &PassTime) -> bool {
+    pub(super) fn was_read(&self, now: &ScanTime) -> bool {
         self.read_at == now.monotonic
     }
 
@@ -168,21 +168,21 @@ impl TrackedProcess {
     }
 
     /// Whether it started recently.
-    pub(super) fn is_young(&self, units: &KernelUnits, now: &PassTime) -> bool {
+    pub(super) fn is_young(&self, units: &KernelUnits, now: &ScanTime) -> bool {
         let started = units.boot_time + self.start_ticks as f64 / units.user_hz;
         now.utc - started < SETTLED_AFTER
     }
 
-    pub(super) fn is_top(&self, now: &PassTime) -> bool {
+    pub(super) fn is_top(&self, now: &ScanTime) -> bool {
         self.top_until >= now.number
     }
 
-    pub(super) fn are_details_due(&self, now: &PassTime) -> bool {
+    pub(super) fn are_details_due(&self, now: &ScanTime) -> bool {
         self.was_read(now) && now.number >= self.details_due
     }
 
     /// Stores details. Programs, users and groups change mostly right after a process starts.
-    pub(super) fn set_details(&mut self, details: ProcessDetails, now: &PassTime) {
+    pub(super) fn set_details(&mut self, details: ProcessDetails, now: &ScanTime) {
         self.details = details;
         self.details_due = now.number + self.details_interval;
         self.details_interval = (2 * self.details_interval).min(DETAILS_INTERVAL_MAX);
@@ -190,7 +190,7 @@ impl TrackedProcess {
 
     /// Stores the I/O counters, read after [`TrackedProcess::update`]. `started_now`: the process
     /// started after the previous pass, so all of its I/O is recent.
-    pub(super) fn set_io(&mut self, io: Option<IoCounters>, started_now: bool, now: &PassTime) {
+    pub(super) fn set_io(&mut self, io: Option<IoCounters>, started_now: bool, now: &ScanTime) {
         let start = IoCounters {
             read: 0,
             written: 0,
