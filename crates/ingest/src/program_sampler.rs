@@ -1,7 +1,8 @@
 //! The thread that samples programs' metrics into the store.
 //!
 //! It wakes at each multiple of the rate, calls every [`ValueSource`] (the lanes, statsd) and sends
-//! the changed rows to the store as one tick. Readers that need values of this moment call
+//! the changed rows to the store as one tick: with the nominal time, or the time of reading if it
+//! woke up late. Readers that need values of this moment call
 //! [`ProgramSampler::refresh`]. Sending to the store never blocks: if its queue is full, the tick
 //! is dropped and counted. Every pass has a later timestamp than the one before, unless the clock
 //! was set back. Passes that senders wait for start in different milliseconds, so that their
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use pegel_metric::{Clock, DropReason, Input, Millis, Tick};
+use pegel_metric::{Clock, DropReason, Input, Millis, Tick, nominal_tolerance};
 use pegel_store::{PushError, Store};
 use pegel_supervisor::{CriticalThread, Heartbeat};
 
@@ -193,10 +194,10 @@ impl Drop for ProgramSampler {
 
 impl ProgramSamplerContext {
     fn run(&self, rate: Duration, heartbeat: &Heartbeat) {
-        let rate = rate.as_millis() as Millis;
+        let rate_ms = rate.as_millis() as Millis;
         loop {
             let now = self.clock.utc();
-            let next = (now.div_euclid(rate) + 1) * rate;
+            let next = (now.div_euclid(rate_ms) + 1) * rate_ms;
             self.sleep(Duration::from_millis((next - now) as u64));
             if self.is_stopping.load(Ordering::Relaxed) {
                 return;
@@ -207,7 +208,7 @@ impl ProgramSamplerContext {
             let now = self.clock.utc();
             let mut state = self.state();
             state.reader_passes = (state.reader_passes + 1).min(READER_PASSES_MAX);
-            self.pass(now - now.rem_euclid(rate), &mut state, update_all);
+            self.pass(pass_time(now, rate), &mut state, update_all);
             drop(state);
             heartbeat.idle();
         }
@@ -221,10 +222,10 @@ impl ProgramSamplerContext {
         }
     }
 
-    /// Updates the sources and stores what changed.
+    /// Updates the sources and stores what changed, with this time or a later one.
     fn pass(
         &self,
-        nominal: Millis,
+        at: Millis,
         state: &mut ProgramSamplerState,
         update: impl Fn(&mut dyn ValueSource, &mut Tick),
     ) {
@@ -237,18 +238,18 @@ impl ProgramSamplerContext {
         } = state;
         // Passes for readers lie between two nominal times. After a clock that was set back, times
         // start again.
-        let is_same_clock = last.saturating_sub(nominal) < CLOCK_STEP_BACK_MS;
-        let time = if *last >= nominal && is_same_clock {
+        let is_same_clock = last.saturating_sub(at) < CLOCK_STEP_BACK_MS;
+        let time = if *last >= at && is_same_clock {
             *last + 1
         } else {
-            nominal
+            at
         };
         tick.reset(time);
-        self.admission.senders().refill(nominal);
-        if (nominal - *freed).abs() >= UNUSED_NAMES_MS {
-            *freed = nominal;
+        self.admission.senders().refill(at);
+        if (at - *freed).abs() >= UNUSED_NAMES_MS {
+            *freed = at;
             let keep = Millis::try_from(self.store.retention().as_millis()).unwrap_or(Millis::MAX);
-            self.admission.name_owners().forget_unused(nominal, keep);
+            self.admission.name_owners().forget_unused(at, keep);
         }
         for source in sources {
             update(&mut **source, tick);
@@ -277,5 +278,36 @@ impl ProgramSamplerContext {
 
     fn state(&self) -> MutexGuard<'_, ProgramSamplerState> {
         self.state.lock()
+    }
+}
+
+/// Returns the time of a pass: the nominal time, or now if that is too far from it.
+fn pass_time(now: Millis, rate: Duration) -> Millis {
+    let late = now.rem_euclid(rate.as_millis() as Millis);
+    if late <= nominal_tolerance(rate).as_millis() as Millis {
+        now - late
+    } else {
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_pass_carries_the_time_of_reading() {
+        let rate = Duration::from_millis(500);
+        for (now, expected) in [
+            (10_000, 10_000),
+            (10_005, 10_000),
+            (10_006, 10_006),
+            (10_499, 10_499),
+            (10_503, 10_500),
+        ] {
+            assert_eq!(pass_time(now, rate), expected, "at {now}");
+        }
+        assert_eq!(pass_time(10_101, Duration::from_millis(100)), 10_100);
+        assert_eq!(pass_time(10_102, Duration::from_millis(100)), 10_102);
     }
 }
