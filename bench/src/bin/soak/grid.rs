@@ -1,14 +1,32 @@
-//! Counts the nominal sample times that are missing from the store.
+//! Checks the times of stored samples against the nominal times of their rate.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-/// Returns the number of nominal times between the first and the last stored one, and how many of
-/// them are missing. Samples at other times, such as the first one of an agent, are ignored.
-pub(crate) fn count(times: impl IntoIterator<Item = i64>, rate: i64) -> Option<(i64, i64)> {
-    let nominal = times.into_iter().filter(|time| time % rate == 0);
-    let stored: BTreeSet<i64> = nominal.collect();
-    let count = (stored.last()? - stored.first()?) / rate + 1;
-    Some((count, count - stored.len() as i64))
+/// How many nominal times have a sample.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct GridCount {
+    /// Nominal times between the first and the last sample.
+    pub nominal: i64,
+    /// Those without a sample.
+    pub absent: i64,
+    /// Those with more than one sample.
+    pub repeated: i64,
+}
+
+/// Counts the nominal times, in steps of `rate`, that have a sample; `None` without samples. A
+/// sample carries its nominal time or, if it was read late, a time before the next one.
+pub(crate) fn count(times: impl IntoIterator<Item = i64>, rate: i64) -> Option<GridCount> {
+    let mut samples: BTreeMap<i64, usize> = BTreeMap::new();
+    for time in times {
+        *samples.entry(time.div_euclid(rate)).or_default() += 1;
+    }
+    let (first, last) = (samples.first_key_value()?.0, samples.last_key_value()?.0);
+    let nominal = last - first + 1;
+    Some(GridCount {
+        nominal,
+        absent: nominal - samples.len() as i64,
+        repeated: samples.values().filter(|count| **count > 1).count() as i64,
+    })
 }
 
 #[cfg(test)]
@@ -16,12 +34,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_off_the_grid_do_not_hide_missing_ones() {
+    fn late_samples_are_neither_missing_nor_hide_missing_ones() {
+        for (times, what, expected) in [
+            (&[7][..], "one sample", (1, 0, 0)),
+            (&[37, 100, 200, 300], "the first one between", (4, 0, 0)),
+            (&[37, 100, 300, 400], "200 is absent", (5, 1, 0)),
+            (&[100, 250, 399], "late", (3, 0, 0)),
+            (&[100, 150, 300], "late, and 200 is absent", (3, 1, 1)),
+            (&[100, 100, 300], "a duplicate", (3, 1, 1)),
+            (&[100, 200, 250, 290], "three of 200", (2, 0, 1)),
+        ] {
+            let found = count(times.iter().copied(), 100).expect("samples");
+            let found = (found.nominal, found.absent, found.repeated);
+            assert_eq!(found, expected, "{what}");
+        }
         assert_eq!(count([], 100), None);
-        assert_eq!(count([7], 100), None);
-        assert_eq!(count([37, 100, 200, 300], 100), Some((3, 0)));
-        assert_eq!(count([37, 100, 300, 400], 100), Some((4, 1)));
-        assert_eq!(count([100, 150, 300], 100), Some((3, 1)));
-        assert_eq!(count([100, 100, 300], 100), Some((3, 1)), "a duplicate");
     }
 }
