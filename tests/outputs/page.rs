@@ -3,6 +3,7 @@
 
 mod calls;
 mod charts;
+mod expressions;
 mod numbers;
 mod prefix;
 mod processes;

@@ -41,7 +41,8 @@ export async function ask(path, query = []) {
   let message = `the agent responded with status ${response.status}`;
   try {
     const { error } = await response.json();
-    message = error.hint ? `${error.message} (${error.hint})` : error.message;
+    if (typeof error === "string") message = error;
+    else message = error.hint ? `${error.message} (${error.hint})` : error.message;
   } catch {
     // A proxy between the page and the agent responded; its body is not shown.
   }

@@ -1,6 +1,7 @@
 // The page: switches between the views, and fills the bar at the top.
 
 import { status } from "./agent.js";
+import { startAlerts } from "./alerts.js";
 import { byId, el, say } from "./dom.js";
 import { duration } from "./format.js";
 import { startHelp } from "./help.js";
@@ -100,6 +101,7 @@ function start() {
   readTime();
   startTimebar();
   startHelp(Object.keys(VIEWS));
+  startAlerts();
   onMove(links);
   addEventListener("hashchange", show);
   // The wheel moves in time only with Shift: without it, the page scrolls.

@@ -7,7 +7,9 @@
  *   fold: "sum" | "avg" | "min" | "max",
  *   rate: boolean | null,
  *   stack: boolean,
+ *   promql?: boolean,
  * }} Choice
+ * With `promql`, `series` is an expression.
  */
 
 /** One line per series, or one line for all of them. */
@@ -31,6 +33,7 @@ export function written(chosen) {
     chosen.fold !== "sum" && `fold=${chosen.fold}`,
     chosen.rate !== null && `rate=${chosen.rate ? 1 : 0}`,
     chosen.stack && "stack=1",
+    chosen.promql && "promql=1",
   ].filter(Boolean);
   return options.length > 0 ? `${options.join(",")}|${chosen.series}` : chosen.series;
 }
@@ -49,5 +52,6 @@ export function read(text) {
     fold: fold === "avg" || fold === "min" || fold === "max" ? fold : "sum",
     rate: options.has("rate") ? options.get("rate") === "1" : null,
     stack: options.get("stack") === "1",
+    promql: options.get("promql") === "1",
   };
 }

@@ -2,6 +2,7 @@
 
 import { list, status } from "./agent.js";
 import { ALL, choice, EACH, read, written } from "./choice.js";
+import { completed } from "./completion.js";
 import { el, say } from "./dom.js";
 import { cardinality, familiesOf } from "./families.js";
 import { whole } from "./format.js";
@@ -39,6 +40,30 @@ export function metricsView(main) {
     class: "empty",
     text: "No charts yet: choose a metric from the list. Charts are part of the page's address, so a bookmark keeps them.",
   });
+  const expression = el("input", {
+    id: "expression",
+    type: "text",
+    placeholder: "PromQL: sum by (mode) (rate(node_cpu_seconds_total[1m]))",
+    "aria-label": "PromQL expression",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+  });
+  const form = el(
+    "form",
+    {
+      class: "expression card",
+      on: {
+        submit: (/** @type {Event} */ event) => {
+          event.preventDefault();
+          const text = expression.value.trim();
+          if (text) add({ ...choice(text), promql: true });
+        },
+      },
+    },
+    el("div", { class: "expression-input" }, expression, completed(expression)),
+    el("button", { type: "submit", text: "Chart" }),
+  );
   const senders = new Table("Series by sender", ["sender", "input", "#series", "#received", "#dropped"]);
   const largest = new Table("Names with the most series", ["~name", "type", "#series", "~labels"]);
   main.append(
@@ -49,6 +74,7 @@ export function metricsView(main) {
       el(
         "section",
         { class: "chosen", "aria-label": "Charts" },
+        form,
         hint,
         charts,
         el(
@@ -190,6 +216,18 @@ export function metricsView(main) {
 
   /** @param {Choice} chosen @returns {import("./panel.js").Definition} */
   function definition(chosen) {
+    if (chosen.promql)
+      return {
+        title: chosen.series,
+        unit: "",
+        stack: chosen.stack,
+        height: 220,
+        wide: true,
+        queries: [],
+        expression: chosen.series,
+        missing: "The expression has no result in the shown time.",
+        tools: controls(chosen, undefined, false, false),
+      };
     const { name, labels } = parse(chosen.series);
     const family = families.get(name);
     const whole_ = !chosen.series.includes("{");
@@ -269,7 +307,7 @@ export function metricsView(main) {
           chosen.fold,
           (value) => (chosen.fold = /** @type {any} */ (value)),
         ),
-      toggle("rate", rate, (value) => (chosen.rate = value)),
+      !chosen.promql && toggle("rate", rate, (value) => (chosen.rate = value)),
       toggle("stack", chosen.stack, (value) => (chosen.stack = value)),
       el("button", {
         type: "button",

@@ -6,6 +6,7 @@ import { Chart } from "./chart.js";
 import { el, say } from "./dom.js";
 import { PICTURE_RATIO, saveCsv, savePng } from "./download.js";
 import { duration, moment, number } from "./format.js";
+import { ExpressionFeed } from "./expression_feed.js";
 import { Feed } from "./feed.js";
 import { lineColour, onTheme } from "./theme.js";
 import { Tip } from "./tip.js";
@@ -19,6 +20,7 @@ import { bounds, move } from "./window.js";
  * @property {string} title
  * @property {string} unit
  * @property {Query[]} queries
+ * @property {string} [expression] in PromQL, instead of queries
  * @property {boolean} [stack]
  * @property {number} [max]
  * @property {boolean} [heat] a heat map instead of lines
@@ -49,11 +51,14 @@ export class Panel {
       select: (from, to) => move(to - from, to),
       point: (cursor) => this.#point(cursor),
     });
-    this.feed = new Feed(definition.queries, this.element, {
+    const drawer = {
       width: () => this.plot.clientWidth,
       draw: () => this.draw(),
       slide: () => this.chart.slide(bounds()),
-    });
+    };
+    this.feed = definition.expression
+      ? new ExpressionFeed(definition.expression, drawer)
+      : new Feed(definition.queries, this.element, drawer);
     this.stopTheme = onTheme(() => this.#recolour());
   }
 

