@@ -50,8 +50,14 @@ impl LoadSetup {
     }
 
     fn with(builder: AgentBuilder, rate_ms: u64) -> LoadSetup {
+        LoadSetup::configured(builder, rate_ms, "")
+    }
+
+    fn configured(builder: AgentBuilder, rate_ms: u64, yaml: &str) -> LoadSetup {
         let alone = crate::alone();
-        let agent = builder.config(&format!("rate: {rate_ms}ms\n")).start();
+        let agent = builder
+            .config(&format!("rate: {rate_ms}ms\n{yaml}"))
+            .start();
         let base_bytes = memory(agent.pid(), "VmRSS");
         LoadSetup {
             agent,
@@ -483,6 +489,63 @@ fn absurd_queries_get_a_response_or_an_error() {
         }
     }
     scene.assert_others_are_answered();
+    scene.assert_unharmed();
+}
+
+/// Expressions that need more time, memory or samples than a query may use, or are refused before.
+const HOSTILE_EXPRESSIONS: [&str; 9] = [
+    "sum_over_time(vector(1)[10d:1s])",
+    "max_over_time(vector(time())[100y:1s])",
+    "{__name__=~\".+\"}",
+    "count_values(\"v\", {__name__=~\".+\"} + time())",
+    "quantile_over_time(0.5, {__name__=~\".+\"}[1h])",
+    "max_over_time(max_over_time(rate({__name__=~\".+\"}[1m])[1h:1s])[1h:1s])",
+    "{__name__=~\".+\"} * on () group_left {__name__=~\".+\"}",
+    "label_join(label_join({__name__=~\".+\"}, \"a\", \"x\", \"__name__\"), \"b\", \"y\", \"a\", \"a\", \"a\")",
+    "{__name__=~\"((a{1000}){1000}){1000}\"}",
+];
+
+#[test]
+fn hostile_expressions_cost_no_more_than_their_limits() {
+    let scene = LoadSetup::configured(PEGEL.agent(), 100, "promql:\n  timeout: 2s\n");
+    wait_for_samples(&scene.agent, 20);
+    let ask = |number: usize| {
+        let expression = HOSTILE_EXPRESSIONS[number % HOSTILE_EXPRESSIONS.len()];
+        let encoded: String = expression
+            .bytes()
+            .map(|byte| format!("%{byte:02x}"))
+            .collect();
+        let end = pegel_testkit::now_seconds();
+        let start = end - 11_000;
+        let path = format!("/api/v1/query_range?query={encoded}&start={start}&end={end}&step=1");
+        let answer = get(scene.agent.http(), &path).expect("an answer");
+        let body = answer.json();
+        let is_expected = matches!(answer.status, 200 | 400 | 422 | 503);
+        assert!(is_expected, "{expression}: {}", answer.status);
+        // The expression that fits into its limits is answered.
+        let outcome = if answer.status == 200 {
+            "success"
+        } else {
+            "error"
+        };
+        assert_eq!(body["status"], outcome, "{expression}");
+    };
+    std::thread::scope(|scope| {
+        for client in 0..HOSTILE_EXPRESSIONS.len() {
+            scope.spawn(move || (client..client + 2).for_each(ask));
+        }
+        meanwhile(Duration::from_secs(2), || {
+            for path in [
+                "/healthz",
+                "/metrics",
+                "/status",
+                "/api/v1/values?match=node_load1",
+            ] {
+                let answer = get(&scene.agent.unix(), path).expect("an answer");
+                assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            }
+        });
+    });
     scene.assert_unharmed();
 }
 

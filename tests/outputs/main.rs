@@ -7,6 +7,7 @@ mod opentsdb;
 mod page;
 mod processes;
 mod prometheus;
+mod promql;
 mod rules;
 mod snapshot;
 

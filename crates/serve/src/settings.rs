@@ -92,7 +92,7 @@ settings! {
         /// How long a query may take; 30 s at most.
         timeout: TimeSpan = TimeSpan::seconds(10),
         /// The memory that a query may use. Four queries run at a time.
-        memory: ByteSize = ByteSize::mebibytes(64),
+        memory: ByteSize = ByteSize::mebibytes(32),
     }
 }
 

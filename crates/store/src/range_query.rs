@@ -16,7 +16,8 @@ pub struct RangeQuery {
     pub end: Millis,
     /// One value per step; `None` returns every sample.
     pub step: Option<QueryStep>,
-    /// The limit on memory while the result is produced, and the deadline.
+    /// The limit on memory while the result is produced, and the deadline. The memory of all
+    /// points counts, or with `ticks` that of one series at a time.
     pub bytes_max: usize,
     pub deadline: Instant,
     pub cancellation: QueryCancellation,

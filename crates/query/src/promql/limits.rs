@@ -27,7 +27,7 @@ pub struct PromqlLimits {
 impl Default for PromqlLimits {
     fn default() -> PromqlLimits {
         PromqlLimits {
-            samples_max: 20_000_000,
+            samples_max: 50_000_000,
             bytes_max: 256 << 20,
             time_max: Duration::from_secs(30),
             points_max: 11_000,

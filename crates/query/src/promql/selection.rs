@@ -30,6 +30,10 @@ impl SampleSeries {
     }
 }
 
+/// Receives the evaluator and a series, whose samples it may change.
+pub(crate) type SampleSeriesVisitor<'v, 'a> =
+    dyn FnMut(&mut Evaluator<'a>, &mut SampleSeries) -> Result<(), PromqlError> + 'v;
+
 /// The part of a series' samples that one step sees, as indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowBounds {
@@ -76,7 +80,7 @@ impl WindowCache {
     }
 }
 
-impl Evaluator<'_> {
+impl<'a> Evaluator<'a> {
     /// Evaluates an instant selector: the last sample of each series that is not older than the
     /// lookback and not stale.
     pub(crate) fn select(
@@ -95,45 +99,83 @@ impl Evaluator<'_> {
         value_of: impl Fn(Millis, f64) -> f64,
     ) -> Result<Vec<StepSeries>, PromqlError> {
         let lookback = self.lookback;
-        let samples = self.load(&selector.matchers, selector.shift, lookback, steps)?;
         let mut cache = WindowCache::default();
-        let mut columns = Vec::with_capacity(samples.len());
-        for series in &samples {
-            self.reserve_series(1, steps)?;
-            self.budget.spend(series.times.len())?;
-            let bounds = cache.bounds(&series.times, (selector.shift, lookback), steps);
-            let values: Vec<f64> = bounds
-                .iter()
-                .map(|window| match window.until.checked_sub(1) {
-                    Some(last) if last >= window.from && !is_absent(series.values[last]) => {
-                        value_of(series.times[last], series.values[last])
-                    }
-                    _ => ABSENT,
-                })
-                .collect();
-            let column = StepSeries {
-                labels: series.labels.clone(),
-                values,
-            };
-            if column.is_empty() {
-                self.release_series(std::slice::from_ref(&column));
-            } else {
-                columns.push(column);
-            }
-        }
-        self.release_samples(&samples);
+        let mut columns = Vec::new();
+        let window = (selector.shift, lookback);
+        self.for_each_series(
+            &selector.matchers,
+            window,
+            steps,
+            &mut |evaluator, series| {
+                evaluator.reserve_series(1, steps)?;
+                evaluator.budget.spend(series.times.len())?;
+                let bounds = cache.bounds(&series.times, window, steps);
+                let values: Vec<f64> = bounds
+                    .iter()
+                    .map(|window| match window.until.checked_sub(1) {
+                        Some(last) if last >= window.from && !is_absent(series.values[last]) => {
+                            value_of(series.times[last], series.values[last])
+                        }
+                        _ => ABSENT,
+                    })
+                    .collect();
+                evaluator.keep_column(&mut columns, &series.labels, values)
+            },
+        )?;
+        columns.sort_by(|a: &StepSeries, b| a.labels.cmp(&b.labels));
         Ok(columns)
     }
 
+    /// Adds a column to a result, unless it is empty. Its memory is reserved already, but for the
+    /// labels.
+    pub(crate) fn keep_column(
+        &mut self,
+        columns: &mut Vec<StepSeries>,
+        labels: &LabelSet,
+        values: Vec<f64>,
+    ) -> Result<(), PromqlError> {
+        let labels = labels.clone();
+        let column = StepSeries { labels, values };
+        if column.is_empty() {
+            self.release_series(std::slice::from_ref(&column));
+            return Ok(());
+        }
+        self.budget.reserve(column.labels.bytes())?;
+        columns.push(column);
+        Ok(())
+    }
+
+    /// Visits the series of a range vector one by one, without stale markers.
+    pub(crate) fn for_each_range(
+        &mut self,
+        node: &RangeNode,
+        steps: &Steps,
+        visit: &mut SampleSeriesVisitor<'_, 'a>,
+    ) -> Result<(), PromqlError> {
+        if let RangeInput::Selector(matchers) = &node.input {
+            let window = (node.shift, node.range);
+            return self.for_each_series(matchers, window, steps, &mut |evaluator, series| {
+                remove_stale(series);
+                visit(evaluator, series)
+            });
+        }
+        let mut samples = self.load_range(node, steps)?;
+        for series in &mut samples {
+            visit(self, series)?;
+        }
+        self.release_samples(&samples);
+        Ok(())
+    }
+
     /// Reads the samples of a range vector, without stale markers.
-    pub(crate) fn load_range(
+    fn load_range(
         &mut self,
         node: &RangeNode,
         steps: &Steps,
     ) -> Result<Vec<SampleSeries>, PromqlError> {
         match &node.input {
             RangeInput::Selector(matchers) => {
-                let mut samples = self.load(matchers, node.shift, node.range, steps)?;
+                let mut samples = self.load(matchers, (node.shift, node.range), steps)?;
                 for series in &mut samples {
                     remove_stale(series);
                 }
@@ -193,41 +235,71 @@ impl Evaluator<'_> {
     fn load(
         &mut self,
         matchers: &[LabelMatcher],
-        shift: TimeShift,
-        width: Millis,
+        window: (TimeShift, Millis),
         steps: &Steps,
     ) -> Result<Vec<SampleSeries>, PromqlError> {
+        let mut loaded: Vec<SampleSeries> = Vec::new();
+        self.for_each_series(matchers, window, steps, &mut |evaluator, series| {
+            let bytes = SampleSeries::bytes(series.values.len()) + series.labels.bytes();
+            evaluator.budget.reserve(bytes)?;
+            let shares_times = loaded
+                .last()
+                .is_some_and(|last| Arc::ptr_eq(&last.times, &series.times));
+            if !shares_times {
+                evaluator.budget.reserve(size_of_val(&series.times[..]))?;
+            }
+            loaded.push(SampleSeries {
+                labels: series.labels.clone(),
+                times: series.times.clone(),
+                values: series.values.clone(),
+            });
+            Ok(())
+        })?;
+        loaded.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(loaded)
+    }
+
+    /// Visits the series that match one by one, with the samples that windows of this width see at
+    /// all steps. Memory is needed for the samples of one series at a time. Series with the same
+    /// times share them.
+    fn for_each_series(
+        &mut self,
+        matchers: &[LabelMatcher],
+        (shift, width): (TimeShift, Millis),
+        steps: &Steps,
+        visit: &mut SampleSeriesVisitor<'_, 'a>,
+    ) -> Result<(), PromqlError> {
         let (first, last) = shifted_ends(shift, steps);
-        let cancellation = self.budget.cancellation().clone();
         let selection = Selection {
             matchers,
             start: first.saturating_sub(width).saturating_add(1),
             end: last,
             bytes_max: self.budget.bytes_left(),
             deadline: self.budget.deadline(),
-            cancellation,
+            cancellation: self.budget.cancellation().clone(),
         };
-        let mut loaded: Vec<SampleSeries> = Vec::new();
-        let budget = &mut self.budget;
-        self.source.select(&selection, &mut |labels, samples| {
-            budget.count_samples(samples.len())?;
-            budget.reserve(SampleSeries::bytes(samples.len()) + labels.bytes())?;
-            let times = match loaded.last() {
-                Some(previous) if has_times(samples, &previous.times) => previous.times.clone(),
-                _ => {
-                    budget.reserve(size_of_val(samples) / 2)?;
-                    samples.iter().map(|sample| sample.0).collect()
-                }
-            };
-            loaded.push(SampleSeries {
+        let source = self.source;
+        let mut shared_times: Arc<[Millis]> = Arc::new([]);
+        let mut values = Vec::new();
+        source.select(&selection, &mut |labels, samples| {
+            let bytes = size_of_val(samples);
+            self.budget.count_samples(samples.len())?;
+            self.budget.reserve(bytes)?;
+            if !has_times(samples, &shared_times) {
+                shared_times = samples.iter().map(|sample| sample.0).collect();
+            }
+            values.clear();
+            values.extend(samples.iter().map(|sample| sample.1));
+            let mut series = SampleSeries {
                 labels,
-                times,
-                values: samples.iter().map(|sample| sample.1).collect(),
-            });
+                times: shared_times.clone(),
+                values: std::mem::take(&mut values),
+            };
+            visit(self, &mut series)?;
+            values = series.values;
+            self.budget.release(bytes);
             Ok(())
-        })?;
-        loaded.sort_by(|a, b| a.labels.cmp(&b.labels));
-        Ok(loaded)
+        })
     }
 
     fn columns_to_samples(

@@ -110,17 +110,16 @@ pub(super) fn absent_over_time(
         RangeInput::Selector(matchers) => &matchers[..],
         RangeInput::Subquery { .. } => &[],
     };
-    let samples = evaluator.load_range(range, steps)?;
     let mut cache = WindowCache::default();
     let mut is_present = vec![false; steps.count];
-    for one in &samples {
+    evaluator.for_each_range(range, steps, &mut |evaluator, one| {
         evaluator.budget.spend(steps.count + one.times.len())?;
         let bounds = cache.bounds(&one.times, (range.shift, range.range), steps);
         for (present, bounds) in is_present.iter_mut().zip(bounds) {
             *present |= bounds.from < bounds.until;
         }
-    }
-    evaluator.release_samples(&samples);
+        Ok(())
+    })?;
     absence(evaluator, matchers, &is_present, steps)
 }
 

@@ -60,11 +60,11 @@ pub(super) fn call(
     if node.function.name == "quantile_over_time" {
         warn_of_quantiles(evaluator, &parameters.columns[0], node.position.argument(0));
     }
-    let samples = evaluator.load_range(range, steps)?;
     let mut cache = WindowCache::default();
     let mut at_step = vec![0.0; parameters.columns.len()];
-    let mut columns = Vec::with_capacity(samples.len());
-    for series in &samples {
+    let mut columns: Vec<StepSeries> = Vec::new();
+    let name_position = node.position.argument(range_index);
+    evaluator.for_each_range(range, steps, &mut |evaluator, series| {
         evaluator.reserve_series(1, steps)?;
         evaluator.budget.spend(series.times.len())?;
         let resets = if body.is_counter {
@@ -97,20 +97,14 @@ pub(super) fn call(
             };
             values.push((body.function)(&window, &at_step)?.unwrap_or(ABSENT));
         }
-        let column = StepSeries {
-            labels: series.labels.clone(),
-            values,
-        };
-        if column.is_empty() {
-            evaluator.release_series(std::slice::from_ref(&column));
-            continue;
+        let before = columns.len();
+        evaluator.keep_column(&mut columns, &series.labels, values)?;
+        if body.is_counter && columns.len() > before {
+            warn_of_name(evaluator, series, name_position);
         }
-        if body.is_counter {
-            warn_of_name(evaluator, series, node.position.argument(range_index));
-        }
-        columns.push(column);
-    }
-    evaluator.release_samples(&samples);
+        Ok(())
+    })?;
+    columns.sort_by(|a, b| a.labels.cmp(&b.labels));
     if !body.keeps_name {
         for column in &mut columns {
             column.labels = column.labels.without_name();
