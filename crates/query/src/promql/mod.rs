@@ -38,6 +38,7 @@ mod set_operators;
 mod source;
 mod steps;
 mod store_source;
+mod syntax_tree;
 mod time_text;
 mod value;
 mod vector_match;
@@ -118,6 +119,13 @@ fn check_time(parameter: &str, time: Millis) -> Result<(), PromqlError> {
 /// `format_query` does.
 pub fn format_expression(expression: &str) -> Result<String, PromqlError> {
     parse::format(expression)
+}
+
+/// Returns the syntax tree of an expression in the form of Prometheus' `parse_query`.
+pub fn parse_to_tree(expression: &str) -> Result<serde_json::Value, PromqlError> {
+    // Also finds the mistakes that the grammar does not.
+    parse::plan(expression, 0, 0, &PromqlLimits::default())?;
+    parse::tree(expression)
 }
 
 /// Returns the matchers of a series selector such as `node_load1{job="node"}`, for the endpoints

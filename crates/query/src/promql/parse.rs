@@ -27,6 +27,7 @@ use super::node::{
 };
 use super::positions::CallPositions;
 use super::steps::TimeShift;
+use super::syntax_tree::syntax_tree;
 
 /// Parses an expression for a query from `start` to `end`.
 pub(crate) fn plan(
@@ -51,6 +52,12 @@ pub(crate) fn plan(
 pub(crate) fn format(text: &str) -> Result<String, PromqlError> {
     CallPositions::scan(text)?;
     Ok(parse(text)?.prettify())
+}
+
+/// Parses an expression and returns its syntax tree.
+pub(crate) fn tree(text: &str) -> Result<serde_json::Value, PromqlError> {
+    CallPositions::scan(text)?;
+    Ok(syntax_tree(&parse(text)?))
 }
 
 /// Parses a selector without range and modifiers.

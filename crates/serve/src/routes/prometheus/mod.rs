@@ -48,6 +48,9 @@ pub(super) const ROUTES: &[PrometheusRoute] = &[
     ("/api/v1/format_query", || {
         get_and_post(expression_text::format_query)
     }),
+    ("/api/v1/parse_query", || {
+        get_and_post(expression_text::parse_query)
+    }),
     ("/api/v1/series", || get_and_post(series::series)),
     ("/api/v1/labels", || get_and_post(series::labels)),
     ("/api/v1/label/{name}/values", || get(series::label_values)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pegel_metric::Millis;
 use pegel_testkit::{
-    AgentAddress, PrometheusProcess, Rng, TestResponse, eventually, need_peer, post,
+    AgentAddress, PrometheusProcess, Rng, TestResponse, eventually, get, need_peer, post,
 };
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ fn seconds(time: Millis) -> String {
 /// Starts Prometheus, which accepts samples by remote write.
 fn start_prometheus() -> Option<PrometheusProcess> {
     let program = need_peer("prometheus/usr/bin/prometheus")?;
-    Some(PrometheusProcess::start(&program, |home| {
+    let prometheus = PrometheusProcess::start(&program, |home| {
         std::fs::write(home.join("config.yml"), "").expect("written");
         [
             "--config.file=config.yml",
@@ -81,7 +81,14 @@ fn start_prometheus() -> Option<PrometheusProcess> {
         ]
         .map(str::to_owned)
         .to_vec()
-    }))
+    });
+    eventually("Prometheus is ready", || {
+        match get(&prometheus.address, "/-/ready") {
+            Ok(response) if response.status == 200 => Ok(()),
+            other => Err(other.map(|response| response.status)),
+        }
+    });
+    Some(prometheus)
 }
 
 #[test]
@@ -140,5 +147,36 @@ fn expressions_have_the_results_of_prometheus() {
         with_data * 2 > queries.len(),
         "{with_data} of {}",
         queries.len()
+    );
+}
+
+#[test]
+fn expressions_have_the_syntax_tree_of_prometheus() {
+    let Some(prometheus) = start_prometheus() else {
+        return;
+    };
+    let server = TestServer::new();
+    let agent = AgentAddress::Tcp(server.tcp());
+    let mut rng = Rng::from_env();
+    let mut expressions = written::expressions();
+    expressions.extend((0..100).map(|_| generated::expression(&mut rng)));
+    let mut differences = Vec::new();
+    for expression in &expressions {
+        let query = ReferenceQuery {
+            path: "/api/v1/parse_query",
+            parameters: vec![("query", expression.clone())],
+        };
+        let (expected, found) = (query.send(&prometheus.address), query.send(&agent));
+        let is_equal = expected.0 == found.0 && expected.1["data"] == found.1["data"];
+        if !is_equal {
+            differences.push(format!("{expression}\n  {}\n  {}", expected.1, found.1));
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{} of {} differ:\n{}",
+        differences.len(),
+        expressions.len(),
+        differences[..differences.len().min(20)].join("\n")
     );
 }
