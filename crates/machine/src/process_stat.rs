@@ -10,6 +10,7 @@ pub struct ProcessStat<'a> {
     pub comm: &'a [u8],
     /// The kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.
     pub state: u8,
+    pub parent: u32,
     /// Page faults of children that ended, without those that read from a disk.
     pub child_faults: u64,
     pub major_faults: u64,
@@ -35,7 +36,8 @@ impl<'a> ProcessStat<'a> {
             pid: parse_u64(text[..open].trim_ascii())?,
             comm: text.get(open + 1..close)?,
             state,
-            child_faults: skip(11 - 4)?,
+            parent: u32::try_from(skip(0)?).ok()?,
+            child_faults: skip(11 - 5)?,
             major_faults: skip(0)?,
             cpu_ticks: skip(14 - 13)?.checked_add(skip(0)?)?,
             threads: skip(20 - 16)?,
@@ -57,6 +59,7 @@ mod tests {
             pid: 17,
             comm: b"a) (b\n",
             state: b'S',
+            parent: 1,
             child_faults: 6,
             major_faults: 7,
             cpu_ticks: 42,

@@ -96,8 +96,14 @@ impl ProcessScan {
             self.proc.list(&mut self.listed)?;
             self.listed.sort_unstable();
             let listed = &self.listed;
-            self.processes
-                .retain(|pid, _| listed.binary_search(pid).is_ok());
+            let known = self.processes.keys().copied();
+            let ended: Vec<u32> = known
+                .filter(|pid| listed.binary_search(pid).is_err())
+                .collect();
+            for pid in ended {
+                self.remove(pid);
+            }
+            let listed = &self.listed;
             let is_new = |pid: &&u32| !self.processes.contains_key(pid);
             due.extend(listed.iter().filter(is_new).copied());
         }
@@ -116,7 +122,7 @@ impl ProcessScan {
         let mut text = [0; FILE_BYTES];
         let length = self.proc.read(pid, "stat", &mut text).unwrap_or(0);
         let Some(stat) = ProcessStat::parse(&text[..length]) else {
-            self.processes.remove(&pid);
+            self.remove(pid);
             return 0;
         };
         let units = &self.units;
@@ -127,6 +133,16 @@ impl ProcessScan {
                 self.processes.insert(pid, process);
                 stat.cpu_ticks
             }
+        }
+    }
+
+    /// Drops a process that ended. Its parent has waited for it.
+    fn remove(&mut self, pid: u32) {
+        if let Some(ended) = self.processes.remove(&pid)
+            && let Some(io) = ended.io
+            && let Some(parent) = self.processes.get_mut(&ended.parent)
+        {
+            parent.inherit_io(io);
         }
     }
 

@@ -31,6 +31,7 @@ struct Process<'a> {
     pages: u64,
     uid: &'a str,
     child_faults: u64,
+    parent: u32,
 }
 
 const IDLE: Process<'static> = Process {
@@ -41,6 +42,7 @@ const IDLE: Process<'static> = Process {
     pages: 1,
     uid: "0\t0\t0\t0",
     child_faults: 0,
+    parent: 1,
 };
 
 impl Process<'_> {
@@ -50,8 +52,9 @@ impl Process<'_> {
         let mut stat = format!("{} (", self.pid).into_bytes();
         stat.extend_from_slice(self.comm);
         let (ticks, start, pages, faults) = (self.ticks, self.start, self.pages, self.child_faults);
+        let parent = self.parent;
         let rest = format!(
-            ") S 1 1 1 0 -1 0 0 {faults} 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0\n"
+            ") S {parent} 1 1 0 -1 0 0 {faults} 7 0 {ticks} 0 0 0 20 0 3 0 {start} 4096 {pages} 0\n"
         );
         stat.extend_from_slice(rest.as_bytes());
         fs::write(folder.join("stat"), stat).expect("write");
@@ -435,6 +438,45 @@ fn what_short_children_wrote_is_seen_in_the_pass_in_which_they_ended() {
     let table = node.pass();
     let rates = row(&table, 50).io.expect("readable");
     assert!(rates.write.abs() < 1.0, "it is idle now: {rates:?}");
+}
+
+#[test]
+fn io_that_was_shown_with_a_child_is_not_shown_again_with_its_parent() {
+    let shell = Process { pid: 50, ..IDLE };
+    let child = Process {
+        pid: 60,
+        parent: 50,
+        ticks: 10,
+        ..IDLE
+    };
+    let mut node = GeneratedNode::new(&[IDLE, shell, child]);
+    let io = |written: u64| format!("rchar: 1\nread_bytes: 0\nwrite_bytes: {written}\n");
+    node.write("proc/50/io", io(1_000));
+    node.write("proc/60/io", io(0));
+    node.pass();
+    for pass in 1..=3 {
+        Process {
+            ticks: 10 + pass,
+            ..child
+        }
+        .write(&node.root);
+        node.write("proc/60/io", io(50_000_000 * pass));
+        node.set_busy(pass);
+        let rates = row(&node.pass(), 60).io.expect("readable");
+        assert!((rates.write - 10_000_000.0).abs() < 1.0, "{rates:?}");
+    }
+    fs::remove_dir_all(node.root.join("proc/60")).expect("removed");
+    node.write("proc/loadavg", "0.1 0.1 0.1 1/199 4711\n");
+    Process {
+        child_faults: 100,
+        ticks: 6,
+        ..shell
+    }
+    .write(&node.root);
+    // The rest is what the child wrote after its last reading.
+    node.write("proc/50/io", io(1_000 + 150_000_000 + 5_000));
+    let rates = row(&node.pass(), 50).io.expect("readable");
+    assert!((rates.write - 1_000.0).abs() < 1.0, "{rates:?}");
 }
 
 #[test]

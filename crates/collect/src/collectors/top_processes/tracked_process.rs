@@ -41,6 +41,7 @@ pub(super) struct TrackedProcess {
     pub start_ticks: u64,
     pub comm: Arc<str>,
     pub state: u8,
+    pub parent: u32,
     pub threads: u64,
     pub cpu_ticks: u64,
     child_faults: u64,
@@ -94,6 +95,7 @@ impl TrackedProcess {
             start_ticks: stat.start_ticks,
             comm: printable(stat.comm),
             state: stat.state,
+            parent: stat.parent,
             threads: stat.threads,
             cpu_ticks: stat.cpu_ticks,
             child_faults: stat.child_faults,
@@ -141,6 +143,7 @@ impl TrackedProcess {
             self.details_interval = 1;
         }
         self.state = stat.state;
+        self.parent = stat.parent;
         self.threads = stat.threads;
         self.cpu_ticks = stat.cpu_ticks;
         self.has_ended_children = stat.child_faults != self.child_faults;
@@ -205,6 +208,15 @@ impl TrackedProcess {
         self.io = io;
         self.io_known_at = now.monotonic;
         self.did_io = self.io_rate() > 0.0;
+    }
+
+    /// Takes over the I/O of a child that ended, which the kernel has added to its counters: it was
+    /// shown with the child.
+    pub(super) fn inherit_io(&mut self, child: IoCounters) {
+        if let Some(io) = &mut self.io {
+            io.read = io.read.saturating_add(child.read);
+            io.written = io.written.saturating_add(child.written);
+        }
     }
 
     /// Returns bytes read and written per second.
