@@ -14,6 +14,8 @@ mod delivery;
 mod duration;
 mod engine;
 mod expression;
+#[doc(hidden)] // For fuzz/ only.
+pub mod fuzzing;
 mod group;
 mod restore;
 mod rule_file;

@@ -13,6 +13,7 @@ mod opentsdb;
 mod points;
 mod promql;
 mod range;
+mod rules;
 mod run;
 mod snapshot;
 mod statsd;
@@ -37,6 +38,9 @@ pub static TARGETS: &[Target] = &[
     metric::SELECTOR,
     metric::NAMES,
     config::CONFIG,
+    rules::RULE_FILE,
+    rules::RULE_TEMPLATE,
+    rules::RULE_TEST_VALUES,
     range::RANGE,
     run::WATCH,
     run::TYPES,

@@ -5,7 +5,7 @@
 
 pub(crate) mod memory_storage;
 mod runner;
-mod series_notation;
+pub(crate) mod series_notation;
 mod test_file;
 
 use std::path::Path;

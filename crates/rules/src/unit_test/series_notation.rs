@@ -24,7 +24,7 @@ pub(super) fn parse_series(text: &str) -> Result<LabelSet, String> {
 }
 
 /// Parses values. `None` is a missing sample.
-pub(super) fn parse_values(text: &str) -> Result<Vec<Option<f64>>, String> {
+pub(crate) fn parse_values(text: &str) -> Result<Vec<Option<f64>>, String> {
     if text.contains("{{") {
         return Err("native histograms are not supported".to_owned());
     }
