@@ -117,6 +117,8 @@ impl AgentSettings {
             ));
         }
         let node = config.agent.node.clone().unwrap_or(host_name);
+        let admission = admission_settings(config, &node, store.keep.bytes_max());
+        let rules = RuleSources::new(loaded, admission.reserved.clone());
         AgentSettings {
             level: config.agent.level.get(),
             host: host(environment),
@@ -126,12 +128,12 @@ impl AgentSettings {
                 collectors: config.agent.collectors.0.clone(),
                 supervisor: store.supervisor.clone(),
             },
-            admission: admission_settings(config, &node, store.keep.bytes_max()),
+            admission,
             node,
             store,
             statsd,
             serve,
-            rules: RuleSources::new(loaded),
+            rules,
             programs_max,
             snapshot: snapshot_options(loaded, environment),
             log: None,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pegel_collect::SelfMetrics;
-use pegel_config::ConfigError;
+use pegel_config::{ConfigError, ConfigProblem};
+use pegel_ingest::reserved_names::ReservedNames;
 use pegel_metric::{Family, MetricKind};
 use pegel_query::promql::StoreSource;
 use pegel_rules::{
@@ -24,16 +25,19 @@ pub struct RuleSources {
     /// The directory of the configuration file, to which patterns are relative.
     dir: PathBuf,
     settings: AlertSettings,
+    /// The names of the node's and the agent's metrics.
+    reserved: Arc<ReservedNames>,
 }
 
 impl RuleSources {
-    pub(crate) fn new(loaded: &LoadedConfig) -> RuleSources {
+    pub(crate) fn new(loaded: &LoadedConfig, reserved: Arc<ReservedNames>) -> RuleSources {
         let file = absolute_file(loaded);
         let dir = file.as_deref().and_then(Path::parent);
         RuleSources {
             patterns: loaded.config.agent.rules.clone(),
             dir: dir.unwrap_or(Path::new("")).to_owned(),
             settings: loaded.config.agent.alerts.clone(),
+            reserved,
         }
     }
 
@@ -41,9 +45,28 @@ impl RuleSources {
         self.patterns.is_empty()
     }
 
-    /// Reads and checks all rule files.
+    /// Reads and checks all rule files. No rule may record a series under a name of the node.
     pub(crate) fn load(&self) -> Result<Vec<RuleGroupSpec>, ConfigError> {
-        load_rule_files(&self.patterns, &self.dir)
+        let groups = load_rule_files(&self.patterns, &self.dir)?;
+        let mut problems = Vec::new();
+        for group in &groups {
+            // No metric of the node has a colon, the mark of recorded series.
+            let is_reserved = |name: &str| !name.contains(':') && self.reserved.contains(name);
+            let recording = group.rules.iter().filter(|rule| rule.alert.is_none());
+            for rule in recording.filter(|rule| is_reserved(&rule.name)) {
+                problems.push(ConfigProblem {
+                    origin: None,
+                    key: format!("{}:{}", group.file.display(), rule.line),
+                    message: format!("{} is the name of a metric of this node", rule.name),
+                    hint: format!("record it under another name, such as node:{}", rule.name),
+                });
+            }
+        }
+        if problems.is_empty() {
+            Ok(groups)
+        } else {
+            Err(ConfigError { problems })
+        }
     }
 }
 

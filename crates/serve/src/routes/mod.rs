@@ -47,6 +47,8 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/list             series:         ?match=
 /api/v1/values           current values: ?match=&names=
 /api/v1/range            stored samples: ?match=&start=-5m&end=now&step=10s&agg=avg
+/api/v1/rules            recording and alerting rules, as Prometheus: ?type=alert
+/api/v1/alerts           pending and firing alerts, as Prometheus
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
 /api/v1/config           the configuration in force
 /api/v1/snapshot         a description of this machine
