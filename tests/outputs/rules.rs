@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
@@ -156,24 +158,26 @@ impl HookServer {
     }
 }
 
+fn start_alertmanager(program: &Path, args: &[String]) -> PrometheusProcess {
+    PrometheusProcess::start(program, |home| {
+        let config = home.join("alertmanager.yml");
+        let text = "route: {receiver: none}\nreceivers: [{name: none}]\n";
+        fs::write(&config, text).expect("written");
+        let own = [
+            format!("--config.file={}", config.display()),
+            format!("--storage.path={}", home.join("data").display()),
+            "--cluster.listen-address=".to_owned(),
+        ];
+        own.iter().chain(args).cloned().collect()
+    })
+}
+
 #[test]
 fn an_alert_and_its_resolution_reach_a_real_alertmanager() {
     let Some(program) = need("prometheus-alertmanager") else {
         return;
     };
-    let alertmanager = PrometheusProcess::start(&program, |home| {
-        let config = home.join("alertmanager.yml");
-        fs::write(
-            &config,
-            "route: {receiver: none}\nreceivers: [{name: none}]\n",
-        )
-        .expect("written");
-        vec![
-            format!("--config.file={}", config.display()),
-            format!("--storage.path={}", home.join("data").display()),
-            "--cluster.listen-address=".to_owned(),
-        ]
-    });
+    let alertmanager = start_alertmanager(&program, &[]);
     let alerts = || alertmanager.get("/api/v2/alerts").json();
     let home = TempDir::new();
     let url = format!("http://{}", alertmanager.address);
@@ -203,6 +207,76 @@ fn an_alert_and_its_resolution_reach_a_real_alertmanager() {
 }
 
 #[test]
+fn alerts_are_sent_over_tls_to_a_server_with_a_known_certificate() {
+    let (Some(program), Some(openssl)) = (need("prometheus-alertmanager"), need("openssl")) else {
+        return;
+    };
+    let home = TempDir::new();
+    let created = Command::new(openssl)
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+        ])
+        .args([
+            "-days",
+            "1",
+            "-subj",
+            "/CN=alertmanager",
+            "-keyout",
+            "key.pem",
+            "-out",
+            "cert.pem",
+        ])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .current_dir(home.path())
+        .output()
+        .expect("openssl");
+    assert!(created.status.success(), "{created:?}");
+    let path = |name: &str| home.join(name).display().to_string();
+    let web = format!(
+        "tls_server_config: {{cert_file: {}, key_file: {}}}\n",
+        path("cert.pem"),
+        path("key.pem")
+    );
+    fs::write(home.join("web.yml"), web).expect("written");
+    let alertmanager = start_alertmanager(
+        &program,
+        &[format!("--web.config.file={}", path("web.yml"))],
+    );
+    let url = format!("https://{}", alertmanager.address);
+    let ca = path("cert.pem");
+    let trusting = agent(
+        &home,
+        HOT,
+        &format!("{{alertmanagers: [\"{url}\"], ca_file: {ca}}}"),
+    )
+    .start();
+    push(&trusting, 21.0);
+    wait_for_metric(
+        &trusting,
+        &format!("pegel_alerts_sent_total{{receiver=\"{url}\"}} 1"),
+    );
+    trusting.stop();
+    // The authorities of the system do not know the certificate.
+    let wary = agent(&home, HOT, &format!("{{alertmanagers: [\"{url}\"]}}")).start();
+    push(&wary, 21.0);
+    wait_for_metric(
+        &wary,
+        &format!("pegel_alerts_send_errors_total{{receiver=\"{url}\"}} 1"),
+    );
+    wait_for_metric(
+        &wary,
+        &format!("pegel_alerts_sent_total{{receiver=\"{url}\"}} 0"),
+    );
+}
+
+#[test]
 fn a_webhook_gets_changes_and_failed_attempts_are_repeated() {
     let hook = HookServer::start(&[500, 200]);
     let home = TempDir::new();
@@ -220,10 +294,9 @@ fn a_webhook_gets_changes_and_failed_attempts_are_repeated() {
     assert_eq!(body["groupLabels"]["alertname"], "Hot");
     assert_eq!(body["alerts"][0]["labels"]["severity"], "page");
     assert_eq!(body["alerts"][0]["annotations"]["summary"], "42 degrees");
-    let errors = format!(
-        "pegel_alerts_send_errors_total{{receiver=\"{}\"}} 1",
-        hook.url
-    );
+    // The path of a webhook may be a secret.
+    let shown = hook.url.split("/hook").next().expect("a prefix");
+    let errors = format!("pegel_alerts_send_errors_total{{receiver=\"{shown}\"}} 1");
     wait_for_metric(&agent, &errors);
 }
 
@@ -416,6 +489,11 @@ fn bad_rule_files_prevent_the_start_and_without_rules_nothing_runs() {
             .contains("rules.yml:1:9: groups: expected a list"),
         "{finished}"
     );
+    let reserved = "groups:\n- name: g\n  rules:\n  - {record: node_load1, expr: vector(1)}\n";
+    let finished = agent(&home, reserved, "{}").run();
+    assert_ne!(finished.code(), Some(0), "{finished}");
+    let message = "rules.yml:4: node_load1 is the name of a metric of this node";
+    assert!(finished.stderr.contains(message), "{finished}");
     let without = PEGEL.agent().start();
     let status = without.status();
     let threads = status["threads"].as_array().expect("a list");

@@ -1,6 +1,6 @@
 //! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
-//! to metadata services and to receivers of alerts over plain TCP. One request per connection; no
-//! redirects, no proxies, no name resolution.
+//! to metadata services and to receivers of alerts over TCP, with or without TLS. One request per
+//! connection; no redirects, no proxies, no name resolution.
 //!
 //! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
 //! themselves, so that they can verify the server before anything is sent, and limit the size of a
@@ -20,8 +20,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
 
 /// Interval at which a wait checks its stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -81,21 +84,46 @@ impl HttpConnection {
         HttpConnection::new(|| tokio::net::TcpStream::from_std(stream))
     }
 
+    /// Performs a TLS handshake within `timeout`. The server must have a certificate for `host`
+    /// from one of the authorities in `config`.
+    pub fn over_tls(
+        stream: TcpStream,
+        host: &str,
+        config: Arc<ClientConfig>,
+        timeout: Duration,
+    ) -> io::Result<HttpConnection> {
+        stream.set_nonblocking(true)?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let runtime = new_runtime()?;
+        let connected = runtime.block_on(async {
+            let stream = tokio::net::TcpStream::from_std(stream)?;
+            let connecting = TlsConnector::from(config).connect(name, stream);
+            tokio::time::timeout(timeout, connecting)
+                .await
+                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        })?;
+        HttpConnection::with_stream(runtime, connected)
+    }
+
     fn new<S>(register: impl FnOnce() -> io::Result<S>) -> io::Result<HttpConnection>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // Runs on the calling thread and starts no other.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
+        let runtime = new_runtime()?;
         let stream = {
             let _context = runtime.enter();
-            TokioIo::new(register()?)
+            register()?
         };
+        HttpConnection::with_stream(runtime, stream)
+    }
+
+    fn with_stream<S>(runtime: Runtime, stream: S) -> io::Result<HttpConnection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (sender, connection) = runtime
-            .block_on(handshake(stream))
+            .block_on(handshake(TokioIo::new(stream)))
             .map_err(io::Error::other)?;
         // Errors of the connection are reported to the request and its body.
         runtime.spawn(connection);
@@ -139,6 +167,14 @@ impl HttpConnection {
             },
         })
     }
+}
+
+/// Returns a runtime that runs on the calling thread and starts no other.
+fn new_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
 }
 
 impl HttpResponse {

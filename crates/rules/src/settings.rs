@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use pegel_config::{
     ConfigProblem, ConfigTree, ConfigValue, Setting, TimeSpan, read_scalar, settings,
@@ -35,6 +36,9 @@ settings! {
         /// How often an alert that is still firing is reported to webhooks and the command again;
         /// 0 is never.
         repeat_interval: TimeSpan = TimeSpan::seconds(4 * 3600),
+        /// The certificates of authorities (PEM) for https URLs. Without this key: those of the
+        /// system.
+        ca_file: Option<PathBuf> = None => "/etc/pegel/ca.pem",
         /// How long one request may take.
         timeout: TimeSpan = TimeSpan::seconds(10),
         /// How many alerts wait for each receiver. When it is full, the oldest are dropped and

@@ -11,6 +11,7 @@ mod queue;
 mod receiver_url;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,7 +59,7 @@ struct Receiver {
 /// The counts of one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverCounts {
-    /// The URL, or `command`.
+    /// Scheme, host and port of the URL, or `command`.
     pub name: String,
     pub sent: u64,
     pub errors: u64,
@@ -80,6 +81,7 @@ struct ReceiverSender {
     kind: ReceiverKind,
     presentation: Arc<AlertPresentation>,
     timeout: Duration,
+    ca_file: Option<PathBuf>,
 }
 
 impl Delivery {
@@ -119,6 +121,7 @@ impl Delivery {
                 kind,
                 presentation: presentation.clone(),
                 timeout: timeout.duration(),
+                ca_file: settings.ca_file.clone(),
             };
             let threads = (0..threads).map(|_| {
                 let (queue, sender) = (queue.clone(), sender.clone());
@@ -220,7 +223,7 @@ impl ReceiverSender {
             ReceiverKind::Alertmanager(url) => {
                 let body = self.presentation.alertmanager_body(alerts);
                 let path = format!("{}/api/v2/alerts", url.path.trim_end_matches('/'));
-                http_sender::post(url, &path, body, self.timeout)
+                http_sender::post(url, &path, body, (self.timeout, self.ca_file.as_deref()))
             }
             ReceiverKind::Webhook(url) => {
                 let body = self.presentation.webhook_body(alerts);
@@ -228,7 +231,7 @@ impl ReceiverSender {
                     path if path.starts_with('/') => path.to_owned(),
                     path => format!("/{path}"),
                 };
-                http_sender::post(url, &path, body, self.timeout)
+                http_sender::post(url, &path, body, (self.timeout, self.ca_file.as_deref()))
             }
             ReceiverKind::Command(argv) => {
                 let body = self.presentation.webhook_body(alerts);

@@ -5,10 +5,13 @@ use std::str::FromStr;
 
 use pegel_config::{ConfigProblem, ConfigTree, ConfigValue, Setting, read_scalar};
 
-/// A URL to which requests are sent: `http://HOST[:PORT][/PATH]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A URL to which requests are sent: `http[s]://HOST[:PORT][/PATH]`. Its path may be a secret, as
+/// those of many webhooks are: only scheme, host and port are shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ReceiverUrl {
-    text: String,
+    pub is_encrypted: bool,
+    /// Host and port as they were written.
+    authority: String,
     /// The host without the brackets of an IPv6 address.
     pub host: String,
     pub port: u16,
@@ -21,14 +24,20 @@ const ACCEPTS: &str = "a URL such as http://127.0.0.1:9093";
 impl ReceiverUrl {
     /// Returns the value of the header `Host`.
     pub(crate) fn host_header(&self) -> &str {
-        let rest = &self.text["http://".len()..];
-        &rest[..rest.find(['/', '?']).unwrap_or(rest.len())]
+        &self.authority
     }
 }
 
 impl fmt::Display for ReceiverUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority)
+    }
+}
+
+impl fmt::Debug for ReceiverUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -36,27 +45,25 @@ impl FromStr for ReceiverUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ReceiverUrl, String> {
-        if text.starts_with("https://") {
-            return Err(format!(
-                "{text:?}: https is not supported; use a local proxy or an Alertmanager"
-            ));
-        }
-        let rest = text
-            .strip_prefix("http://")
-            .ok_or_else(|| format!("{text:?} does not begin with http://"))?;
+        let (rest, is_encrypted) =
+            match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+                (Some(rest), _) => (rest, false),
+                (None, Some(rest)) => (rest, true),
+                (None, None) => {
+                    return Err("the URL does not begin with http:// or https://".to_owned());
+                }
+            };
         if text
             .chars()
             .any(|next| next.is_control() || next == ' ' || next == '#')
         {
-            return Err(format!(
-                "{text:?} contains a character that URLs do not permit"
-            ));
+            return Err("the URL contains a character that URLs do not permit".to_owned());
         }
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err("a URL with a user name or password is not accepted".to_owned());
         }
-        let malformed = || format!("{text:?} has no valid host and port");
+        let malformed = || "the URL has no valid host and port".to_owned();
         let (host, port) = match authority.strip_prefix('[') {
             Some(v6) => {
                 let (host, port) = v6.split_once(']').ok_or_else(malformed)?;
@@ -71,14 +78,21 @@ impl FromStr for ReceiverUrl {
             },
         };
         let port = match port.ok_or_else(malformed)? {
-            "" if !authority.ends_with(':') => 80,
+            "" if !authority.ends_with(':') => {
+                if is_encrypted {
+                    443
+                } else {
+                    80
+                }
+            }
             port => port.parse().map_err(|_| malformed())?,
         };
         if host.is_empty() || port == 0 {
             return Err(malformed());
         }
         Ok(ReceiverUrl {
-            text: text.to_owned(),
+            is_encrypted,
+            authority: authority.to_owned(),
             host: host.to_owned(),
             port,
             path: path.to_owned(),
@@ -96,7 +110,8 @@ impl Setting for ReceiverUrl {
     }
 
     fn to_value(&self) -> ConfigValue {
-        ConfigValue::Scalar(self.text.clone())
+        let hidden = if self.path.len() > 1 { "/[hidden]" } else { "" };
+        ConfigValue::Scalar(format!("{self}{hidden}"))
     }
 }
 
@@ -111,14 +126,24 @@ mod tests {
             ("http://a.b/x/", "a.b", 80, "/x/", "a.b"),
             ("http://[::1]:80/", "::1", 80, "/", "[::1]:80"),
             ("http://a?x=1", "a", 80, "?x=1", "a"),
+            ("https://a/s", "a", 443, "/s", "a"),
         ] {
             let url: ReceiverUrl = text.parse().expect(text);
             assert_eq!((url.host.as_str(), url.port), (host, port), "{text}");
             assert_eq!((url.path.as_str(), url.host_header()), (path, header));
         }
+        let secret: ReceiverUrl = "https://a:8443/hooks/secret".parse().expect("valid");
+        assert_eq!(
+            format!("{secret} {secret:?}"),
+            "https://a:8443 https://a:8443"
+        );
+        assert_eq!(
+            secret.to_value(),
+            ConfigValue::Scalar("https://a:8443/[hidden]".to_owned())
+        );
         for wrong in [
             "a:9093",
-            "https://a",
+            "ftp://a",
             "http://",
             "http://:80",
             "http://a:",
