@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 31] = [
+const PROGRAMS: [(&str, &str); 32] = [
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
@@ -39,6 +39,7 @@ const PROGRAMS: [(&str, &str); 31] = [
     ("tmux", "tmux"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
+    ("xz", "xz-utils"),
     ("zsh", "zsh"),
 ];
 

@@ -19,7 +19,7 @@ struct PeerPackage {
 const PROMETHEUS: &str = r#"
 set -e
 trap 'rm -f "$1/packages" "$1/package.deb"' EXIT
-mirror=https://deb.debian.org/debian
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | sed -n '1s/^http:/https:/;1p')
 curl -sfL "$mirror/dists/sid/main/binary-$(dpkg --print-architecture)/Packages.xz" | xz -dc |
     sed -n '/^Package: prometheus$/,/^$/p' > "$1/packages"
 curl -sfL -o "$1/package.deb" "$mirror/$(sed -n 's/^Filename: //p' "$1/packages")"
