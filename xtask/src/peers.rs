@@ -14,8 +14,8 @@ struct PeerPackage {
     install: &'static str,
 }
 
-/// Downloads Prometheus 3 from Debian unstable, which has the semantics of PromQL that Pegel has, and
-/// unpacks it. Its only requirement is the C library of Debian 12.
+/// Downloads Prometheus 3 from Debian unstable and unpacks it: Debian 12 has version 2, whose
+/// ranges are closed on the left. Its only requirement is the C library of Debian 12.
 const PROMETHEUS: &str = r#"
 set -e
 trap 'rm -f "$1/packages" "$1/package.deb"' EXIT

@@ -13,14 +13,14 @@ static OF_NODE: Family = Family::new("node_disk", MetricKind::Gauge, "", 1, "");
 static OF_PROGRAM: Family =
     Family::new("steps", MetricKind::Counter, "", 1, "").of_input(Input::Lane);
 
-struct Scene {
+struct TickScene {
     dir: TempDir,
     clock: Arc<FakeClock>,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene {
+impl TickScene {
+    fn new() -> TickScene {
+        TickScene {
             dir: TempDir::new(),
             clock: Arc::new(FakeClock::new(START)),
         }
@@ -101,7 +101,7 @@ fn samples(store: &Store, (start, end): (i64, i64)) -> Vec<String> {
 
 /// Checks the samples in memory, in a block, and after the store was opened again.
 #[track_caller]
-fn check_everywhere(scene: &Scene, store: Store, range: (i64, i64), expected: &[&str]) {
+fn check_everywhere(scene: &TickScene, store: Store, range: (i64, i64), expected: &[&str]) {
     assert_eq!(samples(&store, range), expected, "in memory");
     store.flush_to_blocks();
     assert_eq!(samples(&store, range), expected, "in a block");
@@ -114,7 +114,7 @@ fn check_everywhere(scene: &Scene, store: Store, range: (i64, i64), expected: &[
 
 #[test]
 fn a_series_that_is_absent_from_a_row_ends_there() {
-    let scene = Scene::new();
+    let scene = TickScene::new();
     let store = scene.open();
     let rows = [
         (0, None),
@@ -131,7 +131,7 @@ fn a_series_that_is_absent_from_a_row_ends_there() {
 
 #[test]
 fn a_series_that_leaves_its_group_ends_with_the_next_row() {
-    let scene = Scene::new();
+    let scene = TickScene::new();
     let store = scene.open();
     let group = ("disk", &OF_NODE);
     scene.row(&store, 0, group, &[("a", 1.0), ("b", 1.0)]);
@@ -147,7 +147,7 @@ fn a_series_that_leaves_its_group_ends_with_the_next_row() {
 
 #[test]
 fn a_series_that_a_restart_does_not_bring_back_ends() {
-    let scene = Scene::new();
+    let scene = TickScene::new();
     let store = scene.open();
     let group = ("disk", &OF_NODE);
     scene.row(&store, 0, group, &[("a", 1.0), ("b", 1.0)]);
@@ -162,7 +162,7 @@ fn a_series_that_a_restart_does_not_bring_back_ends() {
 
 #[test]
 fn values_of_an_idle_group_count_at_every_tick() {
-    let scene = Scene::new();
+    let scene = TickScene::new();
     let store = scene.open();
     let group = ("lanes-0", &OF_PROGRAM);
     scene.row(&store, 0, group, &[("a", 1.0)]);
@@ -187,7 +187,7 @@ fn values_of_an_idle_group_count_at_every_tick() {
 
 #[test]
 fn a_query_without_completion_returns_what_was_stored() {
-    let scene = Scene::new();
+    let scene = TickScene::new();
     let store = scene.open();
     scene.rows_of_one_group(&store, &[(0, Some(1.0)), (1, None), (2, Some(2.0))]);
     let mut found = 0;

@@ -21,6 +21,10 @@ pub(super) fn choose(
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
     let parameters = scalar_parameter(evaluator, node, steps)?;
+    // Without series, Prometheus does not check the parameter.
+    if input.is_empty() {
+        return Ok(Vec::new());
+    }
     if node.operation == AggregateOperation::LimitRatio {
         return choose_ratio(evaluator, node, &parameters, input, steps);
     }

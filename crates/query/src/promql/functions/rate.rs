@@ -16,10 +16,11 @@ pub(super) fn delta(window: &Window<'_>, _: &[f64]) -> WindowResult {
 }
 
 /// Returns the change between the first and the last sample, extrapolated to the ends of the
-/// window, per `seconds_per_unit`. The order of the operations is that of Prometheus: where a
-/// result is compared with another one, the last bit can decide. Where samples are so far from an end that the series probably begins or ends inside of
-/// the window, half of the distance between samples is added instead. A counter is not
-/// extrapolated to before the time at which it would have been zero.
+/// window, per `seconds_per_unit`. Where samples are so far from an end that the series probably
+/// begins or ends inside of the window, half of the distance between samples is added instead. A
+/// counter is not extrapolated to before the time at which it would have been zero. The order of
+/// the operations is that of Prometheus: the last bit can decide whether the next function sees a
+/// reset.
 fn extrapolated_change(
     window: &Window<'_>,
     is_counter: bool,

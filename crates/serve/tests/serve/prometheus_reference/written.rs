@@ -144,6 +144,8 @@ const OTHERS: &[&str] = &[
     "topk(-1, requests_total)",
     "topk(100, temperature)",
     "topk(NaN, temperature)",
+    "topk(NaN, nothing)",
+    "limit_ratio(NaN, nothing)",
     "count_values(\"v\", round(temperature / 10))",
     "count_values by (instance) (\"v\", build_info)",
     "count(limitk(2, requests_total))",
