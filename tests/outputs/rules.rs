@@ -405,6 +405,79 @@ fn rules_and_alerts_are_shown_by_the_api_and_the_commands() {
     });
 }
 
+/// Rules of every kind and state.
+const ALL_STATES: &str = r#"
+groups:
+- name: all
+  interval: 200ms
+  limit: 3
+  rules:
+  - {record: "a:labels", expr: "vector(2)", labels: {k: v}}
+  - {record: "a:plain", expr: "vector(2)"}
+  - {alert: Now, expr: "vector(1.5)", labels: {severity: page}, annotations: {text: "{{ $value }}"}}
+  - {alert: Later, expr: "vector(1)", for: 5m}
+  - {alert: Never, expr: "vector(1) > 2", keep_firing_for: 1m}
+  - record: broken
+    expr: label_replace(vector(1), "a", "x", "", "") or label_replace(vector(1), "a", "y", "", "")
+    labels: {a: same}
+"#;
+
+/// Removes what differs between two servers: times, and the directory of the file.
+fn without_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for name in ["evaluationTime", "lastEvaluation", "activeAt", "file"] {
+                if let Some(field) = fields.get_mut(name) {
+                    let kind = if field.is_number() {
+                        "a number"
+                    } else {
+                        "a text"
+                    };
+                    *field = kind.into();
+                }
+            }
+            fields.values_mut().for_each(without_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_times),
+        _ => {}
+    }
+}
+
+#[test]
+fn rules_and_alerts_look_as_in_a_real_prometheus() {
+    let Some(program) = need("prometheus") else {
+        return;
+    };
+    let prometheus = PrometheusProcess::start(&program, |home| {
+        fs::write(home.join("rules.yml"), ALL_STATES).expect("written");
+        let config = home.join("prometheus.yml");
+        fs::write(&config, "rule_files: [rules.yml]\n").expect("written");
+        vec![
+            format!("--config.file={}", config.display()),
+            format!("--storage.tsdb.path={}", home.join("data").display()),
+        ]
+    });
+    let home = TempDir::new();
+    let agent = agent(&home, ALL_STATES, "{}").start();
+    for path in [
+        "/api/v1/rules",
+        "/api/v1/alerts",
+        "/api/v1/rules?type=alert",
+    ] {
+        eventually("both answer the same", || {
+            let (mut theirs, mut ours) = (prometheus.get(path).json(), agent.get(path).json());
+            without_times(&mut theirs);
+            without_times(&mut ours);
+            let is_evaluated = theirs.to_string().contains("\"firing\"");
+            if is_evaluated && theirs == ours {
+                Ok(())
+            } else {
+                Err(format!("theirs: {theirs}\nours: {ours}"))
+            }
+        });
+    }
+}
+
 #[test]
 fn a_pending_alert_survives_kill_9() {
     let home = TempDir::new();

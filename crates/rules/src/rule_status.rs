@@ -57,7 +57,7 @@ impl GroupStatus {
             "name": self.name,
             "file": self.file,
             "rules": self.rules.iter().map(RuleStatus::to_json).collect::<Vec<_>>(),
-            "interval": self.interval as f64 / 1_000.0,
+            "interval": number(self.interval as f64 / 1_000.0),
             "limit": self.limit,
             "evaluationTime": self.evaluation_seconds,
             "lastEvaluation": format_optional_time(self.last_evaluation),
@@ -102,8 +102,8 @@ impl RuleStatus {
             Some(alert) => {
                 let state = self.alerts.iter().map(|alert| alert.state).max();
                 rule["state"] = json!(state.unwrap_or(AlertState::Inactive).as_str());
-                rule["duration"] = json!(alert.hold.as_secs_f64());
-                rule["keepFiringFor"] = json!(alert.keep_firing.as_secs_f64());
+                rule["duration"] = number(alert.hold.as_secs_f64());
+                rule["keepFiringFor"] = number(alert.keep_firing.as_secs_f64());
                 rule["labels"] = json!(labels);
                 rule["annotations"] = json!(texts(&alert.annotations));
                 rule["alerts"] = self.alerts.iter().map(alert_json).collect();
@@ -126,6 +126,15 @@ fn alert_json(alert: &Alert) -> Value {
         json["keepFiringSince"] = json!(format_time(since));
     }
     json
+}
+
+/// Writes whole numbers without a fraction, as Go does.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        json!(value as i64)
+    } else {
+        json!(value)
+    }
 }
 
 fn texts(map: &BTreeMap<String, RuleText>) -> BTreeMap<&str, &str> {
