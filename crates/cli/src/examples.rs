@@ -237,15 +237,27 @@ const RULES: &[Example] = &[
     example("pegel rules list", "show the rules of the agent"),
 ];
 
-const RULES_CHECK: &[Example] = &[example(
-    "pegel rules check rules/*.yml",
-    "report every error with its file and line; exit code 2 if there are any",
-)];
+const RULES_CHECK: &[Example] = &[
+    example(
+        "pegel rules check rules/*.yml",
+        "report every error with its file and line; exit code 2 if there are any",
+    ),
+    example(
+        "pegel rules check node.yml > /dev/null",
+        "print the errors alone, for example before a commit",
+    ),
+];
 
-const RULES_TEST: &[Example] = &[example(
-    "pegel rules test tests/*.yml",
-    "compare alerts and values with those that the files expect; exit code 1 if they differ",
-)];
+const RULES_TEST: &[Example] = &[
+    example(
+        "pegel rules test tests/*.yml",
+        "compare alerts and values with those that the files expect; exit code 1 if they differ",
+    ),
+    example(
+        "pegel rules test tests/node.yml",
+        "run the tests of one file; it names the rule files it needs",
+    ),
+];
 
 const RULES_LIST: &[Example] = &[
     example(
