@@ -59,7 +59,7 @@ pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{
-    LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SeriesVisitor,
+    LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SeriesChoice, SeriesVisitor,
     StepAggregation, TickCompletion,
 };
 pub use settings::{RetentionSettings, StoreLimits};

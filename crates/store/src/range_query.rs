@@ -1,6 +1,7 @@
 //! Queries and their results: the range, step and limits of a query, the visitor that receives the
 //! result, and the errors.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,20 @@ pub struct RangeQuery {
     pub cancellation: QueryCancellation,
     /// Completes the samples of tick groups; `None` returns the stored samples only.
     pub ticks: Option<TickCompletion>,
+    /// Leaves out series before their samples are read.
+    pub choice: Option<SeriesChoice>,
+}
+
+type ChooseSeries = dyn Fn(&mut Vec<Arc<Series>>) + Send + Sync;
+
+/// A function that removes series from the sorted list of those that match.
+#[derive(Clone)]
+pub struct SeriesChoice(pub Arc<ChooseSeries>);
+
+impl fmt::Debug for SeriesChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SeriesChoice")
+    }
 }
 
 /// How the samples of tick groups are completed.
@@ -68,6 +83,7 @@ impl RangeQuery {
             deadline,
             cancellation: QueryCancellation::default(),
             ticks: None,
+            choice: None,
         }
     }
 }

@@ -25,7 +25,7 @@ use pegel_metric::{Input, Millis, Series, is_stale};
 use crate::context::StoreContext;
 use crate::hidden_ranges;
 use crate::range_query::{
-    QueryError, RangeQuery, SeriesVisitor, StepAggregation, TickCompletion, TimeLimit,
+    QueryError, RangeQuery, SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion, TimeLimit,
 };
 
 use fragments::{SampleFragment, SeriesFragments, gather_fragments};
@@ -67,6 +67,9 @@ pub(crate) fn query_range(
     } = gather_fragments(shared, &scanned, &mut limit)?;
     let mut matching: Vec<Arc<Series>> = series.keys().cloned().collect();
     matching.sort_unstable();
+    if let Some(SeriesChoice(choose)) = &query.choice {
+        choose(&mut matching);
+    }
     let mut builder = PointsBuilder::new(query);
     let mut bytes_left = query.bytes_max;
     let hidden_ranges = shared.hidden_ranges.ranges();

@@ -1,12 +1,13 @@
 //! Reads the series of the node's store.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::prometheus_names::collision_rank;
 use pegel_metric::{Family, Millis, Selector, Series};
-use pegel_store::{RangeQuery, Store, TickCompletion};
+use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
@@ -59,47 +60,29 @@ impl StoreSource {
         })?;
         result
     }
+}
 
-    /// Returns the series that must be left out because another one has the same labels in this
-    /// view: names differ only in characters that Prometheus does not accept. As in `/metrics`, the
-    /// series of the lower rank remains, then the one whose name needs no change.
-    fn hidden_by_others(
-        &self,
-        view: &SeriesView,
-        selection: &Selection<'_>,
-    ) -> Result<HashSet<Arc<Series>>, PromqlError> {
-        if view.is_stored() {
-            return Ok(HashSet::new());
-        }
-        let changed = {
-            let (view, matchers) = (view.clone(), selection.matchers.to_vec());
-            let changes = move |series: &Series| {
-                view.changes_names(series) && view.accepts(series, &matchers)
-            };
-            selector_of(view_name(selection.matchers), changes)
-        };
-        let mut has_changed = false;
-        let query = range_query(selection, changed);
-        self.store.series(&query, &mut |_| has_changed = true)?;
-        if !has_changed {
-            return Ok(HashSet::new());
-        }
-        let mut shown: HashMap<LabelSet, Arc<Series>> = HashMap::new();
-        let mut hidden = HashSet::new();
-        let query = range_query(selection, selector(view, selection.matchers));
-        let order = |series: &Arc<Series>| (collision_rank(series), view.changes_names(series));
-        self.store.series(&query, &mut |series| {
-            let labels = view.labels(series);
-            match shown.get_mut(&labels) {
-                Some(other) if order(series) < order(other) => {
-                    hidden.insert(std::mem::replace(other, series.clone()));
-                }
-                Some(_) => drop(hidden.insert(series.clone())),
-                None => drop(shown.insert(labels, series.clone())),
-            }
-        })?;
-        Ok(hidden)
+/// Leaves out series that have the same labels as another one in this view: names differ only in
+/// characters that Prometheus does not accept. As in `/metrics`, the series of the lower rank
+/// remains, then the one whose name needs no change.
+fn leave_out_duplicates(view: &SeriesView, matching: &mut Vec<Arc<Series>>) {
+    if !matching.iter().any(|series| view.changes_names(series)) {
+        return;
     }
+    let order = |series: &Arc<Series>| (collision_rank(series), view.changes_names(series));
+    let mut shown: HashMap<LabelSet, Arc<Series>> = HashMap::new();
+    for series in matching.iter() {
+        match shown.entry(view.labels(series)) {
+            Entry::Vacant(free) => drop(free.insert(series.clone())),
+            Entry::Occupied(mut other) => {
+                if order(series) < order(other.get()) {
+                    other.insert(series.clone());
+                }
+            }
+        }
+    }
+    let shown: HashSet<Arc<Series>> = shown.into_values().collect();
+    matching.retain(|series| shown.contains(series));
 }
 
 impl SeriesSource for StoreSource {
@@ -109,15 +92,18 @@ impl SeriesSource for StoreSource {
         visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
         let view = SeriesView::new(&self.node, selection.matchers);
-        let hidden = self.hidden_by_others(&view, selection)?;
         let query = RangeQuery {
             ticks: Some(self.ticks),
+            choice: Some(SeriesChoice({
+                let view = view.clone();
+                Arc::new(move |matching| leave_out_duplicates(&view, matching))
+            })),
             ..range_query(selection, selector(&view, selection.matchers))
         };
         // The store's scan cannot be stopped: after the first error the rest is skipped.
         let mut result = Ok(());
         self.store.query_range(&query, &mut |series, samples| {
-            if result.is_ok() && !hidden.contains(series) {
+            if result.is_ok() {
                 result = visit(view.labels(series), samples);
             }
         })?;
@@ -320,30 +306,27 @@ mod tests {
                 (Input::Push, "queue-depth"),
             ],
         );
-        let family = |selector: &str| {
+        let view = SeriesView::new(&source.node, &[]);
+        let shown = |selector: &str| {
             let matchers = super::super::parse_selector(selector).expect("valid");
-            let view = SeriesView::new(&source.node, &matchers);
-            let selection = Selection {
-                matchers: &matchers,
-                start: 0,
-                end: NOW,
-                bytes_max: 1 << 20,
-                deadline: Instant::now() + Duration::from_secs(60),
-                cancellation: QueryCancellation::default(),
-            };
-            let hidden = source.hidden_by_others(&view, &selection).expect("reads");
-            let mut names: Vec<String> = hidden.iter().map(|one| one.text().to_owned()).collect();
-            names.sort();
-            names
+            let mut matching = Vec::new();
+            let query = RangeQuery::new(super::selector(&view, &matchers), 0, NOW, None);
+            let mut add = |series: &Arc<Series>| matching.push(series.clone());
+            source.store.series(&query, &mut add).expect("reads");
+            leave_out_duplicates(&view, &mut matching);
+            let texts = matching.iter().map(|one| one.text().to_owned());
+            texts.collect::<Vec<_>>()
         };
         assert_eq!(select(&source, "app_depth"), ["{\"app_depth\"}"]);
         assert_eq!(
-            family("app_depth"),
-            ["app_depth"],
+            shown("app_depth"),
+            ["app.depth"],
             "statsd does not hide a lane"
         );
-        assert_eq!(family("queue_depth"), ["queue-depth", "queue.depth"]);
-        assert_eq!(family("{__name__=~\".+\"}").len(), 3);
-        assert_eq!(family("{\"queue.depth\"}"), [""; 0]);
+        assert_eq!(shown("queue_depth"), ["queue_depth"]);
+        assert_eq!(select(&source, "queue_depth").len(), 1);
+        assert_eq!(shown("{__name__=~\".+\"}").len(), 2);
+        let stored = select(&source, "{\"queue.depth\"}");
+        assert_eq!(stored, ["{\"queue.depth\"}"]);
     }
 }
