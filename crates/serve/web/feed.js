@@ -107,8 +107,10 @@ export class Feed {
       const sparse = this.queries.some((query) => query.sparse);
       // Values in the first samples of the store were counted before them.
       const begin = Math.max(start, (stretch.oldest ?? 0) + 2 * stretch.rate);
+      // A late sample of the newest tick is after it.
+      const end = isLive() ? to + rate : to;
       const [answer, base] = await Promise.all([
-        past(this.frame.patterns, sparse ? begin + 1 : start, to, step),
+        past(this.frame.patterns, sparse ? begin + 1 : start, end, step),
         sparse ? past(this.frame.patterns, 0, begin, WHOLE_MS) : [],
       ]);
       if (number !== this.loading) return;

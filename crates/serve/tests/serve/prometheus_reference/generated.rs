@@ -1,6 +1,6 @@
 //! Generates expressions that are valid in their types, with nested functions, aggregations,
-//! operators and modifiers. Exponents, deviations and regressions are left out: of values that differ
-//! little, or are huge, they are rounding errors. `written.rs` has them.
+//! operators and modifiers. Exponents, deviations and regressions are left out: of values that
+//! differ little, or are huge, they are rounding errors. `written.rs` has them.
 
 use pegel_testkit::Rng;
 
