@@ -39,6 +39,15 @@ impl RunMode {
         ways
     }
 
+    /// Returns the ways in which the program's end waits until its summary is complete: without
+    /// counting, that requires a privilege.
+    pub(crate) fn with_held_exit() -> Vec<RunMode> {
+        let mut ways = RunMode::wrapped();
+        let may_hold = rustix::process::geteuid().is_root();
+        ways.retain(|way| *way != RunMode::Wrapped || may_hold);
+        ways
+    }
+
     /// Returns the words before the command, for a binary at the given path.
     pub(crate) fn prefix_with(self, pegel: &Path) -> Vec<String> {
         let words: &[&str] = match self {

@@ -236,7 +236,7 @@ fn job_control_works_as_without_the_wrapper() {
     for words in ["stopped=148", "interrupted=130", "terminal", "last=0"] {
         assert!(plain.contains(words), "{words}: {plain}");
     }
-    for way in RunMode::wrapped() {
+    for way in RunMode::with_held_exit() {
         let (transcript, screen) = session(way, &home, &bash);
         assert_eq!(transcript, plain, "{way:?}");
         // One summary per program.
@@ -251,7 +251,7 @@ fn a_summary_is_printed_before_the_prompt_unless_it_is_not_wanted() {
         return;
     };
     let home = TempDir::new();
-    for way in RunMode::wrapped() {
+    for way in RunMode::with_held_exit() {
         let words: String = way.prefix().iter().map(|word| format!("{word} ")).collect();
         let mut terminal = PtyTerminal::open(&home, &bash);
         terminal.press(&format!("{words}sh -c 'exit 3'\r"));
