@@ -10,7 +10,7 @@ use pegel_ingest::point_writer::{IncomingPoint, PointWriter};
 use pegel_ingest::program_sampler::{ProgramSampler, ValueSource};
 use pegel_metric::{Clock, DropReason, Input, MetricKind, Millis, Selector, Tick};
 use pegel_store::{Store, StoreOptions};
-use pegel_testkit::{FakeClock, TempDir};
+use pegel_testkit::{FakeClock, TempDir, eventually};
 
 const START: Millis = 1_800_000_000_000;
 
@@ -30,7 +30,8 @@ impl IngestFixture {
     fn store(&self) -> Store {
         let mut options = StoreOptions::new(self.dir.join("store"));
         options.clock = self.clock.clone();
-        Store::open(options).expect("opened")
+        // A child that another test starts holds the lock of a closed store until its exec.
+        eventually("the store opens", || Store::open(options.clone()))
     }
 }
 
