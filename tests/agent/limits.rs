@@ -192,11 +192,11 @@ fn limits_are_sized_to_the_memory_of_the_cgroup() {
         };
         assert_eq!(value("limits.series_per_sender").as_deref(), Some("77"));
         assert_ne!(value("limits.memory").as_deref(), Some("256MiB"));
-        let said = agent.stderr();
-        assert!(
-            said.contains("the cgroup limits memory to 64 MiB"),
-            "{said}"
-        );
+        eventually("the message", || {
+            let said = agent.stderr();
+            let is_there = said.contains("the cgroup limits memory to 64 MiB");
+            is_there.then_some(()).ok_or(said)
+        });
     }
 }
 

@@ -236,7 +236,10 @@ fn another_user_with_the_key_gets_a_token() {
     let Some(other_user) = OtherUser::new() else {
         return;
     };
-    let agent = PEGEL.agent().config("auth_key: a key of dragons\n").start();
+    let agent = PEGEL
+        .agent()
+        .config("auth_key: a key of dragons\ntsdb_server_port: 0\n")
+        .start();
     let token_url = url(&agent, "/api/token");
     let (status, output) = other_user.curl(&["-d", "{\"auth_key\":\"a key\"}", &token_url]);
     assert_eq!(status, 400, "{output}");
