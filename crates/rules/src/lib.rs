@@ -17,6 +17,7 @@ mod expression;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod group;
+mod map_keys;
 mod restore;
 mod rule_file;
 mod rule_state;

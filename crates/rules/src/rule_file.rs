@@ -12,6 +12,7 @@ use pegel_config::{ConfigError, ConfigProblem, ConfigTree, ConfigValue};
 
 use crate::duration::{self, parse_duration};
 use crate::expression::check_expression;
+use crate::map_keys::check_keys;
 use crate::template::Template;
 
 /// The maximum number of rules in all files of an agent.
@@ -301,25 +302,7 @@ impl RuleReader<'_> {
     }
 
     fn check_keys(&mut self, tree: &ConfigTree, known: &[&str], expected: &str) {
-        match &tree.value {
-            ConfigValue::Map(entries) => {
-                for entry in entries {
-                    if !known.contains(&entry.key.as_str()) {
-                        self.problems.push(ConfigProblem::unknown_key(
-                            &entry.origin,
-                            &tree.path,
-                            &entry.key,
-                            known.iter().copied(),
-                        ));
-                    }
-                }
-            }
-            ConfigValue::Null => {}
-            _ => {
-                let message = format!("expected {expected}, found {}", tree.kind());
-                self.problem(tree, message, "");
-            }
-        }
+        check_keys(tree, known, expected, &mut self.problems);
     }
 
     fn items<'t>(&mut self, tree: &'t ConfigTree) -> Vec<&'t ConfigTree> {

@@ -250,7 +250,7 @@ impl RuleState {
             Restoration::Waiting(restored, until) => (restored, until),
             Restoration::Due => match RestoredAlerts::read(&self.spec, time, context) {
                 Ok(restored) => (restored, time + RESTORATION_TIME),
-                // A store that cannot be read now is no reason to delay alerts: they start anew.
+                // If the store cannot be read now, alerts are not delayed: they begin without it.
                 Err(error) => {
                     let rule = &self.spec.name;
                     tracing::warn!(rule, error, "cannot restore the state of a rule");

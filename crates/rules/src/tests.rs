@@ -101,7 +101,7 @@ fn an_alert_is_pending_then_firing_then_resolved() {
     );
     assert_eq!(fixture.step(30, 0.0), ["inactive"]);
     assert_eq!(fixture.query("{__name__=~\"ALERTS.*\"}", 30), [""; 0]);
-    assert_eq!(fixture.step(40, 1.0), ["pending"], "it starts anew");
+    assert_eq!(fixture.step(40, 1.0), ["pending"], "its time starts again");
     assert_eq!(fixture.step(50, 0.0), [""; 0], "never fired");
     // A resolved alert is forgotten after a quarter of an hour.
     fixture.step(60, 1.0);

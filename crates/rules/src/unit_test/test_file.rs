@@ -9,6 +9,7 @@ use pegel_query::promql::LabelSet;
 
 use super::series_notation::{parse_number, parse_series, parse_values};
 use crate::duration::{ACCEPTS, parse_duration};
+use crate::map_keys::check_keys;
 use crate::rule_file::{RuleFile, RuleGroupSpec};
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -259,22 +260,7 @@ impl TestReader {
     }
 
     fn check_keys(&mut self, tree: &ConfigTree, known: &[&str]) {
-        match &tree.value {
-            ConfigValue::Map(entries) => {
-                for entry in entries {
-                    if !known.contains(&entry.key.as_str()) {
-                        self.problems.push(ConfigProblem::unknown_key(
-                            &entry.origin,
-                            &tree.path,
-                            &entry.key,
-                            known.iter().copied(),
-                        ));
-                    }
-                }
-            }
-            ConfigValue::Null => {}
-            _ => self.problem(tree, format!("expected a map, found {}", tree.kind())),
-        }
+        check_keys(tree, known, "a map", &mut self.problems);
     }
 
     fn items<'t>(&mut self, tree: &'t ConfigTree, key: &str) -> Vec<&'t ConfigTree> {
