@@ -29,7 +29,7 @@ pub use setting::{ConfigKey, Section, Setting, map_entries, read_scalar};
 pub use user_info::{UserInfo, user_name_in};
 pub use values::{
     ByteSize, DetailLevel, HostName, ListenAddress, LogConfig, LogDestination, LogLevel,
-    SampleInterval, TimeSpan, UserRef,
+    OptionalTimeSpan, SampleInterval, TimeSpan, UserRef,
 };
 
 /// Parses the text of a configuration file without its includes. `name` stands for the file in

@@ -19,6 +19,18 @@ impl UserInfo {
         }
     }
 
+    /// Returns the user that a sender of samples is named after: `uid 1001`. Hosts are no users.
+    pub fn of_sender(sender: &str) -> Option<UserInfo> {
+        let uid = sender.strip_prefix("uid ")?;
+        Some(UserInfo::lookup(uid.parse().ok()?))
+    }
+
+    /// Returns its name, or its number if it has none.
+    pub fn short_name(&self) -> String {
+        let number = || format!("uid {}", self.uid);
+        self.name.clone().unwrap_or_else(number)
+    }
+
     /// Returns the number of the user with this name, as [`UserInfo::lookup`] finds it.
     pub fn uid_of(name: &str) -> Option<u32> {
         find_uid(&std::fs::read_to_string("/etc/passwd").ok()?, name)

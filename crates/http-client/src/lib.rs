@@ -1,10 +1,16 @@
 //! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
-//! to metadata services and to receivers of alerts over TCP, with or without TLS. One request per
-//! connection; no redirects, no proxies, no name resolution.
+//! to metadata services, to receivers of alerts and to storage of records over TCP, with or without
+//! TLS. One request per connection; no redirects, no proxies.
 //!
 //! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
-//! themselves, so that they can verify the server before anything is sent, and limit the size of a
-//! body with [`Read::take`].
+//! themselves, so that they can verify the server before anything is sent ([`connect_tcp`] resolves
+//! names, [`tls_config`] reads authorities), and limit the size of a body with [`Read::take`].
+
+mod connect;
+mod server_url;
+
+pub use connect::{ServerTrust, connect_tcp, tls_config};
+pub use server_url::ServerUrl;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -181,6 +187,12 @@ impl HttpResponse {
     /// Returns a header by its name in lower case; `None` if it is missing or not ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Returns all headers whose values are ASCII, with names in lower case.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.iter();
+        headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
     }
 }
 

@@ -45,6 +45,7 @@ mod layout;
 #[cfg(feature = "loom")]
 #[doc(hidden)]
 pub mod model;
+mod own_copies;
 pub mod private_directory;
 mod process_lanes;
 pub mod reader;

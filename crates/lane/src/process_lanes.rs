@@ -79,7 +79,7 @@ impl ProcessLanes {
             .is_some_and(|lane| lane.is_published.load(Ordering::Relaxed))
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &WriterLane> {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &WriterLane> {
         self.lanes.iter().take(self.count.load(Ordering::Acquire))
     }
 
@@ -94,6 +94,11 @@ impl ProcessLanes {
             let is_inside = offset < RING_OFFSET && lane.has_ring.load(Ordering::Relaxed);
             is_inside.then_some((base, offset))
         })
+    }
+
+    /// Returns whether the lanes are those of this process.
+    pub(crate) fn is_open(&self) -> bool {
+        self.fork_guard.is_open()
     }
 
     /// Returns whether slots may be written. In a child of `fork` the first call creates its lanes.

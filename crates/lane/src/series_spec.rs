@@ -54,7 +54,7 @@ pub enum CreateError {
     /// An empty label key, or one with a character that is not accepted.
     LabelKey,
     DuplicateLabel,
-    /// `pid` and `rank` must be requested, not given.
+    /// `pid` must be requested, not given; likewise `rank`, unless the program sets it alone.
     LabelReserved,
     TooManyLabels,
     TextTooLong,
@@ -80,7 +80,7 @@ impl CreateError {
             }
             CreateError::DuplicateLabel => "duplicate label",
             CreateError::LabelReserved => {
-                "the labels pid and rank are set by the agent: request them without a value"
+                "the label pid, and rank if it is requested, are set by the agent: give them no value"
             }
             CreateError::TooManyLabels => "more than 32 labels",
             CreateError::TextTooLong => "name, help and labels together exceed 4096 bytes",
@@ -257,7 +257,7 @@ fn validate_spec(spec: &LaneSeriesSpec<'_>) -> Result<(), CreateError> {
         if key.is_empty() || has_invalid_char(key, "{}\"=,!~") {
             return Err(CreateError::LabelKey);
         }
-        if matches!(*key, "pid" | "rank") {
+        if *key == "pid" || (*key == "rank" && spec.with_rank) {
             return Err(CreateError::LabelReserved);
         }
         bytes = bytes.saturating_add(key.len() + value.len());
@@ -303,6 +303,13 @@ mod tests {
             error(|spec| spec.labels = &[("pid", "1")]),
             Some(LabelReserved)
         );
+        // Workers of a pool have ranks of their own.
+        assert_eq!(error(|spec| spec.labels = &[("rank", "1")]), None);
+        let both = |spec: &mut LaneSeriesSpec<'_>| {
+            spec.labels = &[("rank", "1")];
+            spec.with_rank = true;
+        };
+        assert_eq!(error(both), Some(LabelReserved));
         assert_eq!(
             error(|spec| spec.labels = &[("a", "1"), ("b", "2"), ("a", "3")]),
             Some(DuplicateLabel)

@@ -15,8 +15,8 @@ const PASSWORD_FLAG_PROGRAMS: [&str; 3] = ["mysql", "mariadb", "sshpass"];
 
 /// Returns the command line with secrets redacted and arguments separated by spaces; `None` if it
 /// is empty, as for kernel threads. `is_truncated`: the text is only the beginning of the command
-/// line, so its last argument is left out: half an address may show a password whose end would have
-/// marked it as one.
+/// line, so its last argument is left out: half an address may show a password whose end would
+/// have marked it as one.
 pub fn redact_command_line(text: &[u8], is_truncated: bool) -> Option<String> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     let mut arguments: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();

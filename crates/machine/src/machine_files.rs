@@ -106,6 +106,21 @@ impl MachineFiles {
         Ok(names)
     }
 
+    /// Returns the subdirectories of a directory in natural order, without symlinks.
+    pub fn directory_names(&self, directory: impl AsRef<Path>) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.resolve(directory)) else {
+            return Vec::new();
+        };
+        let names = entries.take(DIRECTORY_NAMES_MAX).filter_map(|entry| {
+            let entry = entry.ok()?;
+            let is_dir = entry.file_type().ok()?.is_dir();
+            is_dir.then(|| entry.file_name().into_string().ok())?
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort_by(|a, b| natural_order(a, b));
+        names
+    }
+
     /// Returns the mounts that this process sees.
     pub fn mounts(&self) -> Vec<MountInfo> {
         let text = self.bytes("proc/self/mountinfo", MOUNTINFO_BYTES_MAX);
@@ -167,8 +182,8 @@ impl MachineDir<'_> {
         self.text(file)?.parse().ok()
     }
 
-    /// Returns the PCI address that the link `device` names; `None` for devices that are not on the
-    /// bus.
+    /// Returns the PCI address that the link `device` names; `None` for devices that are not on
+    /// the bus.
     pub fn pci_address(&self) -> Option<String> {
         self.link_name("device")
             .filter(|address| address.contains(':'))

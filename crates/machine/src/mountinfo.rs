@@ -45,7 +45,8 @@ pub fn parse_mountinfo(text: &[u8]) -> Vec<MountInfo> {
     lines.filter_map(MountInfo::parse).collect()
 }
 
-/// Decodes spaces, newlines and backslashes, which the kernel writes as `\` and three octal digits.
+/// Decodes spaces, newlines and backslashes, which the kernel writes as `\` and three octal
+/// digits.
 fn unescape_octal(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(word.len()), word);
     while let [first, after @ ..] = rest {

@@ -11,11 +11,17 @@ pub struct ProcessStat<'a> {
     /// The kernel's letter: R running, S sleeping, D waiting for a device, Z zombie.
     pub state: u8,
     pub parent: u32,
-    /// Page faults of children that ended, without those that read from a disk.
+    /// Page faults, without those that read from a disk.
+    pub minor_faults: u64,
+    /// The same of the children that the process waited for, and of theirs.
     pub child_faults: u64,
     pub major_faults: u64,
     /// CPU time in user and kernel mode.
-    pub cpu_ticks: u64,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// The same of the children that the process waited for, and of theirs.
+    pub child_user_ticks: u64,
+    pub child_system_ticks: u64,
     pub threads: u64,
     /// Since boot.
     pub start_ticks: u64,
@@ -32,19 +38,31 @@ impl<'a> ProcessStat<'a> {
         let mut words = Words(text[close + 1..].trim_ascii());
         let state = words.next().and_then(|word| word.first().copied())?;
         let mut skip = |fields: usize| words.nth(fields).and_then(parse_u64);
-        Some(ProcessStat {
+        let stat = ProcessStat {
             pid: parse_u64(text[..open].trim_ascii())?,
             comm: text.get(open + 1..close)?,
             state,
             parent: u32::try_from(skip(0)?).ok()?,
-            child_faults: skip(11 - 5)?,
+            minor_faults: skip(10 - 5)?,
+            child_faults: skip(0)?,
             major_faults: skip(0)?,
-            cpu_ticks: skip(14 - 13)?.checked_add(skip(0)?)?,
-            threads: skip(20 - 16)?,
+            user_ticks: skip(14 - 13)?,
+            system_ticks: skip(0)?,
+            child_user_ticks: skip(0)?,
+            child_system_ticks: skip(0)?,
+            threads: skip(20 - 18)?,
             start_ticks: skip(22 - 21)?,
             virtual_bytes: skip(0)?,
             resident_pages: skip(0)?,
-        })
+        };
+        // No process has used more ticks than a number can hold.
+        stat.user_ticks.checked_add(stat.system_ticks)?;
+        Some(stat)
+    }
+
+    /// Returns the CPU time in user and kernel mode.
+    pub fn cpu_ticks(&self) -> u64 {
+        self.user_ticks.saturating_add(self.system_ticks)
     }
 }
 
@@ -54,15 +72,19 @@ mod tests {
 
     #[test]
     fn a_name_may_contain_parentheses() {
-        let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 0 6 7 0 30 12 0 0 20 0 3 0 99 4096 5 0\n";
+        let text = b"17 (a) (b\n) S 1 1 1 0 -1 4194304 2 6 7 0 30 12 8 9 20 0 3 0 99 4096 5 0\n";
         let expected = ProcessStat {
             pid: 17,
             comm: b"a) (b\n",
             state: b'S',
             parent: 1,
+            minor_faults: 2,
             child_faults: 6,
             major_faults: 7,
-            cpu_ticks: 42,
+            user_ticks: 30,
+            system_ticks: 12,
+            child_user_ticks: 8,
+            child_system_ticks: 9,
             threads: 3,
             start_ticks: 99,
             virtual_bytes: 4096,

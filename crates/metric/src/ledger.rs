@@ -28,6 +28,16 @@ label_enum! {
         Put = "put",
         /// Series that rules recorded.
         Rules = "rules",
+        /// Samples of Prometheus' remote write.
+        RemoteWrite = "remote_write",
+        /// Samples that the agent read by itself: scraped endpoints, programs, files.
+        Pull = "pull",
+        /// Fields of InfluxDB's line protocol.
+        Influx = "influx",
+        /// Metrics of Pushgateway's groups, when they are pushed and when they are repeated.
+        Pushgateway = "pushgateway",
+        /// Reductions over the nodes of a tree.
+        Tree = "tree",
     }
 }
 
@@ -72,7 +82,7 @@ label_enum! {
         TooLarge = "too_large",
         /// More concurrent bodies than the memory limit permits. Counts bodies.
         Busy = "busy",
-        /// Not supported: an event or a service check of DogStatsD.
+        /// Not supported: an event or a service check of DogStatsD, a text field of InfluxDB.
         Unsupported = "unsupported",
         /// The sender wrote more bytes than `limits.sender_bytes`.
         SenderRate = "sender_rate",

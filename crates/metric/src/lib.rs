@@ -22,6 +22,7 @@ mod process_table;
 pub mod prometheus_names;
 pub mod quantity;
 mod selector;
+mod selector_patterns;
 mod series;
 mod series_list;
 pub mod slurm;

@@ -30,16 +30,27 @@ pub fn is_metric_name(name: &str) -> bool {
 /// differ, the family is declared without a kind.
 pub const UNTRUSTED_RANK: u8 = 3;
 
+/// The rank of series of other systems: they hide no series of this node.
+const REMOTE_RANK: u8 = UNTRUSTED_RANK + 1;
+
 /// Ranks series: of two that collide under Prometheus' names, the one with the lower rank is shown.
 /// Values of users other than the agent's, and points that any local user may send, must not
 /// replace or hide those of the node or of the agent's user.
 pub fn collision_rank(series: &Series) -> u8 {
     match series.family().input {
         Input::Collect => 0,
+        Input::RemoteWrite => REMOTE_RANK,
         Input::Statsd => UNTRUSTED_RANK,
         _ if has_user(series) => UNTRUSTED_RANK,
         Input::Lane | Input::Programs => 1,
-        Input::Push | Input::Http | Input::Put | Input::Rules => 2,
+        Input::Push
+        | Input::Http
+        | Input::Put
+        | Input::Rules
+        | Input::Pull
+        | Input::Influx
+        | Input::Pushgateway
+        | Input::Tree => 2,
     }
 }
 

@@ -9,12 +9,17 @@ use regex_lite::{Regex, RegexBuilder};
 
 use crate::glob::{SEARCHED_CHARS_MAX, glob_matches, is_linear};
 use crate::prometheus_names::metric_name;
+use crate::selector_patterns::LabelCondition;
 use crate::series::{LABELS_MAX, TEXT_BYTES_MAX, parse_quoted};
 use crate::{Family, Input, MetricKind, Series, SeriesError};
 
 /// The memory limit of one compiled expression, which also bounds its matching time: enough for
 /// thousands of characters, not for `(.{1000}){1000}`.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
+
+/// What surrounds an expression, so that it matches the whole value.
+pub(crate) const ANCHOR_START: &str = "^(?s:";
+pub(crate) const ANCHOR_END: &str = ")$";
 
 /// A pattern over series.
 ///
@@ -24,13 +29,18 @@ const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 ///   Prometheus (`=`, `!=`, `=~`, `!~`; an expression must match the whole value; a missing label
 ///   has the empty value).
 /// - `*{*mode="idle"*}`: braces that contain no matchers are part of a glob over the whole text.
+///
+/// Series of remote write match only if [`Selector::including_remote`] was called: a reader of this
+/// node's series does not see those of other systems, whatever their names.
 #[derive(Debug, Clone)]
 pub struct Selector {
-    kind: SelectorKind,
+    pub(crate) kind: SelectorKind,
+    pub(crate) includes_remote: bool,
+    pub(crate) label_condition: Option<LabelCondition>,
 }
 
 #[derive(Debug, Clone)]
-enum SelectorKind {
+pub(crate) enum SelectorKind {
     /// Matches the name or the whole text.
     Glob(String),
     /// A glob for the name, and matchers for the labels.
@@ -53,7 +63,7 @@ enum SelectorKind {
 
 /// A filter given as a function.
 #[derive(Clone)]
-struct SeriesPredicate(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
+pub(crate) struct SeriesPredicate(Arc<dyn Fn(&Series) -> bool + Send + Sync>);
 
 impl fmt::Debug for SeriesPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,13 +72,13 @@ impl fmt::Debug for SeriesPredicate {
 }
 
 #[derive(Debug, Clone)]
-struct Matcher {
-    key: String,
-    op: MatchOp,
+pub(crate) struct Matcher {
+    pub(crate) key: String,
+    pub(crate) op: MatchOp,
 }
 
 #[derive(Debug, Clone)]
-enum MatchOp {
+pub(crate) enum MatchOp {
     Equal(String),
     NotEqual(String),
     RegexMatch(Regex),
@@ -92,6 +102,14 @@ pub enum SelectorError {
 }
 
 impl Selector {
+    fn of_kind(kind: SelectorKind) -> Selector {
+        Selector {
+            kind,
+            includes_remote: false,
+            label_condition: None,
+        }
+    }
+
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         if text.is_empty() {
             return Err(SelectorError::Empty);
@@ -123,27 +141,22 @@ impl Selector {
                 })
                 .collect::<Result<_, _>>()?;
             let pattern = if name.is_empty() { "*" } else { name };
-            return Ok(Selector {
-                kind: SelectorKind::Matchers(pattern.to_owned(), matchers),
-            });
+            return Ok(Selector::of_kind(SelectorKind::Matchers(
+                pattern.to_owned(),
+                matchers,
+            )));
         }
-        Ok(Selector {
-            kind: SelectorKind::Glob(text.to_owned()),
-        })
+        Ok(Selector::of_kind(SelectorKind::Glob(text.to_owned())))
     }
 
     /// Matches every series.
     pub fn all() -> Selector {
-        Selector {
-            kind: SelectorKind::Glob("*".to_owned()),
-        }
+        Selector::of_kind(SelectorKind::Glob("*".to_owned()))
     }
 
     /// Matches all series of exactly this name.
     pub fn name(name: &str) -> Selector {
-        Selector {
-            kind: SelectorKind::Name(name.into()),
-        }
+        Selector::of_kind(SelectorKind::Name(name.into()))
     }
 
     /// Matches the series of exactly this name that `test` accepts. `test` is called several times
@@ -152,9 +165,10 @@ impl Selector {
         name: &str,
         test: impl Fn(&Series) -> bool + Send + Sync + 'static,
     ) -> Selector {
-        Selector {
-            kind: SelectorKind::Predicate(name.into(), SeriesPredicate(Arc::new(test))),
-        }
+        Selector::of_kind(SelectorKind::Predicate(
+            name.into(),
+            SeriesPredicate(Arc::new(test)),
+        ))
     }
 
     /// Matches the series that `test` accepts and whose name becomes `name` in Prometheus, see
@@ -163,16 +177,15 @@ impl Selector {
         name: &str,
         test: impl Fn(&Series) -> bool + Send + Sync + 'static,
     ) -> Selector {
-        Selector {
-            kind: SelectorKind::PrometheusName(name.into(), SeriesPredicate(Arc::new(test))),
-        }
+        Selector::of_kind(SelectorKind::PrometheusName(
+            name.into(),
+            SeriesPredicate(Arc::new(test)),
+        ))
     }
 
     /// Matches the series that `test` accepts. It is called for every series.
     pub fn filter(test: impl Fn(&Series) -> bool + Send + Sync + 'static) -> Selector {
-        Selector {
-            kind: SelectorKind::Filter(SeriesPredicate(Arc::new(test))),
-        }
+        Selector::of_kind(SelectorKind::Filter(SeriesPredicate(Arc::new(test))))
     }
 
     /// Matches exactly these series: an entry with labels is one series, with its labels in any
@@ -188,23 +201,31 @@ impl Selector {
                 names.insert(entry.into());
             }
         }
-        Ok(Selector {
-            kind: SelectorKind::Listed { names, texts },
-        })
+        Ok(Selector::of_kind(SelectorKind::Listed { names, texts }))
     }
 
     /// Matches what at least one of the selectors matches; nothing if the list is empty.
     pub fn any(mut selectors: Vec<Selector>) -> Selector {
         match selectors.len() {
             1 => selectors.remove(0),
-            _ => Selector {
-                kind: SelectorKind::Any(selectors),
-            },
+            _ => Selector::of_kind(SelectorKind::Any(selectors)),
         }
     }
 
+    /// Matches series of remote write, too.
+    pub fn including_remote(mut self) -> Selector {
+        self.includes_remote = true;
+        self
+    }
+
     pub fn matches(&self, series: &Series) -> bool {
-        match &self.kind {
+        self.kind.matches(series) && (self.includes_remote || !series.is_remote())
+    }
+}
+
+impl SelectorKind {
+    pub(crate) fn matches(&self, series: &Series) -> bool {
+        match self {
             SelectorKind::Glob(pattern) => {
                 pattern == "*"
                     || glob_matches(pattern, series.name())
@@ -227,11 +248,14 @@ impl Selector {
             }
             SelectorKind::Filter(choice) => (choice.0)(series),
             SelectorKind::Any(selectors) => {
-                selectors.iter().any(|selector| selector.matches(series))
+                let mut kinds = selectors.iter().map(|selector| &selector.kind);
+                kinds.any(|kind| kind.matches(series))
             }
         }
     }
+}
 
+impl Selector {
     /// Returns the number of regular expressions, which dominate the cost in memory and time.
     pub fn expression_count(&self) -> usize {
         match &self.kind {
@@ -300,12 +324,15 @@ impl Selector {
 
 impl Matcher {
     fn matches(&self, series: &Series) -> bool {
-        let value = series.label(&self.key).unwrap_or_default();
+        self.accepts(&series.label(&self.key).unwrap_or_default())
+    }
+
+    pub(crate) fn accepts(&self, value: &str) -> bool {
         match &self.op {
             MatchOp::Equal(wanted) => value == wanted.as_str(),
             MatchOp::NotEqual(unwanted) => value != unwanted.as_str(),
-            MatchOp::RegexMatch(expression) => expression.is_match(&value),
-            MatchOp::RegexNoMatch(expression) => !expression.is_match(&value),
+            MatchOp::RegexMatch(expression) => expression.is_match(value),
+            MatchOp::RegexNoMatch(expression) => !expression.is_match(value),
         }
     }
 }
@@ -334,7 +361,7 @@ fn compile_anchored(expression: &str) -> Result<Regex, SelectorError> {
     };
     // Compile it alone first: `a)|(b` would close the surrounding group and escape the anchors.
     build(expression)?;
-    build(&format!("^(?s:{expression})$"))
+    build(&format!("{ANCHOR_START}{expression}{ANCHOR_END}"))
 }
 
 /// Key, operator and value.

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use pegel_machine::{CGROUP_UNLIMITED_BYTES, MachineFiles, cgroup_lines};
-
-const MOUNT: &str = "sys/fs/cgroup";
-/// Maximum depth of the hierarchy that is followed.
-const DEPTH_MAX: usize = 64;
+use pegel_machine::{
+    CGROUP_MOUNT, CGROUP_UNLIMITED_BYTES, MachineFiles, cgroup_ancestors, cgroup_lines,
+    cgroup_v1_mount,
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CgroupLimits {
@@ -37,7 +36,7 @@ pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
     let text = machine.text("proc/self/cgroup").unwrap_or_default();
     let lines: Vec<(&str, &str)> = cgroup_lines(&text).collect();
     let unified = lines.iter().find(|(controllers, _)| controllers.is_empty());
-    let is_v2 = machine.exists(format!("{MOUNT}/cgroup.controllers"));
+    let is_v2 = machine.exists(format!("{CGROUP_MOUNT}/cgroup.controllers"));
     match unified {
         Some((_, path)) if is_v2 => v2(machine, path),
         _ if lines.is_empty() => CgroupLimits::default(),
@@ -46,20 +45,6 @@ pub(crate) fn read(machine: &MachineFiles) -> CgroupLimits {
             ..v1(machine, &lines)
         },
     }
-}
-
-/// Returns the directories from a cgroup up to the root.
-fn ancestor_paths(mount: &str, path: &str) -> Vec<String> {
-    let mut folders = Vec::new();
-    let mut path = path.trim_end_matches('/');
-    while folders.len() < DEPTH_MAX {
-        folders.push(format!("{mount}{path}"));
-        match path.rfind('/') {
-            Some(slash) => path = &path[..slash],
-            None => break,
-        }
-    }
-    folders
 }
 
 /// Returns the lowest limit among the directories. `max` does not parse as a number and is no
@@ -79,7 +64,7 @@ fn nearest_value(machine: &MachineFiles, folders: &[String], file: &str) -> Opti
 }
 
 fn v2(machine: &MachineFiles, path: &str) -> CgroupLimits {
-    let folders = ancestor_paths(MOUNT, path);
+    let folders = cgroup_ancestors(CGROUP_MOUNT, path);
     // `200000 100000`: a quota of 2 processors; `max 100000`: no limit.
     let cpus = folders.iter().filter_map(|folder| {
         let text = machine.text(format!("{folder}/cpu.max"))?;
@@ -105,17 +90,8 @@ fn cpus_from_quota(quota: i64, period: i64) -> Option<f64> {
 
 fn v1(machine: &MachineFiles, lines: &[(&str, &str)]) -> CgroupLimits {
     let of = |controller: &str| {
-        let has = |(names, _): &&(&str, &str)| names.split(',').any(|name| name == controller);
-        let (names, path) = lines.iter().find(has)?;
-        // Several controllers may share a hierarchy, mounted under each name or under the joined
-        // names.
-        let each = format!("{MOUNT}/{controller}");
-        let mount = if machine.exists(&each) {
-            each
-        } else {
-            format!("{MOUNT}/{names}")
-        };
-        Some((ancestor_paths(&mount, path), (*path).to_owned()))
+        let (mount, path) = cgroup_v1_mount(machine, lines, controller)?;
+        Some((cgroup_ancestors(&mount, &path), path))
     };
     let folders = |controller: &str| {
         of(controller)

@@ -23,6 +23,7 @@ use crate::markdown;
 use crate::memory::{self, MemoryInfo};
 use crate::mounts::{self, MountedFilesystem};
 use crate::network::{self, InterfaceInfo};
+use crate::once_inputs::{OnceInputValues, OnceInputs};
 use crate::redacted_config::RedactedConfig;
 use crate::settings::SnapshotSettings;
 use crate::timestamp::Timestamp;
@@ -54,6 +55,9 @@ pub struct Snapshot {
     pub job: Option<Job>,
     pub environment: BTreeMap<String, String>,
     pub configuration: Option<RedactedConfig>,
+    /// The values of programs that the agent runs once, by the name of the input.
+    #[serde(skip_serializing_if = "OnceInputValues::is_empty")]
+    pub inputs: OnceInputValues,
     /// Files and directories that exist but are not readable.
     pub unreadable: Vec<UnreadablePath>,
 }
@@ -78,6 +82,8 @@ pub struct SnapshotOptions {
     pub environment: ProcessEnvironment,
     pub configuration: Option<RedactedConfig>,
     pub settings: SnapshotSettings,
+    /// The values of programs that the agent runs once.
+    pub once_inputs: OnceInputs,
 }
 
 impl SnapshotOptions {
@@ -111,6 +117,7 @@ impl SnapshotOptions {
             job,
             environment: self.environment.allowed_variables(),
             configuration: self.configuration.clone(),
+            inputs: self.once_inputs.values(),
             unreadable: Vec::new(),
             cpu,
         };
@@ -170,6 +177,7 @@ pub(crate) mod tests {
             environment: ProcessEnvironment::default(),
             configuration: None,
             settings: SnapshotSettings::default(),
+            once_inputs: OnceInputs::default(),
         }
     }
 

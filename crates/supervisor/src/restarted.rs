@@ -35,6 +35,11 @@ impl RestartedThread {
         })
     }
 
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits for the end of the thread, whose body must have been asked to return.
     pub fn join(mut self) {
         self.record.expect_end();

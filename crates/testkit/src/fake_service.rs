@@ -142,6 +142,8 @@ fn answer(mut stream: TcpStream, state: &Mutex<FakeServiceState>) {
     std::thread::sleep(reply.delay);
     let flavor = if path.contains("computeMetadata") {
         "Metadata-Flavor: Google\r\n"
+    } else if reply.body.starts_with("<!doctype html>") {
+        "Content-Type: text/html\r\n"
     } else {
         ""
     };

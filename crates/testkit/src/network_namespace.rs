@@ -43,6 +43,11 @@ impl NetworkNamespace {
         Some(NetworkNamespace { holder })
     }
 
+    /// Returns a process in the namespace, which lives as long as the namespace.
+    pub(crate) fn pid(&self) -> u32 {
+        self.holder.pid()
+    }
+
     /// Runs `work` in the namespace. Processes started by it stay there.
     pub fn run_inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/proc/{}/ns/net", self.holder.pid());

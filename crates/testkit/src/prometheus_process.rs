@@ -40,6 +40,18 @@ impl PrometheusProcess {
         }
     }
 
+    /// Waits until it answers queries: a Prometheus listens before that.
+    #[track_caller]
+    pub fn until_ready(self) -> PrometheusProcess {
+        eventually("the program is ready", || {
+            let answer = http::get(&self.address, "/-/ready").map_err(|e| e.to_string())?;
+            (answer.status == 200)
+                .then_some(())
+                .ok_or_else(|| answer.text().to_owned())
+        });
+        self
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }

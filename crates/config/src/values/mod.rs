@@ -13,7 +13,7 @@ pub use host_name::HostName;
 pub use level::{DetailLevel, LogLevel};
 pub use listen_address::ListenAddress;
 pub use log_config::{LogConfig, LogDestination};
-pub use time_span::{SampleInterval, TimeSpan};
+pub use time_span::{OptionalTimeSpan, SampleInterval, TimeSpan};
 pub use user_ref::UserRef;
 
 /// Splits a text into a number and the unit that follows it.

@@ -96,6 +96,46 @@ impl fmt::Display for TimeSpan {
 
 crate::text_setting!(TimeSpan, ACCEPTS);
 
+/// A duration, or 0 for never.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionalTimeSpan(Option<TimeSpan>);
+
+impl OptionalTimeSpan {
+    pub const NEVER: OptionalTimeSpan = OptionalTimeSpan(None);
+
+    pub fn duration(&self) -> Option<Duration> {
+        self.0.as_ref().map(TimeSpan::duration)
+    }
+}
+
+impl From<TimeSpan> for OptionalTimeSpan {
+    fn from(span: TimeSpan) -> OptionalTimeSpan {
+        OptionalTimeSpan(Some(span))
+    }
+}
+
+impl FromStr for OptionalTimeSpan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OptionalTimeSpan, String> {
+        match number_and_unit(text) {
+            Some((0.0, _)) => Ok(OptionalTimeSpan::NEVER),
+            _ => text.parse().map(|span| OptionalTimeSpan(Some(span))),
+        }
+    }
+}
+
+impl fmt::Display for OptionalTimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(span) => span.fmt(f),
+            None => f.write_str("0"),
+        }
+    }
+}
+
+crate::text_setting!(OptionalTimeSpan, format!("0, or {ACCEPTS}"));
+
 /// The time between two samples: 1 ms to 24 h, in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleInterval(TimeSpan);
@@ -150,6 +190,16 @@ crate::text_setting!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zero_is_never() {
+        for (text, seconds) in [("0", None), ("0s", None), ("5m", Some(300))] {
+            let span: OptionalTimeSpan = text.parse().expect("valid");
+            assert_eq!(span.duration().map(|duration| duration.as_secs()), seconds);
+        }
+        let error = "-1s".parse::<OptionalTimeSpan>();
+        assert!(error.is_err());
+    }
 
     #[test]
     fn reads_units_and_plain_seconds() {

@@ -8,6 +8,7 @@ mod slurm_job_id;
 
 use serde::Serialize;
 
+pub use cgroup::job_cgroup;
 use schedulers::SCHEDULERS;
 pub(crate) use slurm_job_id::resolve_slurm_job_id;
 

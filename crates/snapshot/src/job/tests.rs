@@ -228,3 +228,25 @@ fn the_environment_takes_precedence_and_is_bounded() {
     );
     assert_eq!(found.expect("a job").rank, Some(5));
 }
+
+#[test]
+#[rustfmt::skip]
+fn the_cgroup_of_a_job_is_a_prefix_of_the_path() {
+    for (path, expected) in [
+        ("/system.slice/n1_slurmstepd.scope/job_7/step_0/user/task_3", Some("/system.slice/n1_slurmstepd.scope/job_7")),
+        ("/system.slice/slurmstepd.scope/s06JQ5T8XK2M9R/step_0", Some("/system.slice/slurmstepd.scope/s06JQ5T8XK2M9R")),
+        ("/slurm/uid_1000/job_7", Some("/slurm/uid_1000/job_7")),
+        ("//pbs_jobs.service//jobs/9.server/x", Some("//pbs_jobs.service//jobs/9.server")),
+        ("/lsf/c1/job.7.4711.17/x", Some("/lsf/c1/job.7.4711.17")),
+        ("/kubepods/burstable/pod1-2/abc/inner", Some("/kubepods/burstable/pod1-2/abc")),
+        ("/kubepods.slice/kubepods-pod1_2.slice", Some("/kubepods.slice/kubepods-pod1_2.slice")),
+        ("/ecs/task/container/x", Some("/ecs/task/container")),
+        ("/htcondor/condor_slot1@n/x", Some("/htcondor/condor_slot1@n")),
+        ("/user.slice/user-0.slice/session-1.scope", None),
+        ("/system.slice/slurmd.service", None),
+        ("/", None),
+        ("", None),
+    ] {
+        assert_eq!(job_cgroup(path), expected, "{path}");
+    }
+}

@@ -30,6 +30,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
         ("Mounts", software::mounts(snapshot)),
         ("System", software::system(snapshot)),
         ("Cgroup limits", software::limits(snapshot)),
+        ("Inputs", software::inputs(snapshot)),
         ("Environment", software::environment(snapshot)),
         ("Configuration", software::configuration(snapshot)),
         ("Unreadable files", software::unreadable(snapshot)),

@@ -194,6 +194,13 @@ pub(super) fn environment(snapshot: &Snapshot) -> String {
     lines.collect()
 }
 
+/// The values of programs that the agent runs once.
+pub(super) fn inputs(snapshot: &Snapshot) -> String {
+    let values = snapshot.inputs.values().flatten();
+    let lines = values.map(|(series, value)| format!("    {} {value}\n", single_line(series)));
+    lines.collect()
+}
+
 pub(super) fn configuration(snapshot: &Snapshot) -> String {
     let Some(configuration) = &snapshot.configuration else {
         return String::new();

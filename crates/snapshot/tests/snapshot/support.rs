@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, SnapshotSettings};
+use pegel_snapshot::{OnceInputs, ProcessEnvironment, SnapshotOptions, SnapshotSettings};
 
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -21,5 +21,6 @@ pub(crate) fn options(root: &Path, environment: &[(&str, &str)]) -> SnapshotOpti
         environment: ProcessEnvironment::from_pairs(environment),
         configuration: None,
         settings: SnapshotSettings::default(),
+        once_inputs: OnceInputs::default(),
     }
 }
