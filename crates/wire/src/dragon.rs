@@ -11,10 +11,10 @@ use std::borrow::Cow;
 use pegel_metric::Millis;
 
 use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
-use crate::point::{self, PointBatch, PointDialect, PointFault};
+use crate::point::{self, PointBatch, PointDialect, PointFault, PointTimes};
 
 const DIALECT: PointDialect = PointDialect {
-    has_time: false,
+    times: PointTimes::Shared,
     quoted_values: false,
 };
 

@@ -14,21 +14,71 @@ use pegel_metric::DropReason;
 pub struct InputRequest<'a> {
     /// The name under which samples of the client are counted.
     pub sender: &'a str,
+    pub method: &'a str,
+    /// The path, percent-encoded.
+    pub path: &'a str,
     /// The query string, without its question mark.
     pub query: &'a str,
+    /// The header `Content-Type`; empty without one.
+    pub content_type: &'a str,
+    /// The label `instance` of this node's series in PromQL.
+    pub node_instance: &'a str,
     /// The complete body, decompressed.
     pub body: &'a [u8],
 }
 
+/// The methods of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestMethods {
+    Post,
+    PostPutDelete,
+}
+
+/// How the bodies of a route are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyEncoding {
+    /// As the header `Content-Encoding` says: not at all, or with gzip.
+    ByHeader,
+    /// With snappy, in its block format; another `Content-Encoding` is refused.
+    Snappy,
+}
+
+/// The status and the headers of a response.
+#[derive(Debug)]
+pub struct InputReply {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl InputReply {
+    pub fn new(status: u16) -> InputReply {
+        let headers = Vec::new();
+        InputReply { status, headers }
+    }
+
+    pub fn with_headers(mut self, headers: Vec<(&'static str, String)>) -> InputReply {
+        self.headers = headers;
+        self
+    }
+}
+
 /// Handles the requests of one route.
 pub trait RequestHandler: Send + Sync {
+    fn methods(&self) -> RequestMethods {
+        RequestMethods::Post
+    }
+
+    fn body_encoding(&self) -> BodyEncoding {
+        BodyEncoding::ByHeader
+    }
+
     /// Handles a request. Writes the JSON of the response, if it has a body, and returns the status
     /// code.
     fn handle(
         &self,
         request: InputRequest<'_>,
         response: &mut dyn io::Write,
-    ) -> Result<u16, InputError>;
+    ) -> Result<InputReply, InputError>;
 
     /// Counts a request whose body did not arrive in full or cannot be decompressed.
     fn count_refused(&self, sender: &str, reason: DropReason);
@@ -43,28 +93,36 @@ pub enum InputError {
         message: String,
         /// What the client can do about it.
         hint: &'static str,
+        headers: Vec<(&'static str, String)>,
     },
     #[error("cannot write the response")]
     Write(#[from] io::Error),
 }
 
 impl InputError {
-    pub fn bad_request(message: impl ToString, hint: &'static str) -> InputError {
-        let (status, message) = (400, message.to_string());
+    pub fn refused(status: u16, message: impl ToString, hint: &'static str) -> InputError {
         InputError::Refused {
             status,
-            message,
+            message: message.to_string(),
             hint,
+            headers: Vec::new(),
         }
     }
 
+    pub fn bad_request(message: impl ToString, hint: &'static str) -> InputError {
+        InputError::refused(400, message, hint)
+    }
+
     pub fn unavailable(message: impl ToString, hint: &'static str) -> InputError {
-        let (status, message) = (503, message.to_string());
-        InputError::Refused {
-            status,
-            message,
-            hint,
+        InputError::refused(503, message, hint)
+    }
+
+    /// Returns the same error with headers of the response.
+    pub fn with_headers(mut self, added: Vec<(&'static str, String)>) -> InputError {
+        if let InputError::Refused { headers, .. } = &mut self {
+            headers.extend(added);
         }
+        self
     }
 }
 

@@ -10,11 +10,11 @@
 //! tags.
 
 use crate::json::{JsonReader, JsonSyntaxError};
-use crate::point::{self, PointBatch, PointDialect, PointFault};
+use crate::point::{self, PointBatch, PointDialect, PointFault, PointTimes};
 use crate::statsd::DecimalNumber;
 
 const DIALECT: PointDialect = PointDialect {
-    has_time: true,
+    times: PointTimes::Required,
     quoted_values: true,
 };
 

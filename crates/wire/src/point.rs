@@ -3,13 +3,16 @@
 
 use std::borrow::Cow;
 
-use pegel_metric::{Level, Millis};
+use pegel_metric::{Level, MetricKind, Millis};
 
 use crate::json::{JsonReader, JsonSyntaxError, JsonValue};
 use crate::statsd::{DecimalNumber, NumberFault};
 
 /// The most points in one body. A body of one mebibyte holds fewer well-formed points.
 pub const POINTS_MAX: usize = 50_000;
+/// The most bytes of names that are composed of several parts of a body: a short body must not
+/// become many long names.
+const NAME_BYTES_MAX: usize = 16 << 20;
 
 /// The reason why a point is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -42,6 +45,14 @@ pub enum PointFault {
     Control,
     #[error("the level is not a whole number from 0 to 255")]
     Level,
+    #[error("missing fields")]
+    FieldsMissing,
+    #[error("a field must be written KEY=VALUE")]
+    Field,
+    #[error("a field with text cannot be stored")]
+    TextField,
+    #[error("the timestamp is not a whole number in the precision of the request")]
+    TimePrecision,
 }
 
 /// A well-formed point. Admission decides later whether its name is accepted.
@@ -50,14 +61,23 @@ pub struct ParsedPoint<'a> {
     pub name: Cow<'a, str>,
     /// `None` if the agent sets the time.
     pub time: Option<Millis>,
-    /// Always finite.
+    /// Finite, except in Prometheus' text formats.
     pub value: f64,
     pub level: Option<Level>,
-    /// The range of its labels in the batch: first and one past the last.
-    labels: (usize, usize),
+    /// Unknown, unless the format declares it.
+    pub kind: MetricKind,
+    /// The help text; empty, unless the format has one.
+    pub help: Cow<'a, str>,
+    /// The length of the family's name, with which the name begins.
+    pub(crate) family_length: usize,
+    /// Its labels in the batch.
+    labels: LabelRange,
 }
 
-type PointLabel<'a> = (Cow<'a, str>, Cow<'a, str>);
+/// A range of the labels of a batch: first and one past the last.
+pub(crate) type LabelRange = (usize, usize);
+
+pub(crate) type PointLabel<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// The points of one body, well-formed or not, in their order.
 #[derive(Debug, Default)]
@@ -66,6 +86,8 @@ pub struct PointBatch<'a> {
     /// The position of each point in the body, for error messages that quote it.
     pub spans: Vec<(usize, usize)>,
     labels: Vec<PointLabel<'a>>,
+    /// The length of all names that are not parts of the body.
+    name_bytes: usize,
 }
 
 impl<'a> PointBatch<'a> {
@@ -91,26 +113,104 @@ impl<'a> PointBatch<'a> {
         let labels = labels.into_iter();
         self.labels
             .extend(labels.map(|(key, value)| (key.into(), value.into())));
-        self.points.push(Ok(ParsedPoint {
-            name: name.into(),
-            time: Some(time),
-            value,
-            level: None,
-            labels: (first, self.labels.len()),
-        }));
-        self.spans.push((0, 0));
+        let range = (first, self.labels.len());
+        let point = ParsedPoint::new(name.into(), Some(time), value, range);
+        self.push((0, 0), Ok(point));
     }
 
-    fn is_full(&self) -> bool {
-        self.points.len() >= POINTS_MAX
+    /// Adds a sample of a known kind, whose time the agent sets.
+    pub fn add_sample(
+        &mut self,
+        (name, kind, help): (impl Into<Cow<'a, str>>, MetricKind, &'a str),
+        value: f64,
+        labels: &[(&'a str, &'a str)],
+    ) {
+        let first = self.labels.len();
+        let labels = labels.iter();
+        self.labels
+            .extend(labels.map(|(key, value)| ((*key).into(), (*value).into())));
+        let labels = (first, self.labels.len());
+        let mut point = ParsedPoint::new(name.into(), None, value, labels);
+        point.kind = kind;
+        point.help = help.into();
+        self.push((0, 0), Ok(point));
     }
+
+    /// Adds a point, well-formed or not, that stands at `span` of the body.
+    pub(crate) fn push(
+        &mut self,
+        span: (usize, usize),
+        point: Result<ParsedPoint<'a>, PointFault>,
+    ) {
+        if let Ok(ParsedPoint {
+            name: Cow::Owned(name),
+            ..
+        }) = &point
+        {
+            self.name_bytes += name.len();
+        }
+        self.points.push(point);
+        self.spans.push(span);
+    }
+
+    /// Adds labels, which one or more points refer to.
+    pub(crate) fn push_labels(
+        &mut self,
+        labels: impl ExactSizeIterator<Item = PointLabel<'a>>,
+    ) -> Result<LabelRange, PointFault> {
+        if labels.len() > pegel_metric::LABELS_MAX {
+            return Err(PointFault::TooManyTags);
+        }
+        let first = self.labels.len();
+        self.labels.extend(labels);
+        Ok((first, self.labels.len()))
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.points.len() >= POINTS_MAX || self.name_bytes >= NAME_BYTES_MAX
+    }
+}
+
+impl<'a> ParsedPoint<'a> {
+    /// A point of unknown kind without help text.
+    pub(crate) fn new(
+        name: Cow<'a, str>,
+        time: Option<Millis>,
+        value: f64,
+        labels: LabelRange,
+    ) -> ParsedPoint<'a> {
+        ParsedPoint {
+            time,
+            value,
+            level: None,
+            kind: MetricKind::Unknown,
+            help: "".into(),
+            family_length: name.len(),
+            labels,
+            name,
+        }
+    }
+
+    /// Returns the name of the metric's family: without the suffix of a histogram's bucket, for
+    /// example.
+    pub fn family(&self) -> &str {
+        &self.name[..self.family_length]
+    }
+}
+
+/// Whether points of a protocol have their own times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PointTimes {
+    Required,
+    Optional,
+    /// The time of the body applies to all of its points.
+    Shared,
 }
 
 /// The keys and forms of a protocol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PointDialect {
-    /// Each point must have its own time.
-    pub has_time: bool,
+    pub times: PointTimes,
     /// Numbers may be written as strings.
     pub quoted_values: bool,
 }
@@ -167,10 +267,9 @@ fn read_draft<'a>(
     let first_label = labels.len();
     let mut draft = PointDraft {
         name: Err(PointFault::NameMissing),
-        time: if dialect.has_time {
-            Err(PointFault::TimeMissing)
-        } else {
-            Ok(None)
+        time: match dialect.times {
+            PointTimes::Required => Err(PointFault::TimeMissing),
+            PointTimes::Optional | PointTimes::Shared => Ok(None),
         },
         value: Err(PointFault::ValueMissing),
         level: Ok(None),
@@ -179,7 +278,9 @@ fn read_draft<'a>(
     reader.map(|reader, key| {
         match key.as_deref() {
             Some("metric") => draft.name = name(reader.value()?),
-            Some("timestamp") if dialect.has_time => draft.time = time(&reader.value()?).map(Some),
+            Some("timestamp") if dialect.times != PointTimes::Shared => {
+                draft.time = time(&reader.value()?).map(Some);
+            }
             Some("value") => draft.value = value(&reader.value()?, dialect.quoted_values),
             Some("telemetry_level") => draft.level = level(&reader.value()?),
             Some("tags") => {
@@ -195,13 +296,8 @@ fn read_draft<'a>(
 
 impl<'a> PointDraft<'a> {
     fn finish(self) -> Result<ParsedPoint<'a>, PointFault> {
-        let point = ParsedPoint {
-            name: self.name?,
-            time: self.time?,
-            value: self.value?,
-            level: self.level?,
-            labels: (0, 0),
-        };
+        let mut point = ParsedPoint::new(self.name?, self.time?, self.value?, (0, 0));
+        point.level = self.level?;
         self.tags.map(|()| point)
     }
 }
@@ -247,6 +343,11 @@ pub(crate) fn parse_time(text: &str) -> Result<Millis, PointFault> {
     }
 }
 
+/// Parses the text of a JSON number.
+pub(crate) fn parse_json_number(text: &str) -> Result<f64, PointFault> {
+    Ok(DecimalNumber::parse(text.as_bytes())?.value)
+}
+
 fn value(value: &JsonValue<'_>, quoted: bool) -> Result<f64, PointFault> {
     let text = match value {
         JsonValue::Number(text) => text,
@@ -254,7 +355,7 @@ fn value(value: &JsonValue<'_>, quoted: bool) -> Result<f64, PointFault> {
         JsonValue::Null => return Err(PointFault::ValueMissing),
         _ => return Err(NumberFault::NotANumber.into()),
     };
-    Ok(DecimalNumber::parse(text.as_bytes())?.value)
+    parse_json_number(text)
 }
 
 fn level(value: &JsonValue<'_>) -> Result<Option<Level>, PointFault> {
@@ -331,14 +432,9 @@ pub(crate) fn add_point<'a>(
             }
         }
     }
-    batch.points.push(Ok(ParsedPoint {
-        name,
-        time: Some(time),
-        value,
-        level: None,
-        labels: (first, batch.labels.len()),
-    }));
-    batch.spans.push((0, 0));
+    let range = (first, batch.labels.len());
+    let point = ParsedPoint::new(name, Some(time), value, range);
+    batch.push((0, 0), Ok(point));
     Ok(())
 }
 

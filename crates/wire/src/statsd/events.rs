@@ -12,6 +12,30 @@ pub struct StatsdEvent<'a> {
     pub fields: &'a [u8],
 }
 
+impl<'a> StatsdEvent<'a> {
+    /// Returns the tags: key and value, which is empty if there is none.
+    pub fn tags(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let tags = self
+            .text_fields()
+            .filter_map(|field| field.strip_prefix('#'));
+        let tags = tags
+            .flat_map(|tags| tags.split(','))
+            .filter(|tag| !tag.is_empty());
+        tags.map(|tag| tag.split_once(':').unwrap_or((tag, "")))
+    }
+
+    /// Returns the other fields: `d:`, `h:`, `k:`, `p:`, `s:` and `t:` are known.
+    pub fn named_fields(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let named = self.text_fields().filter(|field| !field.starts_with('#'));
+        named.filter_map(|field| field.split_once(':'))
+    }
+
+    fn text_fields(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let fields = self.fields.split(|byte| *byte == b'|');
+        fields.filter_map(|field| std::str::from_utf8(field).ok())
+    }
+}
+
 /// The status of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceCheck<'a> {

@@ -1,0 +1,110 @@
+//! The labels of a series, decoded and checked as far as both versions require it.
+
+use pegel_metric::{LABELS_MAX, SeriesError};
+
+use super::fields::{FieldReader, ProtobufError};
+
+/// The label that holds the name of a metric.
+const NAME: &str = "__name__";
+
+/// The name and the other labels of a series, in the order in which they were sent. Labels without
+/// a value are left out: in Prometheus they are the same as absent ones.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SentLabels<'a> {
+    pub name: &'a str,
+    pub labels: Vec<(&'a str, &'a str)>,
+}
+
+/// Why the labels of a series are not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabelsError {
+    #[error("malformed labels: {0}")]
+    Malformed(#[from] ProtobufError),
+    #[error("a label is not UTF-8")]
+    Utf8,
+    #[error("no label __name__")]
+    NoName,
+    #[error("a label refers to symbol {0}, which the request does not contain")]
+    NoSymbol(u32),
+    #[error("an odd number of references to names and values of labels")]
+    OddReferences,
+    #[error(transparent)]
+    Series(#[from] SeriesError),
+}
+
+impl<'a> SentLabels<'a> {
+    /// Decodes the fields `labels` of a series of version 1.0.
+    pub(super) fn from_fields(fields: &'a [u8]) -> Result<SentLabels<'a>, LabelsError> {
+        let mut collector = LabelCollector::default();
+        let mut fields = FieldReader::new(fields);
+        while let Some(field) = fields.next_field()? {
+            let (mut key, mut value) = (&b""[..], &b""[..]);
+            let mut label = FieldReader::new(field.bytes()?);
+            while let Some(field) = label.next_field()? {
+                match field.number {
+                    1 => key = field.bytes()?,
+                    2 => value = field.bytes()?,
+                    _ => {}
+                }
+            }
+            collector.add(key, value)?;
+        }
+        collector.finish()
+    }
+
+    /// Looks up the labels of a series of version 2.0: references to a name and a value in turn.
+    pub(super) fn from_references(
+        references: &[u32],
+        symbols: &[&'a [u8]],
+    ) -> Result<SentLabels<'a>, LabelsError> {
+        let symbol = |reference: u32| {
+            let symbol = symbols.get(reference as usize);
+            symbol.copied().ok_or(LabelsError::NoSymbol(reference))
+        };
+        let mut collector = LabelCollector::default();
+        let (pairs, rest) = references.as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(LabelsError::OddReferences);
+        }
+        for &[key, value] in pairs {
+            collector.add(symbol(key)?, symbol(value)?)?;
+        }
+        collector.finish()
+    }
+}
+
+/// Collects labels; counts those beyond the limit without keeping them.
+#[derive(Default)]
+struct LabelCollector<'a> {
+    list: SentLabels<'a>,
+    has_name: bool,
+    surplus: usize,
+}
+
+impl<'a> LabelCollector<'a> {
+    fn add(&mut self, key: &'a [u8], value: &'a [u8]) -> Result<(), LabelsError> {
+        let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).map_err(|_| LabelsError::Utf8);
+        let (key, value) = (text(key)?, text(value)?);
+        if key == NAME {
+            if self.has_name {
+                return Err(SeriesError::DuplicateLabel(NAME.to_owned()).into());
+            }
+            (self.list.name, self.has_name) = (value, true);
+        } else if self.list.labels.len() == LABELS_MAX {
+            self.surplus += 1;
+        } else if !value.is_empty() || key.is_empty() {
+            self.list.labels.push((key, value));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<SentLabels<'a>, LabelsError> {
+        if self.surplus > 0 {
+            return Err(SeriesError::TooManyLabels(LABELS_MAX + self.surplus).into());
+        }
+        if self.list.name.is_empty() {
+            return Err(LabelsError::NoName);
+        }
+        Ok(self.list)
+    }
+}

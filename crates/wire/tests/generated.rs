@@ -1,0 +1,24 @@
+//! The checked-in code of the protobuf messages is that of their definitions.
+
+use std::fs;
+use std::path::Path;
+
+use pegel_testkit::{TempDir, assert_golden};
+
+const DEFINITIONS: [&str; 2] = ["prometheus.proto", "write_v2.proto"];
+const PACKAGES: [&str; 2] = ["prometheus", "io.prometheus.write.v2"];
+
+#[test]
+fn the_code_of_the_messages_is_that_of_their_definitions() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiled = protox::compile(DEFINITIONS, [here.join("proto")]).expect("valid definitions");
+    let out = TempDir::new();
+    let mut config = prost_build::Config::new();
+    config.out_dir(out.path());
+    config.compile_fds(compiled).expect("generated");
+    for package in PACKAGES {
+        let file = format!("{package}.rs");
+        let code = fs::read_to_string(out.join(&file)).expect("generated");
+        assert_golden(here.join("generated").join(&file), &code);
+    }
+}
