@@ -20,6 +20,7 @@ use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden_ranges::HiddenRanges;
 use crate::lock::LockedDir;
+use crate::read_filters::ReadFilters;
 use crate::status::Degradation;
 use crate::store_stats::{StateGuard, StoreStats};
 
@@ -47,6 +48,7 @@ pub(crate) struct StoreContext {
     /// Segments with unreadable parts: they are set aside instead of removed.
     pub damaged_segments: Mutex<Vec<u64>>,
     pub hidden_ranges: HiddenRanges,
+    pub read_filters: ReadFilters,
     pub drop_tracker: DropTracker,
     /// Points queued for the writer and not yet acknowledged.
     pub points_in_flight: AtomicU64,

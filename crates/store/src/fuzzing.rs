@@ -216,7 +216,7 @@ pub fn read_block(files: &Arc<dyn Files>, path: &Path) -> Result<u64, String> {
 fn read_run(reader: &BlockReader, run: u32) -> Result<u64, BlockReadError> {
     let entry = &reader.index.runs[run as usize];
     let mut samples = DecodedColumn::default();
-    let mut ahead = ReadAhead::default();
+    let mut ahead = ReadAhead::new(0);
     let mut count = reader.times(run)?.len() as u64;
     for column in entry.columns.clone() {
         reader.samples(run, column, None, &mut samples)?;

@@ -16,35 +16,51 @@ pub(crate) enum InputClass {
     /// Values that programs count in lanes.
     Lanes,
     Statsd,
-    /// Points received over the socket and HTTP.
+    /// Points received over the socket and HTTP, and those that the agent read by itself.
     Points,
+    /// Series of other systems, received by remote write.
+    Remote,
 }
 
 impl InputClass {
-    pub(crate) const ALL: [InputClass; 5] = [
+    pub(crate) const ALL: [InputClass; 6] = [
         InputClass::Mixed,
         InputClass::Node,
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
+        InputClass::Remote,
     ];
     /// Classes that have shares.
-    pub(crate) const WITH_SHARES: [InputClass; 4] = [
+    pub(crate) const WITH_SHARES: [InputClass; 5] = [
         InputClass::Node,
         InputClass::Lanes,
         InputClass::Statsd,
         InputClass::Points,
+        InputClass::Remote,
     ];
     /// Classes other than the node's. They are the first to return bytes beyond their shares.
-    pub(crate) const PROGRAM_CLASSES: [InputClass; 3] =
-        [InputClass::Lanes, InputClass::Statsd, InputClass::Points];
+    pub(crate) const PROGRAM_CLASSES: [InputClass; 4] = [
+        InputClass::Lanes,
+        InputClass::Statsd,
+        InputClass::Points,
+        InputClass::Remote,
+    ];
 
     pub(crate) fn of(series: &Series) -> InputClass {
         match series.family().input {
             Input::Collect => InputClass::Node,
             Input::Programs | Input::Lane => InputClass::Lanes,
             Input::Statsd => InputClass::Statsd,
-            Input::Push | Input::Http | Input::Put | Input::Rules => InputClass::Points,
+            Input::Push
+            | Input::Http
+            | Input::Put
+            | Input::Rules
+            | Input::Pull
+            | Input::Influx
+            | Input::Pushgateway
+            | Input::Tree => InputClass::Points,
+            Input::RemoteWrite => InputClass::Remote,
         }
     }
 
@@ -56,6 +72,7 @@ impl InputClass {
             InputClass::Lanes => "lanes",
             InputClass::Statsd => "statsd",
             InputClass::Points => "points",
+            InputClass::Remote => "remote_write",
         }
     }
 
@@ -74,12 +91,14 @@ impl InputClass {
         }
     }
 
-    /// Returns how much of `bytes` is reserved for the class: half for the node, a sixth for each
-    /// of the others.
+    /// Returns how much of `bytes` is reserved for the class: half for the node, an eighth for
+    /// each of the others.
     pub(crate) fn share(self, bytes: u64) -> u64 {
         match self.accounted_to() {
             InputClass::Node | InputClass::Mixed => bytes / 2,
-            InputClass::Lanes | InputClass::Statsd | InputClass::Points => bytes / 6,
+            InputClass::Lanes | InputClass::Statsd | InputClass::Points | InputClass::Remote => {
+                bytes / 8
+            }
         }
     }
 }
@@ -100,6 +119,6 @@ mod tests {
         for class in InputClass::ALL {
             assert_eq!(InputClass::from_code(class as u32), Some(class));
         }
-        assert_eq!(InputClass::from_code(5), None);
+        assert_eq!(InputClass::from_code(6), None);
     }
 }

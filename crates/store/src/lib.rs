@@ -15,6 +15,7 @@
 //! | `log/N.log` | every sample since the last block | `log/mod.rs` |
 //! | `blocks/N.blk` | runs of samples with an index | `block/mod.rs`, `codec/mod.rs` |
 //! | `hidden` | hidden ranges, as text | `hidden_ranges.rs` |
+//! | `filters` | filters of readers, as text | `read_filters.rs` |
 //! | `aside/…` | files that could not be read; never deleted | |
 //!
 //! A file of another version makes opening fail, and nothing is changed. Times are milliseconds
@@ -43,6 +44,7 @@ mod maintenance;
 mod open;
 mod options;
 mod range_query;
+mod read_filters;
 mod restore;
 mod sample_run;
 mod scan;
@@ -59,9 +61,10 @@ pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{
-    LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SeriesChoice, SeriesVisitor,
-    StepAggregation, TickCompletion,
+    ColumnVisitor, LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SampleColumn,
+    SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion,
 };
+pub use read_filters::{READ_FILTERS_MAX, ReadFilter, ReadFilterError, ValueRange};
 pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};
 pub use store::Store;

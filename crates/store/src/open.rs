@@ -259,7 +259,9 @@ impl LogVisitor for RebuiltHead {
     }
 
     fn point(&mut self, point: &Point) {
-        self.head.append_point(point, self.now, &self.ledger);
+        let points = std::slice::from_ref(point);
+        self.head
+            .append_points(points, &[None], self.now, &self.ledger);
         self.head.ungrouped.merge_all_due();
     }
 }

@@ -22,7 +22,7 @@ pub struct RangeQuery {
     pub bytes_max: usize,
     pub deadline: Instant,
     pub cancellation: QueryCancellation,
-    /// Completes the samples of tick groups; `None` returns the stored samples only.
+    /// Completes the samples of tick groups; `None` returns the stored samples only. Columns only.
     pub ticks: Option<TickCompletion>,
     /// Leaves out series before their samples are read.
     pub choice: Option<SeriesChoice>,
@@ -45,7 +45,7 @@ impl fmt::Debug for SeriesChoice {
 /// A series that is absent from a row of its group gets a sample of the value
 /// [`STALE_NAN`](pegel_metric::STALE_NAN) there, once until its next value. A group of programs'
 /// series is written when a value changes, and else once a minute: in between, its values are
-/// repeated at each multiple of `interval`. Only for queries without a step.
+/// repeated at each multiple of `interval`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TickCompletion {
     pub interval: Millis,
@@ -157,7 +157,7 @@ pub(crate) struct TimeLimit {
 
 impl TimeLimit {
     /// Bytes of text to match, or equivalent work, between two readings of the clock.
-    const CHECK_EVERY: usize = 4096;
+    pub(crate) const CHECK_EVERY: usize = 4096;
     /// The work of any other step, such as finding a run.
     pub(crate) const STEP: usize = 64;
 
@@ -206,6 +206,17 @@ impl TimeLimit {
 
 /// Receives a result series by series, with its points in the order of their times.
 pub type SeriesVisitor<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) + 'a;
+
+/// The samples of one series, in the order of their times.
+#[derive(Debug, Clone, Copy)]
+pub struct SampleColumn<'a> {
+    /// Series of one tick group usually share them.
+    pub times: &'a Arc<[Millis]>,
+    pub values: &'a [f64],
+}
+
+/// Receives a result series by series.
+pub type ColumnVisitor<'a> = dyn FnMut(&Arc<Series>, SampleColumn<'_>) + 'a;
 
 /// The current value of a live series.
 #[derive(Debug, Clone, Copy, PartialEq)]

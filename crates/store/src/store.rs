@@ -22,22 +22,29 @@ use crate::last_rows::{LastRow, last_rows};
 use crate::lock::StoreLock;
 use crate::log::LogIo;
 use crate::range_query::TimeLimit;
+use crate::read_filters::{ReadFilter, ReadFilterError, ReadFilters, ShownValues, shown_values};
 use crate::writer::{
     Command, CommandQueue, CommandReceiver, InFlightPoints, QueueSendError, StoreWriter,
     UncountedSamples,
 };
 use crate::{
-    LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor, StoreOpenError,
-    StoreOptions, StoreStatus, maintenance, open, scan, syncer,
+    ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor,
+    StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan, syncer,
 };
 
-/// The memory limit for cached, decoded block indexes.
-const INDEX_BYTES_MAX: usize = 4 << 20;
+/// The memory for cached, decoded block indexes: a share of that for samples and series. The
+/// indexes of an hour must fit also with many series: a query that finds none of them decodes all,
+/// which takes several times as long as reading the samples.
+fn index_bytes_max(limits: &StoreLimits) -> usize {
+    (limits.memory.as_usize() / 16).max(4 << 20)
+}
 
 /// A handle to an open store. Clones share the store; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<StoreInner>,
+    /// Whether the filters of readers act on this handle.
+    is_filtered: bool,
 }
 
 struct StoreInner {
@@ -64,15 +71,17 @@ impl Store {
             path: options.dir.clone(),
             source,
         })?;
+        let index_bytes_max = index_bytes_max(&options.limits);
         let shared = Arc::new(StoreContext {
             locked_dir: Arc::new(locked_dir),
             hidden_ranges: HiddenRanges::load(&options),
+            read_filters: ReadFilters::load(&options),
             options,
             ledger: Arc::new(Ledger::default()),
             state: RwLock::new(StoreState::default()),
             stats: Mutex::default(),
             readers_waiting: AtomicUsize::new(0),
-            indexes: IndexCache::new(INDEX_BYTES_MAX),
+            indexes: IndexCache::new(index_bytes_max),
             background_work: Mutex::new(BackgroundWork::default()),
             wake_maintenance: Condvar::new(),
             maintenance_passed: Condvar::new(),
@@ -138,6 +147,7 @@ impl Store {
                 spare_ticks: spare,
                 threads,
             }),
+            is_filtered: false,
         })
     }
 
@@ -237,8 +247,10 @@ impl Store {
         let hidden_ranges = shared.hidden_ranges.ranges();
         shared.show_due_points();
         let current = shared.read().head.current();
+        let filters = self.filters_in_force();
         let mut shown = |series: &Arc<Series>, latest: LatestValue| {
-            if !hidden_ranges::is_hidden(&hidden_ranges, series, latest.last_sampled) {
+            let is_hidden = hidden_ranges::is_hidden(&hidden_ranges, series, latest.last_sampled);
+            if !is_hidden && shown_values(&filters, series).contain(latest.value) {
                 visit(series, latest);
             }
         };
@@ -278,7 +290,19 @@ impl Store {
         query: &RangeQuery,
         visit: &mut SeriesVisitor<'_>,
     ) -> Result<(), QueryError> {
-        scan::query_range(&self.inner.shared, query, visit)
+        let filters = self.filters_in_force();
+        scan::query_range(&self.inner.shared, query, &filters, visit)
+    }
+
+    /// Runs a query without a step and visits the samples of the matching series one by one, sorted
+    /// by text.
+    pub fn query_columns(
+        &self,
+        query: &RangeQuery,
+        visit: &mut ColumnVisitor<'_>,
+    ) -> Result<(), QueryError> {
+        let filters = self.filters_in_force();
+        scan::query_columns(&self.inner.shared, query, &filters, visit)
     }
 
     /// Visits the series that match and have samples in the range of a query, live or not, sorted
@@ -288,7 +312,44 @@ impl Store {
         query: &RangeQuery,
         visit: &mut dyn FnMut(&Arc<Series>),
     ) -> Result<(), QueryError> {
-        scan::list_series(&self.inner.shared, query, visit)
+        let filters = self.filters_in_force();
+        scan::list_series(&self.inner.shared, query, &mut |series| {
+            if shown_values(&filters, series) != ShownValues::None {
+                visit(series);
+            }
+        })
+    }
+
+    /// Returns a handle on which the filters of readers act: for answers to clients.
+    pub fn for_readers(&self) -> Store {
+        Store {
+            inner: self.inner.clone(),
+            is_filtered: true,
+        }
+    }
+
+    fn filters_in_force(&self) -> Arc<Vec<ReadFilter>> {
+        match self.is_filtered {
+            true => self.read_filters(),
+            false => Arc::default(),
+        }
+    }
+
+    /// Returns the filters of readers, sorted by name.
+    pub fn read_filters(&self) -> Arc<Vec<ReadFilter>> {
+        self.inner.shared.read_filters.filters()
+    }
+
+    /// Adds a filter, or replaces the one of its name. The change is durable when this returns.
+    pub fn set_read_filter(&self, filter: ReadFilter) -> Result<(), ReadFilterError> {
+        let shared = &self.inner.shared;
+        shared.read_filters.set(&shared.options, filter)
+    }
+
+    /// Removes a filter. Returns whether there was one. The change is durable when this returns.
+    pub fn remove_read_filter(&self, name: &str) -> Result<bool, ReadFilterError> {
+        let shared = &self.inner.shared;
+        shared.read_filters.remove(&shared.options, name)
     }
 
     /// Writes the samples in memory to blocks and waits until maintenance has sealed finished hours

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pegel_metric::{DropReason, Tick};
+use pegel_metric::{DropReason, Millis, Tick};
 use pegel_supervisor::Heartbeat;
 
 use crate::PushError;
@@ -30,7 +30,7 @@ use crate::files::FileHandle;
 use crate::head::Head;
 use crate::log::{FrameEncoder, LogIo, LogSegment};
 
-use command_check::{CheckedCommand, CommandCheck};
+use command_check::{CheckedCommand, CheckedPoints, CommandCheck};
 use head_update::{HeadUpdate, POINT_COST, SAMPLE_COST};
 pub(crate) use queue::{
     Command, CommandQueue, CommandReceiver, InFlightPoints, QueueSendError, UncountedSamples,
@@ -42,6 +42,8 @@ const BATCH_MAX: usize = 256;
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 /// The interval at which a failed log is retried and memory is measured.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Points whose series are loaded from memory together.
+const POINTS_AHEAD: usize = 32;
 /// The most heads waiting for their blocks; beyond that the active head keeps growing.
 const FROZEN_MAX: usize = 2;
 
@@ -160,8 +162,8 @@ impl StoreWriter {
                     tick.reset(0);
                     recycle(&self.spare, tick);
                 }
-                CheckedCommand::Push(input, points, mut unsettled, pushed, reply) => {
-                    let count = points.len() as u64;
+                CheckedCommand::Push(input, mut points, mut unsettled, pushed, reply) => {
+                    let count = points.points.len() as u64;
                     let result = match &logged {
                         Err(reason) => {
                             self.shared
@@ -170,10 +172,8 @@ impl StoreWriter {
                             Err(PushError::Degraded(reason.clone()))
                         }
                         Ok(()) => {
-                            for point in &points {
-                                let head = changes.head(POINT_COST);
-                                head.append_point(point, now, &self.shared.ledger);
-                            }
+                            points.resolve_for(changes.head(0).number);
+                            self.apply_points(&mut changes, &points, now);
                             self.shared.ledger.add_kept(input, count);
                             Ok(pushed)
                         }
@@ -190,6 +190,15 @@ impl StoreWriter {
         for (reply, result) in replies {
             // The sender may have given up waiting; its points are kept.
             let _ = reply.send(result);
+        }
+    }
+
+    fn apply_points(&self, changes: &mut HeadUpdate<'_>, checked: &CheckedPoints, now: Millis) {
+        let chunks = checked.points.chunks(POINTS_AHEAD);
+        for (points, slots) in chunks.zip(checked.slots.chunks(POINTS_AHEAD)) {
+            let head = changes.head(points.len() * POINT_COST);
+            head.ungrouped.load_ahead(slots.iter().copied());
+            head.append_points(points, slots, now, &self.shared.ledger);
         }
     }
 
@@ -240,7 +249,14 @@ impl StoreWriter {
         for checked in batch {
             match checked {
                 CheckedCommand::Tick(tick, rows, _) => log.encoder.tick(tick, rows),
-                CheckedCommand::Push(input, points, ..) => log.encoder.push(*input, points),
+                CheckedCommand::Push(input, points, ..) => {
+                    let CheckedPoints {
+                        points,
+                        slots,
+                        head,
+                    } = points;
+                    log.encoder.push_with_slots(*input, points, (slots, *head));
+                }
             }
         }
         // Pushes are acknowledged only if the log is still reachable. Ticks are not acknowledged

@@ -130,15 +130,28 @@ pub(crate) fn open_block(
 }
 
 /// A stretch of a run that was read ahead.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReadAhead {
     at: u64,
     bytes: Vec<u8>,
+    /// The bytes read at once; the columns of the run are needed in any order if it is longer than
+    /// usual.
+    len: u64,
 }
 
 impl ReadAhead {
-    /// The bytes read at once.
-    pub(crate) const LEN: u64 = 32 << 10;
+    /// The bytes that are usually read at once.
+    const LEN: u64 = 32 << 10;
+
+    /// Creates an empty stretch. `whole` is the size of the run if all of it is to be read at once,
+    /// else 0.
+    pub(crate) fn new(whole: usize) -> ReadAhead {
+        ReadAhead {
+            at: 0,
+            bytes: Vec::new(),
+            len: (whole as u64).max(ReadAhead::LEN),
+        }
+    }
 }
 
 /// A block with its index. Its file may be closed between reads, to limit open files; the next read
@@ -207,6 +220,19 @@ impl BlockReader {
         Ok(times)
     }
 
+    /// Returns the size of the columns of a run if they are most of the bytes from the first to the
+    /// last of them, else 0. The index lists the wanted columns only.
+    pub(crate) fn dense_bytes(&self, run: u32) -> usize {
+        let columns = &self.index.runs[run as usize].columns;
+        let columns = &self.index.columns[columns.start as usize..columns.end as usize];
+        let (Some(first), Some(last)) = (columns.first(), columns.last()) else {
+            return 0;
+        };
+        let all = last.at + u64::from(last.len) - first.at;
+        let wanted: u64 = columns.iter().map(|column| u64::from(column.len)).sum();
+        if 2 * wanted >= all { all as usize } else { 0 }
+    }
+
     /// Decodes one column. With `ahead`, the following columns are read too and kept there for the
     /// next calls.
     pub(crate) fn samples(
@@ -226,9 +252,12 @@ impl BlockReader {
         if entry.at < ahead.at || end > ahead.at + ahead.bytes.len() as u64 {
             let last = &self.index.columns[run.columns.end as usize - 1];
             let run_end = last.at + u64::from(last.len);
-            let until = run_end.min(entry.at + ReadAhead::LEN).max(end);
-            ahead.bytes = self.read(entry.at, (until - entry.at) as usize)?;
-            ahead.at = entry.at;
+            let first = &self.index.columns[run.columns.start as usize];
+            let is_whole = ahead.len >= run_end - first.at;
+            let from = if is_whole { first.at } else { entry.at };
+            let until = run_end.min(from + ahead.len).max(end);
+            ahead.bytes = self.read(from, (until - from) as usize)?;
+            ahead.at = from;
         }
         let start = (entry.at - ahead.at) as usize;
         let bytes = &ahead.bytes[start..start + entry.len as usize];

@@ -46,19 +46,30 @@ pub(super) fn unpack<T>(
     if bytes.len() != packed_len(width, out.len()) {
         return Err(DecodeError("wrong length of packed numbers"));
     }
-    // Up to 56 bits, a number lies within the 8 bytes that begin where it begins.
-    match width as usize {
-        0 => out.iter_mut().for_each(|slot| *slot = from(0)),
-        width @ 1..=56 => unpack_groups::<T, false>(bytes, width, out, from),
-        width => unpack_groups::<T, true>(bytes, width, out, from),
+    // For widths that are known at compile time, the positions within a group are constants. Most
+    // columns have one of these.
+    macro_rules! unpack_by_width {
+        ($($narrow:literal)*) => {
+            match width as usize {
+                0 => out.iter_mut().for_each(|slot| *slot = from(0)),
+                $($narrow => unpack_groups::<T, false>(bytes, $narrow, out, from),)*
+                width @ 1..=NARROW_MAX => unpack_groups::<T, false>(bytes, width, out, from),
+                width => unpack_groups::<T, true>(bytes, width, out, from),
+            }
+        };
     }
+    unpack_by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
     Ok(())
 }
+
+/// Up to this many bits, a number lies within the 8 bytes that begin where it begins.
+const NARROW_MAX: usize = 56;
 
 /// Eight numbers fill `width` bytes, so that each group of eight begins on a byte. A read may reach
 /// up to this many bytes beyond its group.
 const OVERREAD: usize = 9;
 
+#[inline(always)]
 fn unpack_groups<T, const WIDE: bool>(
     bytes: &[u8],
     width: usize,

@@ -68,8 +68,25 @@ pub(super) fn from_integer(integer: i64, exponent: u8) -> f64 {
     integer as f64 / divisor(exponent)
 }
 
+/// Turns the integers of a decimal column, which the slots hold as bits, into its values.
+pub(super) fn resolve_decimals(slots: &mut [f64], exponent: u8) {
+    if exponent == 0 {
+        slots
+            .iter_mut()
+            .for_each(|slot| *slot = slot.to_bits() as i64 as f64);
+        return;
+    }
+    // Integers with decimal places lie within ±2^51: adding them to the bits of the rounder adds
+    // them to its value. Unlike a conversion, the compiler can vectorise that.
+    let divisor = divisor(exponent);
+    for slot in slots {
+        let sum = f64::from_bits(slot.to_bits().wrapping_add(ROUNDER.to_bits()));
+        *slot = (sum - ROUNDER) / divisor;
+    }
+}
+
 /// Returns the divisor that turns an integer of a decimal column into its value.
-pub(super) fn divisor(exponent: u8) -> f64 {
+fn divisor(exponent: u8) -> f64 {
     POWERS[usize::from(exponent)]
 }
 

@@ -3,7 +3,7 @@
 
 use super::bits::{pack, unpack};
 use super::byte_reader::ByteReader;
-use super::decimal::{EXPONENT_MAX, ValueScale, divisor, from_ordered, to_integers};
+use super::decimal::{EXPONENT_MAX, ValueScale, from_ordered, resolve_decimals, to_integers};
 use super::frame_of_reference::FrameOfReference;
 use super::repeats::{count_changes, drop_repeats, expand, read_bitmap};
 use super::{DecodeError, ROWS_MAX, entropy};
@@ -219,11 +219,8 @@ fn resolve(frame: &FrameOfReference, scale: ValueScale, slots: &mut [f64]) {
     match scale {
         ValueScale::Bits => frame.resolve(slots, from_ordered),
         ValueScale::Decimal(exponent) => {
-            frame.resolve(slots, |integer| integer as f64);
-            if exponent > 0 {
-                let divisor = divisor(exponent);
-                slots.iter_mut().for_each(|slot| *slot /= divisor);
-            }
+            frame.resolve(slots, |integer| f64::from_bits(integer as u64));
+            resolve_decimals(slots, exponent);
         }
     }
 }

@@ -260,6 +260,24 @@ impl UngroupedCurrentValues {
         &mut Arc::make_mut(values)[slot as usize % CHUNK_LEN]
     }
 
+    /// Takes points of several slots. A chunk is made writable once for consecutive slots: that
+    /// takes atomic operations, which cost more than the rest.
+    pub(crate) fn take(&mut self, points: &[(u32, (Millis, f64))], at: (u64, Millis)) {
+        let chunk_of = |slot: u32| slot as usize / CHUNK_LEN;
+        for points in points.chunk_by(|(slot, _), (next, _)| chunk_of(*slot) == chunk_of(*next)) {
+            let values = Arc::make_mut(&mut self.chunks[chunk_of(points[0].0)].values);
+            for (slot, point) in points {
+                values[*slot as usize % CHUNK_LEN].take(*point, at);
+            }
+        }
+    }
+
+    /// Returns the series of a slot, if there is such a slot.
+    pub(crate) fn find_series(&self, slot: u32) -> Option<&Arc<Series>> {
+        let chunk = self.chunks.get(slot as usize / CHUNK_LEN)?;
+        chunk.series.get(slot as usize % CHUNK_LEN)
+    }
+
     pub(crate) fn series(&self, slot: u32) -> &Arc<Series> {
         &self.chunks[slot as usize / CHUNK_LEN].series[slot as usize % CHUNK_LEN]
     }

@@ -74,13 +74,20 @@ impl Head {
         })
     }
 
-    /// Adds a point of an ungrouped series, and makes it current unless it is ahead of the clock or
-    /// older.
-    pub(crate) fn append_point(&mut self, point: &Point, now: Millis, ledger: &Ledger) {
+    /// Adds a point of an ungrouped series, whose slot may be known, and makes it current unless it
+    /// is ahead of the clock or older.
+    pub(crate) fn append_points(
+        &mut self,
+        points: &[Point],
+        slots: &[Option<u32>],
+        now: Millis,
+        ledger: &Ledger,
+    ) {
         let change = (self.changes, now);
-        let sample = (point.time, point.value);
-        self.ungrouped.append(&point.series, sample, change, ledger);
-        self.extend_span(point.time);
+        self.ungrouped.append(points, slots, change, ledger);
+        for point in points {
+            self.extend_span(point.time);
+        }
     }
 
     /// Makes the next due point current that was ahead of the clock. Returns whether there was one.

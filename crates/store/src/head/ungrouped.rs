@@ -51,15 +51,19 @@ impl UngroupedHead {
     /// Adds a point. Returns whether it is known to replace one of the same time; replacements by
     /// late points are counted later by [`LateMerge::run`] and [`UngroupedHead::late_duplicates`].
     pub(crate) fn put(&mut self, series: &Arc<Series>, (time, value): (Millis, f64)) -> bool {
-        if self.sorted.last().is_some_and(|last| time <= last.max) {
+        if self.tail.last().is_some_and(|(last, _)| *last < time) {
+            // Most points are the newest of their series: a search would load the whole tail.
+            self.tail.push((time, value));
+        } else if self.sorted.last().is_some_and(|last| time <= last.max) {
             return self.late.insert(time, value).is_some();
-        }
-        match self.tail.binary_search_by_key(&time, |(time, _)| *time) {
-            Ok(at) => {
-                self.tail[at].1 = value;
-                return true;
+        } else {
+            match self.tail.binary_search_by_key(&time, |(time, _)| *time) {
+                Ok(at) => {
+                    self.tail[at].1 = value;
+                    return true;
+                }
+                Err(at) => self.tail.insert(at, (time, value)),
             }
-            Err(at) => self.tail.insert(at, (time, value)),
         }
         if self.tail.len() >= RUN_ROWS {
             self.close_tail(series);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{Ledger, Millis, Series};
+use pegel_metric::{Ledger, Millis, Point, Series};
 
 use super::current_values::{UngroupedCurrentValue, UngroupedCurrentValues};
 use super::future_points::FuturePoints;
@@ -19,6 +19,8 @@ pub(crate) struct UngroupedTable {
     /// Slots with late points to merge. The owner merges them, and can do so without holding a
     /// lock.
     due_merges: Vec<u32>,
+    /// A buffer of [`UngroupedTable::append`].
+    shown: Vec<(u32, (Millis, f64))>,
 }
 
 impl UngroupedTable {
@@ -30,8 +32,29 @@ impl UngroupedTable {
         self.heads.is_empty()
     }
 
-    pub(crate) fn contains(&self, series: &Arc<Series>) -> bool {
-        self.slots.contains_key(series)
+    /// Returns the slot of a known series.
+    pub(crate) fn slot_of(&self, series: &Arc<Series>) -> Option<u32> {
+        self.slots.get(series).copied()
+    }
+
+    /// Returns the slot of a known series that probably has this slot, because senders repeat their
+    /// series in the same order. Then the table of slots, which is large, is not searched.
+    pub(crate) fn slot_near(&self, series: &Arc<Series>, probable: u32) -> Option<u32> {
+        let is_there = self.current.find_series(probable);
+        if is_there.is_some_and(|known| Arc::ptr_eq(known, series)) {
+            return Some(probable);
+        }
+        self.slot_of(series)
+    }
+
+    /// Reads what [`UngroupedTable::append`] will change, for several series in a row. The
+    /// processor then loads it from memory for all of them at once, not one after the other.
+    pub(crate) fn load_ahead(&self, slots: impl Iterator<Item = Option<u32>>) {
+        let heads = slots
+            .flatten()
+            .filter_map(|slot| self.heads.get(slot as usize));
+        let newest = heads.filter_map(UngroupedHead::newest);
+        std::hint::black_box(newest.fold(0, Millis::wrapping_add));
     }
 
     /// Iterates over slot, series and points.
@@ -44,21 +67,35 @@ impl UngroupedTable {
         &self.heads[slot as usize]
     }
 
+    /// Adds points of series, whose slots may be known, with the number of the change and the time
+    /// of the clock.
     pub(crate) fn append(
         &mut self,
-        series: &Arc<Series>,
-        (time, value): (Millis, f64),
+        points: &[Point],
+        slots: &[Option<u32>],
         at: (u64, Millis),
         ledger: &Ledger,
     ) {
-        let slot = self.slot(series);
-        let newest = self.heads[slot as usize].newest();
-        if newest.max(Some(self.current.get(slot).latest.last_sampled)) >= Some(time) {
-            ledger.add_out_of_order(1);
+        let mut shown = std::mem::take(&mut self.shown);
+        for (point, slot) in points.iter().zip(slots) {
+            let (time, value) = (point.time, point.value);
+            let slot = slot.unwrap_or_else(|| self.slot(&point.series));
+            let newest = self.heads[slot as usize].newest();
+            if newest.max(Some(self.current.get(slot).latest.last_sampled)) >= Some(time) {
+                ledger.add_out_of_order(1);
+            }
+            if self.put(slot, (time, value)) {
+                ledger.add_duplicates(1);
+            }
+            if time > at.1 {
+                self.ahead.insert(slot, (time, value));
+            } else {
+                shown.push((slot, (time, value)));
+            }
         }
-        if self.put(slot, (time, value), at) {
-            ledger.add_duplicates(1);
-        }
+        self.current.take(&shown, at);
+        shown.clear();
+        self.shown = shown;
     }
 
     fn slot(&mut self, series: &Arc<Series>) -> u32 {
@@ -116,7 +153,10 @@ impl UngroupedTable {
         let is_known = time == self.current.get(slot).latest.last_sampled
             || self.heads[slot as usize].has_point_at(time);
         if is_known {
-            self.put(slot, (time, value), (change, time));
+            self.put(slot, (time, value));
+            self.current
+                .get_mut(slot)
+                .take((time, value), (change, time));
         }
         is_known
     }
@@ -128,19 +168,13 @@ impl UngroupedTable {
         slot
     }
 
-    /// Adds a point, with the number of the change and the time of the clock. Returns whether it
-    /// replaced one.
-    fn put(&mut self, slot: u32, point: (Millis, f64), (change, now): (u64, Millis)) -> bool {
+    /// Adds a point. Returns whether it replaced one.
+    fn put(&mut self, slot: u32, point: (Millis, f64)) -> bool {
         let head = &mut self.heads[slot as usize];
         let needed_merge = head.needs_merge();
         let is_duplicate = head.put(self.current.series(slot), point);
         if head.needs_merge() && !needed_merge {
             self.due_merges.push(slot);
-        }
-        if point.0 > now {
-            self.ahead.insert(slot, point);
-        } else {
-            self.current.get_mut(slot).take(point, (change, now));
         }
         is_duplicate
     }

@@ -33,6 +33,12 @@ pub(crate) struct FrameEncoder {
     groups: Vec<GroupEncoder>,
     next_group: u64,
     series: HashMap<Arc<Series>, u64>,
+    /// The numbers of the series of a push, in the order of its points.
+    numbers: Vec<u64>,
+    /// The numbers by the slots of the series in a head, as far as they are known, and the number
+    /// of that head.
+    numbers_by_slot: Vec<Option<u32>>,
+    slots_of_head: u64,
     out: Vec<u8>,
     body: Vec<u8>,
     row: Vec<u8>,
@@ -98,19 +104,36 @@ impl FrameEncoder {
 
     /// Adds the points of a push.
     pub(crate) fn push(&mut self, input: Input, points: &[Point]) {
-        for points in points.chunks(PUSH_POINTS_MAX) {
-            self.put_points(input, points);
+        let slots = vec![None; points.len()];
+        self.push_with_slots(input, points, (&slots, 0));
+    }
+
+    /// Adds the points of a push. The slots of their series in the head of this number are known
+    /// for most of them.
+    pub(crate) fn push_with_slots(
+        &mut self,
+        input: Input,
+        points: &[Point],
+        (slots, head): (&[Option<u32>], u64),
+    ) {
+        if self.slots_of_head != head {
+            self.numbers_by_slot.clear();
+            self.slots_of_head = head;
+        }
+        let chunks = points.chunks(PUSH_POINTS_MAX);
+        for (points, slots) in chunks.zip(slots.chunks(PUSH_POINTS_MAX)) {
+            self.put_points(input, points, slots);
         }
     }
 
-    fn put_points(&mut self, input: Input, points: &[Point]) {
-        self.define_series(points);
+    fn put_points(&mut self, input: Input, points: &[Point], slots: &[Option<u32>]) {
+        self.define_series(points, slots);
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         put_varint(&mut body, points.len() as u64);
         let mut time = 0;
-        for point in points {
-            put_varint(&mut body, self.series[&point.series]);
+        for (point, number) in points.iter().zip(&self.numbers) {
+            put_varint(&mut body, *number);
             put_zigzag(&mut body, point.time.wrapping_sub(time));
             time = point.time;
             body.extend_from_slice(&point.value.to_bits().to_le_bytes());
@@ -204,17 +227,27 @@ impl FrameEncoder {
         }
     }
 
-    /// Defines the series of these points that are not yet defined in this segment.
-    fn define_series(&mut self, points: &[Point]) {
+    /// Defines the series of these points that are not yet defined in this segment, and looks up
+    /// the numbers of all.
+    fn define_series(&mut self, points: &[Point], slots: &[Option<u32>]) {
+        self.numbers.clear();
         let mut first = self.series.len();
         let mut raw = Vec::new();
         let mut writer = SeriesEncoder::default();
-        for point in points {
-            if !self.series.contains_key(&point.series) {
-                self.series
-                    .insert(point.series.clone(), self.series.len() as u64);
-                writer.put(&point.series, &mut raw);
+        for (point, slot) in points.iter().zip(slots) {
+            let by_slot = slot.and_then(|slot| *self.numbers_by_slot.get(slot as usize)?);
+            let known = by_slot.map(u64::from);
+            if let Some(number) = known.or_else(|| self.series.get(&point.series).copied()) {
+                if by_slot.is_none() {
+                    self.set_number_of_slot(*slot, number);
+                }
+                self.numbers.push(number);
+                continue;
             }
+            let number = self.series.len() as u64;
+            self.series.insert(point.series.clone(), number);
+            self.numbers.push(number);
+            writer.put(&point.series, &mut raw);
             if raw.len() > DEFINITION_BYTES_MAX {
                 self.put_series(first, &raw);
                 first = self.series.len();
@@ -224,6 +257,16 @@ impl FrameEncoder {
         }
         if !raw.is_empty() {
             self.put_series(first, &raw);
+        }
+    }
+
+    fn set_number_of_slot(&mut self, slot: Option<u32>, number: u64) {
+        if let (Some(slot), Ok(number)) = (slot, u32::try_from(number)) {
+            let slot = slot as usize;
+            if self.numbers_by_slot.len() <= slot {
+                self.numbers_by_slot.resize(slot + 1, None);
+            }
+            self.numbers_by_slot[slot] = Some(number);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::sample_run::{DecodedColumn, SampleRun, bit, decode_column};
 
 use super::group_runs::GroupRuns;
 use super::head_search::{self, MemorySamples};
-use super::points_builder::{PointsBuilder, StepBoundaries};
+use super::sample_builder::{SampleBuilder, TimeColumn};
 
 /// Decoded time columns are cached for the series that share them, up to this many rows.
 const TIMES_ROWS_MAX: usize = 256 << 10;
@@ -27,6 +27,10 @@ const TIMES_ROWS_MAX: usize = 256 << 10;
 /// too much memory.
 const AHEAD_SERIES_MIN: usize = 8;
 const AHEAD_RUNS_MAX: usize = 128;
+/// The work of decoding a fragment: the clock is read for every fourth.
+const FRAGMENT_WORK: usize = TimeLimit::CHECK_EVERY / 4;
+/// The memory for reading whole runs ahead.
+const AHEAD_BYTES_MAX: usize = 4 << 20;
 /// The memory of a column in the retained part of an index, including the run, of which it may be
 /// the only column.
 const LOCATION_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
@@ -34,11 +38,46 @@ const LOCATION_BYTES: usize = size_of::<ColumnEntry>() + size_of::<RunEntry>();
 /// The fragments of all matching series, and the reader that decodes them.
 #[derive(Debug)]
 pub(crate) struct SeriesFragments {
-    /// The fragments of each series, in order of precedence, lowest first.
-    pub series: HashMap<Arc<Series>, Vec<SampleFragment>>,
+    pub series: FoundSeries,
     pub reader: FragmentReader,
     /// Only filled for queries that complete ticks.
     pub groups: GroupRuns,
+}
+
+/// A series with its fragments in order of precedence, lowest first.
+pub(crate) type SeriesWithFragments = (Arc<Series>, Vec<SampleFragment>);
+
+/// The matching series.
+#[derive(Debug, Default)]
+pub(crate) struct FoundSeries {
+    list: Vec<SeriesWithFragments>,
+    places: HashMap<Arc<Series>, usize>,
+}
+
+impl FoundSeries {
+    fn fragments_of(&mut self, series: &Arc<Series>) -> &mut Vec<SampleFragment> {
+        let place = match self.places.get(series) {
+            Some(place) => *place,
+            None => {
+                let place = self.list.len();
+                self.places.insert(series.clone(), place);
+                self.list.push((series.clone(), Vec::new()));
+                place
+            }
+        };
+        &mut self.list[place].1
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns the series sorted by text. Those of a block are found in that order, so that there
+    /// is often little to sort.
+    pub(super) fn into_sorted(mut self) -> Vec<SeriesWithFragments> {
+        self.list.sort_by(|a, b| a.0.cmp(&b.0));
+        self.list
+    }
 }
 
 /// A stretch of samples of one series in one place.
@@ -86,16 +125,11 @@ pub(crate) struct FragmentReader {
     times_rows: usize,
     reads_ahead: bool,
     ahead: HashMap<(usize, u32), ReadAhead>,
+    /// What is left of [`AHEAD_BYTES_MAX`].
+    ahead_bytes_left: usize,
     samples: DecodedColumn,
     /// Whether rows without a series become stale markers.
     marks_absence: bool,
-}
-
-/// A decoded time column with its step boundaries.
-#[derive(Debug)]
-struct TimeColumn {
-    times: Vec<Millis>,
-    boundaries: StepBoundaries,
 }
 
 /// Collects the fragments of all matching series in memory and in blocks.
@@ -120,10 +154,11 @@ pub(crate) fn gather_fragments(
     // twice rather than not at all.
     let blocks = shared.overlapping_blocks(query.start, query.end);
     let mut fragments = SeriesFragments {
-        series: HashMap::new(),
+        series: FoundSeries::default(),
         reader: FragmentReader {
             open_max: shared.options.block_files_max,
             marks_absence: query.ticks.is_some(),
+            ahead_bytes_left: AHEAD_BYTES_MAX,
             ..FragmentReader::default()
         },
         groups,
@@ -147,7 +182,7 @@ pub(crate) fn gather_fragments(
     }
     for (series, fragment) in in_memory {
         limit.spend(TimeLimit::STEP)?;
-        fragments.series.entry(series).or_default().push(fragment);
+        fragments.series.fragments_of(&series).push(fragment);
     }
     fragments.reader.reads_ahead = fragments.series.len() >= AHEAD_SERIES_MIN;
     fragments.groups.sort();
@@ -284,10 +319,7 @@ fn gather_block(
                 location: FragmentLocation::Block { block, run, column },
             }
         });
-        match fragments.series.get_mut(series) {
-            Some(known) => known.extend(locations),
-            None => drop(fragments.series.insert(series.clone(), locations.collect())),
-        }
+        fragments.series.fragments_of(series).extend(locations);
     }
     reader.index = Arc::new(subset);
     fragments.reader.blocks.push(reader);
@@ -321,7 +353,7 @@ impl FragmentReader {
         query: &RangeQuery,
         limit: &mut TimeLimit,
         bytes_max: usize,
-        builder: &mut PointsBuilder,
+        builder: &mut impl SampleBuilder,
     ) -> Result<(), QueryError> {
         fragments
             .iter_mut()
@@ -339,7 +371,7 @@ impl FragmentReader {
             }
             let is_wanted = builder.overlaps(first.min, max);
             if is_wanted && count == 1 {
-                limit.check_now()?;
+                limit.spend(FRAGMENT_WORK)?;
                 self.read_fragment(first, builder)?;
             } else if is_wanted {
                 self.read_interleaved(&rest[..count], query, limit, bytes_max, builder)?;
@@ -362,7 +394,7 @@ impl FragmentReader {
     fn read_fragment(
         &mut self,
         fragment: &SampleFragment,
-        builder: &mut PointsBuilder,
+        builder: &mut impl SampleBuilder,
     ) -> Result<(), QueryError> {
         if let FragmentLocation::Points(points) = &fragment.location {
             builder.add_samples(points.iter().copied());
@@ -372,7 +404,7 @@ impl FragmentReader {
             return Ok(());
         };
         match &self.samples.present {
-            None => builder.add_column(&times.times, &self.samples.values, &times.boundaries),
+            None => builder.add_column(&times, &self.samples.values),
             Some(_) if self.marks_absence => {
                 builder.add_samples(self.marked_samples(&times.times).into_iter())
             }
@@ -388,13 +420,13 @@ impl FragmentReader {
         query: &RangeQuery,
         limit: &mut TimeLimit,
         bytes_max: usize,
-        builder: &mut PointsBuilder,
+        builder: &mut impl SampleBuilder,
     ) -> Result<(), QueryError> {
         let mut points: Vec<(Millis, f64)> = Vec::new();
         let mut fragments: Vec<&SampleFragment> = fragments.iter().collect();
         fragments.sort_unstable_by_key(|fragment| fragment.rank);
         for fragment in fragments {
-            limit.check_now()?;
+            limit.spend(FRAGMENT_WORK)?;
             match &fragment.location {
                 FragmentLocation::Points(copied) => points.extend_from_slice(copied),
                 _ => {
@@ -462,7 +494,7 @@ impl FragmentReader {
     fn read(
         &mut self,
         fragment: &SampleFragment,
-        builder: &PointsBuilder,
+        builder: &impl SampleBuilder,
     ) -> Result<Option<Arc<TimeColumn>>, QueryError> {
         let (key, result) = match &fragment.location {
             FragmentLocation::Points(_) => return Ok(None),
@@ -478,9 +510,17 @@ impl FragmentReader {
                 }
                 let key = (*block, *run);
                 let is_room = self.ahead.len() < AHEAD_RUNS_MAX || self.ahead.contains_key(&key);
-                let ahead =
-                    (self.reads_ahead && is_room).then(|| self.ahead.entry(key).or_default());
-                let read = self.blocks[*block].samples(*run, *column, ahead, &mut self.samples);
+                let reader = &self.blocks[*block];
+                let ahead = (self.reads_ahead && is_room).then(|| {
+                    self.ahead.entry(key).or_insert_with(|| {
+                        let whole = reader.dense_bytes(*run);
+                        let is_affordable = whole <= self.ahead_bytes_left;
+                        let whole = if is_affordable { whole } else { 0 };
+                        self.ahead_bytes_left -= whole;
+                        ReadAhead::new(whole)
+                    })
+                });
+                let read = reader.samples(*run, *column, ahead, &mut self.samples);
                 (key, read)
             }
         };

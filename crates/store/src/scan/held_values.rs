@@ -3,6 +3,11 @@
 //! The sampler of programs writes a row of a group when a value changes, and else once a minute. At
 //! every tick in between the values were the same, so that a reader who counts samples must find
 //! them there.
+//!
+//! The row of a tick that was sampled late has the time of reading, shortly after the nominal time.
+//! The value before it must not be repeated at that nominal time: the tick would count twice, once
+//! with an old value. So a value is repeated at a nominal time only if no row follows before the
+//! next one.
 
 use pegel_metric::{Millis, is_stale};
 
@@ -11,8 +16,9 @@ use pegel_metric::{Millis, is_stale};
 pub(super) const IDLE_ROW_MAX: Millis = 65_000;
 
 /// Returns the samples within `range` and the values repeated at multiples of `interval`. A gap
-/// that is longer than an idle group's is one of the agent, and is not filled; after the last row
-/// values hold until `now`. Fails with `None` beyond `count_max` samples.
+/// that is longer than an idle group's is one of the agent, and is not filled. After the last row
+/// values hold until `now`, except at a nominal time less than half an interval ago, whose row may
+/// still arrive. Fails with `None` beyond `count_max` samples.
 pub(super) fn repeat_held(
     samples: &[(Millis, f64)],
     interval: Millis,
@@ -27,8 +33,8 @@ pub(super) fn repeat_held(
             repeated.push((time, value));
         }
         let until = match samples.get(index + 1) {
-            Some((next, _)) if next - time <= IDLE_ROW_MAX => next - 1,
-            None if now - time <= IDLE_ROW_MAX => now,
+            Some((next, _)) if next - time <= IDLE_ROW_MAX => next - interval,
+            None if now - time <= IDLE_ROW_MAX => now - interval / 2,
             _ => continue,
         };
         if is_stale(value) {
@@ -60,7 +66,7 @@ mod tests {
     #[test]
     fn values_hold_from_row_to_row() {
         let rows = [(5_000, 1.0), (40_000, 2.0), (41_000, 3.0)];
-        let repeated = repeat_held(&rows, 10_000, (0, 60_000), 52_000, 100).expect("few");
+        let repeated = repeat_held(&rows, 10_000, (0, 60_000), 55_000, 100).expect("few");
         let expected = [
             (5_000, 1.0),
             (10_000, 1.0),
@@ -71,6 +77,27 @@ mod tests {
             (50_000, 3.0),
         ];
         assert_eq!(repeated, expected);
+    }
+
+    #[test]
+    fn a_late_row_takes_the_place_of_its_tick() {
+        let late = [(10_000, 1.0), (20_700, 2.0), (30_000, 3.0), (43_000, 4.0)];
+        assert_eq!(
+            times(&late, (0, 60_000), 49_000),
+            [10_000, 20_700, 30_000, 43_000]
+        );
+        let idle_before = [(10_000, 1.0), (40_700, 2.0)];
+        assert_eq!(
+            times(&idle_before, (0, 40_900), 40_900),
+            [10_000, 20_000, 30_000, 40_700]
+        );
+    }
+
+    #[test]
+    fn a_tick_whose_row_may_still_arrive_is_not_filled() {
+        let rows = [(10_000, 1.0)];
+        assert_eq!(times(&rows, (0, 60_000), 24_999), [10_000]);
+        assert_eq!(times(&rows, (0, 60_000), 25_000), [10_000, 20_000]);
     }
 
     #[test]
@@ -88,8 +115,8 @@ mod tests {
         let rows = [(5_000, 1.0), (100_000, 2.0)];
         assert_eq!(times(&rows, (0, 100_000), 100_000), [5_000, 100_000]);
         assert_eq!(times(&rows[..1], (0, 30_000), 1_000_000), [5_000]);
-        let ended = [(5_000, 1.0), (15_000, STALE_NAN)];
-        assert_eq!(times(&ended, (0, 50_000), 50_000), [5_000, 10_000, 15_000]);
+        let ended = [(5_000, 1.0), (20_000, STALE_NAN)];
+        assert_eq!(times(&ended, (0, 50_000), 50_000), [5_000, 10_000, 20_000]);
         assert!(repeat_held(&rows[..1], 1, (0, 9_000), 9_000, 10).is_none());
     }
 }

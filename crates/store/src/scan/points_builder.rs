@@ -1,8 +1,12 @@
 //! Aggregates samples, in the order of their times, into the points of a query's result.
 
+use std::sync::Arc;
+
 use pegel_metric::Millis;
 
 use crate::range_query::{RangeQuery, StepAggregation};
+
+use super::sample_builder::{SampleBuilder, StepBoundaries, TimeColumn};
 
 /// The points of one series at a time; the buffer is reused from series to series.
 #[derive(Debug)]
@@ -21,15 +25,6 @@ struct OpenBucket {
     time: Millis,
     value: f64,
     count: u64,
-}
-
-/// The rows of a time column within the query's range, and the ends of its buckets: computed once
-/// for all series that share the column.
-#[derive(Debug)]
-pub(crate) struct StepBoundaries {
-    pub rows: std::ops::Range<usize>,
-    /// The time of each bucket, and the row after its last.
-    buckets: Vec<(Millis, usize)>,
 }
 
 impl PointsBuilder {
@@ -59,77 +54,9 @@ impl PointsBuilder {
         before != (start, end)
     }
 
-    /// Returns whether a stretch of time overlaps the range of the current series.
-    pub(super) fn overlaps(&self, min: Millis, max: Millis) -> bool {
-        min <= self.end && self.start <= max
-    }
-
     pub(super) fn finish(&mut self) -> &[(Millis, f64)] {
         self.close();
         &self.points
-    }
-
-    /// Returns the memory used by the points so far.
-    pub(super) fn bytes(&self) -> usize {
-        self.points.len() * size_of::<(Millis, f64)>()
-    }
-
-    pub(super) fn step_boundaries(&self, times: &[Millis]) -> StepBoundaries {
-        let first = times.partition_point(|time| *time < self.start);
-        let last = times.partition_point(|time| *time <= self.end);
-        let mut buckets = Vec::new();
-        if let Some(step) = self.step {
-            let mut row = first;
-            while row < last {
-                let bucket = bucket_of(times[row], step);
-                let next = bucket.saturating_add(step);
-                while row < last && times[row] < next {
-                    row += 1;
-                }
-                buckets.push((bucket, row));
-            }
-        }
-        StepBoundaries {
-            rows: first..last,
-            buckets,
-        }
-    }
-
-    /// Adds a column in which every row is present.
-    pub(super) fn add_column(
-        &mut self,
-        times: &[Millis],
-        values: &[f64],
-        boundaries: &StepBoundaries,
-    ) {
-        if self.step.is_none() {
-            let rows = boundaries.rows.clone();
-            self.points.extend(
-                times[rows.clone()]
-                    .iter()
-                    .copied()
-                    .zip(values[rows].iter().copied()),
-            );
-            return;
-        }
-        let mut row = boundaries.rows.start;
-        for &(time, end) in &boundaries.buckets {
-            self.add_slice(time, &values[row..end]);
-            row = end;
-        }
-    }
-
-    /// Adds individual samples, in the order of their times.
-    pub(super) fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
-        for (time, value) in samples {
-            if time < self.start || time > self.end {
-                continue;
-            }
-            match self.step {
-                None => self.points.push((time, value)),
-                Some(step) => self.add_slice(bucket_of(time, step), &[value]),
-            }
-        }
     }
 
     fn add_slice(&mut self, time: Millis, values: &[f64]) {
@@ -172,6 +99,68 @@ impl PointsBuilder {
                 _ => bucket.value,
             };
             self.points.push((bucket.time, value));
+        }
+    }
+}
+
+impl SampleBuilder for PointsBuilder {
+    fn overlaps(&self, min: Millis, max: Millis) -> bool {
+        min <= self.end && self.start <= max
+    }
+
+    fn bytes(&self) -> usize {
+        self.points.len() * size_of::<(Millis, f64)>()
+    }
+
+    fn step_boundaries(&self, times: &[Millis]) -> StepBoundaries {
+        let first = times.partition_point(|time| *time < self.start);
+        let last = times.partition_point(|time| *time <= self.end);
+        let mut buckets = Vec::new();
+        if let Some(step) = self.step {
+            let mut row = first;
+            while row < last {
+                let bucket = bucket_of(times[row], step);
+                let next = bucket.saturating_add(step);
+                while row < last && times[row] < next {
+                    row += 1;
+                }
+                buckets.push((bucket, row));
+            }
+        }
+        StepBoundaries {
+            rows: first..last,
+            buckets,
+        }
+    }
+
+    fn add_column(&mut self, column: &Arc<TimeColumn>, values: &[f64]) {
+        let TimeColumn { times, boundaries } = &**column;
+        if self.step.is_none() {
+            let rows = boundaries.rows.clone();
+            self.points.extend(
+                times[rows.clone()]
+                    .iter()
+                    .copied()
+                    .zip(values[rows].iter().copied()),
+            );
+            return;
+        }
+        let mut row = boundaries.rows.start;
+        for &(time, end) in &boundaries.buckets {
+            self.add_slice(time, &values[row..end]);
+            row = end;
+        }
+    }
+
+    fn add_samples(&mut self, samples: impl Iterator<Item = (Millis, f64)>) {
+        for (time, value) in samples {
+            if time < self.start || time > self.end {
+                continue;
+            }
+            match self.step {
+                None => self.points.push((time, value)),
+                Some(step) => self.add_slice(bucket_of(time, step), &[value]),
+            }
         }
     }
 }

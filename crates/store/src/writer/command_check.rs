@@ -21,11 +21,30 @@ pub(super) enum CheckedCommand {
     /// The points that were accepted.
     Push(
         Input,
-        Vec<Point>,
+        CheckedPoints,
         UncountedSamples,
         PushResult,
         SyncSender<Result<PushResult, PushError>>,
     ),
+}
+
+/// Accepted points, with the slots of their series in the head that was active when they were
+/// checked: the tables of series are large, and a lookup costs more than adding a point.
+pub(super) struct CheckedPoints {
+    pub(super) points: Vec<Point>,
+    /// One for each point; `None` if the series was new.
+    pub(super) slots: Vec<Option<u32>>,
+    /// The number of the head.
+    pub(super) head: u64,
+}
+
+impl CheckedPoints {
+    /// Forgets the slots if another head is active.
+    pub(super) fn resolve_for(&mut self, head: u64) {
+        if self.head != head {
+            self.slots.fill(None);
+        }
+    }
 }
 
 /// Checks the commands of one batch.
@@ -44,7 +63,7 @@ impl<'a> CommandCheck<'a> {
 
     /// Checks a tick. Rejected rows are counted as dropped, each as a whole.
     pub(super) fn tick(&mut self, tick: Tick, mut unsettled: UncountedSamples) -> CheckedCommand {
-        let refused = self.time_refusal(tick.time);
+        let refused = self.accepted_times().refusal(tick.time);
         let state = self.shared.read();
         let rows = tick.rows().iter().map(|row| {
             let reason = refused.or_else(|| {
@@ -71,39 +90,66 @@ impl<'a> CommandCheck<'a> {
     pub(super) fn push(
         &mut self,
         input: Input,
-        points: Vec<Point>,
+        mut points: Vec<Point>,
         mut unsettled: UncountedSamples,
         reply: SyncSender<Result<PushResult, PushError>>,
     ) -> CheckedCommand {
+        let times = self.accepted_times();
+        let series_max = self.shared.options.limits.series.get() as usize;
         let state = self.shared.read();
         let mut pushed = PushResult::default();
-        let mut kept = Vec::with_capacity(points.len());
-        for (at, point) in points.into_iter().enumerate() {
-            let refused = self.time_refusal(point.time).or_else(|| {
-                let series_max = self.shared.options.limits.series.get() as usize;
-                let fits = self
-                    .pending_series
-                    .admit_series(&state.head, &point.series, series_max);
+        let mut slots = Vec::with_capacity(points.len());
+        let mut at = 0;
+        let mut probable = 0;
+        points.retain(|point| {
+            let slot = state.head.ungrouped.slot_near(&point.series, probable);
+            probable = slot.map_or(probable, |slot| slot + 1);
+            let refused = times.refusal(point.time).or_else(|| {
+                let pending = &mut self.pending_series;
+                let fits =
+                    slot.is_some() || pending.admit_series(&state.head, &point.series, series_max);
                 (!fits).then_some(DropReason::SeriesLimit)
             });
             match refused {
+                None => slots.push(slot),
                 Some(reason) => {
                     self.shared.ledger.add_dropped(input, reason, 1);
                     unsettled.mark_counted(1);
                     pushed.refused.push((at, reason));
                 }
-                None => kept.push(point),
             }
-        }
-        pushed.kept = kept.len() as u64;
-        CheckedCommand::Push(input, kept, unsettled, pushed, reply)
+            at += 1;
+            refused.is_none()
+        });
+        pushed.kept = points.len() as u64;
+        let points = CheckedPoints {
+            points,
+            slots,
+            head: state.head.number,
+        };
+        CheckedCommand::Push(input, points, unsettled, pushed, reply)
     }
 
+    fn accepted_times(&self) -> AcceptedTimes {
+        AcceptedTimes {
+            first: self.shared.retention_start(),
+            last: self.shared.now().saturating_add(FUTURE_MAX_MS),
+        }
+    }
+}
+
+/// The times that samples may have at present.
+struct AcceptedTimes {
+    first: Millis,
+    last: Millis,
+}
+
+impl AcceptedTimes {
     /// Returns the reason why a sample of this time is rejected, if it is.
-    fn time_refusal(&self, time: Millis) -> Option<DropReason> {
-        if time > self.shared.now().saturating_add(FUTURE_MAX_MS) {
+    fn refusal(&self, time: Millis) -> Option<DropReason> {
+        if time > self.last {
             Some(DropReason::Future)
-        } else if time < self.shared.retention_start() {
+        } else if time < self.first {
             Some(DropReason::TooOld)
         } else {
             None

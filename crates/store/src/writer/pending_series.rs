@@ -18,14 +18,14 @@ pub(crate) struct PendingSeries {
 }
 
 impl PendingSeries {
-    /// Accepts an ungrouped series if it is known or the limit allows one more.
+    /// Accepts an ungrouped series that is not in the head if the limit allows one more.
     pub(super) fn admit_series(
         &mut self,
         head: &Head,
         series: &Arc<Series>,
         series_max: usize,
     ) -> bool {
-        if head.ungrouped.contains(series) || self.series.contains(series) {
+        if self.series.contains(series) {
             return true;
         }
         let fits = self.count(head) < series_max;

@@ -8,6 +8,7 @@ mod damage;
 mod hangs;
 mod model;
 mod public_api;
+mod read_filters;
 mod readers;
 mod shares;
 mod slow_sync;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pegel_metric::{
     Clock, Family, Input, MetricKind, Millis, SampleGroup, Selector, Series, Tick, is_stale,
 };
-use pegel_store::{RangeQuery, Store, StoreOptions, TickCompletion};
+use pegel_store::{RangeQuery, SampleColumn, Store, StoreOptions, TickCompletion};
 use pegel_testkit::{FakeClock, TempDir};
 
 const START: Millis = 1_700_006_400_000;
@@ -86,8 +86,9 @@ fn samples(store: &Store, (start, end): (i64, i64)) -> Vec<String> {
     );
     query.ticks = Some(TickCompletion { interval: 10_000 });
     let mut found = Vec::new();
-    let mut visit = |_: &Arc<Series>, points: &[(Millis, f64)]| {
-        found.extend(points.iter().map(|(time, value)| {
+    let mut visit = |_: &Arc<Series>, column: SampleColumn<'_>| {
+        let points = column.times.iter().zip(column.values);
+        found.extend(points.map(|(time, value)| {
             let seconds = (time - START) / 1_000;
             match is_stale(*value) {
                 true => format!("{seconds}=stale"),
@@ -95,7 +96,7 @@ fn samples(store: &Store, (start, end): (i64, i64)) -> Vec<String> {
             }
         }));
     };
-    store.query_range(&query, &mut visit).expect("read");
+    store.query_columns(&query, &mut visit).expect("read");
     found
 }
 
@@ -166,13 +167,13 @@ fn values_of_an_idle_group_count_at_every_tick() {
     let store = scene.open();
     let group = ("lanes-0", &OF_PROGRAM);
     scene.row(&store, 0, group, &[("a", 1.0)]);
-    scene.row(&store, 25, group, &[("a", 2.0)]);
-    scene.set_clock(52);
-    let expected = ["0=1", "10=1", "20=1", "25=2", "30=2", "40=2", "50=2"];
+    scene.row(&store, 30, group, &[("a", 2.0)]);
+    scene.set_clock(65);
+    let expected = ["0=1", "10=1", "20=1", "30=2", "40=2", "50=2", "60=2"];
     assert_eq!(samples(&store, (0, 60)), expected);
     assert_eq!(
-        samples(&store, (26, 45)),
-        ["30=2", "40=2"],
+        samples(&store, (31, 55)),
+        ["40=2", "50=2"],
         "rows before the range count"
     );
     // The agent did not run for two minutes.
@@ -181,8 +182,21 @@ fn values_of_an_idle_group_count_at_every_tick() {
         &scene,
         store,
         (0, 300),
-        &["0=1", "10=1", "20=1", "25=2", "200=stale"],
+        &["0=1", "10=1", "20=1", "30=2", "200=stale"],
     );
+}
+
+#[test]
+fn a_late_row_of_a_program_takes_the_place_of_its_tick() {
+    let scene = TickScene::new();
+    let store = scene.open();
+    let group = ("lanes-0", &OF_PROGRAM);
+    scene.row(&store, 0, group, &[("a", 0.0)]);
+    scene.row(&store, 10, group, &[("a", 10.0)]);
+    scene.row(&store, 23, group, &[("a", 23.0)]);
+    scene.row(&store, 30, group, &[("a", 30.0)]);
+    let expected = ["0=0", "10=10", "23=23", "30=30"];
+    check_everywhere(&scene, store, (0, 34), &expected);
 }
 
 #[test]
