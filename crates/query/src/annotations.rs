@@ -1,9 +1,14 @@
 //! Annotations: notes about a time, for one series or for all, kept in memory and in a small file
 //! beside the store. A change is synced to the file before it is acknowledged. The agent's user and
 //! root change all annotations; other users create annotations and change their own.
+//!
+//! Marks and phases of programs (`mark.rs`) are annotations too, with rules of their own: they
+//! never replace each other, they expire with the store's samples, and the oldest ones make room.
 
 mod annotation;
 mod annotation_file;
+mod mark;
+mod read_only;
 mod update;
 
 use std::collections::BTreeMap;
@@ -15,6 +20,7 @@ use pegel_metric::Millis;
 
 pub use annotation::Annotation;
 use annotation_file::AnnotationFile;
+pub use mark::{ID_LABEL, KIND_LABEL, MarkCounts, MarkKind};
 pub use update::{AnnotationBulkDelete, AnnotationUpdate};
 
 use crate::error::OpentsdbError;
@@ -33,6 +39,8 @@ type AnnotationKey = (String, Millis);
 #[derive(Debug)]
 pub struct Annotations {
     index: Mutex<AnnotationIndex>,
+    /// How long marks and phases are kept.
+    retention: Millis,
 }
 
 #[derive(Debug)]
@@ -42,6 +50,9 @@ struct AnnotationIndex {
     bytes: usize,
     /// `None` if the file could not be read; it is never overwritten then.
     file: Option<AnnotationFile>,
+    counts: MarkCounts,
+    /// Marks before this time were removed.
+    expired_before: Millis,
 }
 
 impl Annotations {
@@ -54,7 +65,10 @@ impl Annotations {
                 by_key: notes,
                 bytes,
                 file: Some(file),
+                counts: MarkCounts::default(),
+                expired_before: 0,
             }),
+            retention: Millis::MAX,
         })
     }
 
@@ -68,7 +82,10 @@ impl Annotations {
                     by_key: BTreeMap::new(),
                     bytes: 0,
                     file: None,
+                    counts: MarkCounts::default(),
+                    expired_before: 0,
                 }),
+                retention: Millis::MAX,
             }
         })
     }
@@ -117,11 +134,14 @@ impl Annotations {
     /// Returns `None` if nothing changed.
     pub fn put(
         &self,
-        change: AnnotationUpdate,
+        mut change: AnnotationUpdate,
         replaces: bool,
         editor: AnnotationEditor<'_>,
     ) -> Result<Option<Annotation>, OpentsdbError> {
         let mut inner = self.lock();
+        if change.mark_kind().is_some() {
+            inner.place_mark(&mut change, editor)?;
+        }
         let key = change.key()?;
         let old = inner.by_key.get(&key);
         if old.is_some_and(|old| !may_change(editor, old)) {
@@ -135,21 +155,22 @@ impl Annotations {
         if old == Some(&new) {
             return Ok(None);
         }
-        let old_bytes = old.map_or(0, Annotation::bytes);
-        let bytes = inner.bytes - old_bytes + new.bytes();
-        // A quarter is reserved for the agent's user and root.
-        let share = |max: usize| if editor.is_some() { max - max / 4 } else { max };
-        if bytes > share(ANNOTATIONS_BYTES_MAX)
-            || (old.is_none() && inner.by_key.len() >= share(ANNOTATIONS_MAX))
-        {
-            return Err(
-                OpentsdbError::too_large("the limit on annotations is reached")
-                    .with_details("delete old ones: DELETE /api/annotation/bulk"),
-            );
+        while !inner.has_room(&key, &new, editor) {
+            let is_mark = new.mark_kind().is_some();
+            if !is_mark || !inner.remove_oldest_mark(&key, new.writer.as_deref())? {
+                return Err(
+                    OpentsdbError::too_large("the limit on annotations is reached")
+                        .with_details("delete old ones: DELETE /api/annotation/bulk"),
+                );
+            }
         }
         inner.file()?.set(&new).map_err(write_error)?;
-        inner.by_key.insert(key, new.clone());
-        inner.bytes = bytes;
+        inner.bytes += new.bytes();
+        let old = inner.by_key.insert(key, new.clone());
+        inner.bytes -= old.as_ref().map_or(0, Annotation::bytes);
+        if old.is_none() && new.mark_kind().is_some() {
+            inner.counts.stored += 1;
+        }
         inner.compact();
         Ok(Some(new))
     }
@@ -199,6 +220,22 @@ impl Annotations {
 }
 
 impl AnnotationIndex {
+    /// Returns whether an annotation can be stored within the limits, in place of the one that has
+    /// its key.
+    fn has_room(
+        &self,
+        key: &AnnotationKey,
+        new: &Annotation,
+        editor: AnnotationEditor<'_>,
+    ) -> bool {
+        let old = self.by_key.get(key);
+        let bytes = self.bytes - old.map_or(0, Annotation::bytes) + new.bytes();
+        // A quarter is reserved for the agent's user and root.
+        let share = |max: usize| if editor.is_some() { max - max / 4 } else { max };
+        bytes <= share(ANNOTATIONS_BYTES_MAX)
+            && (old.is_some() || self.by_key.len() < share(ANNOTATIONS_MAX))
+    }
+
     fn file(&mut self) -> Result<&mut AnnotationFile, OpentsdbError> {
         self.file.as_mut().ok_or_else(|| {
             OpentsdbError::new(503, "cannot store the annotation")

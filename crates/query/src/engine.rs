@@ -1,6 +1,6 @@
-//! The query engine: the store, the annotations, and the limits that apply to every request. The
-//! HTTP routes of OpenTSDB call it; the other modules of this crate add its methods. It only reads
-//! from the store.
+//! The query engine: the source of samples, the annotations, and the limits that apply to every
+//! request. The HTTP routes of OpenTSDB call it; the other modules of this crate add its methods.
+//! It only reads from the source.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pegel_metric::{Millis, Selector, Series};
-use pegel_store::{RangeQuery, Store};
+use pegel_store::RangeQuery;
 
 use crate::annotations::Annotations;
 use crate::error::OpentsdbError;
+use crate::sample_source::SampleReader;
 
-/// Answers queries over a store and the node whose series it holds.
+/// Answers queries over a store, or over the nodes of a tree.
 #[derive(Debug, Clone)]
 pub struct QueryEngine {
-    pub store: Store,
+    pub source: Arc<dyn SampleReader>,
     pub annotations: Arc<Annotations>,
     /// The host of every series without a `host` tag.
     pub node: Arc<str>,
@@ -63,18 +64,31 @@ impl Default for QueryLimits {
 
 impl QueryEngine {
     pub fn new(
-        store: Store,
+        source: impl SampleReader + 'static,
         annotations: Arc<Annotations>,
         node: &str,
         dragon_compat: bool,
     ) -> QueryEngine {
         QueryEngine {
-            store,
+            source: Arc::new(source),
             annotations,
             node: node.into(),
             dragon_compat,
             limits: QueryLimits::default(),
             metric_names: Arc::default(),
+        }
+    }
+
+    /// Returns this engine over another source and other annotations.
+    pub fn over(
+        &self,
+        source: Arc<dyn SampleReader>,
+        annotations: Arc<Annotations>,
+    ) -> QueryEngine {
+        QueryEngine {
+            source,
+            annotations,
+            ..self.clone()
         }
     }
 
@@ -92,7 +106,7 @@ impl QueryEngine {
         let mut range_query = RangeQuery::new(selector, 0, Millis::MAX, None);
         range_query.bytes_max = self.limits.bytes_max;
         range_query.deadline = deadline;
-        Ok(self.store.series(&range_query, visit)?)
+        Ok(self.source.series(&range_query, visit)?)
     }
 
     /// Returns an error if no series has this name.
@@ -107,7 +121,15 @@ impl QueryEngine {
     ) -> Result<(), OpentsdbError> {
         let mut is_known = false;
         let selector = Selector::name(metric);
-        self.store.latest(&selector, 0, &mut |_, _| is_known = true);
+        self.source
+            .latest(deadline, &selector, &mut |_, _| is_known = true)?;
+        if !is_known && self.source.is_distributed() {
+            self.for_each_series(selector, deadline, &mut |_| is_known = true)?;
+            return match is_known {
+                true => Ok(()),
+                false => Err(OpentsdbError::unknown_name("metrics", metric)),
+            };
+        }
         if is_known {
             return Ok(());
         }

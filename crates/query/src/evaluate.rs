@@ -32,6 +32,7 @@ use group::SeriesGroup;
 use result_series::ResultVisitor;
 pub(crate) use result_series::{ResultSeries, common_tags};
 use selection::SeriesSelection;
+pub(crate) use selection::host_condition;
 use transform::SeriesTransform;
 
 /// How a sub-query reads the store and transforms each series.
@@ -132,10 +133,10 @@ fn plan_sub_query<'a>(
     // Clip the range to the samples in the store, unless empty buckets are to be filled. The bucket
     // of the first sample may begin before it.
     if let (false, Some(step)) = (is_filled, step) {
-        let status = engine.store.status();
-        let oldest = status.oldest.unwrap_or(start).saturating_sub(step);
+        let (oldest, newest) = engine.source.time_bounds();
+        let oldest = oldest.unwrap_or(start).saturating_sub(step);
         start = start.max(oldest);
-        end = end.min(status.newest.unwrap_or(end));
+        end = end.min(newest.unwrap_or(end));
     }
     if start > end {
         return Ok(None);
@@ -205,7 +206,7 @@ fn read_selected(
             result = each(series, samples);
         }
     };
-    engine.store.query_range(&range_query, visit)?;
+    engine.source.query_range(&range_query, visit)?;
     result.map(|()| count)
 }
 

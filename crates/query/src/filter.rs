@@ -184,6 +184,11 @@ impl TagFilter {
         let Some(value) = tag_value(series, &self.tagk, node) else {
             return matches!(self.test, TagTest::NotAny(_) | TagTest::Absent);
         };
+        self.accepts(value)
+    }
+
+    /// Returns whether a value of the tag is accepted.
+    pub(crate) fn accepts(&self, value: Cow<'_, str>) -> bool {
         let value = if self.ignores_case {
             Cow::Owned(value.to_lowercase())
         } else {

@@ -1,5 +1,6 @@
 //! `/api/query/last`: the last value of each series.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,12 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::QueryEngine;
 use crate::error::OpentsdbError;
+use crate::evaluate::host_condition;
 use crate::filter::TagFilter;
 use crate::lookup::split_metric;
 use crate::request::{
     LenientBool, LenientInt, LenientString, QUERIES_MAX, QueryParams, parse_json,
 };
-use crate::tags::owned_tags;
+use crate::tags::{HOST, owned_tags, tag_value};
 use crate::tsuid::tsuid;
 
 /// The maximum number of series that are no longer live: each requires its own search.
@@ -157,10 +159,12 @@ impl LastSubQuery {
     fn selector(&self, node: &Arc<str>) -> Selector {
         match self {
             LastSubQuery::Metric(metric, filters) => {
+                let is_on_host = host_condition(filters);
                 let (filters, node) = (filters.clone(), node.clone());
                 Selector::with_predicate(metric, move |series| {
                     filters.iter().all(|filter| filter.matches(series, &node))
                 })
+                .with_label_condition(HOST, is_on_host)
             }
             LastSubQuery::Tsuids(_) => Selector::all(),
         }
@@ -183,8 +187,8 @@ impl QueryEngine {
         for which in &last.queries {
             let selector = which.selector(&self.node);
             let mut live: HashMap<Arc<Series>, (Millis, f64)> = HashMap::new();
-            self.store
-                .latest_until(deadline, &selector, 0, &mut |series, latest| {
+            self.source
+                .latest(deadline, &selector, &mut |series, latest| {
                     live.insert(series.clone(), (latest.last_sampled, latest.value));
                 })?;
             let mut found: Vec<Arc<Series>> = Vec::new();
@@ -238,10 +242,12 @@ impl QueryEngine {
         end: Millis,
         deadline: Instant,
     ) -> Result<Option<(Millis, f64)>, OpentsdbError> {
-        let status = self.store.status();
-        let start = start.max(status.oldest.unwrap_or(start));
+        let (oldest, _) = self.source.time_bounds();
+        let start = start.max(oldest.unwrap_or(start));
         let wanted = series.clone();
-        let selector = Selector::with_predicate(series.name(), move |series| *series == *wanted);
+        let host = tag_value(series, HOST, &self.node).map(Cow::into_owned);
+        let selector = Selector::with_predicate(series.name(), move |series| *series == *wanted)
+            .with_label_condition(HOST, move |value| host.as_deref() == Some(value));
         let mut range_query = RangeQuery::new(selector, start, end, None);
         if start > end {
             return Ok(None);
@@ -253,7 +259,7 @@ impl QueryEngine {
             aggregation: Some(StepAggregation::Last),
         });
         let mut last = None;
-        self.store
+        self.source
             .query_range(&range_query, &mut |_, points| last = points.last().copied())?;
         let Some((bucket, _)) = last else {
             return Ok(None);
@@ -261,7 +267,7 @@ impl QueryEngine {
         range_query.start = bucket.max(start);
         range_query.end = (bucket + millis - 1).min(end);
         range_query.step = None;
-        self.store
+        self.source
             .query_range(&range_query, &mut |_, points| last = points.last().copied())?;
         Ok(last)
     }

@@ -29,6 +29,7 @@ pub mod promql;
 mod rate;
 mod request;
 mod response;
+mod sample_source;
 mod server_info;
 mod suggest;
 mod tags;
@@ -40,7 +41,8 @@ mod tsuid;
 
 pub use aggregator::Aggregator;
 pub use annotations::{
-    Annotation, AnnotationBulkDelete, AnnotationEditor, AnnotationUpdate, Annotations,
+    Annotation, AnnotationBulkDelete, AnnotationEditor, AnnotationUpdate, Annotations, ID_LABEL,
+    KIND_LABEL, MarkCounts, MarkKind,
 };
 pub use engine::{QueryEngine, QueryLimits};
 pub use error::OpentsdbError;
@@ -49,5 +51,6 @@ pub use gexp::GexpRequest;
 pub use last::{LastPoint, LastQuery};
 pub use lookup::{LookupQuery, LookupResponse};
 pub use request::{GapFormat, QUERIES_MAX, QueryParams, QueryRequest, ResponseOptions, SubQuery};
+pub use sample_source::{LatestVisitor, SampleReader};
 pub use server_info::{describe_filters, describe_serializers};
-pub use suggest::SuggestQuery;
+pub use suggest::{SuggestKind, SuggestQuery};

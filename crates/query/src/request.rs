@@ -47,6 +47,8 @@ pub struct ResponseOptions {
     pub no_annotations: bool,
     pub global_annotations: bool,
     pub ms_resolution: bool,
+    /// Times of annotations in whole seconds, whatever their clients sent: Grafana expects them.
+    pub annotation_seconds: bool,
     pub tsuids: bool,
     pub summary: bool,
     pub stats: bool,

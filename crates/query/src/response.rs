@@ -59,13 +59,18 @@ impl<'a> ResponseWriter<'a> {
         out: &'a mut dyn Write,
     ) -> ResponseWriter<'a> {
         let show = &request.options;
-        let global_annotations = if show.global_annotations && !show.no_annotations {
+        let mut global_annotations = if show.global_annotations && !show.no_annotations {
             engine
                 .annotations
                 .for_series("", request.start, request.end)
         } else {
             Vec::new()
         };
+        if show.annotation_seconds {
+            global_annotations
+                .iter_mut()
+                .for_each(Annotation::round_to_seconds);
+        }
         ResponseWriter {
             out,
             request,
@@ -120,10 +125,15 @@ impl<'a> ResponseWriter<'a> {
             self.write_field(",\"tsuids\":", &line.tsuids)?;
         }
         if !request.options.no_annotations {
-            let annotations =
+            let mut annotations =
                 engine
                     .annotations
                     .for_several_series(&line.tsuids, request.start, request.end);
+            if request.options.annotation_seconds {
+                annotations
+                    .iter_mut()
+                    .for_each(Annotation::round_to_seconds);
+            }
             if !annotations.is_empty() {
                 self.write_field(",\"annotations\":", &annotations)?;
             }

@@ -1,6 +1,9 @@
 //! Endpoints that describe the server: filters, serializers, configuration, version, statistics.
 
-use pegel_metric::{Selector, format_value};
+use std::sync::Arc;
+
+use pegel_metric::{Selector, Series, format_value};
+use pegel_store::LatestValue;
 use serde_json::{Map, Value, json};
 
 use crate::engine::QueryEngine;
@@ -70,7 +73,7 @@ impl QueryEngine {
     pub fn stats(&self) -> Value {
         let mut found: Vec<(String, Value)> = Vec::new();
         let selector = Selector::parse("pegel_*").unwrap_or_else(|_| Selector::all());
-        self.store.latest(&selector, 0, &mut |series, latest| {
+        let visit = &mut |series: &Arc<Series>, latest: LatestValue| {
             let mut value = String::new();
             format_value(&mut value, latest.value);
             let line = json!({
@@ -80,7 +83,9 @@ impl QueryEngine {
                 "tags": tags(series, &self.node),
             });
             found.push((series.text().to_owned(), line));
-        });
+        };
+        // After the deadline the list is incomplete.
+        let _ = self.source.latest(self.deadline(), &selector, visit);
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Value::Array(found.into_iter().map(|(_, line)| line).collect())
     }

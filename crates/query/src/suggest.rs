@@ -20,8 +20,9 @@ pub struct SuggestQuery {
     count_max: usize,
 }
 
+/// What is completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SuggestKind {
+pub enum SuggestKind {
     Metric,
     Key,
     Value,
@@ -85,40 +86,73 @@ impl SuggestQuery {
 
 const SUGGEST_KINDS: &str = "one of metrics, tagk, tagv";
 
+impl SuggestQuery {
+    pub fn kind(&self) -> SuggestKind {
+        self.kind
+    }
+}
+
 impl QueryEngine {
+    /// Returns the texts among the given ones that match, sorted.
+    pub fn suggest_among<'t>(
+        &self,
+        suggest: &SuggestQuery,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Vec<String> {
+        let mut found = SuggestedNames::new(self, suggest);
+        texts.into_iter().for_each(|text| found.add(text));
+        found.names.into_iter().collect()
+    }
+
     /// Returns the matching names, sorted.
     pub fn suggest(&self, suggest: &SuggestQuery) -> Result<Vec<String>, OpentsdbError> {
-        let fits = |name: &str| {
-            if self.dragon_compat {
-                name.contains(&suggest.text)
-            } else {
-                name.starts_with(&suggest.text)
-            }
-        };
-        let mut names: BTreeSet<String> = BTreeSet::new();
-        let mut add = |name: &str| {
-            // Only the first `count_max` names are kept.
-            let is_beyond = names.len() >= suggest.count_max
-                && names.last().is_some_and(|last| last.as_str() < name);
-            if !is_beyond && fits(name) && !names.contains(name) {
-                names.insert(name.to_owned());
-                if names.len() > suggest.count_max {
-                    names.pop_last();
-                }
-            }
-        };
+        let mut found = SuggestedNames::new(self, suggest);
         let visit = &mut |series: &std::sync::Arc<pegel_metric::Series>| match suggest.kind {
-            SuggestKind::Metric => add(series.name()),
+            SuggestKind::Metric => found.add(series.name()),
             SuggestKind::Key => {
-                series.labels().for_each(|(key, _)| add(key));
-                add(HOST);
+                series.labels().for_each(|(key, _)| found.add(key));
+                found.add(HOST);
             }
             SuggestKind::Value => tags(series, &self.node)
                 .values()
-                .for_each(|value| add(value)),
+                .for_each(|value| found.add(value)),
         };
         self.for_each_series(Selector::all(), self.deadline(), visit)?;
-        Ok(names.into_iter().collect())
+        Ok(found.names.into_iter().collect())
+    }
+}
+
+/// The first names that match, in the order of texts.
+struct SuggestedNames<'a> {
+    suggest: &'a SuggestQuery,
+    matches_anywhere: bool,
+    names: BTreeSet<String>,
+}
+
+impl<'a> SuggestedNames<'a> {
+    fn new(engine: &QueryEngine, suggest: &'a SuggestQuery) -> SuggestedNames<'a> {
+        SuggestedNames {
+            suggest,
+            matches_anywhere: engine.dragon_compat,
+            names: BTreeSet::new(),
+        }
+    }
+
+    fn add(&mut self, name: &str) {
+        let (text, count_max) = (&self.suggest.text, self.suggest.count_max);
+        // Only the first `count_max` names are kept.
+        let is_beyond = self.names.len() >= count_max
+            && self.names.last().is_some_and(|last| last.as_str() < name);
+        let fits = match self.matches_anywhere {
+            true => name.contains(text),
+            false => name.starts_with(text),
+        };
+        if !is_beyond && fits && !self.names.contains(name) {
+            self.names.insert(name.to_owned());
+            if self.names.len() > count_max {
+                self.names.pop_last();
+            }
+        }
     }
 }
 

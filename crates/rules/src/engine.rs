@@ -316,7 +316,11 @@ impl EngineShared {
             external_url: &self.external_url,
         };
         let resend = as_millis(self.settings.resend_delay.duration());
-        let repeat = as_millis(self.settings.repeat_interval.duration());
+        let repeat = self
+            .settings
+            .repeat_interval
+            .duration()
+            .map_or(0, as_millis);
         let outcome = scheduled.group.evaluate(time, (resend, repeat), &context);
         counts
             .evaluations

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use pegel_metric::Millis;
+use pegel_metric::{Input, Millis};
 use pegel_query::promql::{LabelMatcher, LabelSet, PromqlError, STALE_NAN, Selection};
 
 use crate::alert::{Alert, AlertState};
@@ -40,6 +40,8 @@ impl RestoredAlerts {
             ];
             let selection = Selection {
                 matchers: &matchers,
+                // Other inputs may have series with the same labels.
+                input: Some(Input::Rules),
                 start: time - OUTAGE_MAX,
                 end: time,
                 bytes_max: context.limits.bytes_max,
@@ -52,7 +54,7 @@ impl RestoredAlerts {
                 if let Some(last) = samples.last()
                     && last.1.to_bits() != STALE_NAN.to_bits()
                 {
-                    visit(labels, *last);
+                    visit(labels, last);
                 }
                 Ok::<(), PromqlError>(())
             })

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use pegel_config::{
-    ConfigProblem, ConfigTree, ConfigValue, Setting, TimeSpan, read_scalar, settings,
+    ConfigProblem, ConfigTree, ConfigValue, OptionalTimeSpan, Setting, TimeSpan, read_scalar,
+    settings,
 };
 
 use crate::delivery::ReceiverUrl;
@@ -35,7 +36,7 @@ settings! {
         command_concurrency: NonZeroU32 = NonZeroU32::MIN,
         /// How often an alert that is still firing is reported to webhooks and the command again;
         /// 0 is never.
-        repeat_interval: TimeSpan = TimeSpan::seconds(4 * 3600),
+        repeat_interval: OptionalTimeSpan = TimeSpan::seconds(4 * 3600).into(),
         /// The certificates of authorities (PEM) for https URLs. Without this key: those of the
         /// system.
         ca_file: Option<PathBuf> = None => "/etc/pegel/ca.pem",

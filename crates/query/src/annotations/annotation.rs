@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use pegel_metric::Millis;
 use serde::{Deserialize, Serialize};
 
+use super::mark::{KIND_LABEL, MarkKind};
+
 /// A note about a time. Its times are as the client sent them: seconds, or milliseconds if they
 /// have more than ten digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +30,29 @@ pub struct Annotation {
 }
 
 impl Annotation {
-    pub(super) fn start(&self) -> Millis {
+    /// Returns whether it is a mark or a phase, which programs set.
+    pub fn mark_kind(&self) -> Option<MarkKind> {
+        MarkKind::from_name(self.label(KIND_LABEL)?)
+    }
+
+    /// Returns the value of a label.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.custom.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Returns when it ends; `None` if it has no end, or a phase is still running.
+    pub fn end(&self) -> Option<Millis> {
+        (self.end_time > 0).then(|| to_millis(self.end_time))
+    }
+
+    pub fn start(&self) -> Millis {
         to_millis(self.start_time)
+    }
+
+    /// Changes its times to whole seconds.
+    pub(crate) fn round_to_seconds(&mut self) {
+        self.start_time = self.start().div_euclid(1_000);
+        self.end_time = self.end().map_or(0, |end| end.div_euclid(1_000));
     }
 
     /// Returns its approximate size in the file and in memory.

@@ -88,8 +88,20 @@ impl AnnotationFile {
         self.append(&AnnotationRecord::Delete(key.clone()))
     }
 
+    /// Deletes several annotations with one write.
+    pub(super) fn delete_all(&mut self, keys: &[AnnotationKey]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for key in keys {
+            lines.extend(to_line(&AnnotationRecord::Delete(key.clone()))?);
+        }
+        self.append_lines(&lines)
+    }
+
     fn append(&mut self, entry: &AnnotationRecord) -> io::Result<()> {
-        let line = to_line(entry)?;
+        self.append_lines(&to_line(entry)?)
+    }
+
+    fn append_lines(&mut self, lines: &[u8]) -> io::Result<()> {
         let file = match &mut self.handle {
             Some(file) => file,
             none => {
@@ -98,12 +110,12 @@ impl AnnotationFile {
                 none.insert(options.create(true).append(true).open(&self.path)?)
             }
         };
-        let written = file.write_all(&line).and_then(|()| file.sync_data());
+        let written = file.write_all(lines).and_then(|()| file.sync_data());
         if written.is_err() {
             // A truncated line would corrupt the next one.
             file.set_len(self.len)?;
         } else {
-            self.len += line.len() as u64;
+            self.len += lines.len() as u64;
         }
         written
     }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::AnnotationKey;
 use super::annotation::{Annotation, to_millis};
+use super::mark::{ID_LABEL, KIND_LABEL, MarkKind, PhaseFilter};
 use crate::error::OpentsdbError;
 use crate::request::{LenientBool, LenientInt, LenientString, QueryParams, parse_json};
 use crate::time_syntax::parse_time;
@@ -56,6 +57,86 @@ impl AnnotationUpdate {
             notes: text("notes"),
             custom: None,
         })
+    }
+
+    /// Returns a new mark or phase.
+    pub fn of_mark(
+        text: &str,
+        notes: &str,
+        start: Millis,
+        labels: impl IntoIterator<Item = (String, String)>,
+    ) -> AnnotationUpdate {
+        let labels = labels.into_iter();
+        AnnotationUpdate {
+            start_time: Some(LenientInt(start)),
+            description: Some(LenientString(text.to_owned())),
+            notes: (!notes.is_empty()).then(|| LenientString(notes.to_owned())),
+            custom: Some(
+                labels
+                    .map(|(key, value)| (key, LenientString(value)))
+                    .collect(),
+            ),
+            ..AnnotationUpdate::default()
+        }
+    }
+
+    /// Returns the end of a phase whose start is not known.
+    pub fn of_phase_end(
+        text: &str,
+        end: Millis,
+        labels: impl IntoIterator<Item = (String, String)>,
+    ) -> AnnotationUpdate {
+        AnnotationUpdate {
+            start_time: None,
+            end_time: Some(LenientInt(end)),
+            ..AnnotationUpdate::of_mark(text, "", end, labels)
+        }
+    }
+
+    /// Returns whether this is a mark or a phase. Those of single series are plain annotations.
+    pub fn mark_kind(&self) -> Option<MarkKind> {
+        let is_global = self.tsuid.as_deref().is_none_or(|id| id.trim().is_empty());
+        MarkKind::from_name(self.label(KIND_LABEL).filter(|_| is_global)?)
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        Some(self.custom.as_ref()?.get(key)?.0.as_str())
+    }
+
+    /// Sets a label of a mark or a phase; other annotations have only those of the client.
+    pub fn set_mark_label(&mut self, key: &str, value: String) {
+        if self.mark_kind().is_some()
+            && let Some(custom) = &mut self.custom
+        {
+            custom.insert(key.to_owned(), LenientString(value));
+        }
+    }
+
+    pub(super) fn mark_id(&self) -> Option<&str> {
+        self.label(ID_LABEL).filter(|id| !id.is_empty())
+    }
+
+    /// Returns the running phases that this change ends: it has an end, but no start.
+    pub(super) fn ended_phases(&self) -> Option<PhaseFilter<'_>> {
+        let end = self.end_time.filter(|end| end.0 > 0)?;
+        let is_end = self.start_time.is_none() && self.mark_kind() == Some(MarkKind::Phase);
+        is_end.then(|| PhaseFilter {
+            name: self.description.as_ref().map_or("", |text| &text.0),
+            id: self.mark_id(),
+            job: self.label("jobid"),
+            started_until: to_millis(end.0),
+        })
+    }
+
+    /// Sets the start that a mark got. Its end is not before it.
+    pub(super) fn set_start(&mut self, start: Millis) {
+        self.start_time = Some(LenientInt(start));
+        if let Some(end) = &mut self.end_time
+            && end.0 > 0
+            && to_millis(end.0) < start
+        {
+            *end = LenientInt(start);
+        }
     }
 
     /// Validates and returns the key of the annotation.
@@ -111,7 +192,12 @@ impl AnnotationUpdate {
         }
         if let Some(custom) = &self.custom {
             let owned = |(key, value): (&String, &LenientString)| (key.clone(), value.0.clone());
-            note.custom = Some(custom.iter().map(owned).collect());
+            let custom = custom.iter().map(owned);
+            match &mut note.custom {
+                // The end of a phase keeps the labels of its start.
+                Some(labels) if self.mark_kind().is_some() => labels.extend(custom),
+                labels => *labels = Some(custom.collect()),
+            }
         }
         if note.bytes() > ANNOTATION_BYTES_MAX {
             return Err(OpentsdbError::too_large(format!(

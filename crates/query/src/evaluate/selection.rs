@@ -51,10 +51,13 @@ impl SeriesSelection {
         group_keys.sort_unstable();
         group_keys.dedup();
         let has_expression = filters.iter().any(TagFilter::is_expression);
-        let mut selector = selector(name, filters, query.explicit_tags, engine.node.clone());
+        let is_on_host = host_condition(&filters);
+        let mut selector = selector(engine, name, filters, query.explicit_tags);
         if has_expression {
-            selector = resolve_selector(engine, request, name, &selector, deadline)?;
+            let named = Selector::name(name).with_label_condition(HOST, is_on_host.clone());
+            selector = resolve_selector(engine, request, name, named, &selector, deadline)?;
         }
+        let selector = selector.with_label_condition(HOST, is_on_host);
         Ok(Some(SeriesSelection {
             metric: name.clone(),
             selector,
@@ -82,13 +85,28 @@ fn dragon_filters(filters: &[TagFilter]) -> Vec<TagFilter> {
     filters.iter().map(change).collect()
 }
 
-fn selector(name: &str, filters: Vec<TagFilter>, is_explicit: bool, node: Arc<str>) -> Selector {
+/// Returns whether series of a host can match.
+pub(crate) fn host_condition(
+    filters: &[TagFilter],
+) -> impl Fn(&str) -> bool + Clone + Send + Sync + 'static {
+    let filters = filters.iter().filter(|filter| filter.tagk == HOST);
+    let filters: Arc<[TagFilter]> = filters.cloned().collect();
+    move |host| filters.iter().all(|filter| filter.accepts(host.into()))
+}
+
+fn selector(
+    engine: &QueryEngine,
+    name: &str,
+    filters: Vec<TagFilter>,
+    is_explicit: bool,
+) -> Selector {
     if filters.is_empty() && !is_explicit {
         return Selector::name(name);
     }
+    let (node, adds_host) = (engine.node.clone(), engine.source.is_distributed());
     Selector::with_predicate(name, move |series| {
         filters.iter().all(|filter| filter.matches(series, &node))
-            && (!is_explicit || has_exact_tags(series, &filters))
+            && (!is_explicit || has_exact_tags(series, &filters, adds_host))
     })
 }
 
@@ -98,15 +116,16 @@ fn resolve_selector(
     engine: &QueryEngine,
     request: &QueryRequest,
     name: &str,
+    named: Selector,
     selector: &Selector,
     deadline: Instant,
 ) -> Result<Selector, OpentsdbError> {
-    let mut range_query = RangeQuery::new(Selector::name(name), request.start, Millis::MAX, None);
+    let mut range_query = RangeQuery::new(named, request.start, Millis::MAX, None);
     range_query.bytes_max = engine.limits.bytes_max;
     range_query.deadline = deadline;
     let mut all: Vec<Arc<Series>> = Vec::new();
     engine
-        .store
+        .source
         .series(&range_query, &mut |series| all.push(series.clone()))?;
     let mut found = HashSet::new();
     for series in all {
@@ -123,9 +142,10 @@ fn resolve_selector(
 }
 
 /// Returns whether a series has exactly the keys of the filters. A missing `host` is accepted,
-/// since responses add it.
-fn has_exact_tags(series: &Series, filters: &[TagFilter]) -> bool {
-    let is_known = |key: &str| filters.iter().any(|filter| filter.tagk == key);
+/// since responses add it; so is one that the source added.
+fn has_exact_tags(series: &Series, filters: &[TagFilter], adds_host: bool) -> bool {
+    let is_known =
+        |key: &str| (adds_host && key == HOST) || filters.iter().any(|filter| filter.tagk == key);
     let has = |filter: &TagFilter| filter.tagk == HOST || series.label(&filter.tagk).is_some();
     series.labels().all(|(key, _)| is_known(key)) && filters.iter().all(has)
 }

@@ -9,6 +9,8 @@ pub enum PromqlErrorKind {
     BadData,
     /// The expression cannot be evaluated over these series, or exceeds a limit.
     Execution,
+    /// The samples exceed the memory of a query.
+    TooLarge,
     Timeout,
     /// The client closed the connection.
     Canceled,
@@ -23,7 +25,7 @@ impl PromqlErrorKind {
     pub fn as_str(self) -> &'static str {
         match self {
             PromqlErrorKind::BadData => "bad_data",
-            PromqlErrorKind::Execution => "execution",
+            PromqlErrorKind::Execution | PromqlErrorKind::TooLarge => "execution",
             PromqlErrorKind::Timeout => "timeout",
             PromqlErrorKind::Canceled => "canceled",
             PromqlErrorKind::Internal => "internal",
@@ -36,6 +38,7 @@ impl PromqlErrorKind {
         match self {
             PromqlErrorKind::BadData => 400,
             PromqlErrorKind::Execution => 422,
+            PromqlErrorKind::TooLarge => 413,
             PromqlErrorKind::Timeout | PromqlErrorKind::Unavailable => 503,
             PromqlErrorKind::Canceled => 499,
             PromqlErrorKind::Internal => 500,

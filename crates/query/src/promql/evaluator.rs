@@ -177,6 +177,13 @@ impl<'a> Evaluator<'a> {
         self.budget.spend(count.saturating_mul(steps.count))
     }
 
+    /// Reserves memory for labels that a function has made longer. It is not released before the
+    /// end of the query.
+    pub(crate) fn reserve_labels(&mut self, labels: &LabelSet) -> Result<(), PromqlError> {
+        self.budget.reserve(labels.bytes())?;
+        self.budget.spend(labels.bytes())
+    }
+
     /// Releases the memory of series that were consumed.
     pub(crate) fn release_series(&mut self, series: &[StepSeries]) {
         let bytes = series.iter().map(|one| StepSeries::bytes(one.values.len()));

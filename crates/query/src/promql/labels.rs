@@ -2,48 +2,62 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The label that holds the name of a metric.
 pub(crate) const NAME: &str = "__name__";
 
-type Label = (Arc<str>, Arc<str>);
-
 /// Labels sorted by name, without empty values. Cloning copies a pointer.
+///
+/// All labels are in one text, each as the length of its name, the name, the length of its value
+/// and the value: one allocation per series, and equal labels are equal texts. A length is written
+/// as two characters, see [`push_sized`].
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct LabelSet(Arc<[Label]>);
+pub struct LabelSet(Arc<str>);
 
 impl LabelSet {
     /// Creates labels from pairs in any order. Empty values are left out, as they mean that the
     /// label is absent; of two labels with one name the first remains.
     pub fn new<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> LabelSet {
-        let pairs = pairs
-            .into_iter()
-            .map(|(name, value)| (name.as_ref().into(), value.as_ref().into()));
-        LabelSet::from_vec(pairs.collect())
+        let mut pairs: Vec<(N, V)> = pairs.into_iter().collect();
+        pairs.retain(|(_, value)| !value.as_ref().is_empty());
+        // Stable, so that the first of two labels with one name stays the first.
+        pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
+        pairs.dedup_by(|a, b| a.0.as_ref() == b.0.as_ref());
+        LabelSet::from_sorted(
+            pairs
+                .iter()
+                .map(|(name, value)| (name.as_ref(), value.as_ref())),
+        )
     }
 
-    fn from_vec(mut pairs: Vec<Label>) -> LabelSet {
-        pairs.retain(|(_, value)| !value.is_empty());
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        pairs.dedup_by(|a, b| a.0 == b.0);
-        LabelSet(pairs.into())
+    /// Creates labels from pairs that are sorted by name and have values.
+    fn from_sorted<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> LabelSet {
+        let sized = |text: &str| text.len() + 4;
+        let bytes = pairs
+            .clone()
+            .map(|(name, value)| sized(name) + sized(value));
+        let mut text = String::with_capacity(bytes.sum());
+        for (name, value) in pairs {
+            push_sized(&mut text, name);
+            push_sized(&mut text, value);
+        }
+        LabelSet(text.into())
     }
 
     pub fn empty() -> LabelSet {
-        LabelSet(Arc::new([]))
+        static EMPTY: LazyLock<LabelSet> = LazyLock::new(|| LabelSet("".into()));
+        EMPTY.clone()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+    pub fn iter(&self) -> LabelIter<'_> {
+        LabelIter { rest: &self.0 }
     }
 
     /// Returns the value of a label; empty if it is absent.
     pub fn get(&self, name: &str) -> &str {
-        match self.0.binary_search_by(|label| (*label.0).cmp(name)) {
-            Ok(index) => &self.0[index].1,
-            Err(_) => "",
-        }
+        let found = self.iter().find(|(known, _)| *known == name);
+        found.map_or("", |(_, value)| value)
     }
 
     pub fn metric_name(&self) -> &str {
@@ -52,8 +66,7 @@ impl LabelSet {
 
     /// Returns the approximate size in memory.
     pub fn bytes(&self) -> usize {
-        let text = |label: &Label| label.0.len() + label.1.len() + 64;
-        self.0.iter().map(text).sum::<usize>() + 64
+        self.0.len() + 48
     }
 
     pub(crate) fn without_name(&self) -> LabelSet {
@@ -64,20 +77,48 @@ impl LabelSet {
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) -> LabelSet {
-        let kept = self.0.iter().filter(|label| keep(&label.0)).cloned();
-        LabelSet(kept.collect())
+        LabelSet::from_sorted(self.iter().filter(|(name, _)| keep(name)))
     }
 
     /// Returns these labels with one of them set; an empty value removes it.
-    pub(crate) fn with(&self, name: &str, value: &str) -> LabelSet {
-        let mut pairs: Vec<Label> = self
-            .0
-            .iter()
-            .filter(|label| &*label.0 != name)
-            .cloned()
-            .collect();
-        pairs.push((name.into(), value.into()));
-        LabelSet::from_vec(pairs)
+    pub fn with(&self, name: &str, value: &str) -> LabelSet {
+        let others = self.iter().filter(|(known, _)| *known != name);
+        LabelSet::new(others.chain([(name, value)]))
+    }
+}
+
+/// The bits of a length in one character: less than the surrogates, which are not characters.
+const LENGTH_BITS: u32 = 14;
+
+/// Appends a text with its length before it, as two characters of 14 bits each: two bytes for
+/// short texts, at most six for one of 256 MiB, which exceeds the memory of a query.
+fn push_sized(out: &mut String, text: &str) {
+    for part in [text.len() >> LENGTH_BITS, text.len() % (1 << LENGTH_BITS)] {
+        out.push(char::from_u32(part as u32).unwrap_or(char::MAX));
+    }
+    out.push_str(text);
+}
+
+/// Splits off the first text that [`push_sized`] wrote; `None` at the end.
+fn split_sized<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let mut characters = rest.chars();
+    let length = (characters.next()? as usize) << LENGTH_BITS | characters.next()? as usize;
+    let (text, after) = characters.as_str().split_at_checked(length)?;
+    *rest = after;
+    Some(text)
+}
+
+/// An iterator over the names and values of labels, sorted by name.
+#[derive(Debug, Clone)]
+pub struct LabelIter<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for LabelIter<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<(&'a str, &'a str)> {
+        Some((split_sized(&mut self.rest)?, split_sized(&mut self.rest)?))
     }
 }
 
@@ -94,7 +135,7 @@ impl PartialOrd for LabelSet {
 
 impl Ord for LabelSet {
     fn cmp(&self, other: &LabelSet) -> Ordering {
-        self.0.cmp(&other.0)
+        self.iter().cmp(other.iter())
     }
 }
 
@@ -138,6 +179,18 @@ mod tests {
             labels.with("a", "").with("0", "x").to_string(),
             "{\"0\"=\"x\", __name__=\"m\", b=\"2\"}"
         );
+    }
+
+    #[test]
+    fn labels_of_any_length_read_back() {
+        for length in [
+            0, 1, 127, 128, 2_047, 2_048, 16_383, 16_384, 70_000, 1_200_000,
+        ] {
+            let value = "ä".repeat(length / 2) + &"x".repeat(length % 2);
+            let labels = LabelSet::new([("a", value.as_str()), ("b", "2")]);
+            assert_eq!((labels.get("a"), labels.get("b")), (value.as_str(), "2"));
+            assert_eq!(labels.with("a", "1").to_string(), "{a=\"1\", b=\"2\"}");
+        }
     }
 
     #[test]

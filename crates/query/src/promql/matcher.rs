@@ -7,6 +7,7 @@ use regex::Regex;
 use super::error::PromqlError;
 use super::labels::LabelSet;
 use super::re2;
+use super::regex_cost::check_cost;
 
 /// How a matcher compares.
 #[derive(Debug, Clone)]
@@ -46,6 +47,19 @@ impl LabelMatcher {
             value: value.to_owned(),
             kind,
         })
+    }
+
+    /// Creates the matchers of one selection from names, operators and values. Fails if their
+    /// regular expressions together are too expensive to compile.
+    pub fn list(conditions: &[(&str, &str, &str)]) -> Result<Vec<LabelMatcher>, PromqlError> {
+        let expressions = conditions
+            .iter()
+            .filter(|(_, operator, _)| operator.ends_with('~'));
+        check_cost(expressions.map(|(_, _, value)| *value))?;
+        let matchers = conditions.iter();
+        let matchers =
+            matchers.map(|(name, operator, value)| LabelMatcher::new(name, operator, value));
+        matchers.collect()
     }
 
     /// Returns whether it accepts a value of its label; an absent label is empty.

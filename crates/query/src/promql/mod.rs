@@ -26,10 +26,12 @@ mod evaluator;
 mod functions;
 mod labels;
 mod limits;
+mod mark_series;
 mod matcher;
 mod node;
 mod parse;
 mod positions;
+mod pushdown;
 mod re2;
 mod regex_cost;
 mod selection;
@@ -52,9 +54,15 @@ pub use error::{PromqlError, PromqlErrorKind};
 pub use labels::LabelSet;
 pub use limits::PromqlLimits;
 pub use matcher::{LabelMatcher, MatchKind};
+pub use node::Grouping;
 pub use pegel_store::QueryCancellation;
+pub use pushdown::{
+    PushedAggregation, PushedMerger, PushedOperator, PushedRequest, PushedSeries, StepRange,
+    decode_pushed_request, decode_pushed_series, encode_pushed_request, encode_pushed_series,
+    evaluate_pushed, evaluate_pushed_with_hosts, merge_pushed, set_host,
+};
 pub use series_view::NodeLabels;
-pub use source::{Selection, SeriesSampleVisitor, SeriesSource};
+pub use source::{SampleColumns, SelectedSamples, Selection, SeriesSampleVisitor, SeriesSource};
 pub use store_source::{SeriesLabelVisitor, StoreSource};
 pub use time_text::{format_time, parse_duration, parse_time};
 pub use value::{MatrixSeries, QueryOutcome, QueryValue, STALE_NAN, VectorSample, format_sample};

@@ -124,8 +124,8 @@ impl AggregateOperation {
 }
 
 /// The labels by which series are grouped or matched.
-#[derive(Debug, Clone)]
-pub(crate) enum Grouping {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grouping {
     /// Only these labels.
     By(Vec<String>),
     /// All labels but these and the name.
@@ -162,27 +162,35 @@ pub(crate) enum Operator {
     Unless,
 }
 
+/// The symbols of operators.
+const OPERATORS: [(&str, Operator); 16] = [
+    ("+", Operator::Add),
+    ("-", Operator::Sub),
+    ("*", Operator::Mul),
+    ("/", Operator::Div),
+    ("%", Operator::Mod),
+    ("^", Operator::Pow),
+    ("atan2", Operator::Atan2),
+    ("==", Operator::Equal),
+    ("!=", Operator::NotEqual),
+    (">", Operator::Greater),
+    (">=", Operator::GreaterEqual),
+    ("<", Operator::Less),
+    ("<=", Operator::LessEqual),
+    ("and", Operator::And),
+    ("or", Operator::Or),
+    ("unless", Operator::Unless),
+];
+
 impl Operator {
     pub(crate) fn parse(symbol: &str) -> Option<Operator> {
-        Some(match symbol {
-            "+" => Operator::Add,
-            "-" => Operator::Sub,
-            "*" => Operator::Mul,
-            "/" => Operator::Div,
-            "%" => Operator::Mod,
-            "^" => Operator::Pow,
-            "atan2" => Operator::Atan2,
-            "==" => Operator::Equal,
-            "!=" => Operator::NotEqual,
-            ">" => Operator::Greater,
-            ">=" => Operator::GreaterEqual,
-            "<" => Operator::Less,
-            "<=" => Operator::LessEqual,
-            "and" => Operator::And,
-            "or" => Operator::Or,
-            "unless" => Operator::Unless,
-            _ => return None,
-        })
+        let found = OPERATORS.iter().find(|(known, _)| *known == symbol);
+        found.map(|(_, operator)| *operator)
+    }
+
+    pub(crate) fn symbol(self) -> &'static str {
+        let found = OPERATORS.iter().find(|(_, known)| *known == self);
+        found.map_or("", |(symbol, _)| symbol)
     }
 
     pub(crate) fn is_comparison(self) -> bool {

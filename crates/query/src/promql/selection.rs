@@ -3,6 +3,7 @@
 //! Series of one tick group have the same timestamps. They share one copy of them, and the position
 //! of every step among the timestamps is looked up once for all of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pegel_metric::Millis;
@@ -18,13 +19,13 @@ use super::value::{ABSENT, MatrixSeries, StepSeries, is_absent};
 
 /// The samples of one series.
 #[derive(Debug)]
-pub(crate) struct SampleSeries {
+pub(crate) struct SampleSeries<'s> {
     pub labels: LabelSet,
     pub times: Arc<[Millis]>,
-    pub values: Vec<f64>,
+    pub values: Cow<'s, [f64]>,
 }
 
-impl SampleSeries {
+impl SampleSeries<'_> {
     fn bytes(samples: usize) -> usize {
         size_of::<SampleSeries>() + samples * size_of::<f64>()
     }
@@ -32,7 +33,7 @@ impl SampleSeries {
 
 /// Receives the evaluator and a series, whose samples it may change.
 pub(crate) type SampleSeriesVisitor<'v, 'a> =
-    dyn FnMut(&mut Evaluator<'a>, &mut SampleSeries) -> Result<(), PromqlError> + 'v;
+    dyn FnMut(&mut Evaluator<'a>, &mut SampleSeries<'_>) -> Result<(), PromqlError> + 'v;
 
 /// The part of a series' samples that one step sees, as indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +173,7 @@ impl<'a> Evaluator<'a> {
         &mut self,
         node: &RangeNode,
         steps: &Steps,
-    ) -> Result<Vec<SampleSeries>, PromqlError> {
+    ) -> Result<Vec<SampleSeries<'static>>, PromqlError> {
         match &node.input {
             RangeInput::Selector(matchers) => {
                 let mut samples = self.load(matchers, (node.shift, node.range), steps)?;
@@ -224,7 +225,7 @@ impl<'a> Evaluator<'a> {
         Ok(result)
     }
 
-    pub(crate) fn release_samples(&mut self, samples: &[SampleSeries]) {
+    pub(crate) fn release_samples(&mut self, samples: &[SampleSeries<'_>]) {
         let bytes = samples
             .iter()
             .map(|one| SampleSeries::bytes(one.values.len()));
@@ -237,8 +238,8 @@ impl<'a> Evaluator<'a> {
         matchers: &[LabelMatcher],
         window: (TimeShift, Millis),
         steps: &Steps,
-    ) -> Result<Vec<SampleSeries>, PromqlError> {
-        let mut loaded: Vec<SampleSeries> = Vec::new();
+    ) -> Result<Vec<SampleSeries<'static>>, PromqlError> {
+        let mut loaded: Vec<SampleSeries<'static>> = Vec::new();
         self.for_each_series(matchers, window, steps, &mut |evaluator, series| {
             let bytes = SampleSeries::bytes(series.values.len()) + series.labels.bytes();
             evaluator.budget.reserve(bytes)?;
@@ -251,7 +252,7 @@ impl<'a> Evaluator<'a> {
             loaded.push(SampleSeries {
                 labels: series.labels.clone(),
                 times: series.times.clone(),
-                values: series.values.clone(),
+                values: series.values.to_vec().into(),
             });
             Ok(())
         })?;
@@ -272,6 +273,7 @@ impl<'a> Evaluator<'a> {
         let (first, last) = shifted_ends(shift, steps);
         let selection = Selection {
             matchers,
+            input: None,
             start: first.saturating_sub(width).saturating_add(1),
             end: last,
             bytes_max: self.budget.bytes_left(),
@@ -280,23 +282,19 @@ impl<'a> Evaluator<'a> {
         };
         let source = self.source;
         let mut shared_times: Arc<[Millis]> = Arc::new([]);
-        let mut values = Vec::new();
         source.select(&selection, &mut |labels, samples| {
-            let bytes = size_of_val(samples);
-            self.budget.count_samples(samples.len())?;
+            let bytes = samples.values.len() * size_of::<(Millis, f64)>();
+            self.budget.count_samples(samples.values.len())?;
             self.budget.reserve(bytes)?;
-            if !has_times(samples, &shared_times) {
-                shared_times = samples.iter().map(|sample| sample.0).collect();
+            if !Arc::ptr_eq(&shared_times, samples.times) && shared_times != *samples.times {
+                shared_times = samples.times.clone();
             }
-            values.clear();
-            values.extend(samples.iter().map(|sample| sample.1));
             let mut series = SampleSeries {
                 labels,
                 times: shared_times.clone(),
-                values: std::mem::take(&mut values),
+                values: samples.values.into(),
             };
             visit(self, &mut series)?;
-            values = series.values;
             self.budget.release(bytes);
             Ok(())
         })
@@ -306,8 +304,8 @@ impl<'a> Evaluator<'a> {
         &mut self,
         columns: &[StepSeries],
         steps: &Steps,
-    ) -> Result<Vec<SampleSeries>, PromqlError> {
-        let mut samples: Vec<SampleSeries> = Vec::with_capacity(columns.len());
+    ) -> Result<Vec<SampleSeries<'static>>, PromqlError> {
+        let mut samples: Vec<SampleSeries<'static>> = Vec::with_capacity(columns.len());
         let mut all_times: Option<Arc<[Millis]>> = None;
         for column in columns {
             let count = column
@@ -341,22 +339,23 @@ fn shifted_ends(shift: TimeShift, steps: &Steps) -> (Millis, Millis) {
     (shift.apply(steps.start), shift.apply(steps.last()))
 }
 
-fn has_times(samples: &[(Millis, f64)], times: &[Millis]) -> bool {
-    samples.len() == times.len()
-        && samples
-            .iter()
-            .zip(times)
-            .all(|(sample, time)| sample.0 == *time)
-}
+/// The number of values that are compared without a branch for each, so that the compiler can
+/// vectorise the loop.
+pub(crate) const COMPARED_BLOCK: usize = 64;
 
-fn remove_stale(series: &mut SampleSeries) {
-    if !series.values.iter().any(|value| is_absent(*value)) {
+fn remove_stale(series: &mut SampleSeries<'_>) {
+    let has_stale = |block: &[f64]| {
+        let mut found = false;
+        block.iter().for_each(|value| found |= is_absent(*value));
+        found
+    };
+    if !series.values.chunks(COMPARED_BLOCK).any(has_stale) {
         return;
     }
-    let kept = series.times.iter().zip(&series.values);
+    let kept = series.times.iter().zip(series.values.iter());
     let kept = kept.filter(|(_, value)| !is_absent(**value));
     let (times, values): (Vec<Millis>, Vec<f64>) =
         kept.map(|(time, value)| (*time, *value)).unzip();
     series.times = times.into();
-    series.values = values;
+    series.values = values.into();
 }

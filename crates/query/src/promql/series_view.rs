@@ -117,8 +117,15 @@ fn is_of_node(series: &Series) -> bool {
         | Input::Lane
         | Input::Statsd
         | Input::Http
-        | Input::Put => true,
+        | Input::Put
+        | Input::Pull
+        | Input::Influx
+        | Input::Pushgateway => true,
         // They have the labels of the expression and of the rule.
         Input::Rules => false,
+        // They have the labels that the series have on every node.
+        Input::Tree => false,
+        // They are stored with all their labels.
+        Input::RemoteWrite => false,
     }
 }

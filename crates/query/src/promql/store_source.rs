@@ -11,9 +11,11 @@ use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
+use super::mark_series::{mark_family, mark_series};
 use super::matcher::{LabelMatcher, MatchKind};
 use super::series_view::{NodeLabels, SeriesView};
-use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
+use super::source::{SampleColumns, SelectedSamples, Selection, SeriesSampleVisitor, SeriesSource};
+use crate::annotations::Annotations;
 
 /// Receives the labels of a series, and its family.
 pub type SeriesLabelVisitor<'a> = dyn FnMut(LabelSet, &Family) -> Result<(), PromqlError> + 'a;
@@ -24,9 +26,16 @@ pub struct StoreSource {
     store: Store,
     node: Arc<NodeLabels>,
     ticks: TickCompletion,
+    annotations: Option<Arc<Annotations>>,
 }
 
 impl StoreSource {
+    /// Returns the marks, which belong to no input.
+    fn marks_for(&self, selection: &Selection<'_>) -> Option<&Arc<Annotations>> {
+        let is_of_any_input = selection.input.is_none();
+        self.annotations.as_ref().filter(|_| is_of_any_input)
+    }
+
     /// Creates a source. Programs' series are sampled every `interval`.
     pub fn new(store: Store, node: NodeLabels, interval: Duration) -> StoreSource {
         let interval = Millis::try_from(interval.as_millis()).unwrap_or(Millis::MAX);
@@ -34,7 +43,14 @@ impl StoreSource {
             store,
             node: Arc::new(node),
             ticks: TickCompletion { interval },
+            annotations: None,
         }
+    }
+
+    /// Adds the series of marks and phases (`mark_series.rs`).
+    pub fn with_annotations(mut self, annotations: Arc<Annotations>) -> StoreSource {
+        self.annotations = Some(annotations);
+        self
     }
 
     /// Returns the labels of this node's series.
@@ -51,22 +67,31 @@ impl StoreSource {
         visit: &mut SeriesLabelVisitor<'_>,
     ) -> Result<(), PromqlError> {
         let view = SeriesView::new(&self.node, selection.matchers);
-        let query = range_query(selection, selector(&view, selection.matchers));
+        let query = range_query(selection, selector(&view, selection));
         let mut result = Ok(());
         self.store.series(&query, &mut |series| {
             if result.is_ok() {
                 result = visit(view.labels(series), series.family());
             }
         })?;
-        result
+        result?;
+        let Some(annotations) = self.marks_for(selection) else {
+            return Ok(());
+        };
+        for (labels, kind, _) in mark_series(annotations, &self.node, selection)? {
+            visit(labels, mark_family(kind))?;
+        }
+        Ok(())
     }
 }
 
 /// Leaves out series that have the same labels as another one in this view: names differ only in
-/// characters that Prometheus does not accept. As in `/metrics`, the series of the lower rank
-/// remains, then the one whose name needs no change.
+/// characters that Prometheus does not accept, or one of them is of remote write. As in `/metrics`,
+/// the series of the lower rank remains, then the one whose name needs no change.
 fn leave_out_duplicates(view: &SeriesView, matching: &mut Vec<Arc<Series>>) {
-    if !matching.iter().any(|series| view.changes_names(series)) {
+    let remote = matching.iter().filter(|series| series.is_remote()).count();
+    let is_mixed = remote > 0 && remote < matching.len();
+    if !is_mixed && !matching.iter().any(|series| view.changes_names(series)) {
         return;
     }
     let order = |series: &Arc<Series>| (collision_rank(series), view.changes_names(series));
@@ -98,16 +123,27 @@ impl SeriesSource for StoreSource {
                 let view = view.clone();
                 Arc::new(move |matching| leave_out_duplicates(&view, matching))
             })),
-            ..range_query(selection, selector(&view, selection.matchers))
+            ..range_query(selection, selector(&view, selection))
         };
         // The store's scan cannot be stopped: after the first error the rest is skipped.
         let mut result = Ok(());
-        self.store.query_range(&query, &mut |series, samples| {
+        self.store.query_columns(&query, &mut |series, column| {
             if result.is_ok() {
+                let samples = SelectedSamples {
+                    times: column.times,
+                    values: column.values,
+                };
                 result = visit(view.labels(series), samples);
             }
         })?;
-        result
+        result?;
+        let Some(annotations) = self.marks_for(selection) else {
+            return Ok(());
+        };
+        for (labels, _, samples) in mark_series(annotations, &self.node, selection)? {
+            visit(labels, SampleColumns::new(&samples).samples())?;
+        }
+        Ok(())
     }
 }
 
@@ -116,25 +152,36 @@ fn range_query(selection: &Selection<'_>, selector: Selector) -> RangeQuery {
         bytes_max: selection.bytes_max,
         deadline: selection.deadline,
         cancellation: selection.cancellation.clone(),
-        ..RangeQuery::new(selector, selection.start, selection.end, None)
+        ..RangeQuery::new(
+            selector.including_remote(),
+            selection.start,
+            selection.end,
+            None,
+        )
     }
 }
 
-/// Returns a selector for the series that a view shows and all matchers accept.
-fn selector(view: &SeriesView, matchers: &[LabelMatcher]) -> Selector {
-    let name = view_name(matchers);
-    let mut rest = matchers.to_vec();
+/// Returns a selector for the series that a view shows and a selection accepts.
+fn selector(view: &SeriesView, selection: &Selection<'_>) -> Selector {
+    let name = view_name(selection.matchers);
+    let mut rest = selection.matchers.to_vec();
     // The selector itself compares the name.
     if let Some(name) = name {
         let first = rest.iter().position(|matcher| is_name(matcher, name));
         first.map(|at| rest.remove(at));
     }
-    let view = view.clone();
-    if view.is_stored() && name.is_some() {
-        let name = name.unwrap_or_default();
-        return Selector::with_predicate(name, move |series| view.accepts(series, &rest));
+    let (view, input) = (view.clone(), selection.input);
+    let accepts = {
+        let view = view.clone();
+        move |series: &Series| {
+            let is_of_input = input.is_none_or(|input| series.family().input == input);
+            is_of_input && view.accepts(series, &rest)
+        }
+    };
+    match name {
+        Some(name) if view.is_stored() => Selector::with_predicate(name, accepts),
+        _ => selector_of(name, accepts),
     }
-    selector_of(name, move |series| view.accepts(series, &rest))
 }
 
 fn selector_of(
@@ -199,21 +246,53 @@ mod tests {
         StoreSource::new(store, node, Duration::from_millis(500))
     }
 
-    /// Selects series by a selector; returns their labels without `job` and `instance` of the node.
-    fn select(source: &StoreSource, selector: &str) -> Vec<String> {
-        let matchers = super::super::parse_selector(selector).expect("valid");
-        let selection = Selection {
-            matchers: &matchers,
+    /// Selects the last sample of each series.
+    fn selection(matchers: &[LabelMatcher]) -> Selection<'_> {
+        Selection {
+            matchers,
+            input: None,
             start: NOW - 1_500,
             end: NOW,
             bytes_max: 1 << 20,
             deadline: Instant::now() + Duration::from_secs(60),
             cancellation: QueryCancellation::default(),
+        }
+    }
+
+    #[test]
+    fn series_of_one_input_are_selected() {
+        let dir = TempDir::new();
+        let source = store(
+            &dir,
+            &[
+                (Input::Rules, "ALERTS_FOR_STATE{alertname=\"A\"}"),
+                (Input::Statsd, "ALERTS_FOR_STATE{alertname=\"B\"}"),
+                (Input::RemoteWrite, "ALERTS_FOR_STATE{alertname=\"C\"}"),
+            ],
+        );
+        let all = select(&source, "ALERTS_FOR_STATE");
+        assert_eq!(all.len(), 3, "{all:?}");
+        let of_rules = select_of(&source, "ALERTS_FOR_STATE", Some(Input::Rules));
+        assert_eq!(of_rules, ["{\"ALERTS_FOR_STATE\", alertname=\"A\"}"]);
+    }
+
+    /// Selects series by a selector; returns their labels without `job` and `instance` of the node.
+    fn select(source: &StoreSource, selector: &str) -> Vec<String> {
+        select_of(source, selector, None)
+    }
+
+    /// Selects series of one input.
+    fn select_of(source: &StoreSource, selector: &str, input: Option<Input>) -> Vec<String> {
+        let matchers = super::super::parse_selector(selector).expect("valid");
+        let selection = Selection {
+            input,
+            ..selection(&matchers)
         };
         let mut found = Vec::new();
         source
             .select(&selection, &mut |labels, samples| {
-                assert_eq!(samples, [(NOW - 1_000, 1_000.0)]);
+                assert_eq!(samples.times[..], [NOW - 1_000]);
+                assert_eq!(samples.values, [1_000.0]);
                 found.push(labels.to_string());
                 Ok(())
             })
@@ -310,7 +389,8 @@ mod tests {
         let shown = |selector: &str| {
             let matchers = super::super::parse_selector(selector).expect("valid");
             let mut matching = Vec::new();
-            let query = RangeQuery::new(super::selector(&view, &matchers), 0, NOW, None);
+            let query =
+                RangeQuery::new(super::selector(&view, &selection(&matchers)), 0, NOW, None);
             let mut add = |series: &Arc<Series>| matching.push(series.clone());
             source.store.series(&query, &mut add).expect("reads");
             leave_out_duplicates(&view, &mut matching);

@@ -1,6 +1,8 @@
 //! Times and durations in the forms that Prometheus' API accepts.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use pegel_metric::Millis;
 
 use super::MILLIS_MAX;
@@ -19,8 +21,16 @@ pub fn parse_time(text: &str) -> Option<Millis> {
         TIME_MAX => return Some(MILLIS_MAX),
         _ => {}
     }
-    let time: Timestamp = text.parse().ok()?;
-    Some(time.as_millisecond())
+    let time = text.parse().ok().or_else(|| parse_last_days(text))?;
+    Some(Timestamp::as_millisecond(time))
+}
+
+/// Parses a time of the last two days of the year 9999, which `jiff` does not have: some clients
+/// send the last second for "any time".
+fn parse_last_days(text: &str) -> Option<Timestamp> {
+    let time: DateTime = text.strip_suffix('Z')?.parse().ok()?;
+    (text.contains('T') && time > Timestamp::MAX.to_zoned(TimeZone::UTC).datetime())
+        .then_some(Timestamp::MAX)
 }
 
 /// Parses a duration: seconds, with or without fraction, or `1h30m`.
@@ -88,6 +98,10 @@ mod tests {
             ("1.5e9", Some(1_500_000_000_000)),
             ("2015-07-01T20:10:51.781Z", Some(1_435_781_451_781)),
             ("2015-07-01T22:10:51.781+02:00", Some(1_435_781_451_781)),
+            ("9999-12-30T22:00:00Z", Some(253_402_207_200_000)),
+            ("9999-12-31T23:59:59Z", Some(253_402_207_200_999)),
+            ("9999-12-32T00:00:00Z", None),
+            ("9999-12-31Z", None),
             ("-292273086-05-16T16:47:06Z", Some(-MILLIS_MAX)),
             ("+292277025-08-18T07:12:54.999999999Z", Some(MILLIS_MAX)),
             ("NaN", None),

@@ -216,6 +216,7 @@ impl SidedGroup<'_> {
                 evaluator.reserve_series(1, steps)?;
                 let one = partners[step].map(|partner| &self.one.0[partner].labels);
                 let labels = self.result_labels(&many.labels, one);
+                evaluator.reserve_labels(&labels)?;
                 let values = vec![ABSENT; steps.count];
                 current = Some((partners[step], StepSeries { labels, values }));
             }
@@ -252,6 +253,7 @@ impl SidedGroup<'_> {
                 }
             }
             let labels = self.result_labels(self.matched, Some(&one.labels));
+            evaluator.reserve_labels(&labels)?;
             columns.push(StepSeries { labels, values });
         }
         columns.retain(|column| !column.is_empty());

@@ -115,6 +115,7 @@ pub(super) fn parse_request(
             no_annotations: is_set(&body.no_annotations),
             global_annotations: is_set(&body.global_annotations),
             ms_resolution: is_set(&body.ms_resolution) || pairs.flag("ms"),
+            annotation_seconds: body.ms_resolution.as_ref().is_some_and(|flag| !flag.0),
             tsuids: is_set(&body.show_tsuids) || pairs.flag("show_tsuids"),
             summary: is_set(&body.show_summary) || pairs.flag("show_summary"),
             stats: is_set(&body.show_stats) || pairs.flag("show_stats"),
@@ -245,6 +246,7 @@ mod tests {
         assert_eq!(request.gap_format, GapFormat::Null);
         let show = ResponseOptions {
             global_annotations: true,
+            annotation_seconds: true,
             query: true,
             ..ResponseOptions::default()
         };

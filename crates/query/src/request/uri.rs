@@ -103,6 +103,7 @@ fn parse_params(
             no_annotations: pairs.flag("no_annotations"),
             global_annotations: pairs.flag("global_annotations"),
             ms_resolution: pairs.flag("ms") || pairs.flag("msResolution"),
+            annotation_seconds: false,
             tsuids: pairs.flag("show_tsuids"),
             summary: pairs.flag("show_summary"),
             stats: pairs.flag("show_stats"),

@@ -213,7 +213,7 @@ fn random_queries_equal_the_slow_evaluator() {
             check(&fixture, &all, &random_query(&mut rng));
         }
         // The same query, answered from a block.
-        fixture.engine.store.flush_to_blocks();
+        fixture.store.flush_to_blocks();
         for _ in 0..50 {
             check(&fixture, &all, &random_query(&mut rng));
         }

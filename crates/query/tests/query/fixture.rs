@@ -15,6 +15,7 @@ pub(crate) const T0: Millis = 1_699_995_600_000;
 
 pub(crate) struct QueryFixture {
     pub engine: QueryEngine,
+    pub store: Store,
     _dir: TempDir,
 }
 
@@ -26,7 +27,8 @@ impl QueryFixture {
         let store = Store::open(options).expect("opens");
         let annotations = Arc::new(Annotations::open(dir.path()).expect("opens"));
         QueryFixture {
-            engine: QueryEngine::new(store, annotations, "nid1", false),
+            engine: QueryEngine::new(store.clone(), annotations, "nid1", false),
+            store,
             _dir: dir,
         }
     }
@@ -40,7 +42,7 @@ impl QueryFixture {
             value,
         };
         let points: Vec<Point> = samples.iter().map(point).collect();
-        let pushed = self.engine.store.push(Input::Push, points).expect("taken");
+        let pushed = self.store.push(Input::Push, points).expect("taken");
         assert_eq!(pushed.kept, samples.len() as u64, "{text}");
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use parking_lot::RwLock;
 use pegel_metric::Millis;
-use pegel_query::promql::{LabelSet, PromqlError, Selection, SeriesSampleVisitor, SeriesSource};
+use pegel_query::promql::{
+    LabelSet, PromqlError, SampleColumns, Selection, SeriesSampleVisitor, SeriesSource,
+};
 
 use crate::storage::{RuleSample, RuleStorage};
 
@@ -27,7 +29,8 @@ impl SeriesSource for MemoryStorage {
             let from = samples.partition_point(|sample| sample.0 < selection.start);
             let until = samples.partition_point(|sample| sample.0 <= selection.end);
             if from < until {
-                visit(labels.clone(), &samples[from..until])?;
+                let columns = SampleColumns::new(&samples[from..until]);
+                visit(labels.clone(), columns.samples())?;
             }
         }
         Ok(())

@@ -3,13 +3,13 @@
 use super::super::functions::over_time::{KahanSum, RunningMean};
 
 /// The state of one aggregation at one step; it is given at least one value.
-pub(super) trait StepAccumulator: Default {
+pub(crate) trait StepAccumulator: Default {
     fn add(&mut self, value: f64);
     fn result(&self) -> f64;
 }
 
 #[derive(Default)]
-pub(super) struct Sum(KahanSum);
+pub(crate) struct Sum(pub KahanSum);
 
 impl StepAccumulator for Sum {
     fn add(&mut self, value: f64) {
@@ -22,7 +22,7 @@ impl StepAccumulator for Sum {
 }
 
 #[derive(Default)]
-pub(super) struct Mean(RunningMean);
+pub(crate) struct Mean(pub RunningMean);
 
 impl StepAccumulator for Mean {
     fn add(&mut self, value: f64) {
@@ -35,7 +35,7 @@ impl StepAccumulator for Mean {
 }
 
 /// The smallest value; NaN only if there is no other.
-pub(super) struct Min(f64);
+pub(crate) struct Min(f64);
 
 impl Default for Min {
     fn default() -> Min {
@@ -54,7 +54,7 @@ impl StepAccumulator for Min {
 }
 
 /// The largest value; NaN only if there is no other.
-pub(super) struct Max(f64);
+pub(crate) struct Max(f64);
 
 impl Default for Max {
     fn default() -> Max {
@@ -73,7 +73,7 @@ impl StepAccumulator for Max {
 }
 
 #[derive(Default)]
-pub(super) struct Count(u32);
+pub(crate) struct Count(u32);
 
 impl StepAccumulator for Count {
     fn add(&mut self, _: f64) {
@@ -86,7 +86,7 @@ impl StepAccumulator for Count {
 }
 
 #[derive(Default)]
-pub(super) struct Group;
+pub(crate) struct Group;
 
 impl StepAccumulator for Group {
     fn add(&mut self, _: f64) {}

@@ -10,16 +10,20 @@ use std::collections::HashMap;
 use super::error::PromqlError;
 use super::evaluator::Evaluator;
 use super::labels::{LabelSet, NAME};
+use super::limits::EvaluationBudget;
 use super::node::{AggregateNode, AggregateOperation, Grouping};
+use super::pushdown;
 use super::steps::Steps;
 use super::value::{ABSENT, StepSeries, is_absent};
 
-use accumulator::{Count, Group, Max, Mean, Min, Stddev, Stdvar, StepAccumulator, Sum};
+pub(crate) use accumulator::{Count, Group, Max, Mean, Min, StepAccumulator, Sum};
+use accumulator::{Stddev, Stdvar};
+pub(crate) use ranked::choose_ranked;
 
 /// The series of one group, as indexes into the input.
-struct AggregateGroup {
-    labels: LabelSet,
-    members: Vec<usize>,
+pub(crate) struct AggregateGroup {
+    pub labels: LabelSet,
+    pub members: Vec<usize>,
 }
 
 /// Evaluates an aggregation.
@@ -28,13 +32,18 @@ pub(crate) fn aggregate(
     node: &AggregateNode,
     steps: &Steps,
 ) -> Result<Vec<StepSeries>, PromqlError> {
+    if evaluator.source.takes_aggregations()
+        && let Some(result) = pushdown::offer(evaluator, node, steps)?
+    {
+        return Ok(result);
+    }
     let input = evaluator.eval_vector(&node.expression, steps)?;
     if node.operation == AggregateOperation::CountValues {
         let result = values::count_values(evaluator, node, &input, steps)?;
         evaluator.release_series(&input);
         return Ok(result);
     }
-    let groups = group(evaluator, &node.grouping, &input)?;
+    let groups = group(&mut evaluator.budget, &node.grouping, &input)?;
     let result = match node.operation {
         AggregateOperation::Sum => fold::<Sum>(evaluator, &groups, &input, steps)?,
         AggregateOperation::Avg => fold::<Mean>(evaluator, &groups, &input, steps)?,
@@ -71,15 +80,15 @@ fn group_labels(grouping: &Grouping, labels: &LabelSet) -> LabelSet {
 }
 
 /// Groups series, in the order of the first series of each group.
-fn group(
-    evaluator: &mut Evaluator<'_>,
+pub(crate) fn group(
+    budget: &mut EvaluationBudget,
     grouping: &Grouping,
     input: &[StepSeries],
 ) -> Result<Vec<AggregateGroup>, PromqlError> {
     let mut groups: Vec<AggregateGroup> = Vec::new();
     let mut places: HashMap<LabelSet, usize> = HashMap::new();
     for (index, series) in input.iter().enumerate() {
-        evaluator.budget.spend(64)?;
+        budget.spend(64)?;
         let labels = group_labels(grouping, &series.labels);
         let place = *places.entry(labels.clone()).or_insert(groups.len());
         if place == groups.len() {
@@ -94,7 +103,7 @@ fn group(
 }
 
 /// Adds up the series of each group, series by series, with one accumulator per step.
-fn fold<A: StepAccumulator>(
+pub(crate) fn fold<A: StepAccumulator>(
     evaluator: &mut Evaluator<'_>,
     groups: &[AggregateGroup],
     input: &[StepSeries],

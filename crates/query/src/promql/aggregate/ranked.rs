@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use super::super::annotations::QueryAnnotation;
 use super::super::error::PromqlError;
 use super::super::evaluator::Evaluator;
+use super::super::limits::EvaluationBudget;
 use super::super::node::{AggregateNode, AggregateOperation};
 use super::super::steps::Steps;
 use super::super::value::{ABSENT, StepSeries, is_absent};
@@ -29,22 +30,39 @@ pub(super) fn choose(
         return choose_ratio(evaluator, node, &parameters, input, steps);
     }
     check_counts(&parameters)?;
+    choose_ranked(
+        &mut evaluator.budget,
+        node.operation,
+        &parameters,
+        (groups, input),
+    )
+}
+
+/// Chooses up to as many series of each group as `counts` states for each step: the first ones of
+/// the order of `topk` or `bottomk`, otherwise of the input. Equal values keep the order of the
+/// input.
+pub(crate) fn choose_ranked(
+    budget: &mut EvaluationBudget,
+    operation: AggregateOperation,
+    counts: &[f64],
+    (groups, input): (&[AggregateGroup], &[StepSeries]),
+) -> Result<Vec<StepSeries>, PromqlError> {
     let mut result = Vec::new();
     for group in groups {
         let mut chosen: Vec<Option<Vec<f64>>> = vec![None; group.members.len()];
         // The order in which members were chosen at the last step, for instant queries.
         let mut order: Vec<usize> = Vec::new();
-        for step in 0..steps.count {
-            evaluator.budget.spend(4 * group.members.len())?;
+        for (step, count) in counts.iter().enumerate() {
+            budget.spend(4 * group.members.len())?;
             // Not positive, too small or NaN: nothing is chosen.
-            let count = parameters[step].max(0.0) as usize;
+            let count = count.max(0.0) as usize;
             order.clear();
             order.extend(
                 (0..group.members.len())
                     .filter(|place| !is_absent(input[group.members[*place]].values[step])),
             );
             let value = |place: &usize| input[group.members[*place]].values[step];
-            match node.operation {
+            match operation {
                 AggregateOperation::TopK => {
                     order.sort_by(|a, b| rank(value(a), value(b), |a, b| b.total_cmp(a)));
                 }
@@ -56,13 +74,14 @@ pub(super) fn choose(
             order.truncate(count);
             for place in &order {
                 if chosen[*place].is_none() {
-                    evaluator.reserve_series(1, steps)?;
+                    budget.reserve(StepSeries::bytes(counts.len()))?;
+                    budget.spend(counts.len())?;
                 }
-                let column = chosen[*place].get_or_insert_with(|| vec![ABSENT; steps.count]);
+                let column = chosen[*place].get_or_insert_with(|| vec![ABSENT; counts.len()]);
                 column[step] = value(place);
             }
         }
-        if steps.count > 1 {
+        if counts.len() > 1 {
             order = (0..group.members.len()).collect();
         }
         for place in order {

@@ -115,6 +115,7 @@ impl<'a> Enrichment<'a> {
             let place = *columns.entry(labels.clone()).or_insert(result.len());
             if place == result.len() {
                 evaluator.reserve_series(1, steps)?;
+                evaluator.reserve_labels(&labels)?;
                 result.push(StepSeries {
                     labels,
                     values: vec![ABSENT; steps.count],

@@ -35,10 +35,16 @@ pub(super) fn replace(
     let mut series = evaluator.eval_vector(&node.arguments[0], steps)?;
     for one in &mut series {
         evaluator.budget.spend(64)?;
-        if let Some(captures) = expression.captures(one.labels.get(source)) {
+        let text = one.labels.get(source);
+        if let Some(captures) = expression.captures(text) {
+            // Each reference inserts at most the whole text.
+            let bytes_max = template.len() + template.matches('$').count() * text.len();
+            evaluator.budget.reserve(bytes_max)?;
             let mut value = String::new();
             captures.expand(template, &mut value);
             one.labels = one.labels.with(target, &value);
+            evaluator.budget.release(bytes_max);
+            evaluator.reserve_labels(&one.labels)?;
         }
     }
     refuse_same_labels(&series)?;
@@ -66,7 +72,12 @@ pub(super) fn join(evaluator: &mut Evaluator<'_>, node: &CallNode, steps: &Steps
     for one in &mut series {
         evaluator.budget.spend(64)?;
         let values: Vec<&str> = sources.iter().map(|name| one.labels.get(name)).collect();
+        let bytes = values.iter().map(|value| value.len() + separator.len());
+        let bytes = bytes.sum();
+        evaluator.budget.reserve(bytes)?;
         one.labels = one.labels.with(target, &values.join(separator));
+        evaluator.budget.release(bytes);
+        evaluator.reserve_labels(&one.labels)?;
     }
     refuse_same_labels(&series)?;
     Ok(NodeValue::Vector(series))

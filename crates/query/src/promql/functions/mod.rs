@@ -3,10 +3,11 @@
 //! | family | file |
 //! |---|---|
 //! | of each value of a vector | `math.rs`, `date.rs` |
-//! | over the samples of a window | `over_time.rs`, `rate.rs`, `regression.rs` |
+//! | over the samples of a window | `extrapolation.rs`, `over_time.rs`, `rate.rs`, `regression.rs` |
 //! | over whole vectors | `histogram.rs`, `info.rs`, `label.rs`, `sort.rs`, `whole.rs` |
 
 mod date;
+mod extrapolation;
 mod histogram;
 mod histogram_buckets;
 mod info;
@@ -27,8 +28,9 @@ use super::parse::expect_type;
 use super::steps::Steps;
 use super::value::{ABSENT, NodeValue, StepSeries, is_absent};
 
+use extrapolation::ExtrapolatedChange;
 pub(crate) use table::find;
-pub(crate) use window::{Window, warn_of_quantiles};
+pub(crate) use window::{Window, warn_of_name, warn_of_quantiles};
 
 /// A function: the types of its arguments and its code.
 #[derive(Debug)]
@@ -80,10 +82,18 @@ pub(crate) enum Body {
 /// The code of a function over the samples of a window.
 #[derive(Debug)]
 pub(crate) struct WindowBody {
-    pub function: fn(&Window<'_>, &[f64]) -> WindowResult,
+    function: WindowFunction,
     pub keeps_name: bool,
     /// Whether the function expects a counter.
     pub is_counter: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum WindowFunction {
+    /// Reads the samples of each window.
+    Each(fn(&Window<'_>, &[f64]) -> WindowResult),
+    /// Reads the ends of each window.
+    Extrapolated(ExtrapolatedChange),
 }
 
 impl Function {

@@ -6,8 +6,8 @@ use super::{Window, WindowResult};
 /// A sum that carries the rounding error of its additions along (Kahan and Neumaier).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KahanSum {
-    sum: f64,
-    compensation: f64,
+    pub sum: f64,
+    pub compensation: f64,
 }
 
 impl KahanSum {
@@ -44,9 +44,10 @@ impl KahanSum {
 /// A mean that does not overflow: it sums while the sum is finite and then continues with the mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RunningMean {
-    sum: KahanSum,
-    count: f64,
-    is_incremental: bool,
+    /// The sum, or the mean if `is_incremental`.
+    pub sum: KahanSum,
+    pub count: f64,
+    pub is_incremental: bool,
 }
 
 impl RunningMean {

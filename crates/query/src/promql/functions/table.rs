@@ -1,9 +1,10 @@
 //! The table of functions.
 
 use super::super::node::ValueType::{self, Matrix, Scalar, Text, Vector};
+use super::extrapolation::ExtrapolatedChange;
 use super::{
-    Arity, Body, Function, Window, WindowBody, date, histogram, info, label, math, over_time, rate,
-    regression, sort, whole,
+    Arity, Body, Function, Window, WindowBody, WindowFunction, date, histogram, info, label, math,
+    over_time, rate, regression, sort, whole,
 };
 use crate::promql::error::PromqlError;
 
@@ -57,39 +58,42 @@ const fn whole(
     function(name, arguments, returns, Body::Whole(body))
 }
 
-type WindowFunction = fn(&Window<'_>, &[f64]) -> Result<Option<f64>, PromqlError>;
+type EachWindow = fn(&Window<'_>, &[f64]) -> Result<Option<f64>, PromqlError>;
 
 const fn window_with(
     name: &'static str,
     arguments: &'static [ValueType],
-    body: WindowFunction,
+    body: EachWindow,
 ) -> Function {
     let body = WindowBody {
-        function: body,
+        function: WindowFunction::Each(body),
         keeps_name: false,
         is_counter: false,
     };
     function(name, arguments, Vector, Body::Window(body))
 }
 
-const fn window(name: &'static str, body: WindowFunction) -> Function {
+const fn window(name: &'static str, body: EachWindow) -> Function {
     window_with(name, &[Matrix], body)
 }
 
-const fn window_keeping_name(name: &'static str, body: WindowFunction) -> Function {
+const fn window_keeping_name(name: &'static str, body: EachWindow) -> Function {
     let body = WindowBody {
-        function: body,
+        function: WindowFunction::Each(body),
         keeps_name: true,
         is_counter: false,
     };
     function(name, &[Matrix], Vector, Body::Window(body))
 }
 
-const fn window_of_counter(name: &'static str, body: WindowFunction) -> Function {
+const fn extrapolated(name: &'static str, is_counter: bool, is_rate: bool) -> Function {
     let body = WindowBody {
-        function: body,
+        function: WindowFunction::Extrapolated(ExtrapolatedChange {
+            is_counter,
+            is_rate,
+        }),
         keeps_name: false,
-        is_counter: true,
+        is_counter,
     };
     function(name, &[Matrix], Vector, Body::Window(body))
 }
@@ -161,10 +165,11 @@ static FUNCTIONS: &[Function] = &[
     date("days_in_month", date::days_in_month),
     date("hour", date::hour),
     date("minute", date::minute),
+    // extrapolation.rs
+    extrapolated("rate", true, true),
+    extrapolated("increase", true, false),
+    extrapolated("delta", false, false),
     // rate.rs
-    window_of_counter("rate", rate::rate),
-    window_of_counter("increase", rate::increase),
-    window("delta", rate::delta),
     window("irate", rate::irate),
     window("idelta", rate::idelta),
     window("changes", rate::changes),

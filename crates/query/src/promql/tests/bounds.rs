@@ -55,6 +55,39 @@ fn memory_is_bounded() {
 }
 
 #[test]
+fn memory_of_labels_is_bounded() {
+    let source = many();
+    let limits = PromqlLimits {
+        bytes_max: 1 << 20,
+        ..PromqlLimits::default()
+    };
+    let longer = |inner: &str, source: &str| {
+        format!("label_replace({inner}, \"x\", \"$1$1$1$1$1$1$1$1\", \"{source}\", \"(.*)\")")
+    };
+    let repeated = |times: usize, inner: &str| {
+        (1..times).fold(longer(inner, "l"), |inner, _| longer(&inner, "x"))
+    };
+    let joined = |inner: &str, source: &str| {
+        let sources = vec![format!("\"{source}\""); 16].join(",");
+        format!("label_join({inner}, \"x\", \"\", {sources})")
+    };
+    for expression in [
+        repeated(6, "m"),
+        (1..5).fold(joined("m", "l"), |inner, _| joined(&inner, "x")),
+        format!("m * on () group_left (x) {}", repeated(5, "m{l=\"1\"}")),
+        // One series whose label would exceed all memory.
+        longer(&repeated(6, "m{l=\"1\"}"), "x"),
+    ] {
+        assert_eq!(
+            fails(&source, &expression, &limits),
+            ("execution", 422),
+            "{expression}"
+        );
+    }
+    assert!(instant(&source, &repeated(3, "m"), 0, &limits).is_ok());
+}
+
+#[test]
 fn time_is_bounded() {
     let limits = PromqlLimits {
         time_max: Duration::ZERO,

@@ -6,12 +6,14 @@ mod bounds;
 mod errors;
 mod functions;
 mod histograms;
+mod pushdown;
+mod pushdown_messages;
 mod selectors;
 
 use pegel_metric::Millis;
 
 use super::labels::LabelSet;
-use super::source::{Selection, SeriesSampleVisitor, SeriesSource};
+use super::source::{SampleColumns, Selection, SeriesSampleVisitor, SeriesSource};
 use super::{
     PromqlError, PromqlLimits, QueryOutcome, QueryValue, STALE_NAN, format_sample, instant,
     parse_selector, range,
@@ -39,7 +41,8 @@ impl SeriesSource for MemorySource {
             let from = samples.partition_point(|sample| sample.0 < selection.start);
             let until = samples.partition_point(|sample| sample.0 <= selection.end);
             if from < until {
-                visit(labels.clone(), &samples[from..until])?;
+                let columns = SampleColumns::new(&samples[from..until]);
+                visit(labels.clone(), columns.samples())?;
             }
         }
         Ok(())
