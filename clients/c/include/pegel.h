@@ -76,6 +76,31 @@ pegel_point *pegel_point_new(const char *name, const char *help, const char *lab
 void pegel_point_add(pegel_point *point, double value);
 void pegel_point_add_at(pegel_point *point, double value, int64_t time_ms);
 
+/* Marks and phases, which every chart shows: a datagram to the agent on this node. They never wait; marks
+ * that reach no agent are lost and counted.
+ *     uint64_t solve = pegel_phase_begin("solve");
+ *     work();
+ *     pegel_phase_end("solve", solve);
+ */
+void pegel_mark(const char *text);
+uint64_t pegel_phase_begin(const char *name);
+void pegel_phase_end(const char *name, uint64_t number);
+uint64_t pegel_marks_lost(void);
+
+/* Sends the values of this process to another statsd server as well, "HOST:PORT" or "unix:PATH", from a
+ * thread of the library: changed values only. PEGEL_STATSD in the environment does the same; see
+ * docs/statsd-output.md. Returns 0, or -1 with the reason in pegel_error(). */
+int pegel_statsd_start(const char *address);
+
+/* Turns sending on or off for series whose names match a pattern, in which * stands for any text. */
+void pegel_statsd_switch(const char *pattern, int on);
+
+/* Sends what changed now, not at the next interval. Never waits. */
+void pegel_statsd_flush(void);
+
+/* Returns the number of datagrams that could not be sent. */
+uint64_t pegel_statsd_errors(void);
+
 /* Returns 1 if an agent can read what this program counts. 0 before the first series, if there is no space
  * in shared memory, and if metrics are turned off. */
 int pegel_is_published(void);

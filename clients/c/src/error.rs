@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_char;
 
+use pegel_client_datagrams::statsd_output::StatsdConfigError;
 use pegel_lane::CreateError;
 
 /// The error in the arguments of a C program.
@@ -13,6 +14,7 @@ pub(crate) enum BadText {
     Label,
     Aggregation,
     Refused(CreateError),
+    Statsd(StatsdConfigError),
 }
 
 impl BadText {
@@ -24,6 +26,7 @@ impl BadText {
                 "the aggregation must be PEGEL_LAST, PEGEL_MIN, PEGEL_MAX or PEGEL_SUM"
             }
             BadText::Refused(error) => error.text(),
+            BadText::Statsd(problem) => problem.text(),
         }
     }
 }

@@ -3,6 +3,8 @@
 
 mod error;
 mod labels;
+mod marks;
+mod statsd;
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -54,7 +56,9 @@ unsafe fn make<T: RawHandle>(
             with_rank: labels.with_rank,
             ..LaneSeriesSpec::new(kind, name)
         };
-        T::create(&spec).map_err(BadText::Refused)
+        let made = T::create(&spec).map_err(BadText::Refused)?;
+        pegel_client_datagrams::statsd_output::start_from_environment();
+        Ok(made)
     });
     remember(made.as_ref().err().copied());
     made.map_or(std::ptr::null_mut(), |handle| handle.as_ptr().cast())

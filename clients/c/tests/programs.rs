@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use pegel_lane::reader::LaneValue;
-use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, need, open_lanes};
+use pegel_testkit::{ChildProcess, FinishedProcess, TempDir, c_library, need, open_lanes};
 
 fn run(command: &mut Command) -> FinishedProcess {
     ChildProcess::start(command).wait(Duration::from_secs(300))
@@ -25,41 +24,10 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Returns an installation shared by all tests here. A static value is never dropped, so the
-/// directory is one that the next run reuses.
-fn installed() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let own = std::env::current_exe().expect("a test has a file");
-        let prefix = own
-            .ancestors()
-            .nth(2)
-            .expect("target/PROFILE")
-            .join("c-prefix");
-        let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-        let prefix_text = prefix.to_str().expect("UTF-8");
-        let args = [
-            "run",
-            "--quiet",
-            "--locked",
-            "--package",
-            "xtask",
-            "--",
-            "install",
-        ];
-        succeed(
-            Command::new(cargo)
-                .args(args)
-                .args(["--prefix", prefix_text, "--debug"]),
-        );
-        prefix
-    })
-}
-
 fn flags(args: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command
-        .env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"))
+        .env("PKG_CONFIG_PATH", c_library().join("lib/pkgconfig"))
         .args(args)
         .arg("pegel");
     let flags = succeed(&mut command);
@@ -95,7 +63,7 @@ fn check_solver(program: &Path) {
         Command::new(program)
             .arg("50")
             .env("PEGEL_LANES", dir.path())
-            .env("LD_LIBRARY_PATH", installed().join("lib")),
+            .env("LD_LIBRARY_PATH", c_library().join("lib")),
     );
     assert_eq!(printed, "50 steps, published: true\n");
     let mut lanes = open_lanes(&dir);
@@ -173,7 +141,7 @@ fn a_c_program_counts_with_the_static_library() {
         .args(flags(&["--cflags"]))
         .arg("-o")
         .arg(&program)
-        .arg(installed().join("lib/libpegel.a"))
+        .arg(c_library().join("lib/libpegel.a"))
         .args(private);
     succeed(&mut command);
     let needed = succeed(Command::new("ldd").arg(&program));
@@ -192,7 +160,7 @@ fn errors_are_explained_and_do_no_harm() {
     let printed = succeed(
         Command::new(program)
             .env("PEGEL_LANES", lanes_dir.path())
-            .env("LD_LIBRARY_PATH", installed().join("lib")),
+            .env("LD_LIBRARY_PATH", c_library().join("lib")),
     );
     let expected = format!(
         "the metric name is empty\n\
@@ -202,7 +170,7 @@ fn errors_are_explained_and_do_no_harm() {
          labels must be key=value,key=value; only pid and rank have no value\n\
          a label key is empty or contains one of {{ }} \" = , ! ~ or a control character\n\
          duplicate label\n\
-         the labels pid and rank are set by the agent: request them without a value\n\
+         the label pid, and rank if it is requested, are set by the agent: give them no value\n\
          the aggregation must be PEGEL_LAST, PEGEL_MIN, PEGEL_MAX or PEGEL_SUM\n\
          version {}\n",
         env!("CARGO_PKG_VERSION")
@@ -222,7 +190,7 @@ fn the_header_names_what_the_library_exports_and_nothing_else() {
     if need("nm").is_none() {
         return;
     }
-    let library = installed().join("lib/libpegel.so");
+    let library = c_library().join("lib/libpegel.so");
     let exported = succeed(
         Command::new("nm")
             .args(["-D", "--defined-only"])
@@ -232,7 +200,7 @@ fn the_header_names_what_the_library_exports_and_nothing_else() {
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
         .collect();
-    let header = std::fs::read_to_string(installed().join("include/pegel.h")).expect("installed");
+    let header = std::fs::read_to_string(c_library().join("include/pegel.h")).expect("installed");
     let mut declared = BTreeSet::new();
     let mut is_comment = false;
     for line in header.lines() {

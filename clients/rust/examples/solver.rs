@@ -29,6 +29,8 @@ fn main() -> ExitCode {
     let changes = pegel::histogram("solver_change").build();
     let history = pegel::point("solver_residual_history").build();
 
+    pegel::mark("solver starts");
+    let solve = pegel::phase("solve");
     let mut x = vec![0.0_f64; 1000];
     for _ in 0..steps {
         let running = step.start();
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         changes.record(change);
         history.add(change);
     }
+    drop(solve);
     println!("{steps} steps, published: {}", pegel::is_published());
     ExitCode::SUCCESS
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use pegel_client_datagrams::statsd_output;
 use pegel_lane::{Aggregation, CreateError, Handle};
 
 use crate::{Gauge, LaneKind, LaneSeriesSpec};
@@ -127,9 +128,11 @@ impl<T: Handle> Builder<T> {
             with_rank: self.with_rank,
             ..LaneSeriesSpec::new(self.kind, &self.name)
         };
-        T::create(&spec).map_err(|cause| Error {
+        let made = T::create(&spec).map_err(|cause| Error {
             name: self.name.clone(),
             cause,
-        })
+        })?;
+        statsd_output::start_from_environment();
+        Ok(made)
     }
 }

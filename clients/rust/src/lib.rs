@@ -22,19 +22,26 @@
 //! the totals so far. Counts survive a kill of the program. `PEGEL_DISABLE=1` in the environment
 //! turns metrics off; `PEGEL_LANES` sets another directory for the shared memory.
 //!
+//! [`mark`] and [`phase`] set marks and phases, which every chart shows. [`statsd`] sends values to
+//! another statsd server as well.
+//!
 //! The agent sums what all programs of the node count under one name, and adds the label `jobid` if
 //! a scheduler has set a job. Request `pid` or `rank` to distinguish processes. A child of `fork`
 //! counts separately from its first update on.
 
 mod build;
+mod phase;
+pub mod statsd;
 mod timing;
 
 use pegel_lane::{LaneKind, LaneSeriesSpec};
 
 pub use build::{Builder, Error};
+pub use pegel_client_datagrams::marks::{lost_marks, mark};
 pub use pegel_lane::{
     Aggregation, Counter, FloatCounter, Gauge, Histogram, Points, StripedCounter,
 };
+pub use phase::{Phase, phase};
 pub use timing::{Running, Timer};
 
 /// A whole number that only grows.

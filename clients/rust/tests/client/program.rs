@@ -1,5 +1,7 @@
 //! The example as a separate process, as users run it: what it counts is in its lane.
 
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +17,55 @@ fn solver() -> PathBuf {
 
 fn run(command: &mut Command) -> FinishedProcess {
     ChildProcess::start(command).wait(Duration::from_secs(60))
+}
+
+#[test]
+fn marks_and_values_go_to_other_sockets_as_datagrams() {
+    let dir = TempDir::new();
+    let agent = UnixDatagram::bind(dir.join("statsd.sock")).expect("bound");
+    let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let address = server.local_addr().expect("bound").to_string();
+    let finished = run(Command::new(solver())
+        .arg("50")
+        .env("PEGEL_LANES", dir.join("lanes"))
+        .env("PEGEL_SOCKET", dir.join("push.sock"))
+        .env("PEGEL_STATSD", address)
+        .env("PEGEL_STATSD_LABELS", "tags")
+        .env("OMPI_COMM_WORLD_RANK", "3"));
+    assert_eq!(finished.code(), Some(0), "{finished}");
+    // Everything was sent before the program ended.
+    agent.set_nonblocking(true).expect("set");
+    server.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 65_536];
+    let mut events = Vec::new();
+    while let Ok(length) = agent.recv(&mut bytes) {
+        events.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+    }
+    let expected = [
+        (
+            "_e{13,0}:solver starts||d:",
+            "|#kind:mark,program:solver,rank:3",
+        ),
+        ("_e{5,0}:solve||d:", "|#kind:phase,state:begin,id:"),
+        ("_e{5,0}:solve||d:", "|#kind:phase,state:end,id:"),
+    ];
+    assert_eq!(events.len(), expected.len(), "{events:?}");
+    for (event, (start, inside)) in events.iter().zip(expected) {
+        assert!(
+            event.starts_with(start) && event.contains(inside),
+            "{event}"
+        );
+    }
+    let length = server.recv(&mut bytes).expect("sent at the exit");
+    let lines = std::str::from_utf8(&bytes[..length]).expect("text");
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!(lines[0], "solver_iterations_total:50|c|#phase:solve");
+    for line in ["solver_step_seconds.count:50|c", "solver_change.count:50|c"] {
+        assert!(lines.contains(&line), "{lines:?}");
+    }
+    let residual =
+        |line: &&str| line.starts_with("solver_residual:") && line.ends_with("|g|#rank:3");
+    assert!(lines.iter().any(residual), "{lines:?}");
 }
 
 #[test]
