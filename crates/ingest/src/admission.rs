@@ -348,6 +348,27 @@ impl Admission {
         }
     }
 
+    /// Admits a series under exactly this name and these labels, as remote write requires: without
+    /// rules, and without the check of reserved names, which the caller does.
+    pub(crate) fn admit_as_sent(
+        &self,
+        sender: &Arc<Sender>,
+        family: &Arc<Family>,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<AdmittedSeries, AdmissionError> {
+        if family.level > self.settings.level {
+            return Err(AdmissionError::Level(family.level, self.settings.level));
+        }
+        check_printable(name, labels)?;
+        let series = Arc::new(Series::named(family.clone(), name, labels)?);
+        Ok(AdmittedSeries {
+            permit: self.permit(sender, &series)?,
+            series,
+            has_input_label: false,
+        })
+    }
+
     /// Charges one more series to this sender, if its name is free and no limit is reached.
     pub fn permit(
         &self,
@@ -497,19 +518,36 @@ impl Admission {
         labels: &[(&str, &str)],
         offer: &SeriesSpec<'_>,
     ) -> Result<Arc<Series>, AdmissionError> {
-        self.check_reserved(name)?;
-        // They would reach the terminals of users, and an invisible character makes a name look
-        // like another one.
-        let texts = labels.iter().flat_map(|(key, value)| [*key, *value]);
-        if texts
-            .chain([name])
-            .any(|text| text.contains(is_unprintable))
-        {
-            return Err(AdmissionError::Control);
+        // The configuration names the endpoints that are scraped: metrics of another system keep
+        // their names. As those of remote write, only PromQL reads them.
+        let is_reserved = self.settings.reserved.contains(name);
+        let is_foreign = is_reserved
+            && offer.input == Input::Pull
+            && self.settings.reserved.is_of_other_instance(labels);
+        if is_reserved && !is_foreign {
+            return Err(AdmissionError::Reserved);
         }
+        check_printable(name, labels)?;
+        let offer = &SeriesSpec {
+            input: match is_foreign {
+                true => Input::RemoteWrite,
+                false => offer.input,
+            },
+            ..*offer
+        };
         let family = self.families.get(offer);
         Ok(Arc::new(Series::named(family, name, labels)?))
     }
+}
+
+/// Rejects control and invisible characters. They would reach the terminals of users, and an
+/// invisible character makes a name look like another one.
+fn check_printable(name: &str, labels: &[(&str, &str)]) -> Result<(), AdmissionError> {
+    let mut texts = labels.iter().flat_map(|(key, value)| [*key, *value]);
+    if name.contains(is_unprintable) || texts.any(|text| text.contains(is_unprintable)) {
+        return Err(AdmissionError::Control);
+    }
+    Ok(())
 }
 
 /// Returns whether the name of a series stays with its input after its last use. See
@@ -625,6 +663,34 @@ mod tests {
         assert_eq!(b.series(), 1, "a refused series is charged to no sender");
         drop(first);
         admission.admit(&b, &offer("y")).expect("room again");
+    }
+
+    #[test]
+    fn only_a_scraped_system_with_another_instance_may_use_names_of_the_node() {
+        let admission = admission(10, 10);
+        let a = admission.sender(Input::Pull, "input a");
+        let admit = |input, labels| {
+            let offer = SeriesSpec {
+                labels,
+                ..SeriesSpec::counter("node_load1", input)
+            };
+            admission
+                .admit(&a, &offer)
+                .map(|one| one.series.text().to_owned())
+        };
+        let other: &[(&str, &str)] = &[("instance", "n2:9100")];
+        assert_eq!(
+            admit(Input::Pull, other),
+            Ok("node_load1{instance=\"n2:9100\"}".to_owned())
+        );
+        assert_eq!(admit(Input::Pull, &[]), Err(AdmissionError::Reserved));
+        assert_eq!(
+            admit(Input::Pull, &[("instance", "nid1")]),
+            Err(AdmissionError::Reserved)
+        );
+        for input in [Input::Put, Input::Statsd, Input::Lane] {
+            assert_eq!(admit(input, other), Err(AdmissionError::Reserved));
+        }
     }
 
     #[test]

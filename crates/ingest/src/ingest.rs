@@ -1,8 +1,9 @@
 //! Input from programs as a whole, as the agent starts and stops it.
 //!
-//! [`Ingest`] owns admission, the point writer, the lanes and the program sampler. The agent
-//! creates it, HTTP handlers and the push socket call it. After [`Ingest::stop`] the last values
-//! are in the store. Methods that wait for the log must not be called from async workers.
+//! [`Ingest`] owns admission, the writers of points and of remote write, the lanes and the program
+//! sampler. The agent creates it, HTTP handlers and the push socket call it. After [`Ingest::stop`]
+//! the last values are in the store. Methods that wait for the log must not be called from async
+//! workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,14 @@ use crate::admission::{Admission, AdmissionSettings, is_name_lasting};
 use crate::lanes::{JournalError, Lanes, LanesSettings, LanesStatus};
 use crate::point_writer::{IncomingPoint, PointWriter, PointsResult};
 use crate::program_sampler::{ProgramSampler, ValueSource};
+use crate::remote_write::RemoteWriter;
 use crate::senders::{Sender, SenderStatus};
 
 #[derive(Debug)]
 pub struct Ingest {
     admission: Arc<Admission>,
     points: Arc<PointWriter>,
+    remote: RemoteWriter,
     clock: Arc<dyn Clock>,
     sampler: ProgramSampler,
     lanes_status: Option<Arc<Mutex<LanesStatus>>>,
@@ -69,6 +72,7 @@ impl Ingest {
         )
         .map_err(IngestStartError::Thread)?;
         Ok(Ingest {
+            remote: RemoteWriter::new(admission.clone(), store.clone()),
             points,
             admission,
             clock,
@@ -107,6 +111,11 @@ impl Ingest {
     /// Returns the writer of points with their own timestamps.
     pub fn point_writer(&self) -> &Arc<PointWriter> {
         &self.points
+    }
+
+    /// Returns the writer of samples of remote write.
+    pub fn remote_writer(&self) -> &RemoteWriter {
+        &self.remote
     }
 
     /// See [`PointWriter::write`].

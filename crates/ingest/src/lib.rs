@@ -4,18 +4,25 @@
 //!
 //! ```text
 //! statsd lines, lanes ──► admission ──► current values ──tick──► store     values that add up or replace each other
+//! pull inputs         ──► admission ─────────────────────push──► store     samples that the agent reads by itself
 //! points with a time  ──► admission ─────────────────────push──► store     each point is kept
+//! remote write        ──► admission ─────────────────────push──► store     each sample is kept
 //! ```
 
 pub mod admission;
 pub mod current_values;
 pub mod handlers;
 mod ingest;
+mod keyed_hasher;
 pub mod lanes;
+pub mod marks;
 pub mod name_owners;
 pub mod point_batch;
 pub mod point_writer;
 pub mod program_sampler;
+pub mod pull;
+pub mod push_groups;
+pub mod remote_write;
 pub mod reserved_names;
 pub mod restored_charges;
 pub mod rules;

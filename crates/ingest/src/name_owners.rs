@@ -34,7 +34,12 @@ const UNUSED_MAX: usize = 1 << 18;
 fn precedence(input: Input) -> u8 {
     match input {
         Input::Lane => 2,
-        Input::Push | Input::Put | Input::Http => 1,
+        Input::Push
+        | Input::Put
+        | Input::Http
+        | Input::Pull
+        | Input::Influx
+        | Input::Pushgateway => 1,
         _ => 0,
     }
 }
@@ -112,12 +117,15 @@ impl Drop for NameClaim {
 
 impl NameOwners {
     /// Claims a name. Fails if another input owns it. Returns no claim for statsd, whose names are
-    /// not stored.
+    /// not stored, and for remote write, whose series are a namespace of their own.
     pub(crate) fn claim(
         self: &Arc<NameOwners>,
         text: &str,
         input: Input,
     ) -> Result<Option<NameClaim>, NameTaken> {
+        if input == Input::RemoteWrite {
+            return Ok(None);
+        }
         let hash = self.hasher.hash_one(text);
         let mut names = self.names();
         let owner = names.get_mut(&hash);

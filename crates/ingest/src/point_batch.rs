@@ -50,6 +50,7 @@ impl BatchPointError {
             BatchPointError::Fault(
                 PointFault::Utf8 | PointFault::Control | PointFault::TooManyTags,
             ) => DropReason::BadName,
+            BatchPointError::Fault(PointFault::TextField) => DropReason::Unsupported,
             BatchPointError::Fault(_) => DropReason::Malformed,
             BatchPointError::Point(refusal) => refusal.reason(),
             BatchPointError::BeforeCleanup => DropReason::TooOld,
@@ -88,7 +89,11 @@ impl Ingest {
                     offered.push(IncomingPoint {
                         name: &point.name,
                         labels: &labels[batch.labels_of(point)],
-                        help: defaults.help,
+                        help: match &*point.help {
+                            "" => defaults.help,
+                            help => help,
+                        },
+                        kind: point.kind,
                         level: level(point.level),
                         time: time(point.time),
                         value: point.value,

@@ -30,6 +30,7 @@ pub struct IncomingPoint<'a> {
     pub labels: &'a [(&'a str, &'a str)],
     /// The help text that the store keeps for the series.
     pub help: &'a str,
+    pub kind: MetricKind,
     pub level: Level,
     pub time: Millis,
     pub value: f64,
@@ -200,7 +201,7 @@ impl PointWriter {
             name: point.name,
             labels: point.labels,
             identity: identity.as_slice(),
-            kind: MetricKind::Unknown,
+            kind: point.kind,
             help: point.help,
             level: point.level,
             input: sender.input,

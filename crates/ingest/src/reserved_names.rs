@@ -30,6 +30,8 @@ const IDENTITY_LABELS: [&str; 4] = [USER_LABEL, INPUT_LABEL, STATSD_TYPE_LABEL, 
 /// The tag that OpenTSDB responses have for every series: the node's name, unless the series has
 /// its own.
 const HOST_LABEL: &str = "host";
+/// The label that tells scraped systems apart.
+const INSTANCE_LABEL: &str = "instance";
 
 /// Returns whether the agent sets this label itself, in any spelling.
 pub(crate) fn is_identity_label(key: &str) -> bool {
@@ -55,6 +57,8 @@ pub(crate) fn exported<'a>(labels: &[(&'a str, &'a str)]) -> Vec<(Cow<'a, str>, 
 #[derive(Debug, Default)]
 pub struct ReservedNames {
     node: Box<str>,
+    /// The label `instance` of this node's series in PromQL.
+    instances: Vec<Box<str>>,
     /// Families without one of the prefixes.
     families: HashSet<&'static str>,
 }
@@ -64,6 +68,7 @@ impl ReservedNames {
         let families = families.into_iter();
         ReservedNames {
             node: "".into(),
+            instances: Vec::new(),
             families: families.filter(|name| !has_prefix(name)).collect(),
         }
     }
@@ -72,6 +77,22 @@ impl ReservedNames {
     pub fn of_node(mut self, node: &str) -> ReservedNames {
         self.node = node.into();
         self
+    }
+
+    /// Sets the values that the label `instance` of this node's series has in PromQL.
+    pub fn of_instances(mut self, instances: impl IntoIterator<Item = String>) -> ReservedNames {
+        let instances = instances.into_iter().map(String::into_boxed_str);
+        self.instances = instances.collect();
+        self
+    }
+
+    /// Returns whether labels name another system than this node: they have an `instance` that is
+    /// not one of this node's.
+    pub(crate) fn is_of_other_instance(&self, labels: &[(&str, &str)]) -> bool {
+        let instance = labels.iter().find(|(key, _)| *key == INSTANCE_LABEL);
+        let is_own =
+            |value: &str| *value == *self.node || self.instances.iter().any(|own| **own == *value);
+        instance.is_some_and(|(_, value)| !value.is_empty() && !is_own(value))
     }
 
     /// Returns whether a label carries no information: Prometheus treats an empty value as absent,
@@ -127,6 +148,27 @@ mod tests {
         assert!(reserved.is_implied("phase", ""));
         assert!(!reserved.is_implied("host", "nid2"));
         assert!(!reserved.is_implied("phase", "nid1"));
+    }
+
+    #[test]
+    fn another_instance_is_not_this_node() {
+        let reserved = ReservedNames::default().of_node("nid1");
+        let reserved = reserved.of_instances(["nid1:1337".to_owned()]);
+        for (instance, expected) in [
+            ("nid1", false),
+            ("nid1:1337", false),
+            ("", false),
+            ("nid1:9100", true),
+            ("localhost:9100", true),
+        ] {
+            let labels = [("a", "b"), ("instance", instance)];
+            assert_eq!(
+                reserved.is_of_other_instance(&labels),
+                expected,
+                "{instance}"
+            );
+        }
+        assert!(!reserved.is_of_other_instance(&[("a", "b")]));
     }
 
     #[test]

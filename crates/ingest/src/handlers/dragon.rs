@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use pegel_metric::{DropReason, Input};
-use pegel_wire::{InputError, InputRequest, RequestHandler, dragon};
+use pegel_wire::{InputError, InputReply, InputRequest, RequestHandler, dragon};
 use serde::Serialize;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ impl RequestHandler for DragonMetrics {
         &self,
         request: InputRequest<'_>,
         response: &mut dyn io::Write,
-    ) -> Result<u16, InputError> {
+    ) -> Result<InputReply, InputError> {
         let sender = self.0.sender(Input::Http, request.sender);
         let batch = dragon::metrics(request.body).map_err(|error| {
             self.0.count_refused(&sender, DropReason::Malformed);
@@ -64,7 +64,7 @@ impl RequestHandler for DragonMetrics {
             errors: errors.collect(),
         };
         write_json(response, &reply)?;
-        Ok(CREATED)
+        Ok(InputReply::new(CREATED))
     }
 
     fn count_refused(&self, sender: &str, reason: DropReason) {
@@ -78,7 +78,7 @@ impl RequestHandler for DragonCleanup {
         &self,
         request: InputRequest<'_>,
         response: &mut dyn io::Write,
-    ) -> Result<u16, InputError> {
+    ) -> Result<InputReply, InputError> {
         let start = dragon::cleanup_time(request.body)
             .map_err(|error| InputError::bad_request(error, "send {\"start_time\": SECONDS}"))?;
         let now = self.0.now();
@@ -91,7 +91,7 @@ impl RequestHandler for DragonCleanup {
         })?;
         let reply = json!({"success": 0, "failed": 0, "errors": []});
         write_json(response, &reply)?;
-        Ok(CREATED)
+        Ok(InputReply::new(CREATED))
     }
 
     /// A clean-up contains no samples.

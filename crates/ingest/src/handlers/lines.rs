@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pegel_metric::{DropReason, Input, Level};
 use pegel_store::PushError;
+use pegel_wire::statsd::StatsdMessage;
 use pegel_wire::{LineClient, LineHandler, LineInput, LineReply, PointBatch, opentsdb, statsd};
 
 use super::put::PUT_DEFAULTS;
@@ -61,6 +62,8 @@ enum LineOutcome {
     /// A point at this index of the batch.
     Put(usize),
     Statsd,
+    /// A mark, which is on disk already.
+    Stored,
     Refused(String),
     Reply(String),
 }
@@ -147,6 +150,7 @@ impl LineSession {
                     .as_ref()
                     .map_err(|error| format!("{error}; {lost}"))?;
             }
+            LineOutcome::Stored => {}
             LineOutcome::Refused(reason) => return Err(reason),
             LineOutcome::Reply(text) => return Ok(text.into()),
         }
@@ -204,6 +208,16 @@ impl LineSession {
         // Stored with the points of the other lines: its reply depends on the result.
         if add_timed_gauge(line, batch) {
             return LineOutcome::Put(batch.len() - 1);
+        }
+        if let Some(Ok(StatsdMessage::Event(event))) = statsd::StatsdLines::new(line).next() {
+            let origin = LineOrigin {
+                sender: self.sender.clone(),
+                id: origin | LineOrigin::PROCESS,
+            };
+            return match statsd.store_mark(&event, &origin) {
+                Ok(()) => LineOutcome::Stored,
+                Err(refusal) => LineOutcome::Refused(refusal.message),
+            };
         }
         // A counted line cannot be taken back, so check the log first.
         if let Err(error) = log.get_or_insert_with(|| self.ingest.check_log()) {
@@ -291,7 +305,7 @@ fn statsd_refusal(line: &[u8], reason: DropReason) -> String {
             DropReason::SenderRate => "the sender exceeds limits.sender_bytes",
             DropReason::BadName => "the name or a tag is not accepted",
             DropReason::BadValue => "the value is not accepted",
-            DropReason::Unsupported => "events and service checks are not supported",
+            DropReason::Unsupported => "service checks are not supported",
             DropReason::Memory => "statsd has reached its memory limit (statsd.memory)",
             other => return format!("dropped: {}", other.as_str()),
         }

@@ -4,8 +4,12 @@
 //! counted under its sender.
 
 mod dragon;
+mod influx;
+mod inputs;
 mod lines;
+mod pushgateway;
 mod put;
+mod remote_write;
 
 use std::io;
 
@@ -14,8 +18,12 @@ use pegel_wire::InputError;
 use serde::Serialize;
 
 pub use dragon::{DragonCleanup, DragonMetrics};
+pub use influx::{InfluxVersion, InfluxWrite};
+pub use inputs::SwitchInputs;
 pub use lines::{CommandSession, SocketLines, TelnetLines};
+pub use pushgateway::Pushgateway;
 pub use put::PutPoints;
+pub use remote_write::RemoteWrite;
 
 /// The number of refused points that a response lists; all are counted.
 const ERRORS_SHOWN_MAX: usize = 1000;

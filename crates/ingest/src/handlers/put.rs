@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use pegel_metric::{DropReason, Input};
-use pegel_wire::{InputError, InputRequest, PointBatch, RequestHandler, opentsdb};
+use pegel_wire::{InputError, InputReply, InputRequest, PointBatch, RequestHandler, opentsdb};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ impl RequestHandler for PutPoints {
         &self,
         request: InputRequest<'_>,
         response: &mut dyn io::Write,
-    ) -> Result<u16, InputError> {
+    ) -> Result<InputReply, InputError> {
         let sender = self.0.sender(Input::Put, request.sender);
         let batch = opentsdb::put(request.body).map_err(|error| {
             self.0.count_refused(&sender, DropReason::Malformed);
@@ -88,11 +88,11 @@ fn respond(
     batch: &PointBatch<'_>,
     verdict: &BatchResult,
     response: &mut dyn io::Write,
-) -> Result<u16, InputError> {
+) -> Result<InputReply, InputError> {
     let flags = parse_flags(request.query);
     let failed = verdict.refused.len();
     let status = match (verdict.refused.first(), flags.summary || flags.details) {
-        (None, false) => return Ok(204),
+        (None, false) => return Ok(InputReply::new(204)),
         (None, true) => 200,
         (Some(_), true) => 400,
         (Some((index, first)), false) => {
@@ -121,7 +121,7 @@ fn respond(
         success: verdict.kept,
     };
     write_json(response, &summary)?;
-    Ok(status)
+    Ok(InputReply::new(status))
 }
 
 fn point_as_json(point: &[u8]) -> Value {

@@ -1,7 +1,7 @@
 //! Moves points from a lane's ring to the store. Each point is stored or counted as dropped.
 
 use pegel_lane::reader::RingPoint;
-use pegel_metric::{DropReason, Millis};
+use pegel_metric::{DropReason, MetricKind, Millis};
 
 use super::contribution::borrow_labels;
 use super::open_lane::OpenLane;
@@ -38,6 +38,7 @@ pub(super) fn store_points(
                 name: &part.name,
                 labels,
                 help: &part.help,
+                kind: MetricKind::Unknown,
                 level: part.level,
                 time: point.time_ms,
                 value: point.value,

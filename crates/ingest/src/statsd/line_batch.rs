@@ -17,6 +17,7 @@ use super::net::SocketErrors;
 use super::table::{LineOrigin, StatsdTable};
 use super::timed_gauges::{TimedGauges, has_own_time};
 use crate::admission::Admission;
+use crate::marks::{IncomingMark, MarkQueue};
 use crate::senders::Sender;
 
 /// State shared by the receiving threads and the program sampler.
@@ -25,6 +26,7 @@ pub(crate) struct StatsdContext {
     table: Mutex<StatsdTable>,
     pub admission: Arc<Admission>,
     pub timed_gauges: TimedGauges,
+    pub marks: MarkQueue,
     pub errors: SocketErrors,
     /// The number of helper threads that read UDP sockets now.
     pub active_helpers: AtomicUsize,
@@ -37,6 +39,7 @@ impl StatsdContext {
             table: Mutex::new(table),
             admission,
             timed_gauges: TimedGauges::default(),
+            marks: MarkQueue::default(),
             errors: SocketErrors::default(),
             active_helpers: AtomicUsize::new(0),
         }
@@ -81,7 +84,14 @@ impl StatsdBatch<'_> {
                     self.table
                         .record(&metric, origin, &self.shared.admission, &mut self.counts);
                 }
-                Ok(StatsdMessage::Event(_) | StatsdMessage::Check(_)) => {
+                Ok(StatsdMessage::Event(event)) => {
+                    let mark = IncomingMark::from_event(&event, origin.pid());
+                    // A queued mark is counted when it is stored.
+                    if let Err(reason) = self.shared.marks.push(&origin.sender, mark) {
+                        self.counts.count_dropped(reason, 1);
+                    }
+                }
+                Ok(StatsdMessage::Check(_)) => {
                     self.counts.count_dropped(DropReason::Unsupported, 1);
                 }
                 Err(error) => self.counts.count_dropped(reason_for_fault(error.fault), 1),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use pegel_metric::{Input, Millis};
 use pegel_store::Store;
 use pegel_supervisor::{CriticalThread, Supervisor};
+use pegel_wire::statsd::StatsdEvent;
 use serde::Serialize;
 
 use super::line_batch::StatsdContext;
@@ -28,6 +29,7 @@ use super::statistics::StatisticSettings;
 use super::table::{LineOrigin, StatsdTable};
 use crate::admission::Admission;
 use crate::current_values::CurrentValues;
+use crate::marks::{IncomingMark, MarkRefusal, MarkStore};
 use crate::point_writer::PointWriter;
 use crate::program_sampler::ValueSource;
 
@@ -122,6 +124,24 @@ impl StatsdInput {
         }
     }
 
+    /// Accepts events as marks and phases, which `store` keeps. Without it they are dropped.
+    pub fn set_mark_store(&self, store: Arc<dyn MarkStore>) {
+        self.shared.marks.set_store(store);
+    }
+
+    /// Stores an event that did not arrive over statsd's own sockets. Waits for the disk.
+    pub(crate) fn store_mark(
+        &self,
+        event: &StatsdEvent<'_>,
+        origin: &LineOrigin,
+    ) -> Result<(), MarkRefusal> {
+        let mark = IncomingMark::from_event(event, origin.pid());
+        let shared = &self.shared;
+        shared
+            .marks
+            .store_now(&origin.sender, mark, &shared.admission)
+    }
+
     /// Applies lines that did not arrive over statsd's own sockets. Returns the first reason if any
     /// value was dropped.
     pub fn apply_lines(&self, lines: &[u8], origin: &LineOrigin) -> Result<(), LineRefusal> {
@@ -169,6 +189,8 @@ pub struct StatsdListener {
     stop: Arc<StopSignal>,
     supervisor: Supervisor,
     threads: Vec<CriticalThread>,
+    /// Stores the marks that the other threads receive.
+    mark_thread: Option<CriticalThread>,
     readers: usize,
     limits: StreamLimits,
 }
@@ -188,6 +210,7 @@ impl StatsdListener {
             stop: Arc::new(StopSignal::new().map_err(StatsdBindError::Threads)?),
             supervisor: plan.supervisor.clone(),
             threads: Vec::new(),
+            mark_thread: None,
             readers: plan.threads.max(1),
             limits: StreamLimits {
                 connections: plan.connections,
@@ -213,6 +236,12 @@ impl StatsdListener {
 
     /// Starts the receiving threads.
     pub fn start(&mut self) -> Result<(), StatsdBindError> {
+        if self.shared.marks.has_store() {
+            let shared = self.shared.clone();
+            let thread = self.supervisor.thread("marks");
+            let thread = thread.critical(move |_| shared.marks.run(&shared.admission));
+            self.mark_thread = Some(thread.map_err(StatsdBindError::Threads)?);
+        }
         self.start_receivers()?;
         if let Some(socket) = &self.sockets.unix {
             let socket = socket.try_clone().map_err(StatsdBindError::Threads)?;
@@ -281,6 +310,13 @@ impl StatsdListener {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
         }
         for thread in self.threads.drain(..) {
+            thread.join();
+        }
+        // Last: it stores what the others received.
+        let mark_thread = self.mark_thread.take();
+        mark_thread.iter().for_each(CriticalThread::expect_end);
+        self.shared.marks.stop();
+        if let Some(thread) = mark_thread {
             thread.join();
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pegel_metric::{DropReason, Millis};
+use pegel_metric::{DropReason, MetricKind, Millis};
 use pegel_wire::PointBatch;
 use pegel_wire::statsd::{NumberSign, StatsdLines, StatsdMessage, StatsdMetric, StatsdType};
 
@@ -120,6 +120,7 @@ impl TimedGauges {
                     name: &one.name,
                     labels,
                     help: "",
+                    kind: MetricKind::Unknown,
                     level: PROGRAM_LEVEL,
                     time: one.time,
                     value: one.value,

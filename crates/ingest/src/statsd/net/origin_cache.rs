@@ -67,7 +67,8 @@ impl OriginCache {
                 (SenderIdentity::host(address.ip()), socket_id(address))
             }
             DatagramSource::Unix { pid, uid } => {
-                (SenderIdentity::User(uid), u64::from(pid as u32) | 1 << 63)
+                let id = u64::from(pid as u32) | LineOrigin::PROCESS;
+                (SenderIdentity::User(uid), id)
             }
             DatagramSource::Unknown => (SenderIdentity::Unknown, 0),
         };

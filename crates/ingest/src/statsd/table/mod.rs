@@ -25,7 +25,6 @@ mod compensated_sum;
 mod cumulative;
 mod key_arena;
 mod key_index;
-mod keyed_hasher;
 mod member_set;
 mod rename;
 mod series_slots;
@@ -46,7 +45,6 @@ use self::compensated_sum::CompensatedSum;
 use self::cumulative::CumulativeTotals;
 use self::key_arena::{KeyArena, KeyRef};
 use self::key_index::KeyIndex;
-use self::keyed_hasher::KeyedHasher;
 use self::member_set::MemberSet;
 pub(crate) use self::series_slots::SeriesHandle;
 use self::series_slots::{PermitIndex, SeriesSlots};
@@ -54,6 +52,7 @@ use self::timer::{RecordError, TimerState};
 use super::line_counts::LineCounts;
 use super::statistics::StatisticSettings;
 use crate::admission::Admission;
+use crate::keyed_hasher::KeyedHasher;
 use crate::senders::Sender;
 use crate::slab::Slab;
 
@@ -65,6 +64,17 @@ pub struct LineOrigin {
     /// The socket or process that sent it: cumulative counters of different ones are tracked
     /// separately.
     pub id: u64,
+}
+
+impl LineOrigin {
+    /// The bit of an id that marks a process; the others are its pid.
+    pub(crate) const PROCESS: u64 = 1 << 63;
+
+    /// Returns the process that sent the line, if the kernel reported it.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        let pid = self.id as u32;
+        (self.id & LineOrigin::PROCESS != 0 && pid != 0).then_some(pid)
+    }
 }
 
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pegel_metric::Series;
 
 use super::key_index::KeyIndex;
-use super::keyed_hasher::KeyedHasher;
 use crate::admission::{AdmittedSeries, SeriesPermit};
+use crate::keyed_hasher::KeyedHasher;
 use crate::senders::Sender;
 use crate::slab::Slab;
 

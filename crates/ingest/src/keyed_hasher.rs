@@ -1,4 +1,4 @@
-//! A fast hash of short texts with a random key: a sender that does not know the key cannot cause
+//! A fast hash of texts with a random key: a sender that does not know the key cannot cause
 //! collisions.
 
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +11,7 @@ pub(crate) struct KeyedHasher {
 
 impl KeyedHasher {
     /// Creates a hasher with a new key; each table has its own.
-    pub(super) fn new() -> KeyedHasher {
+    pub(crate) fn new() -> KeyedHasher {
         let random = RandomState::new();
         KeyedHasher {
             first: random.hash_one(1_u8),
@@ -21,7 +21,7 @@ impl KeyedHasher {
     }
 
     #[inline]
-    pub(super) fn hash(self, bytes: &[u8]) -> u64 {
+    pub(crate) fn hash(self, bytes: &[u8]) -> u64 {
         let mut hash = self.first ^ (bytes.len() as u64);
         let mut rest = bytes;
         while rest.len() > 16 {
@@ -46,7 +46,7 @@ impl KeyedHasher {
 
     /// Combines two hashes; the order matters.
     #[inline]
-    pub(super) fn combine(self, hash: u64, other: u64) -> u64 {
+    pub(crate) fn combine(self, hash: u64, other: u64) -> u64 {
         folded_multiply(hash ^ self.second, other.rotate_left(32) ^ self.first)
     }
 }

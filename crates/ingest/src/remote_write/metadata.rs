@@ -1,0 +1,147 @@
+//! What senders tell about their metrics, for `/api/v1/metadata`. Kept in memory: senders repeat
+//! it, every minute (1.0) or with every sample (2.0).
+
+use std::collections::BTreeMap;
+
+use pegel_wire::remote_write::{MetadataV1, MetadataV2, RemoteMetricType, WriteRequestV2};
+
+/// The most memory for metadata; what would exceed it is ignored.
+const BYTES_MAX: usize = 2 << 20;
+/// The memory of an entry besides its texts.
+const ENTRY_BYTES: usize = 128;
+/// Longer help texts are cut.
+const HELP_BYTES_MAX: usize = 1024;
+
+/// A metric as its sender describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedMetric {
+    pub name: String,
+    pub metric_type: &'static str,
+    pub help: String,
+    pub unit: String,
+}
+
+/// The metrics by name; the last description of a name is kept.
+#[derive(Debug, Default)]
+pub(super) struct RemoteMetadata {
+    metrics: BTreeMap<Box<str>, Description>,
+    bytes: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Description {
+    metric_type: RemoteMetricType,
+    help: Box<str>,
+    unit: Box<str>,
+}
+
+impl Description {
+    fn bytes(&self, name: &str) -> usize {
+        ENTRY_BYTES + name.len() + self.help.len() + self.unit.len()
+    }
+}
+
+impl RemoteMetadata {
+    /// Adds the metadata of a request of version 1.0. What is not UTF-8 is ignored.
+    pub(super) fn add_v1(&mut self, metadata: &MetadataV1<'_>) {
+        let texts = [metadata.metric, metadata.help, metadata.unit].map(std::str::from_utf8);
+        if let [Ok(name), Ok(help), Ok(unit)] = texts {
+            self.add(name, metadata.metric_type, help, unit);
+        }
+    }
+
+    /// Adds the metadata of a series of version 2.0. That of histograms and summaries is listed
+    /// under the name of the whole metric.
+    pub(super) fn add_v2(
+        &mut self,
+        series_name: &str,
+        metadata: &MetadataV2,
+        request: &WriteRequestV2<'_>,
+    ) {
+        let suffixes: &[&str] = match metadata.metric_type.as_str() {
+            "histogram" | "gaugehistogram" => &["_bucket", "_sum", "_count", "_gsum", "_gcount"],
+            "summary" => &["_sum", "_count"],
+            _ => &[],
+        };
+        let mut stems = suffixes
+            .iter()
+            .filter_map(|end| series_name.strip_suffix(end));
+        let name = stems.next().unwrap_or(series_name);
+        let (help, unit) = (request.text(metadata.help), request.text(metadata.unit));
+        self.add(name, metadata.metric_type, help, unit);
+    }
+
+    fn add(&mut self, name: &str, metric_type: RemoteMetricType, help: &str, unit: &str) {
+        if name.is_empty() {
+            return;
+        }
+        let mut end = help.len().min(HELP_BYTES_MAX);
+        while !help.is_char_boundary(end) {
+            end -= 1;
+        }
+        let description = Description {
+            metric_type,
+            help: help[..end].into(),
+            unit: unit.into(),
+        };
+        let known = self.metrics.get(name);
+        if known.is_some_and(|known| *known == description) {
+            return;
+        }
+        let freed = known.map_or(0, |known| known.bytes(name));
+        let bytes = self.bytes - freed + description.bytes(name);
+        if bytes <= BYTES_MAX {
+            self.bytes = bytes;
+            self.metrics.insert(name.into(), description);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.metrics.len()
+    }
+
+    /// Returns all metrics, sorted by name.
+    pub(super) fn all(&self) -> Vec<DescribedMetric> {
+        let metrics = self.metrics.iter();
+        let metrics = metrics.map(|(name, description)| DescribedMetric {
+            name: name.to_string(),
+            metric_type: description.metric_type.as_str(),
+            help: description.help.to_string(),
+            unit: description.unit.to_string(),
+        });
+        metrics.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_description_is_kept_and_memory_is_bounded() {
+        let mut metadata = RemoteMetadata::default();
+        metadata.add("a", RemoteMetricType(1), "old", "");
+        metadata.add(
+            "a",
+            RemoteMetricType(2),
+            &"ü".repeat(HELP_BYTES_MAX),
+            "bytes",
+        );
+        let all = metadata.all();
+        assert_eq!(
+            (all.len(), all[0].metric_type, &*all[0].unit),
+            (1, "gauge", "bytes")
+        );
+        assert_eq!(all[0].help.len(), HELP_BYTES_MAX);
+        let help = "x".repeat(HELP_BYTES_MAX);
+        for number in 0..10_000 {
+            metadata.add(&format!("m{number}"), RemoteMetricType(1), &help, "");
+        }
+        assert!(metadata.bytes <= BYTES_MAX);
+        assert!(
+            (1_500..2_500).contains(&metadata.len()),
+            "{}",
+            metadata.len()
+        );
+    }
+}
