@@ -1,0 +1,4 @@
+//! Outputs to other systems. They read the store and know no input; a server that is slow or down
+//! delays nothing but its own values.
+
+pub mod graphite;
