@@ -1,0 +1,146 @@
+//! Records in a local or shared directory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::{
+    AppendOutcome, PartConflict, PartLimits, RecordStorage, SUMMARY_NAME, StorageProblem,
+    StorageProblemKind, part_name,
+};
+
+/// Records contain what their user may see: others may not read them.
+const RECORD_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+/// Workflow, task and attempt.
+const FOLDER_DEPTH: usize = 3;
+/// A symbolic link or a FIFO of another user could lead anywhere or block.
+const OPEN_FLAGS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+/// The most bytes of one file. Other storage has limits of the same order.
+const PART_BYTES_MAX: u64 = 1 << 37;
+
+/// The folder of one record in a file system.
+#[derive(Debug)]
+pub struct FileStorage {
+    dir: PathBuf,
+}
+
+impl FileStorage {
+    pub fn new(dir: PathBuf) -> FileStorage {
+        FileStorage { dir }
+    }
+
+    fn create_folder(&self) -> io::Result<()> {
+        if let Some(parent) = self.dir.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(FOLDER_MODE).create(&self.dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a folder of a record that a symbolic link leads to. The place itself may be one.
+    fn check_folder(&self) -> io::Result<()> {
+        for folder in self.dir.ancestors().take(FOLDER_DEPTH) {
+            if fs::symlink_metadata(folder)?.is_symlink() {
+                let text = format!("{} is a symbolic link", folder.display());
+                return Err(io::Error::other(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn append_to(&self, path: &Path, position: u64, block: &[u8]) -> io::Result<AppendOutcome> {
+        let is_new = position == 0 && !path.exists();
+        if is_new {
+            self.create_folder()?;
+        }
+        self.check_folder()?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(RECORD_MODE);
+        options.custom_flags(OPEN_FLAGS);
+        let mut file = options.create(is_new).truncate(false).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let bytes = found.len();
+        let other = AppendOutcome::Conflict(PartConflict::OtherContent { bytes });
+        // A write that was interrupted left the start of this block, or all of it.
+        let Some(written) = bytes.checked_sub(position) else {
+            return Ok(other);
+        };
+        let Some(start) = block.get(..written as usize) else {
+            return Ok(other);
+        };
+        let mut found = vec![0; start.len()];
+        file.seek(SeekFrom::Start(position))?;
+        file.read_exact(&mut found)?;
+        if found != start {
+            return Ok(other);
+        }
+        file.write_all(&block[start.len()..])?;
+        file.sync_all()?;
+        if is_new {
+            File::open(&self.dir)?.sync_all()?;
+        }
+        Ok(AppendOutcome::Stored)
+    }
+}
+
+/// Returns the problem that an error of a local or shared file means.
+pub(super) fn file_problem(path: &Path, error: &io::Error) -> StorageProblem {
+    use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, StorageFull};
+    let kind = match error.kind() {
+        PermissionDenied => StorageProblemKind::Credentials,
+        StorageFull | QuotaExceeded => StorageProblemKind::DiskFull,
+        // A part that was removed, or a file system that is not mounted.
+        NotFound => StorageProblemKind::MissingContainer,
+        // A file system that hangs or is disconnected may become available again.
+        _ => StorageProblemKind::Unreachable,
+    };
+    StorageProblem::new(kind, format!("{}: {error}", path.display()))
+}
+
+/// Writes a file with this mode completely or not at all.
+pub(super) fn replace_file(dir: &Path, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let temporary = dir.join(format!(".{name}.tmp"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = options.custom_flags(OPEN_FLAGS).open(&temporary)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, dir.join(name))
+}
+
+impl RecordStorage for FileStorage {
+    fn part_limits(&self) -> PartLimits {
+        PartLimits {
+            bytes: PART_BYTES_MAX,
+            blocks: u32::MAX,
+        }
+    }
+
+    fn append(
+        &mut self,
+        part: u32,
+        position: u64,
+        block: &[u8],
+    ) -> Result<AppendOutcome, StorageProblem> {
+        let path = self.dir.join(part_name(part));
+        let appended = self.append_to(&path, position, block);
+        appended.map_err(|error| file_problem(&self.dir, &error))
+    }
+
+    fn finish(&mut self, _: u32, summary: &str) -> Result<(), StorageProblem> {
+        let written = replace_file(&self.dir, SUMMARY_NAME, RECORD_MODE, summary.as_bytes());
+        written.map_err(|error| file_problem(&self.dir, &error))
+    }
+}
