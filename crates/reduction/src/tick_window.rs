@@ -1,0 +1,272 @@
+//! The open ticks of a parent: the contributions of its children, until a tick is complete or its
+//! time is over.
+//!
+//! Contributions are kept apart until the tick closes, because a repeated one must replace the
+//! earlier one. They are stored as columns: a gauge takes 12 bytes and a counter 20.
+
+use std::collections::BTreeMap;
+
+use pegel_metric::Millis;
+
+use crate::{Partial, SERIES_KEYS_MAX};
+
+/// What a child contributes to one series.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CellValue {
+    Gauge(f64),
+    Counter { rate: Option<f64>, total: f64 },
+    Partial(Partial),
+}
+
+/// What became of a contribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// It is part of an open tick.
+    Open,
+    /// It was ignored: the tick is closed, or a newer connection of the child contributed to it.
+    Late,
+    /// It was ignored: the tick is too far in the future.
+    TooEarly,
+}
+
+/// A tick after the last change to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedTick {
+    pub time: Millis,
+    /// The number of nodes whose values are included.
+    pub nodes: u32,
+    /// One partial result for each series key, sorted by key.
+    pub partials: Vec<(u32, Partial)>,
+    /// The expected children without a contribution.
+    pub missing: Vec<u32>,
+}
+
+/// The open ticks of a parent.
+///
+/// Contributions have the key (child, epoch, tick). Of two contributions of a child to a tick, the
+/// one with the higher epoch counts; with equal epochs, the later one. A closed tick never changes.
+///
+/// Ticks are at most `open_max` intervals newer than the last `latest` passed to
+/// [`TickWindow::close`], which limits their number.
+#[derive(Debug)]
+pub struct TickWindow {
+    interval_ms: i64,
+    open_max: usize,
+    /// Ticks at or before this time are closed.
+    closed_until: Option<Millis>,
+    /// The ticks after it. `None`: the tick was complete and is closed.
+    ticks: BTreeMap<Millis, Option<OpenTick>>,
+    /// Scratch memory of `close`: the position of each series key among the partial results.
+    positions: Vec<u32>,
+}
+
+/// Contributions by child. Sorted: the rounding of sums does not depend on the order of arrival.
+type OpenTick = BTreeMap<u32, ChildContribution>;
+
+#[derive(Debug)]
+struct ChildContribution {
+    epoch: u64,
+    nodes: u32,
+    gauge_keys: Box<[u32]>,
+    gauges: Box<[f64]>,
+    counter_keys: Box<[u32]>,
+    /// The rate (NaN: none) and the total of each counter.
+    counters: Box<[(f64, f64)]>,
+    partials: Vec<(u32, Partial)>,
+}
+
+const NO_POSITION: u32 = u32::MAX;
+
+impl TickWindow {
+    /// `open_max` includes the ticks that a fast clock of a child may be ahead.
+    pub fn new(interval_ms: i64, open_max: usize) -> TickWindow {
+        TickWindow {
+            interval_ms: interval_ms.max(1),
+            open_max: open_max.max(1),
+            closed_until: None,
+            ticks: BTreeMap::new(),
+            positions: Vec::new(),
+        }
+    }
+
+    /// Adds the contribution of a child to the tick at `time`, which is rounded down to a multiple
+    /// of the interval. Of two cells for one series the last counts. Series keys are those of a
+    /// [`crate::ReducedSeriesTable`]; others, from `SERIES_KEYS_MAX` on, are ignored.
+    pub fn put(
+        &mut self,
+        child: u32,
+        epoch: u64,
+        time: Millis,
+        nodes: u32,
+        cells: Vec<(u32, CellValue)>,
+    ) -> PutOutcome {
+        let time = time.saturating_sub(time.rem_euclid(self.interval_ms));
+        if self.closed_until.is_some_and(|until| time <= until) {
+            return PutOutcome::Late;
+        }
+        let is_new = !self.ticks.contains_key(&time);
+        if is_new && (self.ticks.len() >= self.open_max || time > self.newest_allowed()) {
+            return PutOutcome::TooEarly;
+        }
+        let tick = self
+            .ticks
+            .entry(time)
+            .or_insert_with(|| Some(OpenTick::new()));
+        let Some(tick) = tick else {
+            return PutOutcome::Late;
+        };
+        if tick
+            .get(&child)
+            .is_some_and(|earlier| earlier.epoch > epoch)
+        {
+            return PutOutcome::Late;
+        }
+        tick.insert(child, ChildContribution::new(epoch, nodes, cells));
+        PutOutcome::Open
+    }
+
+    /// Drops the contributions of a child to open ticks.
+    pub fn remove_child(&mut self, child: u32) {
+        for tick in self.ticks.values_mut().flatten() {
+            tick.remove(&child);
+        }
+    }
+
+    /// Closes every tick to which all of `expected` contributed, or whose time is at or before
+    /// `latest`, and returns them in the order of time. A tick without any contribution does not
+    /// exist. If `latest` goes back by more than the window (the clock was set), ticks open again.
+    pub fn close(&mut self, expected: &[u32], latest: Millis) -> Vec<ClosedTick> {
+        let span = self.span();
+        let until = match self.closed_until {
+            Some(until) if until.saturating_sub(latest) <= span => until.max(latest),
+            _ => latest,
+        };
+        self.closed_until = Some(until);
+        let newest = self.newest_allowed();
+        self.ticks.retain(|time, _| *time <= newest);
+
+        let mut closed = Vec::new();
+        for (&time, slot) in &mut self.ticks {
+            let is_complete = |tick: &mut OpenTick| {
+                tick.len() >= expected.len()
+                    && expected.iter().all(|child| tick.contains_key(child))
+            };
+            if let Some(tick) = slot.take_if(|tick| time <= until || is_complete(tick)) {
+                // Contributions of removed children leave empty ticks.
+                if !tick.is_empty() {
+                    closed.push(reduce_tick(time, &tick, expected, &mut self.positions));
+                }
+            }
+        }
+        self.ticks.retain(|time, _| *time > until);
+        closed
+    }
+
+    /// Returns the number of open ticks.
+    pub fn open_count(&self) -> usize {
+        self.ticks.values().flatten().count()
+    }
+
+    fn span(&self) -> i64 {
+        self.interval_ms.saturating_mul(self.open_max as i64)
+    }
+
+    /// Before the first `close` the time is not known, and only the number of ticks is limited.
+    fn newest_allowed(&self) -> Millis {
+        let until = self.closed_until;
+        until.map_or(Millis::MAX, |until| until.saturating_add(self.span()))
+    }
+}
+
+impl ChildContribution {
+    fn new(epoch: u64, nodes: u32, mut cells: Vec<(u32, CellValue)>) -> ChildContribution {
+        if !cells.is_sorted_by(|a, b| a.0 < b.0) {
+            // Of equal keys the last one, which the stable sort of the reversed cells puts first.
+            cells.reverse();
+            cells.sort_by_key(|(key, _)| *key);
+            cells.dedup_by_key(|(key, _)| *key);
+        }
+        let (mut gauge_keys, mut gauges) = (Vec::with_capacity(cells.len()), Vec::new());
+        let (mut counter_keys, mut counters) = (Vec::new(), Vec::new());
+        let mut partials = Vec::new();
+        for (key, value) in cells {
+            if key as usize >= SERIES_KEYS_MAX {
+                break;
+            }
+            match value {
+                CellValue::Gauge(value) => {
+                    gauge_keys.push(key);
+                    gauges.push(value);
+                }
+                CellValue::Counter { rate, total } => {
+                    counter_keys.push(key);
+                    counters.push((rate.unwrap_or(f64::NAN), total));
+                }
+                CellValue::Partial(partial) => partials.push((key, partial)),
+            }
+        }
+        partials.shrink_to_fit();
+        ChildContribution {
+            epoch,
+            nodes,
+            gauge_keys: gauge_keys.into(),
+            gauges: gauges.into(),
+            counter_keys: counter_keys.into(),
+            counters: counters.into(),
+            partials,
+        }
+    }
+}
+
+/// Merges all contributions to a tick. `positions` is empty of positions before and after.
+fn reduce_tick(
+    time: Millis,
+    tick: &OpenTick,
+    expected: &[u32],
+    positions: &mut Vec<u32>,
+) -> ClosedTick {
+    let mut partials: Vec<(u32, Partial)> = Vec::new();
+    let mut nodes = 0u32;
+    for contribution in tick.values() {
+        nodes = nodes.saturating_add(contribution.nodes);
+        for (&key, &value) in contribution.gauge_keys.iter().zip(&contribution.gauges) {
+            partial_of(key, &mut partials, positions).add_value(value);
+        }
+        for (&key, &(rate, total)) in contribution.counter_keys.iter().zip(&contribution.counters) {
+            partial_of(key, &mut partials, positions).add_counter(Some(rate), total);
+        }
+        for (key, partial) in &contribution.partials {
+            partial_of(*key, &mut partials, positions).merge(partial);
+        }
+    }
+    for (key, _) in &partials {
+        positions[*key as usize] = NO_POSITION;
+    }
+    partials.sort_unstable_by_key(|(key, _)| *key);
+    let missing = expected.iter().filter(|child| !tick.contains_key(child));
+    ClosedTick {
+        time,
+        nodes,
+        partials,
+        missing: missing.copied().collect(),
+    }
+}
+
+fn partial_of<'a>(
+    key: u32,
+    partials: &'a mut Vec<(u32, Partial)>,
+    positions: &mut Vec<u32>,
+) -> &'a mut Partial {
+    let index = key as usize;
+    if index >= positions.len() {
+        positions.resize(index + 1, NO_POSITION);
+    }
+    if positions[index] == NO_POSITION {
+        positions[index] = partials.len() as u32;
+        partials.push((key, Partial::default()));
+    }
+    &mut partials[positions[index] as usize].1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! The child's side: dials parents in order of preference, sends ticks and answers requests.
+
+mod connection;
+mod dial;
+mod requests;
+mod tick_sender;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pegel_metric::{Millis, Series};
+use pegel_tree_protocol::{LocalServer, NodeOverview};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+
+use crate::context::TreeContext;
+use crate::parent::{Parent, ReducedTick};
+use connection::{ConnectionEnd, ParentConnection};
+
+/// The pause before the next attempt grows from the first to the second, with jitter.
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A connection that lasted so long was not refused.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// How often preferred parents are tried while another one is connected.
+const PREFERRED_EVERY: Duration = Duration::from_secs(30);
+/// Ticks that wait for the connection.
+const ITEMS_MAX: usize = 8;
+
+/// Ticks that were computed again and wait for the connection.
+const CHANGED_MAX: usize = 10_000;
+const CHANGED_PER_SECOND: usize = 1000;
+
+/// What goes to the parent.
+#[derive(Debug)]
+pub(crate) enum UplinkItem {
+    /// The values of a leaf.
+    Values {
+        time: Millis,
+        values: Vec<(Arc<Series>, f64)>,
+        overview: NodeOverview,
+    },
+    /// The partial results of a parent.
+    Partials {
+        tick: ReducedTick,
+        overview: NodeOverview,
+    },
+}
+
+/// The state of one configured parent.
+#[derive(Debug, Clone)]
+struct ParentStatus {
+    address: String,
+    node: String,
+    since: Option<Millis>,
+    last_error: Option<String>,
+    attempts: u64,
+}
+
+/// The state of the connection to parents, shared with the thread that makes ticks.
+#[derive(Debug)]
+pub(crate) struct UplinkState {
+    parents: Mutex<Vec<ParentStatus>>,
+    is_attached: AtomicBool,
+    /// The interval of the parent, in milliseconds.
+    interval: AtomicI64,
+    last_epoch: AtomicU64,
+    /// Ticks that were computed again, of which the parent does not know.
+    changed: Mutex<BTreeSet<Millis>>,
+    items: mpsc::Sender<UplinkItem>,
+}
+
+impl UplinkState {
+    pub(crate) fn new(context: &TreeContext) -> (Arc<UplinkState>, mpsc::Receiver<UplinkItem>) {
+        let (items, receiver) = mpsc::channel(ITEMS_MAX);
+        let parents = context.settings.parents.iter().map(|address| ParentStatus {
+            address: address.to_string(),
+            node: String::new(),
+            since: None,
+            last_error: None,
+            attempts: 0,
+        });
+        let state = UplinkState {
+            parents: Mutex::new(parents.collect()),
+            is_attached: AtomicBool::new(false),
+            interval: AtomicI64::new(context.interval()),
+            last_epoch: AtomicU64::new(0),
+            changed: Mutex::default(),
+            items,
+        };
+        (Arc::new(state), receiver)
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.is_attached.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn interval(&self) -> Millis {
+        self.interval.load(Ordering::Relaxed)
+    }
+
+    /// Queues an item. Returns false if the connection does not keep up.
+    pub(crate) fn send(&self, item: UplinkItem) -> bool {
+        self.items.try_send(item).is_ok()
+    }
+
+    /// Notes ticks that were computed again. The oldest are given up if there are too many.
+    pub(crate) fn add_changed(&self, ticks: Vec<Millis>) {
+        let mut changed = self.changed.lock();
+        changed.extend(ticks);
+        while changed.len() > CHANGED_MAX {
+            changed.pop_first();
+        }
+    }
+
+    /// Takes the oldest of these ticks.
+    fn take_changed(&self) -> Vec<Millis> {
+        let mut changed = self.changed.lock();
+        let count = changed.len().min(CHANGED_PER_SECOND);
+        (0..count).filter_map(|_| changed.pop_first()).collect()
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let parents = self.parents.lock();
+        let parents = parents.iter().map(|parent| {
+            json!({
+                "address": parent.address,
+                "node": parent.node,
+                "connected": parent.since.is_some(),
+                "since": parent.since.map(|since| since as f64 / 1000.0),
+                "attempts": parent.attempts,
+                "last_error": parent.last_error,
+            })
+        });
+        parents.collect()
+    }
+
+    fn update(&self, index: usize, change: impl FnOnce(&mut ParentStatus)) {
+        if let Some(status) = self.parents.lock().get_mut(index) {
+            change(status);
+        }
+    }
+}
+
+/// The connection of this agent to its parents.
+pub(crate) struct Uplink {
+    pub(crate) context: Arc<TreeContext>,
+    pub(crate) parent: Option<Arc<Parent>>,
+    pub(crate) local: Arc<dyn LocalServer>,
+    pub(crate) state: Arc<UplinkState>,
+}
+
+impl Uplink {
+    /// Keeps a connection to one of the parents until `stop` becomes true.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut items: mpsc::Receiver<UplinkItem>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut pause = BACKOFF_MIN;
+        let mut next: Option<(usize, Box<ParentConnection>)> = None;
+        while !*stop.borrow() {
+            let all = self.context.settings.parents.len();
+            let connected = match next.take() {
+                Some(connected) => Some(connected),
+                None => tokio::select! {
+                    connected = self.connect_first(all) => connected,
+                    _ = stop.changed() => continue,
+                },
+            };
+            let Some((index, connection)) = connected else {
+                tokio::select! {
+                    () = sleep(jittered(pause, self.context.clock.utc_nanos())) => {}
+                    _ = stop.changed() => {}
+                }
+                pause = (pause * 2).min(BACKOFF_MAX);
+                continue;
+            };
+            let began = Instant::now();
+            self.attached(index, &connection);
+            let end = tokio::select! {
+                end = connection.serve(self.clone(), &mut items, &mut stop) => end,
+                (index, preferred) = self.find_preferred(index) => ConnectionEnd::Moved(index, preferred),
+            };
+            self.detached(index, &end);
+            if began.elapsed() > STABLE_AFTER {
+                pause = BACKOFF_MIN;
+            }
+            match end {
+                ConnectionEnd::Stopped => return,
+                ConnectionEnd::Moved(index, preferred) => next = Some((index, preferred)),
+                ConnectionEnd::Failed(_) => {
+                    sleep(jittered(pause, self.context.clock.utc_nanos())).await;
+                    pause = (pause * 2).min(BACKOFF_MAX);
+                }
+            }
+        }
+    }
+
+    fn attached(&self, index: usize, connection: &ParentConnection) {
+        let now = self.context.now();
+        let node = connection.welcome.node.clone();
+        tracing::info!(node, "attached to a parent");
+        self.state.update(index, |status| {
+            status.since = Some(now);
+            status.node = node;
+            status.last_error = None;
+        });
+        self.context
+            .path
+            .write()
+            .clone_from(&connection.welcome.path);
+        let interval = Millis::from(connection.welcome.interval_ms);
+        self.state.interval.store(interval, Ordering::Relaxed);
+        self.state.is_attached.store(true, Ordering::Relaxed);
+    }
+
+    fn detached(&self, index: usize, end: &ConnectionEnd) {
+        self.state.is_attached.store(false, Ordering::Relaxed);
+        self.context.path.write().clear();
+        self.state.update(index, |status| {
+            status.since = None;
+            if let ConnectionEnd::Failed(error) = end {
+                tracing::info!(parent = status.address, error, "lost the parent");
+                status.last_error = Some(error.clone());
+            }
+        });
+    }
+
+    /// Tries the first `count` parents in order.
+    async fn connect_first(&self, count: usize) -> Option<(usize, Box<ParentConnection>)> {
+        for index in 0..count {
+            self.state.update(index, |status| status.attempts += 1);
+            let address = &self.context.settings.parents[index];
+            match self.connect(address).await {
+                Ok(connection) => return Some((index, Box::new(connection))),
+                Err(error) => {
+                    tracing::debug!(parent = %address, error, "cannot attach to a parent");
+                    self.state
+                        .update(index, |status| status.last_error = Some(error));
+                }
+            }
+        }
+        None
+    }
+
+    /// Waits for a connection to a parent that is preferred to the one at `index`.
+    async fn find_preferred(&self, index: usize) -> (usize, Box<ParentConnection>) {
+        if index == 0 {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            sleep(PREFERRED_EVERY).await;
+            if let Some(found) = self.connect_first(index).await {
+                return found;
+            }
+        }
+    }
+
+    /// Returns the epoch of a new connection: higher than all before, even if the clock steps back.
+    fn next_epoch(&self) -> u64 {
+        let now = u64::try_from(self.context.clock.utc_nanos()).unwrap_or(1);
+        let last = self.state.last_epoch.load(Ordering::Relaxed);
+        let epoch = now.max(last + 1);
+        self.state.last_epoch.store(epoch, Ordering::Relaxed);
+        epoch
+    }
+}
+
+/// Returns half to all of a pause, so that the children of a lost parent do not come all at once.
+fn jittered(pause: Duration, nanos: i64) -> Duration {
+    let share = 0.5 + 0.5 * (nanos.rem_euclid(1000) as f64 / 1000.0);
+    pause.mul_f64(share)
+}

@@ -1,0 +1,49 @@
+//! What all parts of the tree of one agent share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use pegel_metric::{Clock, Millis};
+use pegel_store::Store;
+
+use crate::credentials::TreeCredentials;
+use crate::figures::TreeCounts;
+use crate::problems::Problems;
+use crate::settings::TreeSettings;
+use crate::tick_reader::millis;
+
+pub(crate) struct TreeContext {
+    pub(crate) settings: TreeSettings,
+    pub(crate) credentials: TreeCredentials,
+    pub(crate) node: String,
+    pub(crate) version: String,
+    pub(crate) instance: Bytes,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) started: Millis,
+    pub(crate) sample_interval: Duration,
+    pub(crate) counts: Arc<TreeCounts>,
+    pub(crate) problems: Mutex<Problems>,
+    /// The nodes above this agent, from its parent to the root.
+    pub(crate) path: RwLock<Vec<String>>,
+}
+
+impl TreeContext {
+    pub(crate) fn now(&self) -> Millis {
+        self.clock.utc()
+    }
+
+    /// The interval of the configuration; that of a parent may differ.
+    pub(crate) fn interval(&self) -> Millis {
+        millis(self.settings.interval.duration())
+    }
+
+    /// Counts a problem with a peer and logs it.
+    pub(crate) fn problem(&self, peer: &str, node: &str, reason: &'static str, message: &str) {
+        tracing::debug!(peer, node, reason, message, "problem in the tree");
+        let mut problems = self.problems.lock();
+        problems.add(peer, node, reason, message, self.now());
+    }
+}

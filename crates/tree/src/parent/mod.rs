@@ -1,0 +1,184 @@
+//! The parent's side: accepts children, keeps the registry of nodes, reduces values and sends
+//! requests down.
+
+mod backfill;
+mod child_link;
+mod child_stream;
+mod dirty_ticks;
+mod listener;
+mod node_rows;
+mod reduce;
+mod registry;
+mod requests;
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use pegel_metric::Millis;
+use pegel_reduction::{Figure, OutlierFinder, OutlierRule};
+use pegel_tree_protocol::{NodeOverview, NodeStatus};
+
+pub(crate) use backfill::{SELECT_TARGET, run_backfill, subtree_partials};
+pub(crate) use listener::accept_children;
+pub(crate) use reduce::{NO_KEY, ReducedGroup, ReducedTick};
+pub(crate) use registry::OWN_KEY;
+pub(crate) use requests::headers_of;
+
+use crate::child::UplinkState;
+use crate::context::TreeContext;
+use crate::overview::unknown_overview;
+use dirty_ticks::DirtyTicks;
+use reduce::Reduction;
+use registry::Registry;
+
+/// A tick closes this many intervals after its time, even if children are missing; one more for
+/// each level between them and this agent.
+const CLOSE_INTERVALS: i64 = 2;
+/// For this time after the start of the agent, a child that was not known has been away since
+/// before the start.
+const RESTART_TIME: Millis = 10 * 60 * 1000;
+
+/// The parent's side of an agent. The HTTP server calls it as `NodeTree`.
+pub(crate) struct Parent {
+    pub(crate) context: Arc<TreeContext>,
+    pub(crate) accept_address: SocketAddr,
+    pub(crate) interval: Millis,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) reduction: Mutex<Reduction>,
+    pub(crate) own_overview: Mutex<NodeOverview>,
+    dirty: Mutex<DirtyTicks>,
+    outliers: Mutex<OutlierFinder>,
+    next_request: AtomicU64,
+    /// When the parent started, and the time up to which reduced values existed then.
+    start: Mutex<(Millis, Millis)>,
+    /// The connection to this agent's own parents, if it has any.
+    pub(crate) uplink: OnceLock<Arc<UplinkState>>,
+}
+
+impl Parent {
+    pub(crate) fn new(context: Arc<TreeContext>, accept_address: SocketAddr) -> Parent {
+        let interval = context.interval();
+        let children_max = context.settings.children_max as usize;
+        let now = context.now();
+        Parent {
+            accept_address,
+            interval,
+            registry: Mutex::new(Registry::new(
+                &context.node,
+                context.instance.clone(),
+                children_max,
+                interval,
+            )),
+            reduction: Mutex::new(Reduction::new(interval)),
+            own_overview: Mutex::new(unknown_overview()),
+            dirty: Mutex::default(),
+            outliers: Mutex::new(OutlierFinder::new(OutlierRule::default())),
+            next_request: AtomicU64::new(1),
+            start: Mutex::new((now, now)),
+            uplink: OnceLock::new(),
+            context,
+        }
+    }
+
+    /// Sets the time up to which reduced values existed when the agent started.
+    pub(crate) fn set_reduced_until(&self, until: Millis) {
+        self.start.lock().1 = until;
+    }
+
+    /// Notes ticks that were computed again, for the parent of this agent.
+    fn report_changed(&self, ticks: Vec<Millis>) {
+        if let Some(uplink) = self.uplink.get() {
+            uplink.add_changed(ticks);
+        }
+    }
+
+    /// Marks ticks to be computed again, as far back as the configuration permits.
+    pub(crate) fn mark_dirty(&self, from: Millis, to: Millis) {
+        let now = self.context.now();
+        let oldest = now - self.backfill_time();
+        self.dirty.lock().mark(
+            from.max(oldest),
+            to.min(now + self.interval),
+            self.interval,
+            now,
+        );
+    }
+
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.lock().len()
+    }
+
+    fn backfill_time(&self) -> Millis {
+        crate::tick_reader::millis(self.context.settings.backfill.duration())
+    }
+
+    /// Returns the time from which a node that was not known is missing: since before the start of
+    /// this agent, if that was not long ago.
+    fn unknown_missing_since(&self, now: Millis) -> Millis {
+        let (started, reduced_until) = *self.start.lock();
+        if now - started < RESTART_TIME {
+            reduced_until
+        } else {
+            now
+        }
+    }
+
+    /// Closes the ticks that are due.
+    pub(crate) fn close_ticks(&self, now: Millis) -> Vec<ReducedTick> {
+        let (expected, levels) = {
+            let registry = self.registry.lock();
+            (registry.expected(now), registry.levels() as i64)
+        };
+        let lag = (CLOSE_INTERVALS + (levels - 2).max(0)) * self.interval;
+        self.reduction.lock().close(&expected, now - lag)
+    }
+
+    /// Finds the nodes that stand out at a tick.
+    pub(crate) fn update_outliers(&self, now: Millis) {
+        let mut overviews = vec![(OWN_KEY, *self.own_overview.lock())];
+        {
+            let registry = self.registry.lock();
+            let children = registry.children.values();
+            let up = children.filter(|child| registry.child_status(child, now) == NodeStatus::Up);
+            overviews.extend(up.map(|child| (child.key, child.overview)));
+            let below = registry.nodes.values();
+            let up = below.filter(|below| registry.subtree_status(below, now) == NodeStatus::Up);
+            overviews.extend(up.filter_map(|below| Some((below.key, below.update.overview?))));
+        }
+        let mut finder = self.outliers.lock();
+        for figure in Figure::ALL {
+            let value = |overview: &NodeOverview| match figure {
+                Figure::Busy => overview.busy,
+                Figure::Memory => overview.memory,
+                Figure::Pressure => overview.pressure,
+                Figure::Gpu => overview.gpu,
+                Figure::Network => overview.network,
+                Figure::Temperature => overview.temperature,
+                Figure::Load => overview.load,
+            };
+            let values: Vec<(u32, f32)> = { overviews.iter() }
+                .map(|(key, overview)| (*key, value(overview)))
+                .collect();
+            finder.update(figure, &values);
+        }
+    }
+
+    /// Forgets what has been gone for long. Called once in a while.
+    pub(crate) fn expire(&self, now: Millis) {
+        let removed = self.registry.lock().expire(now);
+        let mut finder = self.outliers.lock();
+        removed.into_iter().for_each(|key| finder.forget(key));
+        drop(finder);
+        self.reduction.lock().reclaim(now);
+    }
+
+    /// Closes the streams of all children.
+    pub(crate) fn close_children(&self) {
+        self.registry
+            .lock()
+            .connected()
+            .for_each(|link| link.close());
+    }
+}

@@ -1,0 +1,249 @@
+//! The values of this node's own series at the times of ticks, read from the store: the newest
+//! sample at or before the time, unless the series ended or the sample is older than five minutes.
+//!
+//! A [`TickReader`] follows the present and reads each sample once. [`select_partials`] computes
+//! the same for times in the past.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pegel_metric::{Input, MetricKind, Millis, Selector, Series, is_stale};
+use pegel_reduction::{NodeCounterRates, Partial, is_reduced_name};
+use pegel_store::{QueryError, RangeQuery, SeriesChoice, Store, TickCompletion};
+use pegel_tree_protocol::{
+    Kind, PartialCell, SelectRequest, SelectedSeries, encode_partials, encode_times,
+};
+
+/// The age up to which the last sample of a series is its value.
+const LOOKBACK: Millis = 5 * 60 * 1000;
+/// The memory of one query.
+const QUERY_BYTES_MAX: usize = 64 << 20;
+/// Series without a value for this time are forgotten.
+const FORGET_AFTER: Millis = 2 * LOOKBACK;
+/// The most ticks of one request for partial results.
+const TICKS_MAX: i64 = 3600;
+
+/// Returns whether a series is sent to parents: a series of this node that is not a reduction.
+fn is_sent(series: &Series) -> bool {
+    !series.is_remote() && series.family().input != Input::Tree && !is_reduced_name(series.name())
+}
+
+fn tick_query(start: Millis, end: Millis, sample_interval: Millis, time: Duration) -> RangeQuery {
+    let choice = |series: &mut Vec<Arc<Series>>| series.retain(|series| is_sent(series));
+    RangeQuery {
+        bytes_max: QUERY_BYTES_MAX,
+        deadline: Instant::now() + time,
+        ticks: Some(TickCompletion {
+            interval: sample_interval,
+        }),
+        choice: Some(SeriesChoice(Arc::new(choice))),
+        ..RangeQuery::new(Selector::all(), start, end, None)
+    }
+}
+
+/// The newest sample of a series.
+#[derive(Debug)]
+pub(crate) struct CurrentSample {
+    pub(crate) time: Millis,
+    /// NaN with the mark of the end: the series ended.
+    pub(crate) value: f64,
+}
+
+/// Reads the own series of this node tick by tick.
+#[derive(Debug)]
+pub(crate) struct TickReader {
+    store: Store,
+    sample_interval: Millis,
+    samples: HashMap<Arc<Series>, CurrentSample>,
+    /// Samples up to this time were read.
+    read_until: Option<Millis>,
+}
+
+impl TickReader {
+    pub(crate) fn new(store: Store, sample_interval: Duration) -> TickReader {
+        TickReader {
+            store,
+            sample_interval: millis(sample_interval).max(1),
+            samples: HashMap::new(),
+            read_until: None,
+        }
+    }
+
+    /// Reads the samples up to `time`. A part before the last time is read again: points may be
+    /// stored late.
+    pub(crate) fn read(&mut self, time: Millis, interval: Millis) -> Result<(), QueryError> {
+        let lookback = time - LOOKBACK;
+        if self.read_until.is_some_and(|until| until > time) {
+            // The clock was set back.
+            self.read_until = None;
+            self.samples.clear();
+        }
+        let start = match self.read_until {
+            Some(until) => (until - interval + 1).max(lookback),
+            None => lookback,
+        };
+        let limit = Duration::from_secs(10);
+        let query = tick_query(start, time, self.sample_interval, limit);
+        let samples = &mut self.samples;
+        self.store.query_columns(&query, &mut |series, column| {
+            let (Some(&time), Some(&value)) = (column.times.last(), column.values.last()) else {
+                return;
+            };
+            match samples.get_mut(series) {
+                Some(sample) if sample.time <= time => *sample = CurrentSample { time, value },
+                Some(_) => {}
+                None => {
+                    samples.insert(series.clone(), CurrentSample { time, value });
+                }
+            }
+        })?;
+        self.read_until = Some(time);
+        samples.retain(|_, sample| time - sample.time <= FORGET_AFTER);
+        Ok(())
+    }
+
+    /// Returns the values at the time that was read last.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&Arc<Series>, f64)> {
+        let time = self.read_until.unwrap_or(Millis::MIN);
+        let live =
+            move |sample: &CurrentSample| !is_stale(sample.value) && time - sample.time <= LOOKBACK;
+        let samples = self.samples.iter().filter(move |(_, sample)| live(sample));
+        samples.map(|(series, sample)| (series, sample.value))
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> Millis {
+    duration.as_millis().try_into().unwrap_or(Millis::MAX)
+}
+
+/// Returns the kind as the protocol has it.
+pub(crate) fn wire_kind(kind: MetricKind) -> Kind {
+    match kind {
+        MetricKind::Counter => Kind::Counter,
+        MetricKind::Gauge => Kind::Gauge,
+        MetricKind::Unknown => Kind::Unknown,
+    }
+}
+
+pub(crate) fn metric_kind(kind: i32) -> MetricKind {
+    match Kind::try_from(kind) {
+        Ok(Kind::Counter) => MetricKind::Counter,
+        Ok(Kind::Gauge) => MetricKind::Gauge,
+        Ok(Kind::Unknown) | Err(_) => MetricKind::Unknown,
+    }
+}
+
+pub(crate) fn encode_partial(partial: &Partial) -> PartialCell {
+    PartialCell {
+        count: partial.count,
+        sum: partial.sum,
+        min: partial.min,
+        max: partial.max,
+        total: partial.total,
+        sketch: Bytes::from(partial.sketch.encode()),
+    }
+}
+
+/// Why partial results cannot be computed.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectPartialsError {
+    #[error(
+        "a request for partial results needs a step of 1 ms or more and at most {TICKS_MAX} steps"
+    )]
+    Range,
+    #[error("a request for partial results cannot have matchers; use selectors")]
+    Matchers,
+    #[error("selector {0}")]
+    Selector(String),
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+/// Returns the ticks of a request: the multiples of its step between start and end.
+pub(crate) fn requested_ticks(request: &SelectRequest) -> Result<Vec<Millis>, SelectPartialsError> {
+    let step = request.step_ms;
+    if step < 1 || request.end_ms < request.start_ms {
+        return Err(SelectPartialsError::Range);
+    }
+    let first = request.start_ms.div_euclid(step);
+    let first = first + i64::from(request.start_ms.rem_euclid(step) != 0);
+    let last = request.end_ms.div_euclid(step);
+    if last.saturating_sub(first) >= TICKS_MAX || last.checked_mul(step).is_none() {
+        return Err(SelectPartialsError::Range);
+    }
+    Ok((first..=last).map(|tick| tick * step).collect())
+}
+
+fn request_selector(request: &SelectRequest) -> Result<Selector, SelectPartialsError> {
+    if !request.matchers.is_empty() {
+        return Err(SelectPartialsError::Matchers);
+    }
+    if request.selectors.is_empty() {
+        return Ok(Selector::all());
+    }
+    let parsed = request.selectors.iter().map(|text| Selector::parse(text));
+    let parsed = parsed.collect::<Result<Vec<_>, _>>();
+    let parsed = parsed.map_err(|error| SelectPartialsError::Selector(error.to_string()))?;
+    Ok(Selector::any(parsed))
+}
+
+/// Computes the partial results of this node's own series, without the nodes below it.
+pub fn select_partials(
+    store: &Store,
+    sample_interval: Duration,
+    request: &SelectRequest,
+    time_max: Duration,
+) -> Result<Vec<SelectedSeries>, SelectPartialsError> {
+    let ticks = requested_ticks(request)?;
+    let Some((&first, &last)) = ticks.first().zip(ticks.last()) else {
+        return Ok(Vec::new());
+    };
+    // One tick more, for the rates at the first.
+    let before = first - request.step_ms;
+    let interval = millis(sample_interval).max(1);
+    let mut query = tick_query(before - LOOKBACK, last, interval, time_max);
+    query.selector = request_selector(request)?;
+    let mut selected = Vec::new();
+    store.query_columns(&query, &mut |series, column| {
+        let family = series.family();
+        let is_counter = family.kind == MetricKind::Counter;
+        let mut rates = NodeCounterRates::new();
+        let (mut times, mut cells) = (Vec::new(), Vec::new());
+        let mut next = 0;
+        for &tick in std::iter::once(&before).chain(&ticks) {
+            while column.times.get(next).is_some_and(|time| *time <= tick) {
+                next += 1;
+            }
+            let Some(newest) = next.checked_sub(1) else {
+                continue;
+            };
+            let (time, value) = (column.times[newest], column.values[newest]);
+            if is_stale(value) || tick - time > LOOKBACK {
+                continue;
+            }
+            let partial = if is_counter {
+                Partial::of_counter(rates.rate(0, tick, value, 0), value)
+            } else {
+                Partial::of_gauge(value)
+            };
+            if tick >= first {
+                times.push(tick);
+                cells.push(encode_partial(&partial));
+            }
+        }
+        if !times.is_empty() {
+            selected.push(SelectedSeries {
+                text: series.text().to_owned(),
+                kind: wire_kind(family.kind) as u32,
+                unit: family.unit.clone().into_owned(),
+                help: family.help.clone().into_owned(),
+                times: encode_times(&times).into(),
+                partials: encode_partials(&cells).into(),
+                ..SelectedSeries::default()
+            });
+        }
+    })?;
+    Ok(selected)
+}

@@ -1,0 +1,240 @@
+//! The thread that makes ticks: it reads this node's own values, closes the ticks of a parent,
+//! writes reduced points to the store and passes ticks to the connection to the parent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use pegel_metric::{MetricKind, Millis, Series};
+use pegel_reduction::{CellValue, NodeCounterRates, PutOutcome};
+
+use crate::child::{UplinkItem, UplinkState};
+use crate::context::TreeContext;
+use crate::overview::OverviewReader;
+use crate::parent::{NO_KEY, OWN_KEY, Parent, ReducedGroup};
+use crate::tick_reader::TickReader;
+
+/// A tick is made this share of an interval after its time: the samples are stored then.
+const DELAY_PERCENT: i64 = 30;
+/// How often a parent looks for complete ticks.
+const CLOSE_EVERY: Millis = 50;
+/// How often lost nodes and unused series are removed.
+const EXPIRE_EVERY: Duration = Duration::from_secs(30);
+/// Reduced values are current for this many intervals.
+const STALE_INTERVALS: i64 = 10;
+/// The most intervals that the thread stays behind after the clock was set back.
+const CLOCK_STEP_INTERVALS: i64 = 10;
+
+/// Asks a thread to end.
+#[derive(Debug, Default)]
+pub(crate) struct TreeStop {
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl TreeStop {
+    pub(crate) fn stop(&self) {
+        *self.is_stopped.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits, and returns whether the thread must end.
+    fn wait(&self, time: Duration) -> bool {
+        let mut is_stopped = self.is_stopped.lock();
+        if !*is_stopped {
+            self.changed.wait_for(&mut is_stopped, time);
+        }
+        *is_stopped
+    }
+}
+
+/// The state of the thread.
+pub(crate) struct TickThread {
+    context: Arc<TreeContext>,
+    parent: Option<Arc<Parent>>,
+    uplink: Option<Arc<UplinkState>>,
+    stop: Arc<TreeStop>,
+    reader: TickReader,
+    overview: OverviewReader,
+    own_series: OwnDefinitions,
+    reduced: ReducedGroup,
+    last: Option<Millis>,
+    expired: Instant,
+}
+
+/// The keys of a parent's own series in its reduction.
+#[derive(Debug, Default)]
+struct OwnDefinitions {
+    keys: HashMap<Arc<Series>, (u32, bool)>,
+    rates: NodeCounterRates,
+}
+
+impl TickThread {
+    pub(crate) fn new(
+        context: Arc<TreeContext>,
+        parent: Option<Arc<Parent>>,
+        uplink: Option<Arc<UplinkState>>,
+        stop: Arc<TreeStop>,
+    ) -> TickThread {
+        TickThread {
+            reader: TickReader::new(context.store.clone(), context.sample_interval),
+            reduced: ReducedGroup::new(STALE_INTERVALS * context.interval()),
+            context,
+            parent,
+            uplink,
+            stop,
+            overview: OverviewReader::default(),
+            own_series: OwnDefinitions::default(),
+            last: None,
+            expired: Instant::now(),
+        }
+    }
+
+    /// A parent has its own interval, a leaf that of its parent.
+    fn interval(&self) -> Millis {
+        match (&self.parent, &self.uplink) {
+            (None, Some(uplink)) => uplink.interval(),
+            _ => self.context.interval(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        if let Some(parent) = &self.parent {
+            parent.find_restart_gap();
+        }
+        loop {
+            let interval = self.interval();
+            let delay = interval * DELAY_PERCENT / 100;
+            let now = self.context.now();
+            let mut pause = interval - (now - delay).rem_euclid(interval);
+            if self.parent.is_some() {
+                pause = pause.min(CLOSE_EVERY);
+            }
+            let pause = Duration::from_millis(pause.clamp(1, 60_000) as u64);
+            if self.stop.wait(pause) {
+                self.make_tick(self.context.now(), interval);
+                return;
+            }
+            let now = self.context.now();
+            self.make_tick(now - delay, interval);
+            self.close_ticks(now);
+            if self.expired.elapsed() > EXPIRE_EVERY {
+                self.expired = Instant::now();
+                if let Some(parent) = &self.parent {
+                    parent.expire(now);
+                }
+            }
+        }
+    }
+
+    /// Makes the newest tick at or before `until`, unless it was made.
+    fn make_tick(&mut self, until: Millis, interval: Millis) {
+        let time = until - until.rem_euclid(interval);
+        if let Some(last) = self.last {
+            if time > last + interval
+                && let Some(parent) = &self.parent
+            {
+                parent.mark_dirty(last + interval, time - interval);
+            }
+            if last - time > CLOCK_STEP_INTERVALS * interval {
+                self.last = None;
+            } else if time <= last {
+                return;
+            }
+        }
+        self.last = Some(time);
+        let uplink = self.uplink.as_ref().filter(|uplink| uplink.is_attached());
+        if self.parent.is_none() && uplink.is_none() {
+            return;
+        }
+        if let Err(error) = self.reader.read(time, interval) {
+            tracing::warn!(%error, "cannot read the values of a tick");
+            if let Some(parent) = &self.parent {
+                parent.mark_dirty(time, time);
+            }
+            return;
+        }
+        let overview = self.overview.update(time, self.reader.values());
+        if let Some(parent) = &self.parent {
+            *parent.own_overview.lock() = overview;
+            self.own_series
+                .put(parent, time, &self.reader, self.context.started);
+            parent.update_outliers(self.context.now());
+        } else if let Some(uplink) = uplink {
+            let values = self.reader.values();
+            let values = values.map(|(series, value)| (series.clone(), value));
+            let item = UplinkItem::Values {
+                time,
+                values: values.collect(),
+                overview,
+            };
+            if !uplink.send(item) {
+                self.context.counts.ticks_skipped.add(1);
+            }
+        }
+    }
+
+    /// Closes ticks, stores their reduced values and passes them on.
+    fn close_ticks(&mut self, now: Millis) {
+        let Some(parent) = &self.parent else {
+            return;
+        };
+        for tick in parent.close_ticks(now) {
+            self.context.counts.ticks_closed.add(1);
+            self.context.store.tick(self.reduced.tick(&tick));
+            let uplink = self.uplink.as_ref().filter(|uplink| uplink.is_attached());
+            if let Some(uplink) = uplink {
+                let overview = *parent.own_overview.lock();
+                if !uplink.send(UplinkItem::Partials { tick, overview }) {
+                    self.context.counts.ticks_skipped.add(1);
+                }
+            }
+        }
+    }
+}
+
+impl OwnDefinitions {
+    /// Puts the values of this agent's own series into its reduction.
+    fn put(&mut self, parent: &Parent, time: Millis, reader: &TickReader, started: Millis) {
+        let mut reduction = parent.reduction.lock();
+        let mut cells = Vec::new();
+        for (series, value) in reader.values() {
+            let (key, is_counter) = match self.keys.get(series) {
+                Some(interned) => *interned,
+                None => {
+                    let family = series.family();
+                    let kind: MetricKind = family.kind;
+                    let interned =
+                        reduction.intern(series.text(), kind, &family.unit, &family.help);
+                    self.keys.insert(series.clone(), interned);
+                    interned
+                }
+            };
+            if key == NO_KEY {
+                continue;
+            }
+            let cell = if is_counter {
+                let rate = self.rates.rate(key, time, value, started);
+                CellValue::Counter { rate, total: value }
+            } else {
+                CellValue::Gauge(value)
+            };
+            cells.push((key, cell));
+        }
+        let live = cells.len();
+        let outcome = reduction.put(OWN_KEY, 1, time, 1, cells);
+        if self.keys.len() > 2 * live + 1000 {
+            // Most series ended. The others are interned again at the next tick.
+            for (key, _) in self.keys.values().filter(|(key, _)| *key != NO_KEY) {
+                reduction.table.release(*key, time);
+                self.rates.forget(*key);
+            }
+            self.keys.clear();
+        }
+        drop(reduction);
+        if outcome != PutOutcome::Open {
+            parent.mark_dirty(time, time);
+        }
+    }
+}
