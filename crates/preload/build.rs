@@ -41,7 +41,7 @@ fn build(target_dir: &Path) {
         .arg("--target-dir")
         .arg(target_dir);
     if is_cross() {
-        cargo.arg("--target").arg(variable("TARGET"));
+        cargo.arg("--target").arg(target());
     }
     // Settings of the outer build: sanitizers, coverage, clippy as the compiler.
     for name in [
@@ -49,6 +49,8 @@ fn build(target_dir: &Path) {
         "CARGO_ENCODED_RUSTFLAGS",
         "RUSTC_WORKSPACE_WRAPPER",
         "CARGO_MAKEFLAGS",
+        // A static build compiles the standard library for its own target.
+        "RUSTC",
         "MAKEFLAGS",
     ] {
         cargo.env_remove(name);
@@ -60,13 +62,19 @@ fn build(target_dir: &Path) {
 fn built_in(target_dir: &Path) -> PathBuf {
     let mut dir = target_dir.to_owned();
     if is_cross() {
-        dir.push(variable("TARGET"));
+        dir.push(target());
     }
     dir.join("release").join(LIBRARY)
 }
 
 fn is_cross() -> bool {
-    variable("HOST") != variable("TARGET")
+    variable("HOST") != target()
+}
+
+/// Returns the target of the library. It is loaded into programs of the node, which have glibc also
+/// where this program is static.
+fn target() -> String {
+    variable("TARGET").replace("-musl", "-gnu")
 }
 
 fn variable(name: &str) -> String {

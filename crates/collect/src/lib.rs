@@ -64,7 +64,7 @@ pub use host::{FilesystemSpace, Host, StatVfs};
 pub use live_processes::LiveProcesses;
 pub use node_exporter_gaps::{DIVERGENT_METRICS, OMITTED_METRICS};
 pub use proc_file::CollectError;
-pub use sampler::{Sampler, SamplerStartError, TickSink};
+pub use sampler::{ExtraSamples, Sampler, SamplerStartError, TickSink};
 pub use schedule::{ClockPair, Schedule, ScheduleCounts};
 pub use settings::{CollectSettings, CollectSettingsError, RATE_MAX, RATE_MIN};
 pub use stats::{CollectorState, CollectorStatus, SamplerStats};

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pegel_metric::{Clock, Input, Ledger, Level, Millis, ProcessTable, Tick};
@@ -46,16 +46,25 @@ pub enum SamplerStartError {
 /// A handle to the thread that samples the node. Dropping it stops the thread.
 #[derive(Debug)]
 pub struct Sampler {
-    stop: Arc<SamplerStop>,
+    requests: Arc<SamplerRequests>,
     stats: Arc<SamplerStats>,
     live_processes: Arc<LiveProcesses>,
     thread: Option<CriticalThread>,
 }
 
+/// The requests of other threads to the sampler thread.
 #[derive(Debug, Default)]
-struct SamplerStop {
-    is_requested: Mutex<bool>,
+struct SamplerRequests {
+    state: Mutex<SamplerRequestState>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SamplerRequestState {
+    is_stop_requested: bool,
+    /// Numbers of the last extra sample that was requested, and of the last that was taken.
+    extra_requested: u64,
+    extra_taken: u64,
 }
 
 impl Sampler {
@@ -72,18 +81,18 @@ impl Sampler {
     ) -> Result<Sampler, SamplerStartError> {
         let set = CollectorSet::open(settings, host, level, self_metrics, ledger, clock)?;
         set.wait_for_threaded(FIRST_WAIT_MAX);
-        let stop = Arc::new(SamplerStop::default());
+        let requests = Arc::new(SamplerRequests::default());
         let stats = set.stats().clone();
         let live_processes = set.live_processes().clone();
         let mut run = SamplerLoop::new(set, sink);
         run.sample_due();
-        let for_thread = stop.clone();
+        let for_thread = requests.clone();
         let thread = settings.supervisor.thread("sampler");
         let thread = thread
             .critical(move |heartbeat| run.run_until_stopped(&for_thread, heartbeat))
             .map_err(SamplerStartError::Thread)?;
         Ok(Sampler {
-            stop,
+            requests,
             stats,
             live_processes,
             thread: Some(thread),
@@ -134,9 +143,34 @@ impl Sampler {
             return;
         };
         thread.expect_end();
-        *self.stop.is_requested.lock() = true;
-        self.stop.changed.notify_all();
+        self.requests.state.lock().is_stop_requested = true;
+        self.requests.changed.notify_all();
         thread.join();
+    }
+
+    /// Returns a handle that requests samples between those of the schedule.
+    pub fn extra_samples(&self) -> ExtraSamples {
+        ExtraSamples(self.requests.clone())
+    }
+}
+
+/// Requests samples between those of the schedule.
+#[derive(Debug, Clone)]
+pub struct ExtraSamples(Arc<SamplerRequests>);
+
+impl ExtraSamples {
+    /// Takes a sample now. Returns when the sink has received it, or after `timeout`.
+    pub fn sample_now(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.0.state.lock();
+        state.extra_requested += 1;
+        let wanted = state.extra_requested;
+        self.0.changed.notify_all();
+        while state.extra_taken < wanted && !state.is_stop_requested {
+            if self.0.changed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
     }
 }
 
@@ -178,32 +212,46 @@ impl SamplerLoop {
         }
     }
 
-    fn run_until_stopped(mut self, stop: &SamplerStop, heartbeat: &Heartbeat) {
+    fn run_until_stopped(mut self, requests: &SamplerRequests, heartbeat: &Heartbeat) {
         // By default the kernel may wake a thread 50 µs late, which is visible at 1000 Hz. Best
         // effort: not permitted everywhere.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let clock = self.set.clock().clone();
-        while !self.wait(stop, &*clock) {
+        while !self.wait(requests, &*clock) {
             heartbeat.busy();
             self.sample_due();
+            self.sample_requested(requests);
             heartbeat.idle();
         }
-        self.sample_last();
+        self.sample_extra();
     }
 
     /// Waits for the next deadline, at most a second. Returns true when the thread must end.
-    fn wait(&self, stop: &SamplerStop, clock: &dyn Clock) -> bool {
+    fn wait(&self, requests: &SamplerRequests, clock: &dyn Clock) -> bool {
         let now = clock.monotonic();
         let deadline = self.schedule.deadline().unwrap_or(Duration::MAX);
         let deadline = self.publish_at.map_or(deadline, |at| at.min(deadline));
         let wait = deadline.saturating_sub(now).min(WAIT_MAX);
-        let mut is_requested = stop.is_requested.lock();
-        if wait.is_zero() || *is_requested {
-            return *is_requested;
+        let mut state = requests.state.lock();
+        let is_requested = state.is_stop_requested || state.extra_requested > state.extra_taken;
+        if !wait.is_zero() && !is_requested {
+            // Waking up early is harmless: nothing is due yet.
+            requests.changed.wait_for(&mut state, wait);
         }
-        // Waking up early is harmless: nothing is due yet.
-        stop.changed.wait_for(&mut is_requested, wait);
-        *is_requested
+        state.is_stop_requested
+    }
+
+    /// Takes a sample that was requested, and reports it to those that wait for it.
+    fn sample_requested(&mut self, requests: &SamplerRequests) {
+        let state = requests.state.lock();
+        let wanted = state.extra_requested;
+        if wanted == state.extra_taken {
+            return;
+        }
+        drop(state);
+        self.sample_extra();
+        requests.state.lock().extra_taken = wanted;
+        requests.changed.notify_all();
     }
 
     fn sample_due(&mut self) {
@@ -242,8 +290,8 @@ impl SamplerLoop {
         self.set.stats().set_schedule_counts(counts);
     }
 
-    /// Takes the last sample. It lies between two nominal times and carries the actual time.
-    fn sample_last(&mut self) {
+    /// Takes a sample that lies between two nominal times and carries the actual time.
+    fn sample_extra(&mut self) {
         let now = ClockPair::read(&**self.set.clock());
         self.schedule.observe(now);
         // A late group of the pass before may have been read in this millisecond.

@@ -85,7 +85,7 @@ fn parse(text: &[u8]) -> Result<[f64; 4], ProcParseError> {
     let malformed = ProcParseError::at_line(1, "expected a process status line");
     let stat = ProcessStat::parse(text).ok_or(malformed)?;
     let numbers = [
-        stat.cpu_ticks,
+        stat.cpu_ticks(),
         stat.resident_pages,
         stat.threads,
         stat.start_ticks,

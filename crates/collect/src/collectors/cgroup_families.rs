@@ -1,5 +1,4 @@
-//! The families of the collector `cgroup`, and parsers for formats that both versions of control
-//! groups use.
+//! The families of the collector `cgroup`, which both versions of control groups use.
 
 use crate::families::families;
 
@@ -53,24 +52,3 @@ pub(super) const MEMORY_PARTS: [(&str, &str); 12] = [
     ("slab", ""),
     ("sock", ""),
 ];
-
-/// Parses lines of the form `key value`; skips all others.
-pub(super) fn key_value_lines(text: &[u8]) -> impl Iterator<Item = (&str, u64)> {
-    text.split(|&byte| byte == b'\n').filter_map(|line| {
-        let mut words = crate::proc_parse::Words(line);
-        let key = std::str::from_utf8(words.next()?).ok()?;
-        Some((key, crate::proc_parse::parse_u64(words.next()?)?))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_without_a_number_are_skipped() {
-        let found: Vec<(&str, u64)> =
-            key_value_lines(b"anon 5\nx\nfile y\n\nshmem 7 8\n").collect();
-        assert_eq!(found, [("anon", 5), ("shmem", 7)]);
-    }
-}

@@ -1,12 +1,12 @@
 //! Reads a control group of version 1, for the collector `cgroup`: one directory in the hierarchy
 //! of each controller.
 
-use pegel_machine::{CGROUP_UNLIMITED_BYTES, cpu_list_count};
+use pegel_machine::{BlkioLine, CGROUP_UNLIMITED_BYTES, cpu_list_count, key_value_lines};
 
 use super::cgroup::open_group;
 use super::cgroup_families::*;
 use crate::dynamic_series::SeriesWriter;
-use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
 
 /// The kernel reports "no limit" as a number near 2^63; values from here on mean no limit.
@@ -152,7 +152,6 @@ fn walk_memory(
     put.set_if_some(&OOM_KILLS, &labels, kills.map(|(_, count)| count as f64))
 }
 
-/// Parses lines such as `8:0 Read 123`, one for each kind of operation, with a sum at the end.
 fn walk_io(
     group: &str,
     folder: &SysfsDir,
@@ -164,24 +163,16 @@ fn walk_io(
     ] {
         let text = folder.bytes(file).unwrap_or_default();
         for line in text.split(|&byte| byte == b'\n') {
-            let mut words = Words(line);
-            let (Some(device), Some(kind), Some(value)) =
-                (words.next(), words.next(), words.next().and_then(parse_u64))
-            else {
+            let Some(found) = BlkioLine::parse(line) else {
                 continue;
             };
-            let family = match kind {
+            let family = match found.kind {
                 b"Read" => read,
                 b"Write" => written,
                 _ => continue,
             };
-            if let Ok(device) = std::str::from_utf8(device) {
-                put.set(
-                    family,
-                    &[("cgroup", group), ("device", device)],
-                    value as f64,
-                )?;
-            }
+            let labels = [("cgroup", group), ("device", found.device)];
+            put.set(family, &labels, found.value as f64)?;
         }
     }
     Ok(())

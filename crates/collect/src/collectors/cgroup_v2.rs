@@ -1,12 +1,12 @@
 //! Reads a control group of version 2, for the collector `cgroup`: one directory with the files of
 //! all controllers.
 
-use pegel_machine::cpu_list_count;
+use pegel_machine::{IoStatLine, PressureLine, cpu_list_count, key_value_lines};
 use pegel_metric::Family;
 
 use super::cgroup_families::*;
 use crate::dynamic_series::SeriesWriter;
-use crate::proc_parse::{ProcParseError, Words, parse_u64};
+use crate::proc_parse::ProcParseError;
 use crate::sysfs_dir::SysfsDir;
 
 pub(super) fn walk(
@@ -29,13 +29,12 @@ pub(super) fn walk(
     ] {
         let text = folder.bytes(file).unwrap_or_default();
         for line in text.split(|&byte| byte == b'\n') {
-            let family = match line {
-                [b's', b'o', b'm', b'e', ..] => waiting,
-                [b'f', b'u', b'l', b'l', ..] => stalled,
-                _ => continue,
+            let Some(found) = PressureLine::parse(line) else {
+                continue;
             };
-            let total = Words(line).find_map(|word| parse_u64(word.strip_prefix(b"total=")?));
-            put.set_if_some(family, &labels, total.map(|micros| micros as f64 / 1e6))?;
+            let family = if found.is_full { stalled } else { waiting };
+            let seconds = found.total_micros.map(|micros| micros as f64 / 1e6);
+            put.set_if_some(family, &labels, seconds)?;
         }
     }
     Ok(())
@@ -108,7 +107,6 @@ fn walk_memory(
     Ok(())
 }
 
-/// Parses lines such as `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`.
 fn walk_io(
     group: &str,
     folder: &SysfsDir,
@@ -116,21 +114,17 @@ fn walk_io(
 ) -> Result<(), ProcParseError> {
     let text = folder.bytes("io.stat").unwrap_or_default();
     for line in text.split(|&byte| byte == b'\n') {
-        let mut words = Words(line);
-        let Some(Ok(device)) = words.next().map(std::str::from_utf8) else {
+        let Some(found) = IoStatLine::parse(line) else {
             continue;
         };
-        let labels = [("cgroup", group), ("device", device)];
-        for word in words {
-            for (family, key) in [
-                (&READ, &b"rbytes="[..]),
-                (&WRITTEN, b"wbytes="),
-                (&READS, b"rios="),
-                (&WRITES, b"wios="),
-            ] {
-                let value = word.strip_prefix(key).and_then(parse_u64);
-                put.set_if_some(family, &labels, value.map(|value| value as f64))?;
-            }
+        let labels = [("cgroup", group), ("device", found.device)];
+        for (family, value) in [
+            (&READ, found.read_bytes),
+            (&WRITTEN, found.written_bytes),
+            (&READS, found.reads),
+            (&WRITES, found.writes),
+        ] {
+            put.set_if_some(family, &labels, value.map(|value| value as f64))?;
         }
     }
     Ok(())

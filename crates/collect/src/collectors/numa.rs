@@ -1,8 +1,7 @@
 //! Memory statistics of each NUMA node, from `/sys/devices/system/node`.
 
-use pegel_machine::MeminfoField;
+use pegel_machine::{MeminfoField, key_value_lines};
 
-use super::cgroup_families::key_value_lines;
 use crate::dynamic_series::SeriesWriter;
 use crate::families::families;
 use crate::proc_parse::{ProcParseError, Words};

@@ -6,7 +6,6 @@
 //! processes, which the server shows to their owners and to the agent's administrators only; they
 //! are never stored.
 
-mod proc_dir;
 mod process_details;
 mod process_scan;
 mod top_selection;
@@ -17,17 +16,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_machine::boot_time_seconds;
+use pegel_machine::{ProcDir, boot_time_seconds, key_value_lines};
 use pegel_metric::{Clock, ProcessTable, SampleGroup};
 use pegel_plain_file::read_plain;
 
-use self::proc_dir::ProcDir;
 use self::process_details::DetailReader;
 use self::process_scan::ProcessScan;
 use self::top_selection::select_top;
 use self::tracked_process::{KernelUnits, ScanTime, TrackedProcess};
 use self::user_names::UserNames;
-use super::cgroup_families::key_value_lines;
 use crate::dynamic_series::{DynamicSeries, SeriesWriter};
 use crate::families::families;
 use crate::live_processes::LiveProcesses;

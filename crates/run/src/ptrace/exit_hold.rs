@@ -118,9 +118,12 @@ impl Drop for ExitHold {
         let deadline = Instant::now() + RELEASE_TIME;
         // Repeat: the signal may arrive just before the thread begins to wait.
         while !self.thread.is_finished() && Instant::now() < deadline {
+            // The standard library has a number, and musl a pointer.
+            #[allow(clippy::unnecessary_cast)]
+            let thread = self.thread.as_pthread_t() as libc::pthread_t;
             // SAFETY: the thread is not joined before `self.thread` is dropped, and the signal has
             // a handler.
-            unsafe { libc::pthread_kill(self.thread.as_pthread_t(), wake_signal()) };
+            unsafe { libc::pthread_kill(thread, wake_signal()) };
             std::thread::sleep(Duration::from_micros(100));
         }
     }

@@ -46,13 +46,14 @@ struct SyscallInfo {
     words: [u64; 8],
 }
 
-fn ptrace(request: c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<i64> {
+/// Performs a request. Its type is `c_uint` with glibc and `c_int` with musl.
+fn ptrace(request: impl Into<i64>, pid: pid_t, address: usize, data: usize) -> io::Result<i64> {
     // SAFETY: callers pass as `data` the address of memory that is large enough for what the
     // request writes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_ptrace,
-            request as libc::c_long,
+            request.into() as libc::c_long,
             pid as libc::c_long,
             address,
             data,

@@ -5,6 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+/// Exists while the driver is loaded.
+const KERNEL_MODULE: &str = "/sys/module/nvidia";
+
 /// An open library. It is never closed, because another thread may still be in a call.
 #[derive(Debug)]
 pub(super) struct DynamicLibrary {
@@ -31,8 +34,10 @@ impl DynamicLibrary {
         let is_missing = if has_slash {
             !path.exists()
         } else {
-            // The loader's message for any file that it cannot find.
+            // The loader's message for any file that it cannot find. A static program has no
+            // loader; on a node without the driver it misses nothing.
             reason.contains("cannot open shared object file")
+                || cfg!(target_feature = "crt-static") && !Path::new(KERNEL_MODULE).exists()
         };
         if is_missing { Ok(None) } else { Err(reason) }
     }

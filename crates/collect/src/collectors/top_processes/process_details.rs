@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use pegel_machine::{cgroup_lines, redact_command_line};
+use pegel_machine::{cgroup_lines, read_small, redact_command_line};
 use pegel_metric::escape_unprintable;
 use pegel_metric::slurm::job_id_in;
 
-use super::proc_dir::read_small;
 use super::user_names::UserNames;
 use crate::collectors::cgroup_jobs::{JobName, job_name};
 use crate::proc_parse::{Words, parse_u64};

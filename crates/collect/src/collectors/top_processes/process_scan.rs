@@ -11,12 +11,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pegel_machine::ProcessStat;
+use pegel_machine::{ProcDir, ProcessIo, ProcessStat, TaskCounts};
 
-use super::proc_dir::{ProcDir, TaskCounts};
 use super::process_details::DetailReader;
 use super::tracked_process::{IoCounters, KernelUnits, ScanTime, TrackedProcess};
-use crate::collectors::cgroup_families::key_value_lines;
 
 /// Idle processes are read once in this number of passes.
 pub(super) const IDLE_PASSES: u64 = 6;
@@ -131,7 +129,7 @@ impl ProcessScan {
             _ => {
                 let process = TrackedProcess::new(&stat, units, now);
                 self.processes.insert(pid, process);
-                stat.cpu_ticks
+                stat.cpu_ticks()
             }
         }
     }
@@ -190,15 +188,10 @@ impl ProcessScan {
     fn io_counters(&self, pid: u32) -> Option<IoCounters> {
         let mut text = [0; FILE_BYTES];
         let length = self.proc.read(pid, "io", &mut text).ok()?;
-        let value = |key: &str| {
-            let mut lines = key_value_lines(&text[..length]);
-            lines
-                .find(|(found, _)| *found == key)
-                .map(|(_, value)| value)
-        };
+        let io = ProcessIo::parse(&text[..length])?;
         Some(IoCounters {
-            read: value("read_bytes:")?,
-            written: value("write_bytes:")?,
+            read: io.read_bytes,
+            written: io.write_bytes,
         })
     }
 

@@ -97,13 +97,13 @@ impl TrackedProcess {
             state: stat.state,
             parent: stat.parent,
             threads: stat.threads,
-            cpu_ticks: stat.cpu_ticks,
+            cpu_ticks: stat.cpu_ticks(),
             child_faults: stat.child_faults,
             has_ended_children: false,
             major_faults: stat.major_faults,
             virtual_bytes: stat.virtual_bytes,
             resident_pages: stat.resident_pages,
-            cores: stat.cpu_ticks as f64 / units.user_hz / elapsed,
+            cores: stat.cpu_ticks() as f64 / units.user_hz / elapsed,
             elapsed,
             read_at: now.monotonic,
             io: None,
@@ -129,7 +129,7 @@ impl TrackedProcess {
         units: &KernelUnits,
         now: &ScanTime,
     ) -> u64 {
-        let ticks = stat.cpu_ticks.saturating_sub(self.cpu_ticks);
+        let ticks = stat.cpu_ticks().saturating_sub(self.cpu_ticks);
         self.elapsed = (now.monotonic.saturating_sub(self.read_at))
             .as_secs_f64()
             .max(0.001);
@@ -145,7 +145,7 @@ impl TrackedProcess {
         self.state = stat.state;
         self.parent = stat.parent;
         self.threads = stat.threads;
-        self.cpu_ticks = stat.cpu_ticks;
+        self.cpu_ticks = stat.cpu_ticks();
         self.has_ended_children = stat.child_faults != self.child_faults;
         self.child_faults = stat.child_faults;
         self.major_faults = stat.major_faults;
