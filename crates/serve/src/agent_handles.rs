@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::{Clock, Level, Millis, ProcessTable};
+use pegel_query::Annotations;
 use pegel_store::Store;
+use pegel_tree_protocol::NodeTree;
 use pegel_wire::LineInput;
 
 use crate::routes::InputRoute;
@@ -24,8 +26,14 @@ pub struct AgentHandles {
     /// Stores what programs counted until now, so that a read sees it. Waits for the log.
     pub refresh_programs: Arc<dyn Fn() + Send + Sync>,
     pub charge_bytes: ChargeBytes,
+    /// Annotations, marks and phases.
+    pub annotations: Arc<Annotations>,
     /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Stops an agent that `pegel session start` started, so that another version replaces it.
+    pub stop_supervised: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// The records of tasks.
+    pub sessions: Arc<dyn SessionCalls>,
     pub clock: Arc<dyn Clock>,
     pub node: String,
     pub version: String,
@@ -34,6 +42,8 @@ pub struct AgentHandles {
     /// The time between two samples of the fast tier.
     pub rate: Duration,
     pub status_source: Arc<dyn StatusSource>,
+    /// The nodes below this agent; `None` if it accepts none.
+    pub tree: Option<Arc<dyn NodeTree>>,
 }
 
 /// The parts of `/status` that only the agent knows. Called on every request, so implementations
@@ -57,6 +67,11 @@ pub trait StatusSource: Send + Sync {
         serde_json::json!([])
     }
 
+    /// The metrics of remote write, as their senders describe them, sorted by name.
+    fn remote_metrics(&self) -> Vec<RemoteMetric> {
+        Vec::new()
+    }
+
     /// A description of this machine as JSON; `None` before the first snapshot.
     fn snapshot(&self) -> Option<Arc<str>> {
         None
@@ -76,6 +91,70 @@ pub trait StatusSource: Send + Sync {
     fn degraded_input(&self) -> Option<String> {
         None
     }
+}
+
+/// Handles requests about the records of tasks. May wait for the disk, so the server calls it on
+/// blocking threads.
+pub trait SessionCalls: Send + Sync {
+    /// Returns the JSON of the response. `body` is JSON too, or empty.
+    fn call(
+        &self,
+        client: SessionClient,
+        call: SessionCall,
+        body: &[u8],
+    ) -> Result<serde_json::Value, SessionRefusal>;
+}
+
+/// The local user that sent a request about sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionClient {
+    pub uid: u32,
+    /// Whether it may see the sessions of all users.
+    pub is_owner: bool,
+}
+
+/// A request about sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionCall {
+    List,
+    Start,
+    Stop,
+    Credentials,
+    Flush,
+}
+
+/// The reason why a request about sessions failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRefusal {
+    pub status: u16,
+    pub message: String,
+}
+
+/// The sessions of an agent that records none: every request fails.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSessions;
+
+impl SessionCalls for NoSessions {
+    fn call(
+        &self,
+        _: SessionClient,
+        _: SessionCall,
+        _: &[u8],
+    ) -> Result<serde_json::Value, SessionRefusal> {
+        Err(SessionRefusal {
+            status: 404,
+            message: "this agent records no tasks".to_owned(),
+        })
+    }
+}
+
+/// A metric of remote write, as its sender describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteMetric {
+    pub name: String,
+    pub metric_type: &'static str,
+    pub help: String,
+    pub unit: String,
 }
 
 /// Why there is no table of processes.

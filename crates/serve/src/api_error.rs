@@ -1,5 +1,5 @@
 //! Error responses of the HTTP API.
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use pegel_store::QueryError;
 use serde_json::json;
@@ -12,6 +12,8 @@ pub(crate) struct ApiError {
     status: StatusCode,
     message: String,
     hint: Option<String>,
+    /// Further headers; boxed, because few errors have them.
+    headers: Option<Box<HeaderMap>>,
 }
 
 impl ApiError {
@@ -20,7 +22,14 @@ impl ApiError {
             status,
             message: message.into(),
             hint: None,
+            headers: None,
         }
+    }
+
+    /// Adds headers to the response.
+    pub(crate) fn headers(mut self, headers: HeaderMap) -> ApiError {
+        self.headers = (!headers.is_empty()).then(|| Box::new(headers));
+        self
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> ApiError {
@@ -72,6 +81,17 @@ impl ApiError {
             .hint("use https:// instead of http://")
     }
 
+    pub(crate) fn unknown_node(node: &str) -> ApiError {
+        let message = format!("there is no node {node:?} below this agent");
+        ApiError::new(StatusCode::NOT_FOUND, message).hint("GET /api/v1/nodes lists the nodes")
+    }
+
+    /// The error of a request through the tree that would change something.
+    pub(crate) fn only_reads() -> ApiError {
+        let message = "requests through the tree can only read";
+        ApiError::new(StatusCode::FORBIDDEN, message).hint("send it to the agent of the node")
+    }
+
     pub(crate) fn internal() -> ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -109,7 +129,11 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        json_response(self.status, JSON, self.to_json().to_string())
+        let mut response = json_response(self.status, JSON, self.to_json().to_string());
+        if let Some(headers) = self.headers {
+            response.headers_mut().extend(*headers);
+        }
+        response
     }
 }
 

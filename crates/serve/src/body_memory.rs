@@ -4,16 +4,19 @@
 //! make the agent exceed its budget. Clients without rights may only send a key (`/api/token`).
 
 use std::io::{self, Write};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use pegel_metric::DropReason;
 
 use crate::api_error::ApiError;
-use crate::budgeted_buffer::BufferMemoryBudget;
+use crate::budgeted_buffer::{BudgetedBuffer, BufferMemoryBudget};
 use crate::guard::AccessRights;
 use crate::refusals::ClientRefusal;
 use crate::settings::ServeSettings;
@@ -21,11 +24,48 @@ use crate::settings::ServeSettings;
 /// The largest body of a client without rights.
 const UNKNOWN_CLIENT_BYTES_MAX: usize = 4 << 10;
 
+/// How much larger than the largest body one may become that is decompressed with snappy. Senders
+/// of remote write count samples, not bytes, and labels repeat.
+const SNAPPY_GROWTH_MAX: usize = 8;
+
 /// The memory budget of all request bodies. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyMemory {
     body_bytes_max: usize,
     budget: BufferMemoryBudget,
+    spare: Arc<SpareBuffer>,
+}
+
+/// The memory of the last body that was decompressed with snappy, for the next one. Bodies of
+/// remote write follow each other, and memory from the kernel has to be cleared for each.
+#[derive(Debug, Default)]
+struct SpareBuffer(Mutex<Vec<u8>>);
+
+/// The largest memory that is kept for the next body.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// A body that was decompressed with snappy.
+#[derive(Debug)]
+pub(crate) struct SnappyBody {
+    buffer: BudgetedBuffer,
+    spare: Arc<SpareBuffer>,
+}
+
+impl Deref for SnappyBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+}
+
+impl Drop for SnappyBody {
+    fn drop(&mut self) {
+        let bytes = self.buffer.take();
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            *self.spare.0.lock() = bytes;
+        }
+    }
 }
 
 /// Why a body was not read.
@@ -44,6 +84,7 @@ impl BodyMemory {
         BodyMemory {
             body_bytes_max: settings.limits.body.as_usize(),
             budget: BufferMemoryBudget::new(settings.limits.bodies.as_usize()),
+            spare: Arc::default(),
         }
     }
 
@@ -96,6 +137,47 @@ impl BodyMemory {
                 let failure = failure.hint("send the body uncompressed or with gzip");
                 Err((failure, DropReason::Malformed))
             }
+        }
+    }
+
+    /// Returns a body that must be compressed with snappy, in its block format. CPU-bound: must not
+    /// run on an async worker.
+    pub(crate) fn decompress_snappy(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        rights: AccessRights,
+    ) -> Result<SnappyBody, (ApiError, DropReason)> {
+        let encoding = headers.get(header::CONTENT_ENCODING);
+        if let Some(other) =
+            encoding.filter(|value| !value.as_bytes().eq_ignore_ascii_case(b"snappy"))
+        {
+            let message = format!("unsupported content encoding {other:?}");
+            let failure = ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+            let failure = failure.hint("compress the body with snappy, in its block format");
+            return Err((failure, DropReason::Malformed));
+        }
+        let malformed = |error: &dyn std::fmt::Display| {
+            let message = format!("the body is not valid snappy: {error}");
+            (ApiError::bad_request(message), DropReason::Malformed)
+        };
+        let len = snap::raw::decompress_len(body).map_err(|error| malformed(&error))?;
+        let bytes_max = self.bytes_max(rights).saturating_mul(SNAPPY_GROWTH_MAX);
+        let mut unpacked = SnappyBody {
+            buffer: self.budget.buffer(bytes_max, rights),
+            spare: self.spare.clone(),
+        };
+        let spare = std::mem::take(&mut *self.spare.0.lock());
+        let filled = unpacked.buffer.fill(spare, len, |bytes| {
+            let written = snap::raw::Decoder::new().decompress(body, bytes);
+            written.map(drop).map_err(io::Error::other)
+        });
+        match filled {
+            Ok(()) => Ok(unpacked),
+            Err(error) => Err(match BodyReadError::from_write_error(&error) {
+                BodyReadError::Aborted => malformed(&error),
+                limit => (limit.failure(bytes_max), limit.drop_reason()),
+            }),
         }
     }
 
@@ -215,6 +297,52 @@ mod tests {
             unknown.expect_err("refused").0.message(),
             "unsupported content encoding \"zstd\""
         );
+    }
+
+    #[test]
+    fn bodies_in_snappy_are_limited_before_memory_is_taken() {
+        let bodies = bodies(1_000, 1 << 20);
+        let pack = |bytes: &[u8]| {
+            snap::raw::Encoder::new()
+                .compress_vec(bytes)
+                .expect("packed")
+        };
+        let unpack = |headers: &HeaderMap, body: &[u8]| {
+            bodies.decompress_snappy(headers, body, AccessRights::Owner)
+        };
+        let body = pack(&[7; 8_000]);
+        for headers in [HeaderMap::new(), encoded("snappy"), encoded("Snappy")] {
+            assert_eq!(unpack(&headers, &body).as_deref(), Ok(&[7; 8_000][..]));
+        }
+        let bomb = unpack(&HeaderMap::new(), &pack(&[7; 8_001])).expect_err("too large");
+        assert_eq!(
+            bomb,
+            (ApiError::body_too_large(8_000), DropReason::TooLarge)
+        );
+        // It announces four gigabytes.
+        let liar = unpack(&HeaderMap::new(), &[0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
+        assert_eq!(liar.expect_err("too large").1, DropReason::TooLarge);
+        for broken in [
+            &b""[..],
+            &body[..body.len() - 1],
+            &[body.clone(), vec![1]].concat(),
+            &[0xff; 12],
+        ] {
+            let (failure, reason) = unpack(&HeaderMap::new(), broken).expect_err("malformed");
+            assert_eq!(
+                (failure.status(), reason),
+                (StatusCode::BAD_REQUEST, DropReason::Malformed)
+            );
+        }
+        for encoding in ["gzip", "identity", "zstd"] {
+            let (failure, _) = unpack(&encoded(encoding), &body).expect_err("refused");
+            assert_eq!(
+                failure.status(),
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "{encoding}"
+            );
+        }
+        assert_eq!(bodies.bytes_in_use(), 0);
     }
 
     #[test]

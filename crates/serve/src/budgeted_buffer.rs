@@ -15,6 +15,8 @@ const PERMIT_BYTES: usize = 1024;
 /// A buffer doubles up to this size and then grows by it: further doubling could take twice the
 /// memory needed.
 const GROWTH_BYTES_MAX: usize = 1 << 20;
+/// The memory of decompressed bodies is a multiple of this.
+const SPARE_STEP_BYTES: usize = 64 << 10;
 /// Buffers up to this size are small.
 const SMALL_BYTES: usize = 256 << 10;
 
@@ -120,6 +122,33 @@ impl BudgetedBuffer {
         self.reserve(bytes.capacity())?;
         self.bytes = bytes;
         Ok(())
+    }
+
+    /// Replaces the contents by `len` bytes that `write` fills in. The memory is that of `spare`,
+    /// if that is enough.
+    pub(crate) fn fill(
+        &mut self,
+        mut spare: Vec<u8>,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if len > self.bytes_max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if spare.capacity() < len {
+            // A little more, so that it is enough for a later body of nearly the same size.
+            let capacity = len.next_multiple_of(SPARE_STEP_BYTES).min(self.bytes_max);
+            spare = Vec::with_capacity(capacity);
+        }
+        self.reserve(spare.capacity())?;
+        spare.resize(len, 0);
+        self.bytes = spare;
+        write(&mut self.bytes)
+    }
+
+    /// Takes the contents; the reserved memory stays reserved.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
     }
 
     pub(crate) fn into_bytes(self) -> Bytes {

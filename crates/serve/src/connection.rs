@@ -181,7 +181,10 @@ async fn respond(
     let access = routes::access_before_routing(head.uri.path());
     let caller = match context.guard.admit(&info, &head, access) {
         Ok(caller) => caller,
-        Err(denied) => return denied.into_response(),
+        Err(denied) => {
+            let offers_login = context.guard.offers_login(info.is_tls);
+            return routes::denied_response(denied, &head, offers_login);
+        }
     };
     let rights = caller.rights;
     if rights > AccessRights::None {

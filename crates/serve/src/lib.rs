@@ -23,6 +23,7 @@ mod guard;
 mod json_response;
 mod line_protocol;
 mod listen;
+mod participants;
 mod port_owner;
 mod query_parameters;
 mod query_slots;
@@ -38,13 +39,18 @@ mod settings;
 pub mod socket;
 mod time_parameters;
 mod tls;
+mod tree;
 
-pub use agent_handles::{AgentHandles, ChargeBytes, ProcessesUnavailable, StatusSource};
+pub use agent_handles::{
+    AgentHandles, ChargeBytes, NoSessions, ProcessesUnavailable, RemoteMetric, SessionCall,
+    SessionCalls, SessionClient, SessionRefusal, StatusSource,
+};
 pub use bind::ServerBindError;
 pub use check_files::check_files;
 pub use guard::{Access, GuardError, LocalUsers, TokenError, TokenSource, is_sock_diag_available};
+pub use pegel_credentials::TlsError;
 pub use port_owner::{OwningProcess, PortOwner, tcp_port_owner, udp_port_owner};
 pub use routes::InputRoute;
 pub use server::{BoundServer, CredentialReloader, RunningServer};
 pub use settings::{PromqlSettings, ServeLimits, ServeSettings, TlsSettings};
-pub use tls::{TlsError, TlsFiles};
+pub use tls::TlsFiles;

@@ -92,6 +92,7 @@ impl Listener for TcpAcceptor {
             if let PeerIdentity::Remote { certified, .. } = &mut info.peer {
                 *certified = tls::has_client_certificate(&stream);
             }
+            info.is_tls = true;
             connection::serve(stream, info, None, context).await;
         }
     }

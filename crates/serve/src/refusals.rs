@@ -51,6 +51,10 @@ label_enum! {
         LineSize = "line_size",
         /// A wrong `auth_key` in a token exchange.
         AuthKey = "auth_key",
+        /// A login with a wrong token.
+        Login = "login",
+        /// A login after too many failed ones.
+        LoginRate = "login_rate",
     }
 }
 

@@ -7,12 +7,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
+use pegel_query::QueryEngine;
 use pegel_query::promql::{NodeLabels, StoreSource};
-use pegel_query::{Annotations, QueryEngine};
+use pegel_store::Store;
 use pegel_supervisor::{ThreadFailure, panic_message};
+use pegel_tree_protocol::LocalServer;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,6 +26,7 @@ use crate::body_memory::BodyMemory;
 use crate::connection_limit::ConnectionLimit;
 use crate::guard::{Guard, is_loopback};
 use crate::listen::{self, accept_all};
+use crate::participants::Participants;
 use crate::refusals::RefusalCounters;
 use crate::request_executor::RequestExecutor;
 use crate::routes::router;
@@ -31,6 +34,7 @@ use crate::sender_refusals::SenderRefusals;
 use crate::server_context::{ConnectionLimits, ServerContext, ShutdownStage};
 use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
+use crate::tree::TreeServer;
 
 /// The shortest interval at which programs are sampled, however fast the node is.
 const PROGRAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -115,13 +119,18 @@ impl BoundServer {
         }
     }
 
-    /// The series of the store, as PromQL sees them.
+    /// The series of the store, as PromQL sees them, without the filters of readers.
     pub fn promql_source(&self) -> StoreSource {
+        self.promql_source_over(&self.app.store)
+    }
+
+    fn promql_source_over(&self, store: &Store) -> StoreSource {
         StoreSource::new(
-            self.app.store.clone(),
+            store.clone(),
             self.node_labels(),
             self.app.rate.max(PROGRAM_INTERVAL_MIN),
         )
+        .with_annotations(self.app.annotations.clone())
     }
 
     /// Serves on the runtime until stopped.
@@ -131,19 +140,21 @@ impl BoundServer {
             tcp: ConnectionLimit::new(self.settings.limits.connections.get() as usize),
             socket: ConnectionLimit::new(self.settings.socket_connections_max),
         };
-        let annotations = Annotations::open_or_empty(&self.app.store.status().dir);
+        // Every answer passes the filters of readers.
+        let store = self.app.store.for_readers();
         let context = Arc::new(ServerContext {
-            promql: self.promql_source(),
+            promql: self.promql_source_over(&store),
             promql_limits: self.settings.promql_limits(),
             router: router(&self.guard, &self.app.input_routes),
             guard: self.guard.clone(),
             engine: QueryEngine::new(
-                self.app.store.clone(),
-                Arc::new(annotations),
+                store.clone(),
+                self.app.annotations.clone(),
                 &self.app.node,
                 self.settings.dragon_compat,
             ),
-            agent: self.app,
+            agent: AgentHandles { store, ..self.app },
+            participants: Participants::default(),
             executor: RequestExecutor::new(&self.settings, self.refusals.clone())?,
             body_memory: BodyMemory::new(&self.settings),
             settings: self.settings,
@@ -152,6 +163,7 @@ impl BoundServer {
             connection_limits: limits.clone(),
             stage: watcher,
             name_collisions: AtomicUsize::new(0),
+            foreign_hosts: AtomicU64::new(0),
         });
         let _entered = handle.enter();
         let mut accepting = Vec::new();
@@ -184,6 +196,7 @@ impl BoundServer {
             addresses: self.addresses,
             socket,
             reload,
+            context,
         })
     }
 }
@@ -245,11 +258,17 @@ pub struct RunningServer {
     addresses: Vec<SocketAddr>,
     socket: Option<OwnedSocket>,
     reload: CredentialReloader,
+    context: Arc<ServerContext>,
 }
 
 impl RunningServer {
     pub fn reload(&self) -> CredentialReloader {
         self.reload.clone()
+    }
+
+    /// The server, for requests that come through the tree.
+    pub fn local_server(&self) -> Arc<dyn LocalServer> {
+        Arc::new(TreeServer(self.context.clone()))
     }
 
     pub fn http_addresses(&self) -> &[SocketAddr] {

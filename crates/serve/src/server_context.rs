@@ -1,7 +1,7 @@
 //! What connections and handlers share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use axum::Router;
 use axum::http::Method;
@@ -14,6 +14,7 @@ use crate::agent_handles::AgentHandles;
 use crate::body_memory::BodyMemory;
 use crate::connection_limit::ConnectionLimit;
 use crate::guard::Guard;
+use crate::participants::Participants;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::request_executor::RequestExecutor;
 use crate::sender_refusals::SenderRefusals;
@@ -55,8 +56,12 @@ pub(crate) struct ServerContext {
     pub sender_refusals: SenderRefusals,
     pub connection_limits: ConnectionLimits,
     pub stage: watch::Receiver<ShutdownStage>,
+    /// The processes that take part in a job.
+    pub participants: Participants,
     /// Number of series that the last `/metrics` response had to omit.
     pub name_collisions: AtomicUsize,
+    /// Number of series that a child sent for nodes that are not below it.
+    pub foreign_hosts: AtomicU64,
 }
 
 impl ServerContext {

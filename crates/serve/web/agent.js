@@ -1,5 +1,39 @@
 // Requests to the agent. Every URL is relative to the page, so that it works behind a prefix.
 
+import { parse, textOf } from "./series.js";
+
+/**
+ * On a parent: the name of its own node. The answers of a parent cover all nodes below it; most views show one node.
+ */
+export const scope = { node: "" };
+
+/** Restricts a request on a parent to its own node. @param {[string, string][]} query @returns {[string, string][]} */
+export function scoped(query = []) {
+  return scope.node ? [...query, ["nodes", scope.node]] : query;
+}
+
+/**
+ * Removes the label by which a parent distinguishes nodes from its own series.
+ * @template {{name: string, labels: Record<string, string>}} T
+ * @param {T} series
+ * @returns {T}
+ */
+export function withoutHost(series) {
+  if (!scope.node || series.labels.host !== scope.node) return series;
+  const { host: _, ...labels } = series.labels;
+  return { ...series, labels, text: textOf(series.name, labels) };
+}
+
+/** @typedef {{answered: number, expected: number}} Coverage */
+
+/** How many nodes contributed to an answer. @type {WeakMap<object, Coverage>} */
+const coverages = new WeakMap();
+
+/** How many nodes contributed to an answer of a parent. @param {any} answer @returns {Coverage | undefined} */
+export function coverageOf(answer) {
+  return coverages.get(answer);
+}
+
 /** A response that is not 200, with the agent's message. */
 export class Refused extends Error {
   /**
@@ -37,7 +71,12 @@ export async function ask(path, query = []) {
   } catch {
     throw new Refused(0, "the agent cannot be reached");
   }
-  if (response.ok) return response.json();
+  if (response.ok) {
+    const answer = await response.json();
+    const counts = /answered=(\d+) expected=(\d+)/.exec(response.headers.get("pegel-nodes") ?? "");
+    if (counts) coverages.set(answer, { answered: Number(counts[1]), expected: Number(counts[2]) });
+    return answer;
+  }
   let message = `the agent responded with status ${response.status}`;
   try {
     const { error } = await response.json();
@@ -54,9 +93,13 @@ class Kept {
   /**
    * @param {string} path
    * @param {number} millis
+   * @param {() => [string, string][]} [query]
+   * @param {(answer: any) => any} [convert]
    */
-  constructor(path, millis) {
+  constructor(path, millis, query = () => [], convert = (answer) => answer) {
     this.path = path;
+    this.query = query;
+    this.convert = convert;
     this.millis = millis;
     this.at = -Infinity;
     /** @type {Promise<any> | null} */
@@ -70,8 +113,8 @@ class Kept {
     const now = performance.now();
     if (!this.answer || now - this.at > Math.max(millis, (this.last?.length ?? 0) * 5)) {
       this.at = now;
-      this.answer = ask(this.path).then(
-        (value) => (this.last = value),
+      this.answer = ask(this.path, this.query()).then(
+        (value) => (this.last = this.convert(value)),
         (error) => {
           this.answer = null;
           throw error;
@@ -87,4 +130,16 @@ class Kept {
 }
 
 export const status = new Kept("status", 5000);
-export const list = new Kept("api/v1/list", 15000);
+export const list = new Kept("api/v1/list", 15000, scoped, ofOwnNode);
+
+/** The names of series without the label of the own node. @param {any[]} all */
+function ofOwnNode(all) {
+  return scope.node ? all.map((each) => ({ ...each, name: withoutHost(parse(each.name)).text })) : all;
+}
+
+const listOfAllNodes = new Kept("api/v1/list", 15000);
+
+/** The series of all nodes, without the label of the node. @param {number} [millis] the maximum age */
+export function listEverywhere(millis) {
+  return (scope.node ? listOfAllNodes : list).get(millis);
+}

@@ -1,15 +1,17 @@
 // The page: switches between the views, and fills the bar at the top.
 
-import { status } from "./agent.js";
+import { ask, scope, status } from "./agent.js";
 import { startAlerts } from "./alerts.js";
 import { byId, el, say } from "./dom.js";
 import { duration } from "./format.js";
 import { startHelp } from "./help.js";
 import { onState, sampleAge, watch } from "./live.js";
+import { startMarks } from "./marks.js";
 import { metricsView } from "./metrics.js";
 import { nodeView } from "./node.js";
+import { nodesView } from "./nodes.js";
 import { overviewView } from "./overview.js";
-import { readTime, urlOf, urlState } from "./url_state.js";
+import { home, readTime, urlOf, urlState } from "./url_state.js";
 import { processesView } from "./processes.js";
 import { programsView } from "./programs.js";
 import { statusView } from "./status.js";
@@ -17,8 +19,9 @@ import { startTimebar } from "./timebar.js";
 import { onMove, pan, stretch, zoom } from "./window.js";
 
 /** @typedef {{dispose: () => void}} View */
-/** @type {Record<string, [string, (main: HTMLElement) => View]>} */
-const VIEWS = {
+/** @typedef {Record<string, [string, (main: HTMLElement) => View]>} Views */
+/** @type {Views} */
+let views = {
   overview: ["Overview", overviewView],
   node: ["Node", nodeView],
   processes: ["Processes", processesView],
@@ -26,6 +29,9 @@ const VIEWS = {
   metrics: ["Metrics", metricsView],
   status: ["Status", statusView],
 };
+
+/** The path of a node's page on its parent. */
+const BELOW_PARENT = /\/nodes\/([^/]+)\/$/;
 
 const STATES = { connecting: "connecting …", live: "connected", paused: "paused", lost: "disconnected" };
 /** Without a sample for this long, its age is shown. */
@@ -37,16 +43,18 @@ let name = "";
 
 function show() {
   const current = urlState();
+  // A notebook shows the charts alone.
+  document.body.classList.toggle("embedded", current.query.get("embedded") === "1");
   readTime();
-  const view = VIEWS[current.view] ? current.view : "overview";
+  const view = views[current.view] ? current.view : home.view;
   if (view === name) return;
   shown?.dispose();
   name = view;
   const main = byId("main");
   main.replaceChildren();
   main.className = `view-${view}`;
-  shown = VIEWS[view][1](main);
-  document.title = `${VIEWS[view][0]} · ${byId("node").textContent || "Pegel"}`;
+  shown = views[view][1](main);
+  document.title = `${views[view][0]} · ${byId("node").textContent || "Pegel"}`;
   links();
   scrollTo(0, 0);
 }
@@ -63,7 +71,10 @@ async function nameNode() {
   try {
     const facts = await status.get();
     say(byId("node"), facts.node);
-    document.title = `${VIEWS[name]?.[0] ?? "Pegel"} · ${facts.node}`;
+    document.title = `${views[name]?.[0] ?? "Pegel"} · ${facts.node}`;
+    const below = BELOW_PARENT.exec(location.pathname);
+    byId("parent").hidden = !below || decodeURIComponent(below[1]) !== facts.node;
+    byId("logout").hidden = location.protocol !== "https:" || below !== null || !facts.http.guard.token;
     const notice = byId("notice");
     notice.hidden = !facts.degraded;
     if (facts.degraded)
@@ -73,6 +84,8 @@ async function nameNode() {
     const notice = byId("notice");
     notice.hidden = !refused;
     if (refused) say(notice, `This agent denies read access: ${/** @type {Error} */ (error).message}.`);
+    if (refused && location.protocol === "https:")
+      notice.append(" ", el("a", { href: location.pathname, text: "Log in again" }));
   }
 }
 
@@ -85,10 +98,24 @@ function showState() {
   say(element, isStale ? `${STATES[state]} · last sample ${duration(sampleAge())} ago` : STATES[state]);
 }
 
+async function logOut() {
+  await fetch("logout", { method: "POST" }).catch(() => null);
+  location.reload();
+}
+
+/** On a parent, the nodes below it come first, and the other views show its own node. */
+async function findNodes() {
+  const { node, nodes } = await ask("api/v1/nodes");
+  if (nodes.length < 2 && !nodes.some((/** @type {any} */ each) => each.is_parent)) return;
+  scope.node = node;
+  home.view = "nodes";
+  views = { nodes: ["Nodes", nodesView], ...views };
+}
+
 function start() {
-  const views = byId("views");
-  for (const [view, [title]] of Object.entries(VIEWS))
-    views.append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
+  for (const [view, [title]] of Object.entries(views))
+    byId("views").append(el("a", { href: `#/${view}`, "data-view": view, text: title }));
+  byId("logout").addEventListener("click", logOut);
   onState((state) => {
     byId("state").dataset.state = state;
     document.body.dataset.state = state;
@@ -100,8 +127,9 @@ function start() {
   });
   readTime();
   startTimebar();
-  startHelp(Object.keys(VIEWS));
+  startHelp(Object.keys(views));
   startAlerts();
+  startMarks();
   onMove(links);
   addEventListener("hashchange", show);
   // The wheel moves in time only with Shift: without it, the page scrolls.
@@ -125,12 +153,12 @@ function start() {
 }
 
 // Until the first sample arrives, the agent's own clock is the best estimate.
-status.get().then(
+const described = status.get().then(
   (facts) => {
     stretch.now = facts.store.newest ?? stretch.now;
     stretch.oldest = facts.store.oldest;
     stretch.rate = facts.rate * 1000;
-    start();
   },
-  () => start(),
+  () => {},
 );
+Promise.all([described, findNodes().catch(() => {})]).then(start);

@@ -17,11 +17,12 @@ const EVERY_MS = 3e3;
  * @param {string} kind
  * @param {string} heading
  * @param {(labels: Record<string, string>) => boolean} where
+ * @param {string} ending of the names: a parent stores sums over its nodes under names of their own
  */
-export function callsPart(kind, heading, where) {
+export function callsPart(kind, heading, where, ending = "") {
   const label = kind === "mpi" ? "call" : "scall";
   const query = (/** @type {string} */ what) => ({
-    name: `${kind}_${what}_total`,
+    name: `${kind}_${what}_total${ending}`,
     where,
     rate: true,
     sparse: true,
@@ -73,7 +74,7 @@ export function callsPart(kind, heading, where) {
     note,
     el("div", { class: "card" }, table.element, all),
   );
-  const totals = new Totals(["hits", "time", "size", "errors"].map((what) => `${kind}_${what}_total`));
+  const totals = new Totals(["hits", "time", "size", "errors"].map((what) => `${kind}_${what}_total${ending}`));
   /** @type {import("./totals.js").Increases | null} */
   let known = null;
   let expanded = false;
@@ -157,7 +158,7 @@ function callsOf(series, kind, label) {
   for (const { name, labels, increase } of series) {
     const call = labels[label] ?? "";
     const sums = calls.get(call) ?? { call, hits: 0, time: 0, size: 0, errors: 0 };
-    const what = name.slice(kind.length + 1, -"_total".length);
+    const what = name.slice(kind.length + 1, name.lastIndexOf("_total"));
     if (what === "hits" || what === "time" || what === "size" || what === "errors") sums[what] += increase;
     calls.set(call, sums);
   }

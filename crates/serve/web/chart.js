@@ -2,6 +2,7 @@
 
 import { clock, number } from "./format.js";
 import { drawHeat } from "./heat.js";
+import { drawMarks, drawPhases } from "./marks.js";
 import { colour, lineColour } from "./theme.js";
 
 /**
@@ -91,6 +92,11 @@ export class Chart {
     return this.look.stack ? stacked(lines) : lines.map((line) => line.data);
   }
 
+  /** Draws the same data again. */
+  redraw() {
+    this.plot?.redraw(false);
+  }
+
   /** Moves the time window without new data. @param {[number, number]} bounds */
   slide(bounds) {
     this.range = [bounds[0] / 1000, bounds[1] / 1000];
@@ -151,12 +157,13 @@ export class Chart {
       hooks: {
         setSelect: [(/** @type {any} */ plot) => this.#select(plot)],
         setCursor: [(/** @type {any} */ plot) => this.on.point(this.#cursor(plot))],
-        draw: heat
-          ? [
-              (/** @type {any} */ plot) =>
-                drawHeat(plot, plot.data[0], this.lines, this.look.max ?? 100),
-            ]
-          : [],
+        drawClear: [(/** @type {any} */ plot) => drawPhases(plot, this.scale)],
+        draw: [
+          (/** @type {any} */ plot) => {
+            if (heat) drawHeat(plot, plot.data[0], this.lines, this.look.max ?? 100);
+            drawMarks(plot, this.scale);
+          },
+        ],
       },
     };
     this.plot = new uPlot(options, data, this.host);

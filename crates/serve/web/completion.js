@@ -45,7 +45,7 @@ async function data(path, name) {
 }
 
 /** Those that begin with what was typed come first, then those that contain it. @param {string[]} all @param {string} typed */
-function pick(all, typed) {
+export function pick(all, typed) {
   const wanted = typed.toLowerCase();
   const place = (/** @type {string} */ text) => text.toLowerCase().indexOf(wanted);
   const candidates = all.filter((text) => place(text) >= 0 && text !== typed);
@@ -56,8 +56,10 @@ function pick(all, typed) {
 /**
  * Adds completion to an input; returns the list, which belongs after it.
  * @param {HTMLInputElement} input
+ * @param {(before: string) => Promise<{candidates: string[], length: number}>} [candidatesFor] completes the text before
+ *   the cursor; PromQL if it is missing
  */
-export function completed(input) {
+export function completed(input, candidatesFor = complete) {
   const options = el("ul", { class: "completion", role: "listbox", id: `${input.id}-options`, hidden: true });
   let length = 0;
   let asked = 0;
@@ -99,7 +101,7 @@ export function completed(input) {
 
   input.addEventListener("input", async () => {
     const mine = (asked += 1);
-    const found = await complete(input.value.slice(0, input.selectionStart ?? 0)).catch(() => null);
+    const found = await candidatesFor(input.value.slice(0, input.selectionStart ?? 0)).catch(() => null);
     if (mine !== asked || !found) return;
     length = found.length;
     show(found.candidates);

@@ -179,14 +179,16 @@ export class Frame {
     group.data[this.count - 1] = this.#mapped(group.query, (group.partial / passed) * 1000);
   }
 
-  /** @param {Track} track @param {Past["points"]} points @param {number} newest */
-  #fill(track, points, newest) {
+  /** @param {Track} track @param {Past["points"]} all @param {number} newest */
+  #fill(track, all, newest) {
+    const end = Math.min(this.#cell(newest), this.count - 1);
+    // The answer may be newer than the stream, which then brings these samples again.
+    const points = all.filter(([time]) => this.#cell(time) <= end);
     // The usual interval: the first sample after the start of an agent is closer to the second.
     const gaps = Float64Array.from(points.slice(1), ([time], at) => time - points[at][0]).sort();
     const usual = gaps[gaps.length >> 1] ?? 0;
     track.interval = usual > this.step * 1.01 ? usual : this.rate;
     const reach = Math.max(track.interval * 2.5, this.step * BRIDGE_CELLS);
-    const end = Math.min(this.#cell(newest), this.count - 1);
     if (track.group.query.rate) this.#fillRates(track, points, newest, reach, end);
     else this.#fillValues(track, points, newest, reach, end);
   }

@@ -6,7 +6,7 @@ import { colour } from "./theme.js";
 
 /** Colours of the style sheet, from the lowest value to the highest. */
 const SCALE = ["heat-0", "heat-1", "heat-2", "heat-3", "heat-4"];
-const STEPS = 64;
+export const STEPS = 64;
 /** Rows of more pixels are separated by a line. */
 const GAP_FROM = 8;
 
@@ -15,8 +15,8 @@ function channels(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-/** Colours for values from 0 to 1, as the four bytes of a pixel. */
-function palette() {
+/** Colours for values from 0 to 1, in `STEPS` steps: red, green, blue. */
+export function palette() {
   const stops = SCALE.map((name) => channels(colour(name)));
   return Array.from({ length: STEPS + 1 }, (_, at) => {
     const place = (at / STEPS) * (stops.length - 1);

@@ -6,7 +6,6 @@ import { move, pan, showAll, stretch, zoom } from "./window.js";
 
 /** @type {[string, string, (() => void) | null][]} */
 const KEYS = [
-  ["1 … 6", "switch to a view, from left to right", null],
   ["/", "search for a metric", () => find()],
   ["←", "move back in time", () => pan(-0.5)],
   ["→", "move forward in time", () => pan(0.5)],
@@ -33,7 +32,9 @@ function toggle() {
 
 /** @param {string[]} views */
 export function startHelp(views) {
-  const rows = KEYS.map(([key, meaning]) =>
+  /** @type {typeof KEYS} */
+  const keys = [[`1 … ${views.length}`, "switch to a view, from left to right", null], ...KEYS];
+  const rows = keys.map(([key, meaning]) =>
     el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })),
   );
   byId("keys").append(

@@ -1,7 +1,7 @@
 // Live data: one stream for the whole page, whatever it shows. It is closed while the page is hidden, and reopened
 // after the connection was lost; watchers then fill the gap from the store.
 
-import { address } from "./agent.js";
+import { address, scoped, withoutHost } from "./agent.js";
 import { parse } from "./series.js";
 import { stretch } from "./window.js";
 
@@ -94,11 +94,9 @@ function soon(millis) {
 function wanted() {
   const patterns = new Set([PULSE]);
   for (const watcher of watchers) for (const pattern of watcher.patterns) patterns.add(pattern);
-  return address("api/v1/stream", [
-    ["form", "columns"],
-    ["rate", "2"],
-    .../** @type {[string, string][]} */ ([...patterns].sort().map((pattern) => ["match", pattern])),
-  ]);
+  /** @type {[string, string][]} */
+  const matches = [...patterns].sort().map((pattern) => ["match", pattern]);
+  return address("api/v1/stream", scoped([["form", "columns"], ["rate", "2"], ...matches]));
 }
 
 function open() {
@@ -155,7 +153,7 @@ export function feed(event) {
   heard = performance.now();
   failures = 0;
   const met = entries.length;
-  for (const text of event.new) entries.push({ ...parse(text), value: null, ts: 0 });
+  for (const text of event.new) entries.push({ ...withoutHost(parse(text)), value: null, ts: 0 });
   event.ids.forEach((id, at) => {
     const entry = entries[id];
     if (!entry) return;

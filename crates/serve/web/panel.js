@@ -8,6 +8,7 @@ import { PICTURE_RATIO, saveCsv, savePng } from "./download.js";
 import { duration, moment, number } from "./format.js";
 import { ExpressionFeed } from "./expression_feed.js";
 import { Feed } from "./feed.js";
+import { marksAt, onMarks } from "./marks.js";
 import { lineColour, onTheme } from "./theme.js";
 import { Tip } from "./tip.js";
 import { bounds, move } from "./window.js";
@@ -60,6 +61,7 @@ export class Panel {
       ? new ExpressionFeed(definition.expression, drawer)
       : new Feed(definition.queries, this.element, drawer);
     this.stopTheme = onTheme(() => this.#recolour());
+    this.stopMarks = onMarks(() => this.chart.redraw());
   }
 
   #element() {
@@ -200,7 +202,8 @@ export class Panel {
     const time = this.cursor && this.frame.times[this.cursor.index];
     if (!this.cursor || !time) return this.tip.hide();
     const row = this.chart.rowAt(this.cursor.top);
-    this.tip.show(this.cursor, time, this.lines, { ...this.definition, row });
+    const marks = marksAt(time * 1000, this.cursor.width);
+    this.tip.show(this.cursor, time, this.lines, { ...this.definition, row, marks });
   }
 
   /** Describes a heat map in numbers. @param {(line: Line) => number | null | undefined} at */
@@ -235,6 +238,7 @@ export class Panel {
   dispose() {
     this.feed.dispose();
     this.stopTheme();
+    this.stopMarks();
     this.chart.destroy();
     this.element.remove();
   }

@@ -1,6 +1,7 @@
-// The Programs view: metrics that programs send, and their MPI and system calls that Pegel counts, by job.
+// The Programs view: metrics that programs send, and their MPI and system calls that Pegel counts, by job. On a parent,
+// counters are summed over all nodes, and other values are means.
 
-import { list, status } from "./agent.js";
+import { ask, coverageOf, listEverywhere, scope, status } from "./agent.js";
 import { callsPart } from "./calls.js";
 import { el, say } from "./dom.js";
 import { moment, number, whole } from "./format.js";
@@ -14,9 +15,13 @@ import { Table } from "./table.js";
  */
 
 const CALLS = /^(mpi|strace)_(hits|size|time|errors)_total$/;
+/** The names of what a parent computes over its nodes. */
+const REDUCED = /:(sum|min|max|avg|count|p50|p99)$/;
 const NO_JOB = "no job";
 const JOBS_MAX = 20;
 const OWN_MAX = 200;
+const NAMES_MAX = 60;
+const EVERY_MS = 2e3;
 
 const jobOf = (/** @type {Record<string, string>} */ labels) => labels.jobid ?? labels.job ?? NO_JOB;
 
@@ -40,7 +45,7 @@ export function programsView(main) {
 
   async function load() {
     try {
-      const [all, facts] = await Promise.all([list.get(4e3), status.get()]);
+      const [all, facts] = await Promise.all([listEverywhere(4e3), status.get()]);
       if (!gone) show(all, facts);
     } catch (error) {
       say(summary, `Cannot load: ${/** @type {Error} */ (error).message}.`);
@@ -52,7 +57,7 @@ export function programsView(main) {
     /** @type {Known[]} */
     const own = all
       .map((each) => ({ ...each, ...parse(each.name) }))
-      .filter((each) => !isOfNode(each.name));
+      .filter((each) => !isOfNode(each.name) && !(scope.node && REDUCED.test(each.name)));
     const names = [...new Set(own.map((each) => jobOf(each.labels)))].sort(
       (a, b) =>
         Number(a === NO_JOB) - Number(b === NO_JOB) || a.localeCompare(b, undefined, { numeric: true }),
@@ -62,7 +67,7 @@ export function programsView(main) {
     place.querySelector(".why")?.remove();
     say(
       summary,
-      `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender")}`,
+      `${whole(own.length)} series of programs${names.length > JOBS_MAX ? `; the first ${JOBS_MAX} of ${names.length} jobs` : ""} · ${originOf(all, facts)}`,
     );
     names.slice(0, JOBS_MAX).forEach((name, at) => {
       const series = own.filter((each) => jobOf(each.labels) === name);
@@ -83,6 +88,14 @@ export function programsView(main) {
     job.element.remove();
     jobs.delete(name);
   }
+}
+
+/** Where the values come from. @param {any[]} all @param {any} facts */
+function originOf(all, facts) {
+  if (!scope.node) return plural(facts.senders.filter((/** @type {any} */ each) => each.series > 0).length, "sender");
+  const { answered, expected } = coverageOf(all) ?? { answered: 0, expected: 0 };
+  const nodes = answered === expected ? plural(expected, "node") : `${whole(answered)} of ${plural(expected, "node")}`;
+  return `counters: sum over ${nodes}, other values: mean`;
 }
 
 /** @param {number} count @param {string} word */
@@ -148,7 +161,7 @@ function jobCard(name, series) {
     ["strace", "System calls"],
   ]) {
     if (!series.some((each) => each.name.startsWith(`${kind}_`) && CALLS.test(each.name))) continue;
-    const part = callsPart(kind, heading, inJob);
+    const part = callsPart(kind, heading, inJob, scope.node ? ":sum" : "");
     parts.push(part);
     element.append(part.element);
   }
@@ -172,7 +185,7 @@ function ownPart(series) {
   const table = new Table("Metrics of the programs", ["~series", "type", "#value", "#rate", "last change"]);
   /** @type {Map<string, {value: number | null, rate: number | null, ts: number, entry: import("./live.js").Entry | null}>} */
   const values = new Map(shown.map((each) => [each.text, { value: null, rate: null, ts: 0, entry: null }]));
-  const names = [...new Set(shown.map((each) => each.name))].slice(0, 60);
+  const names = [...new Set(shown.map((each) => each.name))].slice(0, NAMES_MAX);
   const more =
     series.length > shown.length
       ? el("p", {
@@ -190,14 +203,12 @@ function ownPart(series) {
       }),
     ]),
   );
-  const stop = watch({
-    patterns: names,
-    meet(entry) {
-      const known = values.get(entry.text) ?? values.get(textOf(entry.name, entry.labels));
-      if (known) known.entry = entry;
-    },
-    tick: draw,
-  });
+  /** @param {import("./live.js").Entry} entry */
+  const meet = (entry) => {
+    const known = values.get(entry.text) ?? values.get(textOf(entry.name, entry.labels));
+    if (known) known.entry = entry;
+  };
+  const stop = scope.node ? poll(names, meet, draw) : watch({ patterns: names, meet, tick: draw });
   draw();
   return { element: el("div", { class: "card" }, table.element, more), dispose: stop };
 
@@ -226,4 +237,25 @@ function ownPart(series) {
       }),
     );
   }
+}
+
+/**
+ * Asks a parent for values over all nodes; its stream has the series of each node.
+ * @param {string[]} names
+ * @param {(entry: import("./live.js").Entry) => void} meet
+ * @param {() => void} done
+ */
+function poll(names, meet, done) {
+  let isLoading = false;
+  const load = async () => {
+    if (isLoading || document.hidden) return;
+    isLoading = true;
+    const answer = await ask("api/v1/values", [["names", names.join()]]).catch(() => []);
+    isLoading = false;
+    for (const { name, ts, value } of answer) meet({ ...parse(name), value, ts: ts * 1000 });
+    done();
+  };
+  load();
+  const timer = setInterval(load, EVERY_MS);
+  return () => clearInterval(timer);
 }

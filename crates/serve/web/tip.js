@@ -1,16 +1,19 @@
 // The time and the values under the cursor. All charts show the time; the chart under the mouse lists its values.
 
 import { el, say } from "./dom.js";
-import { moment, number } from "./format.js";
+import { duration, moment, number } from "./format.js";
+import { origin } from "./marks.js";
 import { lineColour } from "./theme.js";
 import { stretch } from "./window.js";
 
 /**
  * @typedef {import("./chart.js").Line} Line
+ * @typedef {import("./marks.js").Mark} Mark
  * @typedef {{index: number, left: number, top: number, width: number, offset: number, hovered: boolean}} Cursor
  */
 
 const ROWS_MAX = 14;
+const MARKS_MAX = 6;
 
 export class Tip {
   /** @param {HTMLElement} stage the element around the plot */
@@ -30,7 +33,8 @@ export class Tip {
    * @param {Cursor} cursor
    * @param {number} time in seconds
    * @param {Line[]} lines with their values at the cursor
-   * @param {{unit: string, stack?: boolean, row: number | null}} look `row` is the line under the cursor in a heat map
+   * @param {{unit: string, stack?: boolean, row: number | null, marks: Mark[]}} look `row` is the line under the
+   *   cursor in a heat map
    */
   show(cursor, time, lines, look) {
     const place = cursor.offset + cursor.left;
@@ -41,6 +45,7 @@ export class Tip {
     if (!cursor.hovered) return;
     this.box.replaceChildren(
       el("strong", { text: moment(time * 1000, stretch.now) }),
+      ...look.marks.slice(-MARKS_MAX).map(markRow),
       ...this.#rows(cursor.index, lines, look),
     );
     const isRight = cursor.left > cursor.width / 2;
@@ -69,6 +74,20 @@ export class Tip {
     }
     return rows;
   }
+}
+
+/** A mark or a phase at the cursor. @param {Mark} mark */
+function markRow(mark) {
+  const who = origin(mark);
+  const length = mark.end !== null ? duration(mark.end - mark.start) : "running";
+  const text = mark.kind === "phase" ? `${mark.text} (${length})` : mark.text;
+  return el(
+    "div",
+    { class: `tip-mark is-${mark.kind}` },
+    el("strong", { text }),
+    el("span", { class: "note", text: who ? ` ${who}` : "" }),
+    mark.notes && el("p", { text: mark.notes }),
+  );
 }
 
 /** @param {Node} mark @param {string} name @param {string} value @param {boolean} strong */

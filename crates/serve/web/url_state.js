@@ -4,10 +4,13 @@ import { bounds, isLive, move, onMove, stretch } from "./window.js";
 
 /** @typedef {{view: string, query: URLSearchParams}} UrlState */
 
+/** The view of a URL without one. */
+export const home = { view: "overview" };
+
 /** @returns {UrlState} */
 export function urlState() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  return { view: path || "overview", query: new URLSearchParams(query) };
+  return { view: path || home.view, query: new URLSearchParams(query) };
 }
 
 /** @param {string} view @param {URLSearchParams} query */

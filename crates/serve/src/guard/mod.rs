@@ -6,30 +6,34 @@
 //!
 //! | caller | may |
 //! |---|---|
-//! | the agent's user, root, or anyone with the token or a certificate of our authority | everything |
+//! | the agent's user, root, or anyone with the token, a session or a certificate of our authority | everything |
 //! | a user in `allow_users`; any remote client if `--insecure` is set and no token | everything except [`Access::Owner`] |
 //! | anyone else | [`Access::Open`] |
 //!
 //! Local users are identified by the kernel: by credentials on the UNIX socket, by the owner of the
 //! client's socket on loopback. In addition, a request must name an accepted host
 //! ([`accepted_hosts`]), and one that changes something must not come from a page of another site
-//! ([`origin`]).
+//! ([`origin`]). The session of a browser that logged in ([`login`]) counts only for requests of
+//! the agent's own pages.
 
 mod accepted_hosts;
 mod access_denied;
+mod bearer;
 mod local_users;
+mod login;
 mod origin;
 mod peer;
 mod refusal_log;
 mod reloadable;
 mod sock_diag;
-mod token;
 mod token_exchange;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Version, header, request};
+use pegel_credentials::{TlsError, Token};
+pub use pegel_credentials::{TokenError, TokenSource};
 use pegel_metric::CommandVisibility;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
@@ -37,16 +41,15 @@ use serde_json::{Value, json};
 use crate::connection_limit::EvictionState;
 use crate::refusals::{ClientRefusal, RefusalCounters};
 use crate::settings::ServeSettings;
-use crate::tls::TlsError;
 
 use accepted_hosts::AcceptedHosts;
 pub(crate) use access_denied::AccessDenied;
 pub use local_users::LocalUsers;
+use login::LoginSessions;
+pub(crate) use login::{LoginError, SessionCookie};
 pub(crate) use peer::{PeerIdentity, is_loopback};
 use refusal_log::RefusalLog;
 use reloadable::Reloadable;
-use token::Token;
-pub use token::{TokenError, TokenSource};
 use token_exchange::TokenExchange;
 
 /// Checks that the token can be loaded.
@@ -89,6 +92,7 @@ pub(crate) enum AccessRights {
 pub(crate) struct Caller {
     pub peer: PeerIdentity,
     pub rights: AccessRights,
+    pub is_tls: bool,
 }
 
 impl Caller {
@@ -110,6 +114,8 @@ pub(crate) struct ConnectionInfo {
     pub peer: PeerIdentity,
     /// Our end of the connection; `None` on the UNIX socket.
     pub local: Option<IpAddr>,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
     /// Whether the connection may be closed in favour of others.
     pub standing: Arc<EvictionState>,
 }
@@ -140,6 +146,7 @@ pub(crate) struct Guard {
     token: Option<Reloadable<Token, TokenError>>,
     /// Issues a second token, valid until the agent stops.
     token_exchange: Option<TokenExchange>,
+    logins: LoginSessions,
     tls: Option<Reloadable<ServerConfig, TlsError>>,
     /// Remote clients are served without authentication.
     allows_any_remote: bool,
@@ -179,6 +186,7 @@ impl Guard {
                 .map(TokenExchange::new)
                 .transpose()
                 .map_err(GuardError::Random)?,
+            logins: LoginSessions::default(),
             tls: tls.transpose()?,
             refusal_log: RefusalLog::default(),
             refusals,
@@ -203,6 +211,8 @@ impl Guard {
         Ok(ConnectionInfo {
             peer: self.users.peer_lookup.peer_on_tcp(stream)?,
             local: Some(stream.local_addr()?.ip()),
+            // The acceptor sets it after the handshake.
+            is_tls: false,
             standing: Arc::default(),
         })
     }
@@ -211,6 +221,7 @@ impl Guard {
         ConnectionInfo {
             peer: self.users.peer_lookup.peer_on_unix(stream),
             local: None,
+            is_tls: false,
             standing: Arc::default(),
         }
     }
@@ -256,7 +267,8 @@ impl Guard {
     ) -> Result<Caller, AccessDenied> {
         let caller = Caller {
             peer: info.peer,
-            rights: self.rights_with_token(info.peer, &head.headers),
+            rights: self.rights_with_credentials(info, &head.headers),
+            is_tls: info.is_tls,
         };
         let verdict = match info.local {
             Some(local) => self.check_host(head, local),
@@ -271,6 +283,7 @@ impl Guard {
         let caller = Caller {
             peer: info.peer,
             rights: self.rights_of(info.peer),
+            is_tls: info.is_tls,
         };
         let verdict = match caller.rights {
             AccessRights::None => Err(AccessDenied::Stranger(info.peer)),
@@ -327,25 +340,33 @@ impl Guard {
                 certified: true, ..
             } => AccessRights::Owner,
             PeerIdentity::Remote { .. } if self.allows_any_remote => AccessRights::User,
-            PeerIdentity::Unknown | PeerIdentity::Remote { .. } => AccessRights::None,
+            // The rights of requests through the tree come with the request.
+            PeerIdentity::Unknown
+            | PeerIdentity::Remote { .. }
+            | PeerIdentity::ThroughTree
+            | PeerIdentity::Tree => AccessRights::None,
         }
     }
 
-    fn rights_with_token(&self, peer: PeerIdentity, headers: &HeaderMap) -> AccessRights {
-        let of_peer = self.rights_of(peer);
-        let has_token = || {
-            let Some(given) = token::bearer_token(headers) else {
-                return false;
-            };
-            let token = self.token.as_ref().map(Reloadable::get);
-            let handed_out = self.token_exchange.as_ref();
-            token.is_some_and(|token| token.matches(given))
-                | handed_out.is_some_and(|exchange| exchange.is_issued_token(given))
-        };
-        if of_peer < AccessRights::Owner && has_token() {
+    /// The rights of a peer with the token or the session that it sends.
+    fn rights_with_credentials(&self, info: &ConnectionInfo, headers: &HeaderMap) -> AccessRights {
+        let of_peer = self.rights_of(info.peer);
+        if of_peer < AccessRights::Owner
+            && (self.has_token(headers) || self.has_session(info, headers))
+        {
             return AccessRights::Owner;
         }
         of_peer
+    }
+
+    fn has_token(&self, headers: &HeaderMap) -> bool {
+        let Some(given) = bearer::bearer_token(headers) else {
+            return false;
+        };
+        let token = self.token.as_ref().map(Reloadable::get);
+        let handed_out = self.token_exchange.as_ref();
+        token.is_some_and(|token| token.matches(given))
+            | handed_out.is_some_and(|exchange| exchange.is_issued_token(given))
     }
 
     fn check_host(&self, head: &request::Parts, local: IpAddr) -> Result<(), AccessDenied> {
@@ -380,7 +401,7 @@ impl Guard {
         };
         if caller.rights < needed {
             return Err(match caller.rights {
-                AccessRights::None if token::bearer_token(&head.headers).is_some() => {
+                AccessRights::None if bearer::bearer_token(&head.headers).is_some() => {
                     AccessDenied::Token
                 }
                 AccessRights::None => AccessDenied::Stranger(caller.peer),
@@ -389,13 +410,15 @@ impl Guard {
         }
         let reads = matches!(head.method, Method::GET | Method::HEAD)
             && matches!(access, Access::Open | Access::Read);
-        let host = head.headers.get(header::HOST);
-        let host = host.and_then(|value| value.to_str().ok());
-        if !reads && origin::is_cross_origin(&head.headers, host) {
+        if !reads && origin::is_cross_origin(&head.headers, host_of(&head.headers)) {
             return Err(AccessDenied::Origin);
         }
         Ok(())
     }
+}
+
+fn host_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::HOST)?.to_str().ok()
 }
 
 #[cfg(test)]

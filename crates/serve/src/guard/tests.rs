@@ -32,6 +32,7 @@ fn visit(peer: PeerIdentity) -> ConnectionInfo {
     ConnectionInfo {
         peer,
         local: Some("127.0.0.1".parse().expect("an address")),
+        is_tls: false,
         standing: Arc::default(),
     }
 }
@@ -43,6 +44,7 @@ fn remote(certified: bool) -> ConnectionInfo {
             certified,
         },
         local: Some("192.0.2.1".parse().expect("an address")),
+        is_tls: true,
         standing: Arc::default(),
     }
 }
@@ -379,5 +381,92 @@ fn command_lines_are_for_their_owners_and_the_agents_user() {
         anyone,
         Some(CommandVisibility::None),
         "--insecure shows no command lines"
+    );
+}
+
+/// The headers of a request of the agent's own page with a session.
+fn with_session(guard: &Guard, visit: &ConnectionInfo) -> request::Parts {
+    let caller = guard
+        .admit(visit, &with_host(get(&[]), visit), Access::Open)
+        .expect("open to everyone");
+    let cookie = guard.log_in(&caller, TOKEN.as_bytes()).expect("the token");
+    let cookie = cookie.header();
+    let pair = cookie.split(';').next().expect("a pair");
+    with_host(get(&[("cookie", pair)]), visit)
+}
+
+#[test]
+fn a_session_has_the_rights_of_the_token_for_our_own_pages_only() {
+    let guard = guard(|_| {});
+    let visit = remote(false);
+    let head = with_session(&guard, &visit);
+    assert_eq!(statuses(&guard, &visit, &head), [200; 4]);
+    for (name, value, expected) in [
+        ("sec-fetch-site", "same-origin", [200; 4]),
+        ("sec-fetch-site", "none", [200; 4]),
+        ("origin", "https://192.0.2.1", [200; 4]),
+        // Other pages may not even read: without a session, the caller is unknown.
+        ("sec-fetch-site", "cross-site", [200, 401, 401, 401]),
+        ("sec-fetch-site", "same-site", [200, 401, 401, 401]),
+        ("origin", "https://evil.example", [200, 401, 401, 401]),
+        ("origin", "null", [200, 401, 401, 401]),
+    ] {
+        let mut head = head.clone();
+        head.headers.insert(
+            axum::http::HeaderName::from_static(name),
+            value.parse().expect("a header"),
+        );
+        assert_eq!(statuses(&guard, &visit, &head), expected, "{name}: {value}");
+    }
+    guard.log_out(&head.headers);
+    assert_eq!(statuses(&guard, &visit, &head), [200, 401, 401, 401]);
+}
+
+#[test]
+fn sessions_exist_only_over_tls_and_only_with_a_token() {
+    let guarded = guard(|_| {});
+    let encrypted = remote(false);
+    let head = with_session(&guarded, &encrypted);
+    let plain = ConnectionInfo {
+        is_tls: false,
+        ..encrypted.clone()
+    };
+    assert_eq!(
+        statuses(&guarded, &plain, &head),
+        [200, 401, 401, 401],
+        "a cookie is not accepted in clear"
+    );
+    let log_in = |guard: &Guard, visit: &ConnectionInfo| {
+        let caller = guard.admit(visit, &with_host(get(&[]), visit), Access::Open);
+        let opened = guard.log_in(&caller.expect("open"), TOKEN.as_bytes());
+        opened.map(|_| ()).map_err(|error| format!("{error:?}"))
+    };
+    let unavailable = Err("Unavailable".to_owned());
+    assert_eq!(log_in(&guarded, &plain), unavailable);
+    assert!(!guarded.offers_login(false));
+    let without = guard(|settings| settings.token_variable = None);
+    assert_eq!(log_in(&without, &encrypted), unavailable);
+    assert!(!without.offers_login(true));
+}
+
+#[test]
+fn failed_logins_are_counted_as_refusals() {
+    let guard = guard(|_| {});
+    let visit = remote(false);
+    let head = with_host(get(&[]), &visit);
+    let caller = guard.admit(&visit, &head, Access::Open).expect("open");
+    for _ in 0..7 {
+        assert!(guard.log_in(&caller, b"nearly-0123456789").is_err());
+    }
+    let counts = guard.refusals.all();
+    let count_of = |name| {
+        counts
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, n)| *n)
+    };
+    assert_eq!(
+        (count_of("login"), count_of("login_rate")),
+        (Some(5), Some(2))
     );
 }

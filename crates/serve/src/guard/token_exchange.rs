@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use pegel_config::Secret;
 
-use super::token::Token;
+use pegel_credentials::Token;
 
 const TOKEN_BYTES: usize = 32;
 

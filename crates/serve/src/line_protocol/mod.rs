@@ -71,7 +71,10 @@ pub(crate) async fn serve<S>(
         sender: info.peer.sender_name(),
         uid: match info.peer {
             PeerIdentity::User(uid) => Some(uid),
-            PeerIdentity::Unknown | PeerIdentity::Remote { .. } => None,
+            PeerIdentity::Unknown
+            | PeerIdentity::Remote { .. }
+            | PeerIdentity::ThroughTree
+            | PeerIdentity::Tree => None,
         },
         pid,
     };

@@ -51,6 +51,15 @@ impl ColumnEncoder {
         Ok(WrittenChanges { count, change })
     }
 
+    /// Writes the values that changed on nodes.
+    pub(super) fn write_values(
+        &mut self,
+        buffer: &mut ResponseBuffer,
+        found: &[(Arc<Series>, LatestValue)],
+    ) -> Result<(), ApiError> {
+        buffer.json(&self.event(found)?)
+    }
+
     fn event<'a>(
         &mut self,
         found: &'a [(Arc<Series>, LatestValue)],

@@ -4,10 +4,12 @@ use axum::http::{HeaderMap, Uri};
 use pegel_metric::Series;
 use serde::Serialize;
 
-use super::values::changed_after;
+use super::nodes_parameter::NodesParameter;
+use super::values::{changed_after, node_values};
 use super::{HandlerResult, SharedContext};
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
+use crate::tree::RequestTree;
 
 #[derive(Serialize)]
 struct ListedSeries<'a> {
@@ -21,12 +23,25 @@ struct ListedSeries<'a> {
 pub(super) async fn list(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
+    RequestTree(tree): RequestTree,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let selector = QueryParameters::parse(&uri, &["match"])?.selector()?;
-    let store = context.agent.store.clone();
+    let parameters = QueryParameters::parse(&uri, &["match", "nodes"])?;
+    let (selector, nodes) = (parameters.selector()?, NodesParameter::parse(&parameters)?);
     context.refresh_programs().await;
+    if let Some(tree) = tree {
+        let own = context.agent.node.clone();
+        return context
+            .respond_query(&caller, &headers, move |buffer| {
+                let found = node_values(&tree, &nodes, &selector, &own)?;
+                let listed = found.iter().map(|(series, _)| listed_series(series));
+                buffer.json(&listed.collect::<Vec<_>>())
+            })
+            .await;
+    }
+    nodes.check_single(&context.agent.node)?;
+    let store = context.agent.store.clone();
     context
         .respond_latest(&caller, &headers, move |buffer| {
             let (mut found, _) = changed_after(&store, &selector, 0)?;

@@ -3,19 +3,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::Extension;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::IntoResponse;
 use pegel_metric::{Selector, Series};
 use pegel_wire::{openmetrics, prometheus};
 
+use super::node_values::values_of_each;
 use super::{HandlerResult, SharedContext};
 use crate::content_negotiation::{self, MetricsFormat};
 use crate::guard::Caller;
+use crate::tree::{NodeChoice, RequestTree};
 
-/// All current values. Query parameters are ignored: a scraper may add its own.
+/// All current values; on a parent, with `nodes=each`, those of all nodes. Other query parameters
+/// are ignored: a scraper may add its own.
 pub(super) async fn metrics(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
+    RequestTree(tree): RequestTree,
+    uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
     let format = content_negotiation::metrics_format(&headers);
@@ -23,29 +28,49 @@ pub(super) async fn metrics(
     let store = context.agent.store.clone();
     context.refresh_programs().await;
     let mut buffer = context.executor.response_buffer(caller.rights);
-    let (finished, collisions) = context
-        .executor
-        .read_latest(caller.rights, move || {
-            let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
-            store.latest(&Selector::all(), 0, &mut |series, latest| {
+    let is_of_each = uri.query().is_some_and(|query| {
+        form_urlencoded::parse(query.as_bytes())
+            .any(|(key, value)| key == "nodes" && value == "each")
+    });
+    let tree = tree.inspect(|tree| tree.record.expect([context.agent.node.as_str()]));
+    let tree = tree.filter(|_| is_of_each);
+    let is_tree = tree.is_some();
+    let work = move || {
+        let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
+        match &tree {
+            None => drop(store.latest(&Selector::all(), 0, &mut |series, latest| {
                 readings.push((series.clone(), latest.value));
-            });
-            let mut text = String::with_capacity(readings.len() * 80);
-            let (encoded, content_type) = match format {
-                MetricsFormat::Text => (
-                    prometheus::encode(&readings, &mut text),
-                    prometheus::CONTENT_TYPE,
-                ),
-                MetricsFormat::OpenMetrics => (
-                    openmetrics::encode(&readings, &mut text),
-                    openmetrics::CONTENT_TYPE,
-                ),
-            };
-            drop(readings);
-            buffer.adopt(text.into_bytes())?;
-            Ok((buffer.finish(content_type, gzip)?, encoded.collisions))
-        })
-        .await?;
+            })),
+            Some(tree) => {
+                let found = values_of_each(&tree.source(NodeChoice::All)?, &Selector::all())?;
+                let found = found
+                    .into_iter()
+                    .map(|(series, latest)| (series, latest.value));
+                readings.extend(found);
+            }
+        }
+        let mut text = String::with_capacity(readings.len() * 80);
+        let (encoded, content_type) = match format {
+            MetricsFormat::Text => (
+                prometheus::encode(&readings, &mut text),
+                prometheus::CONTENT_TYPE,
+            ),
+            MetricsFormat::OpenMetrics => (
+                openmetrics::encode(&readings, &mut text),
+                openmetrics::CONTENT_TYPE,
+            ),
+        };
+        drop(readings);
+        buffer.adopt(text.into_bytes())?;
+        Ok((buffer.finish(content_type, gzip)?, encoded.collisions))
+    };
+    let (finished, collisions) = match is_tree {
+        true => context.executor.query(caller.rights, work).await?,
+        false => context.executor.read_latest(caller.rights, work).await?,
+    };
+    if is_tree {
+        return Ok(finished.into_response());
+    }
     if context.name_collisions.swap(collisions, Ordering::Relaxed) != collisions && collisions > 0 {
         tracing::warn!(
             series = collisions,

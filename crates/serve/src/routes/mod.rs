@@ -3,19 +3,34 @@
 
 mod columns;
 mod dragon;
+mod filters;
+mod followed_nodes;
 mod input;
 mod list;
+mod login;
+mod marks;
 mod metrics;
+mod node_proxy;
+mod node_values;
+mod nodes;
+mod nodes_parameter;
 mod opentsdb;
 mod page;
+mod participants;
 mod processes;
 mod prometheus;
+mod query_http_request;
 mod range;
+mod sessions;
 mod snapshot;
 mod status;
 mod stream;
+mod tree_aggregate;
+mod tree_select;
+mod tree_texts;
 mod values;
 
+pub(crate) use login::denied_response;
 pub(crate) use range::parse_range_query as range_question;
 
 pub use input::InputRoute;
@@ -28,14 +43,18 @@ use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 
 use crate::api_error::ApiError;
 use crate::content_negotiation;
-use crate::finished_response::ResponseBuffer;
-use crate::guard::{Access, Caller, Guard};
+use crate::finished_response::{FinishedResponse, ResponseBuffer};
+use crate::guard::{Access, Caller, Guard, PeerIdentity};
 use crate::json_response::JSON;
 use crate::server_context::ServerContext;
+use crate::tree::{
+    AGGREGATE_TARGET, ANNOTATIONS_TARGET, NODES_HEADER, NodeRecord, SELECT_TARGET, TEXTS_TARGET,
+    node_record_header,
+};
 
 type SharedContext = Extension<Arc<ServerContext>>;
 type HandlerResult = Result<Response, ApiError>;
@@ -47,20 +66,32 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/list             series:         ?match=
 /api/v1/values           current values: ?match=&names=
 /api/v1/range            stored samples: ?match=&start=-5m&end=now&step=10s&agg=avg
+/api/v1/marks            marks and phases of programs: ?start=-1h&end=now
 /api/v1/rules            recording and alerting rules, as Prometheus: ?type=alert
 /api/v1/alerts           pending and firing alerts, as Prometheus
 /api/v1/stream           changes, as server-sent events: ?match=&names=&rate=2
+/api/v1/nodes            the nodes of a tree: ?metric=node_load1
+/api/v1/tree             the shape of the tree, and its problems
+/nodes/NAME/…            the same routes of another node, to read
 /api/v1/config           the configuration in force
 /api/v1/snapshot         a description of this machine
 /api/v1/processes        the top processes: ?by=process&sort=cpu&limit=50
+/api/v1/sessions         records of tasks; POST to /start, /stop, /credentials below it
+/api/v1/filters          filters of all answers; PUT and DELETE /api/v1/filters/NAME
 /api/v1/query            PromQL, as Prometheus answers it: ?query=node_load1&time=
 /api/v1/query_range      PromQL: ?query=&start=&end=&step=
 /api/v1/series           series for PromQL: ?match[]=; also /api/v1/labels, /api/v1/label/NAME/values
 /api/query               OpenTSDB queries: ?start=1h-ago&m=sum:10s-avg:node_load1
 /api/suggest             OpenTSDB name suggestions: ?type=metrics&q=node_
 POST /api/put            write points in OpenTSDB's format: ?summary&details
+POST /api/v1/write       Prometheus' remote write, 1.0 and 2.0
+POST /api/v1/read        Prometheus' remote read
 POST /api/metrics        write points in the format of Dragon's telemetry
 POST /api/tsdb_cleanup   hide older points of /api/metrics
+POST /write              write InfluxDB's line protocol: ?precision=s; also /api/v2/write
+PUT /metrics/job/JOB     replace a group of metrics, as Pushgateway does; also POST and DELETE
+POST /api/v1/inputs      switch an input on or off
+POST /login              exchange the token for a browser's session; POST /logout ends it
 /                        the page, in a browser
 ";
 
@@ -80,12 +111,58 @@ const ROUTES: &[Route] = &[
     ("/api/v1/list", Access::Read, || get(list::list)),
     ("/api/v1/values", Access::Read, || get(values::values)),
     ("/api/v1/range", Access::Read, || get(range::range)),
+    ("/api/v1/marks", Access::Read, || get(marks::marks)),
     ("/api/v1/stream", Access::Read, || get(stream::changes)),
     ("/api/v1/config", Access::Read, || get(status::config)),
     ("/api/v1/snapshot", Access::Read, || get(snapshot::snapshot)),
     ("/api/v1/processes", Access::Read, || {
         get(processes::processes)
     }),
+    ("/api/v1/participants", Access::Owner, || {
+        get(participants::counts).post(participants::update)
+    }),
+    ("/api/v1/sessions", Access::Read, || get(sessions::list)),
+    ("/api/v1/sessions/start", Access::Change, || {
+        post(sessions::start)
+    }),
+    ("/api/v1/sessions/stop", Access::Change, || {
+        post(sessions::stop)
+    }),
+    ("/api/v1/sessions/credentials", Access::Change, || {
+        post(sessions::credentials)
+    }),
+    ("/api/v1/agent/version", Access::Read, || {
+        get(sessions::agent_version)
+    }),
+    ("/api/v1/agent/flush", Access::Owner, || {
+        post(sessions::agent_flush)
+    }),
+    ("/api/v1/agent/stop", Access::Owner, || {
+        post(sessions::agent_stop)
+    }),
+    ("/api/v1/nodes", Access::Read, || get(nodes::nodes)),
+    ("/api/v1/tree", Access::Read, || get(nodes::tree)),
+    ("/nodes/{node}", Access::Read, || get(node_proxy::redirect)),
+    ("/nodes/{node}/", Access::Read, || any(node_proxy::pass)),
+    ("/nodes/{node}/{*path}", Access::Read, || {
+        any(node_proxy::pass)
+    }),
+    (SELECT_TARGET, Access::Read, || post(tree_select::select)),
+    (AGGREGATE_TARGET, Access::Read, || {
+        post(tree_aggregate::aggregate)
+    }),
+    (TEXTS_TARGET, Access::Read, || post(tree_texts::texts)),
+    (ANNOTATIONS_TARGET, Access::Read, || {
+        post(tree_select::annotations)
+    }),
+    ("/api/v1/filters", Access::Read, || get(filters::all)),
+    ("/api/v1/filters/{name}", Access::Owner, || {
+        get(filters::one).put(filters::set).delete(filters::remove)
+    }),
+    ("/login", Access::Open, || {
+        get(login::login_form).post(login::log_in)
+    }),
+    ("/logout", Access::Open, || post(login::log_out)),
     ("/api/token", Access::Open, || post(dragon::token)),
     ("/api/ready", Access::Open, || get(dragon::ready)),
     ("/api/set_shutdown", Access::Owner, || {
@@ -138,13 +215,36 @@ impl ServerContext {
         headers: &HeaderMap,
         write: impl FnOnce(&mut ResponseBuffer) -> Result<(), ApiError> + Send + 'static,
     ) -> HandlerResult {
+        let work = self.json_work(caller, headers, write);
+        let finished = self.executor.read_latest(caller.rights, work);
+        Ok(finished.await?.into_response())
+    }
+
+    /// Responds with the JSON that `write` builds on a query thread.
+    async fn respond_query(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        write: impl FnOnce(&mut ResponseBuffer) -> Result<(), ApiError> + Send + 'static,
+    ) -> HandlerResult {
+        let work = self.json_work(caller, headers, write);
+        let finished = self.executor.query(caller.rights, work);
+        Ok(finished.await?.into_response())
+    }
+
+    /// Returns the work that builds a response with JSON.
+    fn json_work(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        write: impl FnOnce(&mut ResponseBuffer) -> Result<(), ApiError> + Send + 'static,
+    ) -> impl FnOnce() -> Result<FinishedResponse, ApiError> + Send + 'static {
         let gzip = content_negotiation::accepts_gzip(headers);
         let mut buffer = self.executor.response_buffer(caller.rights);
-        let finished = self.executor.read_latest(caller.rights, move || {
+        move || {
             write(&mut buffer)?;
             buffer.finish(JSON, gzip)
-        });
-        Ok(finished.await?.into_response())
+        }
     }
 }
 
@@ -164,9 +264,107 @@ async fn require_access(
         // Unreachable: every request is admitted by the guard first.
         return ApiError::internal().into_response();
     };
+    let is_through_tree = matches!(caller.peer, PeerIdentity::ThroughTree | PeerIdentity::Tree);
+    if is_through_tree && matches!(access, Access::Change | Access::Owner) {
+        return ApiError::only_reads().into_response();
+    }
     match guard.require(caller, &head, access) {
-        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Ok(()) => run_recorded(Request::from_parts(head, body), next).await,
         Err(denied) => denied.into_response(),
+    }
+}
+
+/// Runs a request; on a parent, the response states which nodes contributed to it.
+async fn run_recorded(mut request: Request<Body>, next: Next) -> Response {
+    let context = request.extensions().get::<Arc<ServerContext>>();
+    let tree = context.and_then(|context| context.agent.tree.clone());
+    let Some(tree) = tree.filter(|_| reads_nodes(request.uri().path())) else {
+        return next.run(request).await;
+    };
+    let record = Arc::new(NodeRecord::default());
+    request.extensions_mut().insert(record.clone());
+    let mut response = next.run(request).await;
+    let mut report = record.report();
+    if record.is_empty() {
+        // The request failed before it reached a node.
+        report.expected = tree.nodes().len() as u32;
+    }
+    let headers = response.headers_mut();
+    headers.insert(NODES_HEADER, node_record_header(&report));
+    response
+}
+
+/// Routes under `/api/v1` that do not read nodes.
+const OWN_ROUTES: [&str; 14] = [
+    "agent/",
+    "alerts",
+    "config",
+    "filters",
+    "format_query",
+    "inputs",
+    "parse_query",
+    "participants",
+    "processes",
+    "rules",
+    "sessions",
+    "snapshot",
+    "status/",
+    "targets",
+];
+
+/// Returns whether a route reads the nodes of a tree.
+fn reads_nodes(path: &str) -> bool {
+    if let Some(rest) = path.strip_prefix("/api/v1/") {
+        return !OWN_ROUTES.iter().any(|own| rest.starts_with(own));
+    }
+    path.trim_end_matches('/') == "/metrics"
+        || path.starts_with("/tree/")
+        || [
+            "/api/query",
+            "/api/suggest",
+            "/api/search/",
+            "/api/annotation",
+        ]
+        .iter()
+        .any(|known| path.starts_with(known))
+}
+
+/// The routes that read with POST.
+const READING_POSTS: [&str; 19] = [
+    "/api/aggregators",
+    "/api/config",
+    "/api/config/filters",
+    "/api/query",
+    "/api/query/exp",
+    "/api/query/last",
+    "/api/search/lookup",
+    "/api/serializers",
+    "/api/stats",
+    "/api/suggest",
+    "/api/v1/format_query",
+    "/api/v1/labels",
+    "/api/v1/parse_query",
+    "/api/v1/query",
+    "/api/v1/query_exemplars",
+    "/api/v1/query_range",
+    "/api/v1/read",
+    "/api/v1/series",
+    "/api/version",
+];
+
+/// Returns whether a request may travel through the tree on behalf of a client: it only reads.
+pub(crate) fn is_read_request(method: &Method, path: &str) -> bool {
+    if path.trim_start_matches('/').starts_with("tree/") {
+        return false;
+    }
+    match *method {
+        Method::GET | Method::HEAD => {
+            let mut routes = ROUTES.iter();
+            let changes = |access: &Access| matches!(access, Access::Change | Access::Owner);
+            !routes.any(|(known, access, _)| *known == path && changes(access))
+        }
+        Method::POST => READING_POSTS.contains(&path) || path.starts_with("/nodes/"),
+        _ => false,
     }
 }
 
@@ -193,7 +391,7 @@ mod tests {
     use tower_service::Service;
 
     use super::*;
-    use crate::guard::{AccessRights, PeerIdentity};
+    use crate::guard::AccessRights;
     use crate::settings::ServeSettings;
 
     /// The status that a caller gets from a route that requires this access.
@@ -211,6 +409,7 @@ mod tests {
         head.extensions.insert(Caller {
             peer: PeerIdentity::User(4001),
             rights,
+            is_tls: false,
         });
         change(&mut head);
         let request = Request::from_parts(head, Body::empty());

@@ -17,9 +17,12 @@ use super::{HandlerResult, INDEX_TEXT};
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 
-/// The page may connect only to its own agent, and runs no script except its own files.
+/// The page may connect only to its own agent, and runs no script except its own files. Notebooks
+/// on this machine may show it in a frame: it has nothing that a click could change, and they
+/// cannot read it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+                      img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
@@ -39,6 +42,7 @@ const FILES: &[EmbeddedFile] = files! {
     "style.css": STYLE,
     "views.css": STYLE,
     "charts.css": STYLE,
+    "nodes.css": STYLE,
     "icon.svg": "image/svg+xml",
     "uplot.js": SCRIPT,
     "uplot.LICENSE": TEXT,
@@ -63,8 +67,12 @@ const FILES: &[EmbeddedFile] = files! {
     "help.js": SCRIPT,
     "history.js": SCRIPT,
     "live.js": SCRIPT,
+    "marks.js": SCRIPT,
     "metrics.js": SCRIPT,
     "node.js": SCRIPT,
+    "node_figures.js": SCRIPT,
+    "node_tiles.js": SCRIPT,
+    "nodes.js": SCRIPT,
     "overview.js": SCRIPT,
     "panel.js": SCRIPT,
     "processes.js": SCRIPT,
@@ -188,7 +196,7 @@ mod tests {
     #[test]
     fn all_files_together_stay_within_their_budget() {
         let bytes: usize = ASSETS.iter().map(|asset| asset.gzipped.len()).sum();
-        assert!(bytes <= 110_000, "{bytes} bytes, compressed");
+        assert!(bytes <= 125_000, "{bytes} bytes, compressed");
     }
 
     #[test]

@@ -1,41 +1,58 @@
 //! `GET /api/v1/range`.
 use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse;
 use pegel_metric::{Labels, Millis, Series};
-use pegel_store::{QueryStep, RangeQuery, StepAggregation, Store};
+use pegel_query::SampleReader;
+use pegel_store::{QueryStep, RangeQuery, StepAggregation};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use super::nodes_parameter::NodesParameter;
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
-use crate::content_negotiation;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
-use crate::json_response::JSON;
 use crate::query_parameters::QueryParameters;
 use crate::time_parameters::{parse_duration, parse_time};
+use crate::tree::RequestTree;
 
 /// Stored samples per series: `[{"name","labels","points":[[ms,value],…]}]`.
 pub(super) async fn range(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
+    RequestTree(tree): RequestTree,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let query = parse_range_query(&uri, context.agent.clock.utc())?;
-    let gzip = content_negotiation::accepts_gzip(&headers);
+    let now = context.agent.clock.utc();
+    let accepted = ["match", "start", "end", "step", "agg", "nodes"];
+    let parameters = QueryParameters::parse(&uri, &accepted)?;
+    let query = range_query(&parameters, now)?;
+    let nodes = NodesParameter::parse(&parameters)?;
+    if let Some(tree) = tree {
+        return context
+            .respond_query(&caller, &headers, move |buffer| {
+                let source = tree.source(nodes.choice())?;
+                write_range(buffer, &source, &query)
+            })
+            .await;
+    }
+    nodes.check_single(&context.agent.node)?;
     let store = context.agent.store.clone();
-    let mut buffer = context.executor.response_buffer(caller.rights);
-    let made = context.executor.query(caller.rights, move || {
-        write_range(&mut buffer, &store, &query)?;
-        buffer.finish(JSON, gzip)
-    });
-    Ok(made.await?.into_response())
+    context
+        .respond_query(&caller, &headers, move |buffer| {
+            write_range(buffer, &store, &query)
+        })
+        .await
 }
 
+/// Parses the query string of a request.
 pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, ApiError> {
-    let parameters = QueryParameters::parse(uri, &["match", "start", "end", "step", "agg"])?;
+    let accepted = ["match", "start", "end", "step", "agg", "nodes"];
+    range_query(&QueryParameters::parse(uri, &accepted)?, now)
+}
+
+fn range_query(parameters: &QueryParameters, now: Millis) -> Result<RangeQuery, ApiError> {
     let moment = |key, default| {
         let text = parameters.single(key)?.unwrap_or(default);
         parse_time(key, text, now)
@@ -93,13 +110,13 @@ fn write_labels<S: Serializer>(labels: &Labels<'_>, serializer: S) -> Result<S::
 
 fn write_range(
     buffer: &mut ResponseBuffer,
-    store: &Store,
+    source: &dyn SampleReader,
     query: &RangeQuery,
 ) -> Result<(), ApiError> {
     buffer.text("[")?;
     let mut first = true;
     let mut written = Ok(());
-    store.query_range(query, &mut |series, points| {
+    source.query_range(query, &mut |series, points| {
         // The store's scan cannot be stopped; after the first error the rest is skipped.
         if written.is_ok() {
             written = write_series(buffer, series, points, std::mem::take(&mut first));

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use pegel_metric::InputTotals;
 use serde_json::{Map, Value, json};
 
-use super::SharedContext;
+use super::{SharedContext, filters};
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
 use crate::json_response::{JSON, json_response};
@@ -24,7 +24,7 @@ pub(super) async fn status(Extension(context): SharedContext) -> impl IntoRespon
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count.into()))
         .collect();
-    let ours = json!({
+    let mut ours = json!({
         "node": app.node,
         "version": app.version,
         "pid": std::process::id(),
@@ -35,6 +35,7 @@ pub(super) async fn status(Extension(context): SharedContext) -> impl IntoRespon
         "collectors": app.status_source.collectors(),
         "inputs": app.store.ledger().totals_by_input().iter().map(account_json).collect::<Vec<_>>(),
         "store": store,
+        "filters": filters::filters_json(&app.store),
         "http": {
             "connections": context.connection_limits.tcp.in_use(),
             "socket_connections": context.connection_limits.socket.in_use(),
@@ -45,6 +46,10 @@ pub(super) async fn status(Extension(context): SharedContext) -> impl IntoRespon
             "name_collisions": context.name_collisions.load(Ordering::Relaxed),
         },
     });
+    if app.tree.is_some() {
+        let foreign_hosts = context.foreign_hosts.load(Ordering::Relaxed);
+        ours["http"]["foreign_hosts"] = foreign_hosts.into();
+    }
     if let Value::Object(ours) = ours {
         status.extend(ours);
     }

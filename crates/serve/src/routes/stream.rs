@@ -6,6 +6,11 @@
 //!
 //! There are two forms: values with full names, and columns, where a name is sent once and is a
 //! number from then on. The page uses columns.
+//!
+//! On a parent, the parameter `nodes` selects nodes instead of this agent.
+//!
+//! When the filters of readers change, the next event has all values again: those that a filter no
+//! longer hides may not have changed since.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,15 +23,19 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use pegel_metric::Selector;
+use pegel_store::ReadFilter;
 use tokio::time::{Instant, timeout_at};
 
 use super::columns::ColumnEncoder;
-use super::values::write_current;
+use super::followed_nodes::{FollowedNodes, POLL_PERIOD_MIN};
+use super::nodes_parameter::NodesParameter;
+use super::values::{current_values, write_current};
 use super::{HandlerResult, ServerContext, SharedContext};
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
 use crate::query_parameters::QueryParameters;
 use crate::server_context::ShutdownStage;
+use crate::tree::RequestTree;
 
 const RATE_DEFAULT: f64 = 2.0;
 const RATE_MAX: f64 = 1000.0;
@@ -36,18 +45,29 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 pub(super) async fn changes(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
+    RequestTree(tree): RequestTree,
     uri: Uri,
 ) -> HandlerResult {
-    let parameters = QueryParameters::parse(&uri, &["match", "names", "rate", "form"])?;
+    let accepted = ["match", "names", "rate", "form", "nodes"];
+    let parameters = QueryParameters::parse(&uri, &accepted)?;
+    let nodes = NodesParameter::parse(&parameters)?;
+    if tree.is_none() {
+        nodes.check_single(&context.agent.node)?;
+    }
+    let nodes = FollowedNodes::new(tree, &nodes);
+    let period_min = nodes.as_ref().map_or(0.0, |_| POLL_PERIOD_MIN);
     let mut follower = ChangeFollower {
         context,
         rights: caller.rights,
         selector: Arc::new(parameters.selector()?),
         period: parameters
             .single("rate")?
-            .map_or(Ok(1.0 / RATE_DEFAULT), parse_period)?,
+            .map_or(Ok(1.0 / RATE_DEFAULT), parse_period)?
+            .max(period_min),
         columns: parameters.single("form")?.map_or(Ok(None), parse_form)?,
+        nodes,
         after: 0,
+        filters: Arc::default(),
         next: Instant::now(),
         last_sent: Instant::now(),
     };
@@ -95,7 +115,11 @@ struct ChangeFollower {
     period: f64,
     /// The series numbers that this client knows, if it uses columns.
     columns: Option<ColumnEncoder>,
+    /// The nodes of a parent that it follows instead of this agent.
+    nodes: Option<FollowedNodes>,
     after: u64,
+    /// The filters in force when the last event was built.
+    filters: Arc<Vec<ReadFilter>>,
     /// When the next event is due.
     next: Instant,
     /// When something was last sent.
@@ -145,11 +169,45 @@ impl ChangeFollower {
 
     /// Builds an event with the changes; `None` if there are none, unless `always`.
     async fn make_event(&mut self, always: bool) -> Result<Option<Bytes>, ApiError> {
-        let (store, selector, after) = (
-            self.context.agent.store.clone(),
-            self.selector.clone(),
-            self.after,
-        );
+        let (event, count) = match self.nodes.take() {
+            Some(nodes) => self.node_event(nodes).await?,
+            None => self.own_event().await?,
+        };
+        if count == 0 && !always {
+            return Ok(None);
+        }
+        self.last_sent = Instant::now();
+        Ok(Some(event))
+    }
+
+    /// Builds an event of nodes; returns it and the number of values.
+    async fn node_event(&mut self, mut nodes: FollowedNodes) -> Result<(Bytes, usize), ApiError> {
+        let selector = self.selector.clone();
+        let mut buffer = self.context.executor.response_buffer(self.rights);
+        let mut columns = self.columns.take();
+        let read = self.context.executor.query(self.rights, move || {
+            let found = nodes.poll(&selector)?;
+            buffer.text("data: ")?;
+            match &mut columns {
+                None => buffer.json(&current_values(&found))?,
+                Some(columns) => columns.write_values(&mut buffer, &found)?,
+            }
+            buffer.text("\n\n")?;
+            Ok((nodes, columns, buffer.into_bytes(), found.len()))
+        });
+        let (nodes, columns, event, count) = read.await?;
+        (self.nodes, self.columns) = (Some(nodes), columns);
+        Ok((event, count))
+    }
+
+    /// Builds an event of this agent; returns it and the number of values.
+    async fn own_event(&mut self) -> Result<(Bytes, usize), ApiError> {
+        let (store, selector) = (self.context.agent.store.clone(), self.selector.clone());
+        let filters = store.read_filters();
+        if !Arc::ptr_eq(&filters, &self.filters) {
+            (self.filters, self.after) = (filters, 0);
+        }
+        let after = self.after;
         let mut buffer = self.context.executor.response_buffer(self.rights);
         let mut columns = self.columns.take();
         let read = self.context.executor.read_latest(self.rights, move || {
@@ -164,11 +222,7 @@ impl ChangeFollower {
         let (seen, event, columns) = read.await?;
         self.columns = columns;
         self.after = seen.change;
-        if seen.count == 0 && !always {
-            return Ok(None);
-        }
-        self.last_sent = Instant::now();
-        Ok(Some(event))
+        Ok((event, seen.count))
     }
 }
 

@@ -8,17 +8,20 @@ use pegel_metric::{Selector, Series};
 use pegel_store::{LatestValue, QueryError, Store};
 use serde::Serialize;
 
+use super::node_values::{CurrentSeries, values_of_each, values_over_nodes};
+use super::nodes_parameter::NodesParameter;
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
+use crate::tree::{RequestTree, TreeAccess};
 
 /// Time limit for matching, as for range queries: patterns come from the client.
 const MATCH_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
-struct CurrentValue<'a> {
+pub(super) struct CurrentValue<'a> {
     name: &'a str,
     /// In seconds.
     ts: f64,
@@ -26,21 +29,48 @@ struct CurrentValue<'a> {
     value: f64,
 }
 
-/// Current values, sorted by name; `ts` is the time of the last change.
+/// Current values, sorted by name; `ts` is the time of the last change. On a parent, those of all
+/// nodes.
 pub(super) async fn values(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
+    RequestTree(tree): RequestTree,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let selector = QueryParameters::parse(&uri, &["match", "names"])?.selector()?;
-    let store = context.agent.store.clone();
+    let parameters = QueryParameters::parse(&uri, &["match", "names", "nodes"])?;
+    let (selector, nodes) = (parameters.selector()?, NodesParameter::parse(&parameters)?);
     context.refresh_programs().await;
+    if let Some(tree) = tree {
+        let own = context.agent.node.clone();
+        return context
+            .respond_query(&caller, &headers, move |buffer| {
+                let found = node_values(&tree, &nodes, &selector, &own)?;
+                buffer.json(&current_values(&found))
+            })
+            .await;
+    }
+    nodes.check_single(&context.agent.node)?;
+    let store = context.agent.store.clone();
     context
         .respond_latest(&caller, &headers, move |buffer| {
             write_current(buffer, &store, &selector, 0).map(drop)
         })
         .await
+}
+
+/// Returns the current values of the nodes of a parent, each or reduced. Blocks.
+pub(super) fn node_values(
+    tree: &TreeAccess,
+    nodes: &NodesParameter,
+    selector: &Selector,
+    own: &str,
+) -> Result<CurrentSeries, ApiError> {
+    let source = tree.source(nodes.choice())?;
+    Ok(match nodes {
+        NodesParameter::Absent => values_over_nodes(&source, selector, own)?,
+        NodesParameter::Each | NodesParameter::Named(_) => values_of_each(&source, selector)?,
+    })
 }
 
 /// How many values were written, and the number of the latest change.
@@ -75,17 +105,18 @@ pub(super) fn write_current(
 ) -> Result<WrittenChanges, ApiError> {
     let (mut found, change) = changed_after(store, selector, after)?;
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    let current: Vec<CurrentValue<'_>> = found
-        .iter()
-        .map(|(series, latest)| CurrentValue {
-            name: series.text(),
-            ts: latest.last_changed as f64 / 1000.0,
-            value: latest.value,
-        })
-        .collect();
-    buffer.json(&current)?;
+    buffer.json(&current_values(&found))?;
     Ok(WrittenChanges {
-        count: current.len(),
+        count: found.len(),
         change,
     })
+}
+
+pub(super) fn current_values(found: &[(Arc<Series>, LatestValue)]) -> Vec<CurrentValue<'_>> {
+    let current = found.iter().map(|(series, latest)| CurrentValue {
+        name: series.text(),
+        ts: latest.last_changed as f64 / 1000.0,
+        value: latest.value,
+    });
+    current.collect()
 }

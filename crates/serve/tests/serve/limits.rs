@@ -195,6 +195,16 @@ fn responses_are_limited_each_and_together() {
     server.push(MetricKind::Gauge, &points);
     assert_eq!(server.get("/api/v1/range?match=a").status, 413);
     assert_eq!(server.refused("answer_size"), 1);
+    // The other APIs have their own forms of errors and count as well.
+    let end = now() / 1000;
+    let range = format!("start={}&end={end}&step=0.1", end - 60);
+    let promql = server.get(&format!("/api/v1/query_range?query=a&{range}"));
+    assert_eq!(promql.status, 422, "{}", promql.text());
+    assert_eq!(promql.json()["errorType"], "execution");
+    assert_eq!(server.refused("answer_size"), 2);
+    let opentsdb = server.get("/api/query?start=1m-ago&ms&m=sum:a");
+    assert_eq!(opentsdb.status, 413, "{}", opentsdb.text());
+    assert_eq!(server.refused("answer_size"), 3);
     assert_eq!(server.get("/api/v1/values").status, 200);
 
     let server = TestServer::with(|settings| settings.responses_bytes_max = 0);

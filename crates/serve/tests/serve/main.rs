@@ -10,4 +10,5 @@ mod prometheus_reference;
 mod routes;
 mod stream;
 mod support;
+mod tree;
 mod writes;

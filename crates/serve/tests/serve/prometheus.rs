@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::net::TcpStream;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use pegel_metric::{MetricKind, Millis};
 use pegel_testkit::{AgentAddress, TestResponse, eventually, get_with, post};
 use serde_json::{Value, json};
@@ -156,6 +158,45 @@ fn series_and_labels_are_listed() {
     );
 }
 
+/// Clients send long selectors as forms. The answers are those to the same parameters in a URL.
+#[test]
+fn every_query_may_be_a_form() {
+    let (server, end) = server();
+    let seconds = end / 1_000;
+    let range = format!("start={}&end={seconds}", seconds - 60);
+    for (path, parameters) in [
+        ("query", format!("query=depth&time={seconds}")),
+        ("query_range", format!("query=depth&{range}&step=1")),
+        ("query_exemplars", format!("query=depth&{range}")),
+        (
+            "series",
+            format!("match[]=hits_total&match[]=depth&{range}"),
+        ),
+        ("labels", format!("match[]=hits_total&{range}")),
+        (
+            "format_query",
+            "query=sum+by+(a)(rate(x%5B5m%5D))".to_owned(),
+        ),
+        (
+            "parse_query",
+            "query=sum+by+(a)(rate(x%5B5m%5D))".to_owned(),
+        ),
+    ] {
+        let path = format!("/api/v1/{path}");
+        let by_url = data(&server.get(&format!("{path}?{parameters}")));
+        let by_form = data(&post_form(&server, &path, &parameters));
+        assert_eq!(by_form, by_url, "{path}");
+        assert!(path.ends_with("exemplars") || by_url != json!([]), "{path}");
+        // Parameters in both places add up.
+        let (first, rest) = parameters.split_once('&').unwrap_or((&parameters, ""));
+        let mixed = post_form(&server, &format!("{path}?{rest}"), first);
+        assert_eq!(data(&mixed), by_url, "{path}");
+        let empty = post_form(&server, &path, "");
+        let is_optional = path.ends_with("/labels");
+        assert_eq!(empty.status, if is_optional { 200 } else { 400 }, "{path}");
+    }
+}
+
 #[test]
 fn the_server_describes_itself() {
     let (server, _) = server();
@@ -247,6 +288,18 @@ fn errors_have_the_types_of_prometheus() {
             422,
             "execution",
             "found duplicate series",
+        ),
+        (
+            "query_exemplars?query=sum(",
+            400,
+            "bad_data",
+            "invalid parameter \"query\": ",
+        ),
+        (
+            "query_exemplars?query=depth&start=2&end=1",
+            400,
+            "bad_data",
+            "invalid parameter \"end\": ",
         ),
         ("series", 400, "bad_data", "no match[] parameter provided"),
         (
@@ -345,4 +398,23 @@ fn a_query_ends_with_its_connection() {
         data(&server.get("/api/v1/query?query=1&timeout=5s"))["resultType"],
         "scalar"
     );
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_bad_data() {
+    let (server, _) = server();
+    let tcp = AgentAddress::Tcp(server.tcp());
+    let post = |body: &[u8]| {
+        let headers = [FORM, ("content-encoding", "gzip")];
+        post(&tcp, "/api/v1/query", &headers, body).expect("an answer")
+    };
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let long = [b"query=1&".as_slice(), &[b'a'; 20 << 20]].concat();
+    encoder.write_all(&long).expect("in memory");
+    let bomb = encoder.finish().expect("in memory");
+    for body in [&bomb[..], b"\x1f\x8b123"] {
+        let response = post(body);
+        assert_eq!(response.status, 400, "{}", response.text());
+        assert_eq!(response.json()["errorType"], "bad_data");
+    }
 }

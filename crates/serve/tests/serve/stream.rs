@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pegel_metric::MetricKind;
-use pegel_testkit::eventually;
+use pegel_testkit::{AgentAddress, eventually, send_raw};
 use serde_json::{Value, json};
 
 use crate::support::{RawConnection, TestServer, now};
@@ -168,4 +168,33 @@ fn a_closed_client_frees_its_connection() {
         count if count == 1 => Ok(()),
         other => Err(other),
     });
+}
+
+#[test]
+fn a_stream_shows_again_what_a_filter_no_longer_hides() {
+    let server = TestServer::new();
+    let filter = |method: &str, body: &str| {
+        let request = format!(
+            "{method} /api/v1/filters/f HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = send_raw(&AgentAddress::Tcp(server.tcp()), &request);
+        answer.split(' ').nth(1).map(str::to_owned)
+    };
+    server.push(MetricKind::Gauge, &[("a", now(), 1.0), ("b", now(), 2.0)]);
+    let mut client = follow(&server, "rate=100");
+    assert_eq!(event(&mut client).len(), 2);
+    assert_eq!(
+        filter("PUT", r#"{"match":"a","max":5}"#).as_deref(),
+        Some("200")
+    );
+    let both = [("a".into(), json!(1.0)), ("b".into(), json!(2.0))];
+    assert_eq!(event(&mut client), both);
+    server.push(MetricKind::Gauge, &[("a", now(), 9.0)]);
+    server.push(MetricKind::Gauge, &[("b", now(), 3.0)]);
+    assert_eq!(event(&mut client), [("b".into(), json!(3.0))]);
+    assert_eq!(filter("DELETE", "").as_deref(), Some("204"));
+    let both = [("a".into(), json!(9.0)), ("b".into(), json!(3.0))];
+    assert_eq!(event(&mut client), both);
 }

@@ -19,12 +19,14 @@ use pegel_metric::Clock;
 use pegel_metric::{
     Family, Input, MetricKind, Millis, Point, ProcessRow, ProcessTable, Series, SystemClock,
 };
+use pegel_query::Annotations;
 use pegel_serve::{
     Access, AgentHandles, BoundServer, InputRoute, ProcessesUnavailable, RunningServer,
     ServeSettings, StatusSource,
 };
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{AgentAddress, FaultyFiles, TempDir, TestResponse, get};
+use pegel_tree_protocol::NodeTree;
 use tokio::runtime::Runtime;
 
 pub(crate) struct FixedStatus(Arc<Ingest>);
@@ -89,23 +91,29 @@ impl TestServer {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ServeSettings)) -> TestServer {
-        TestServer::start(change, false, None)
+        TestServer::start(change, false, None, (NODE, None))
+    }
+
+    /// Starts the agent of a node, with the nodes below it.
+    pub(crate) fn of_node(node: &str, tree: Option<Arc<dyn NodeTree>>) -> TestServer {
+        TestServer::start(|_| {}, false, None, (node, tree))
     }
 
     /// Starts it as a job would.
     pub(crate) fn of_job() -> TestServer {
-        TestServer::start(|_| {}, true, None)
+        TestServer::start(|_| {}, true, None, (NODE, None))
     }
 
     /// Starts it with a disk whose faults the test controls.
     pub(crate) fn on(files: &FaultyFiles) -> TestServer {
-        TestServer::start(|_| {}, false, Some(files))
+        TestServer::start(|_| {}, false, Some(files), (NODE, None))
     }
 
     fn start(
         change: impl FnOnce(&mut ServeSettings),
         is_job: bool,
         files: Option<&FaultyFiles>,
+        (node, tree): (&str, Option<Arc<dyn NodeTree>>),
     ) -> TestServer {
         let dir = TempDir::new();
         let mut options = StoreOptions::new(dir.join("store"));
@@ -120,7 +128,7 @@ impl TestServer {
         };
         change(&mut settings);
         let gate = AdmissionSettings {
-            reserved: Arc::new(ReservedNames::default().of_node(NODE)),
+            reserved: Arc::new(ReservedNames::default().of_node(node)),
             ..AdmissionSettings::for_tests()
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -150,16 +158,20 @@ impl TestServer {
                 let ingest = ingest.clone();
                 Arc::new(move |sender, bytes| ingest.try_charge(sender, bytes))
             },
+            annotations: Arc::new(Annotations::open_or_empty(&store.status().dir)),
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
+            stop_supervised: None,
+            sessions: Arc::new(pegel_serve::NoSessions),
             clock: Arc::new(SystemClock),
-            node: NODE.into(),
+            node: node.into(),
             version: "1.2.3".into(),
             started: 1_700_000_000_000,
             level: 3,
             rate: Duration::from_millis(500),
             status_source: Arc::new(FixedStatus(ingest)),
+            tree,
         };
         let server = BoundServer::bind(settings, app).expect("bound");
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,42 +1,55 @@
 //! `/api/annotation` and `/api/annotations`.
-use axum::extract::Extension;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use pegel_config::UserInfo;
 use pegel_query::{
     Annotation, AnnotationBulkDelete, AnnotationEditor, AnnotationUpdate, OpentsdbError,
 };
 use serde_json::json;
 
-use super::super::{HandlerResult, SharedContext};
-use super::{OpentsdbRequest, opentsdb_error_response, opentsdb_json, parse_pairs};
+use super::super::HandlerResult;
+use super::super::query_http_request::QueryHttpRequest;
+use super::{opentsdb_error_response, opentsdb_json, parse_pairs};
 use crate::api_error::ApiError;
 use crate::guard::AccessRights;
+
+/// The label with the user who set a mark or a phase.
+const USER_LABEL: &str = "user";
 
 /// What an annotation takes in the file besides its text.
 const RECORD_BYTES: usize = 128;
 
 /// Returns the annotation of a series, or of all series, at a given time.
-pub(super) async fn read(Extension(context): SharedContext, uri: Uri) -> Response {
-    let found = parse_pairs(&uri).and_then(|pairs| {
-        let (tsuid, start) = AnnotationUpdate::from_uri(&pairs)?.key()?;
-        let missing = || OpentsdbError::new(404, "Unable to locate annotation in storage");
-        context
-            .engine
-            .annotations
-            .get(&tsuid, start)
-            .ok_or_else(missing)
-    });
-    match found {
-        Ok(note) => opentsdb_json(&json!(note)),
-        Err(problem) => opentsdb_error_response(&problem),
+pub(super) async fn read(asked: QueryHttpRequest) -> HandlerResult {
+    if asked.tree.0.is_none() {
+        return Ok(read_one(&asked).unwrap_or_else(|problem| opentsdb_error_response(&problem)));
     }
+    // The annotation may be on another node.
+    let context = asked.context.clone();
+    let done = context.executor.query(asked.rights, move || {
+        let found = read_one(&asked);
+        Ok(found.unwrap_or_else(|problem| opentsdb_error_response(&problem)))
+    });
+    done.await
+}
+
+fn read_one(asked: &QueryHttpRequest) -> Result<Response, OpentsdbError> {
+    let (tsuid, start) = AnnotationUpdate::from_uri(&parse_pairs(&asked.uri)?)?.key()?;
+    let mut found = asked.context.engine.annotations.get(&tsuid, start);
+    if found.is_none() && asked.tree.0.is_some() {
+        let engine = asked.engine_with_annotations((start, start))?;
+        found = engine.annotations.get(&tsuid, start);
+    }
+    let missing = || OpentsdbError::new(404, "Unable to locate annotation in storage");
+    Ok(opentsdb_json(&json!(found.ok_or_else(missing)?)))
 }
 
 /// Stores an annotation: POST changes the given fields, PUT replaces all.
-pub(super) async fn store(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn store(asked: QueryHttpRequest) -> HandlerResult {
     run(asked, |asked, body| {
-        let change = requested_change(asked, &body)?;
+        let mut change = requested_change(asked, &body)?;
+        asked.prepare_mark(&mut change)?;
         let stored = asked.context.engine.annotations.put(
             change,
             asked.method == Method::PUT,
@@ -50,7 +63,7 @@ pub(super) async fn store(asked: OpentsdbRequest) -> HandlerResult {
     .await
 }
 
-pub(super) async fn delete(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn delete(asked: QueryHttpRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let change = requested_change(asked, &body)?;
         let (tsuid, start) = change.key()?;
@@ -67,23 +80,26 @@ pub(super) async fn delete(asked: OpentsdbRequest) -> HandlerResult {
     .await
 }
 
-pub(super) async fn store_many(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn store_many(asked: QueryHttpRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let notes = &asked.context.engine.annotations;
         let mut stored: Vec<Annotation> = Vec::new();
         let changes = AnnotationUpdate::list_from_json(&body)?;
         asked.charge(changes.len() * RECORD_BYTES)?;
-        for change in changes {
-            let (tsuid, start) = change.key()?;
+        for mut change in changes {
+            asked.prepare_mark(&mut change)?;
+            // The end of a phase has no key: it is found by its name.
+            let key = change.key().ok();
             let note = notes.put(change, asked.method == Method::PUT, asked.editor())?;
-            stored.extend(note.or_else(|| notes.get(&tsuid, start)));
+            let unchanged = || key.and_then(|(tsuid, start)| notes.get(&tsuid, start));
+            stored.extend(note.or_else(unchanged));
         }
         Ok(opentsdb_json(&json!(stored)))
     })
     .await
 }
 
-pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn delete_many(asked: QueryHttpRequest) -> HandlerResult {
     run(asked, |asked, body| {
         let now = asked.context.agent.clock.utc();
         let bulk = if body.is_empty() {
@@ -109,7 +125,7 @@ pub(super) async fn delete_many(asked: OpentsdbRequest) -> HandlerResult {
 
 /// Parses the requested change from the body or, if that is empty, from the query string.
 fn requested_change(
-    asked: &OpentsdbRequest,
+    asked: &QueryHttpRequest,
     body: &[u8],
 ) -> Result<AnnotationUpdate, OpentsdbError> {
     if body.is_empty() {
@@ -121,8 +137,8 @@ fn requested_change(
 
 /// Runs off the async workers: a change waits for the disk.
 async fn run(
-    mut asked: OpentsdbRequest,
-    work: impl FnOnce(&OpentsdbRequest, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,
+    mut asked: QueryHttpRequest,
+    work: impl FnOnce(&QueryHttpRequest, Bytes) -> Result<Response, OpentsdbError> + Send + 'static,
 ) -> HandlerResult {
     let context = asked.context.clone();
     let done = context.executor.read_latest(asked.rights, move || {
@@ -134,12 +150,24 @@ async fn run(
     done.await
 }
 
-impl OpentsdbRequest {
+impl QueryHttpRequest {
     fn editor(&self) -> AnnotationEditor<'_> {
         match self.rights {
             AccessRights::None | AccessRights::User => Some(&self.sender),
             AccessRights::Owner => None,
         }
+    }
+
+    /// Names the user in a mark or a phase, and removes marks that are too old.
+    fn prepare_mark(&self, change: &mut AnnotationUpdate) -> Result<(), OpentsdbError> {
+        if change.mark_kind().is_none() {
+            return Ok(());
+        }
+        if let Some(user) = UserInfo::of_sender(&self.sender) {
+            change.set_mark_label(USER_LABEL, user.short_name());
+        }
+        let agent = &self.context.agent;
+        agent.annotations.expire_marks(agent.clock.utc())
     }
 
     /// Charges the client for what a change writes.

@@ -7,21 +7,17 @@ mod query;
 mod server_info;
 
 use std::io;
-use std::sync::Arc;
 
-use axum::extract::{FromRequest, Query, Request};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::extract::Query;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use bytes::Bytes;
 use pegel_query::{OpentsdbError, QueryParams};
 use serde_json::{Value, json};
 
-use super::{HandlerResult, ServerContext};
-use crate::api_error::ApiError;
-use crate::content_negotiation;
-use crate::finished_response::{FinishedResponse, ResponseBuffer};
-use crate::guard::{AccessRights, Caller};
+use super::HandlerResult;
+use super::query_http_request::{QueryFailure, QueryHttpRequest};
+use crate::finished_response::ResponseBuffer;
 use crate::json_response::{OPENTSDB_JSON, json_response};
 
 type OpentsdbRoute = (&'static str, fn() -> MethodRouter);
@@ -85,109 +81,37 @@ fn parse_pairs(uri: &Uri) -> Result<QueryParams, OpentsdbError> {
     Ok(QueryParams::new(pairs))
 }
 
-/// A request, ready to be handled off the async workers.
-struct OpentsdbRequest {
-    context: Arc<ServerContext>,
-    rights: AccessRights,
-    sender: String,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl<S: Send + Sync> FromRequest<S> for OpentsdbRequest {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, state: &S) -> Result<OpentsdbRequest, Response> {
-        let extensions = request.extensions();
-        let (Some(context), Some(caller)) = (
-            extensions.get::<Arc<ServerContext>>(),
-            extensions.get::<Caller>(),
-        ) else {
-            // Unreachable: every request has both.
-            return Err(ApiError::internal().into_response());
-        };
-        Ok(OpentsdbRequest {
-            context: context.clone(),
-            rights: caller.rights,
-            sender: caller.peer.sender_name(),
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            headers: request.headers().clone(),
-            body: Bytes::from_request(request, state)
-                .await
-                .map_err(IntoResponse::into_response)?,
-        })
-    }
-}
-
-impl OpentsdbRequest {
-    /// Whether the query is in the body.
-    fn has_body(&self) -> bool {
-        self.method != Method::GET && self.method != Method::HEAD
-    }
-
-    /// The decompressed body.
-    fn plain_body(&mut self) -> Result<Bytes, ApiError> {
-        let body = std::mem::take(&mut self.body);
-        let memory = &self.context.body_memory;
-        let plain = memory.decompress(&self.headers, body, self.rights);
-        plain.map_err(|(failure, _)| failure)
-    }
-}
-
 /// Responds with what `write` writes, or with its error.
 async fn respond(
-    asked: OpentsdbRequest,
-    write: impl FnOnce(&mut OpentsdbRequest, &mut ResponseBuffer) -> Result<(), OpentsdbHandlerError>
+    asked: QueryHttpRequest,
+    write: impl FnOnce(&mut QueryHttpRequest, &mut ResponseBuffer) -> Result<(), OpentsdbFailure>
     + Send
     + 'static,
 ) -> HandlerResult {
-    let context = asked.context.clone();
-    let gzip = content_negotiation::accepts_gzip(&asked.headers);
-    let mut buffer = context.executor.response_buffer(asked.rights);
-    let (rights, mut asked) = (asked.rights, asked);
-    let made = context.executor.query(
-        rights,
-        move || -> Result<Result<FinishedResponse, OpentsdbError>, ApiError> {
-            match write(&mut asked, &mut buffer) {
-                Ok(()) => buffer.finish(OPENTSDB_JSON, gzip).map(Ok),
-                Err(OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))) => {
-                    Err(buffer.write_error(&error))
-                }
-                Err(OpentsdbHandlerError::Opentsdb(problem)) => Ok(Err(problem)),
-                Err(OpentsdbHandlerError::Api(failure)) => Err(failure),
-            }
-        },
-    );
-    Ok(match made.await? {
-        Ok(finished) => finished.into_response(),
-        Err(problem) => opentsdb_error_response(&problem),
-    })
-}
-
-/// Why a request failed: in OpenTSDB's form, or in that of the other routes.
-enum OpentsdbHandlerError {
-    Opentsdb(OpentsdbError),
-    Api(ApiError),
-}
-
-impl From<OpentsdbError> for OpentsdbHandlerError {
-    fn from(problem: OpentsdbError) -> OpentsdbHandlerError {
-        OpentsdbHandlerError::Opentsdb(problem)
+    let made = asked.respond(OPENTSDB_JSON, |asked, buffer| {
+        write(asked, buffer).map_err(|failure| match failure {
+            QueryFailure::Query(OpentsdbError::Write(error)) => buffer.write_error(&error).into(),
+            other => other,
+        })
+    });
+    match made.await {
+        Ok(finished) => Ok(finished.into_response()),
+        Err(QueryFailure::Query(problem)) => Ok(opentsdb_error_response(&problem)),
+        Err(QueryFailure::Api(failure)) => Err(failure),
     }
 }
 
-impl From<ApiError> for OpentsdbHandlerError {
-    fn from(failure: ApiError) -> OpentsdbHandlerError {
-        OpentsdbHandlerError::Api(failure)
+type OpentsdbFailure = QueryFailure<OpentsdbError>;
+
+impl From<OpentsdbError> for OpentsdbFailure {
+    fn from(problem: OpentsdbError) -> OpentsdbFailure {
+        QueryFailure::Query(problem)
     }
 }
 
-impl From<io::Error> for OpentsdbHandlerError {
-    fn from(error: io::Error) -> OpentsdbHandlerError {
-        OpentsdbHandlerError::Opentsdb(OpentsdbError::Write(error))
+impl From<io::Error> for OpentsdbFailure {
+    fn from(error: io::Error) -> OpentsdbFailure {
+        QueryFailure::Query(OpentsdbError::Write(error))
     }
 }
 

@@ -1,29 +1,44 @@
 //! `/api/query` and its variants.
 use axum::response::Response;
-use pegel_query::{ExpressionRequest, GexpRequest, LastQuery, OpentsdbError, QueryRequest};
+use pegel_query::{
+    ExpressionRequest, GexpRequest, LastQuery, OpentsdbError, QueryEngine, QueryRequest,
+};
 
 use super::super::HandlerResult;
-use super::{OpentsdbRequest, opentsdb_error_response, parse_pairs, respond};
+use super::super::query_http_request::QueryHttpRequest;
+use super::{opentsdb_error_response, parse_pairs, respond};
 
 /// `GET /api/query?start=1h-ago&m=sum:metric{host=*}`.
-pub(super) async fn by_uri(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn by_uri(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
         let request = QueryRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.context.engine.query(&request, buffer)?)
+        Ok(engine_for(asked, &request)?.query(&request, buffer)?)
     })
     .await
 }
 
 /// `POST /api/query`, as Grafana sends it.
-pub(super) async fn by_body(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn by_body(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
         let body = asked.plain_body()?;
         let request = QueryRequest::from_json(&body, &parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.context.engine.query(&request, buffer)?)
+        Ok(engine_for(asked, &request)?.query(&request, buffer)?)
     })
     .await
+}
+
+/// Returns the engine for a query. The annotations of other nodes are read only if the client wants
+/// them.
+fn engine_for(
+    asked: &QueryHttpRequest,
+    request: &QueryRequest,
+) -> Result<QueryEngine, OpentsdbError> {
+    if request.options.no_annotations {
+        return Ok(asked.engine());
+    }
+    Ok(asked.engine_with_annotations((request.start, request.end))?)
 }
 
 /// Queries cannot delete samples.
@@ -34,7 +49,7 @@ pub(super) async fn delete() -> Response {
     )
 }
 
-pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn last(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let query = if asked.has_body() {
             LastQuery::from_json(&asked.plain_body()?)?
@@ -42,27 +57,27 @@ pub(super) async fn last(asked: OpentsdbRequest) -> HandlerResult {
             LastQuery::from_uri(&parse_pairs(&asked.uri)?)?
         };
         let now = asked.context.agent.clock.utc();
-        Ok(buffer.json(&asked.context.engine.last(&query, now)?)?)
+        Ok(buffer.json(&asked.engine().last(&query, now)?)?)
     })
     .await
 }
 
 /// `GET /api/query/gexp?start=1h-ago&exp=scale(sum:metric,10)`.
-pub(super) async fn gexp(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn gexp(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
         let gexp = GexpRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(asked.context.engine.gexp(&gexp, buffer)?)
+        Ok(asked.engine().gexp(&gexp, buffer)?)
     })
     .await
 }
 
 /// `POST /api/query/exp`.
-pub(super) async fn exp(asked: OpentsdbRequest) -> HandlerResult {
+pub(super) async fn exp(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
         let expressions = ExpressionRequest::from_json(&asked.plain_body()?, now)?;
-        Ok(asked.context.engine.exp(&expressions, buffer)?)
+        Ok(asked.engine().exp(&expressions, buffer)?)
     })
     .await
 }

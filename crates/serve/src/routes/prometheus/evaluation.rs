@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::encode::{TRUNCATED, write_result};
 use super::parameters::invalid;
-use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, respond, success};
+use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, respond};
 
 /// Evaluates an expression at `time`, by default now.
 pub(super) async fn query(request: PrometheusRequest) -> Response {
@@ -17,7 +17,7 @@ pub(super) async fn query(request: PrometheusRequest) -> Response {
         let time = work.parameters.time("time")?.unwrap_or(now);
         let began = Instant::now();
         let expression = work.parameters.get("query").unwrap_or_default();
-        let outcome = promql::instant(&work.context.promql, expression, time, &work.limits);
+        let outcome = promql::instant(&work.source, expression, time, &work.limits);
         write_outcome(work, began, outcome)
     })
     .await
@@ -39,19 +39,30 @@ pub(super) async fn query_range(request: PrometheusRequest) -> Response {
         let step = step.ok_or_else(|| missing("step", "duration"))?;
         let began = Instant::now();
         let expression = parameters.get("query").unwrap_or_default();
-        let outcome = promql::range(&work.context.promql, expression, range, step, &work.limits);
+        let outcome = promql::range(&work.source, expression, range, step, &work.limits);
         write_outcome(work, began, outcome)
     })
     .await
 }
 
-/// There are no exemplars.
-pub(super) async fn query_exemplars(_: PrometheusRequest) -> Response {
-    success(&json!([]))
+/// There are no exemplars. Malformed parameters are errors nevertheless, as in Prometheus.
+pub(super) async fn query_exemplars(request: PrometheusRequest) -> Response {
+    respond(request, |work| {
+        let (start, end) = (work.parameters.time("start")?, work.parameters.time("end")?);
+        if start.zip(end).is_some_and(|(start, end)| end < start) {
+            let message = "end timestamp must not be before start time";
+            return Err(invalid("end", message).into());
+        }
+        let expression = work.parameters.get("query").unwrap_or_default();
+        promql::format_expression(expression)
+            .map_err(|error| invalid("query", &error.to_string()))?;
+        Ok(work.buffer.json(&json!([]))?)
+    })
+    .await
 }
 
 fn write_outcome(
-    work: &mut PrometheusWork,
+    work: &mut PrometheusWork<'_>,
     began: Instant,
     outcome: Result<QueryOutcome, PromqlError>,
 ) -> Result<(), PrometheusFailure> {
@@ -61,7 +72,7 @@ fn write_outcome(
         .parameters
         .get("stats")
         .map(|_| stats(work, began, &outcome));
-    let is_truncated = write_result(&mut work.buffer, &outcome, limit, stats.as_ref())?;
+    let is_truncated = write_result(work.buffer, &outcome, limit, stats.as_ref())?;
     work.warnings.append(&mut outcome.warnings);
     work.infos.append(&mut outcome.infos);
     if is_truncated {
@@ -79,7 +90,7 @@ fn name_parameter(error: PromqlError) -> PromqlError {
     error
 }
 
-fn stats(work: &PrometheusWork, began: Instant, outcome: &QueryOutcome) -> Value {
+fn stats(work: &PrometheusWork<'_>, began: Instant, outcome: &QueryOutcome) -> Value {
     let evaluated = began.elapsed().as_secs_f64();
     let waited = work.waited.as_secs_f64();
     json!({

@@ -7,30 +7,32 @@ mod evaluation;
 mod expression_text;
 mod metadata;
 mod parameters;
+mod remote_read;
 mod rules;
 mod series;
 mod status;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::RequestExt;
-use axum::extract::{FromRequest, RawPathParams, Request};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
-use bytes::Bytes;
+use axum::routing::{MethodRouter, get, post};
 use pegel_query::promql::{
     PromqlError, PromqlErrorKind, PromqlLimits, QueryCancellation, Selection,
 };
 use serde_json::json;
 
 use super::ServerContext;
+use super::query_http_request::{QueryFailure, QueryHttpRequest};
 use crate::api_error::ApiError;
-use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
-use crate::guard::{AccessRights, Caller};
 use crate::json_response::{JSON, json_response};
+use crate::tree::{
+    FanOutLimits, PromqlSource, RequestTree, TextRequest, own_texts, texts_of_nodes,
+};
 
 use parameters::FormParameters;
 
@@ -55,6 +57,7 @@ pub(super) const ROUTES: &[PrometheusRoute] = &[
     ("/api/v1/labels", || get_and_post(series::labels)),
     ("/api/v1/label/{name}/values", || get(series::label_values)),
     ("/api/v1/metadata", || get(metadata::metadata)),
+    ("/api/v1/read", || post(remote_read::read)),
     ("/api/v1/rules", || get(rules::rules)),
     ("/api/v1/alerts", || get(rules::alerts)),
     ("/api/v1/targets", || get(status::targets)),
@@ -74,46 +77,21 @@ where
     get(handler.clone()).post(handler)
 }
 
-/// A request, ready to be handled off the async workers.
+/// A request with its parameters.
 struct PrometheusRequest {
-    context: Arc<ServerContext>,
-    rights: AccessRights,
-    headers: HeaderMap,
+    request: QueryHttpRequest,
     parameters: FormParameters,
-    /// The decoded part of the path that the route leaves open.
-    path_value: String,
-    received: Instant,
 }
 
 impl<S: Send + Sync> FromRequest<S> for PrometheusRequest {
     type Rejection = Response;
 
-    async fn from_request(mut request: Request, state: &S) -> Result<PrometheusRequest, Response> {
-        let received = Instant::now();
-        let extensions = request.extensions();
-        let (Some(context), Some(caller)) = (
-            extensions.get::<Arc<ServerContext>>(),
-            extensions.get::<Caller>(),
-        ) else {
-            // Unreachable: every request has both.
-            return Err(ApiError::internal().into_response());
-        };
-        let (context, rights) = (context.clone(), caller.rights);
-        let path = request.extract_parts::<RawPathParams>().await.ok();
-        let path_value = path.and_then(|path| path.iter().next().map(|(_, text)| text.to_owned()));
-        let (uri, headers) = (request.uri().clone(), request.headers().clone());
-        let body = Bytes::from_request(request, state)
-            .await
-            .map_err(IntoResponse::into_response)?;
-        let form = context.body_memory.decompress(&headers, body, rights);
-        let form = form.map_err(|(failure, _)| failure.into_response())?;
+    async fn from_request(request: Request, state: &S) -> Result<PrometheusRequest, Response> {
+        let mut request = QueryHttpRequest::from_request(request, state).await?;
+        let form = request.plain_body().map_err(body_error_response)?;
         Ok(PrometheusRequest {
-            parameters: FormParameters::new(&form, &uri),
-            context,
-            rights,
-            headers,
-            path_value: path_value.unwrap_or_default(),
-            received,
+            parameters: FormParameters::new(&form, &request.uri),
+            request,
         })
     }
 }
@@ -121,7 +99,7 @@ impl<S: Send + Sync> FromRequest<S> for PrometheusRequest {
 impl PrometheusRequest {
     /// Returns the limits of this request; `timeout` and `lookback_delta` lower or replace them.
     fn limits(&self) -> Result<PromqlLimits, PromqlError> {
-        let mut limits = self.context.promql_limits.clone();
+        let mut limits = self.request.context.promql_limits.clone();
         // Clones share it; every request has its own.
         limits.cancellation = QueryCancellation::default();
         if let Some(timeout) = self.parameters.duration("timeout")? {
@@ -157,27 +135,54 @@ fn as_duration(millis: i64) -> Duration {
 
 /// What a handler's work gets: the limits that are left when it starts, and the buffer of its
 /// response.
-struct PrometheusWork {
+struct PrometheusWork<'a> {
     context: Arc<ServerContext>,
+    source: PromqlSource,
+    tree: RequestTree,
     parameters: FormParameters,
     limits: PromqlLimits,
     /// How long the request waited for a query thread.
     waited: Duration,
-    buffer: ResponseBuffer,
+    buffer: &'a mut ResponseBuffer,
     warnings: Vec<String>,
     infos: Vec<String>,
 }
 
-impl PrometheusWork {
-    /// Returns a selection of series by matchers and time.
-    fn selection<'a>(
+impl PrometheusWork<'_> {
+    /// Returns the texts of all nodes; `None` on an agent without a tree.
+    fn node_texts(
         &self,
-        matchers: &'a [pegel_query::promql::LabelMatcher],
+        request: &TextRequest,
+        deadline: Instant,
+    ) -> Result<Option<BTreeSet<String>>, PromqlError> {
+        let Some(tree) = &self.tree.0 else {
+            return Ok(None);
+        };
+        let limits = FanOutLimits {
+            deadline,
+            bytes_max: self.limits.bytes_max,
+            cancellation: self.limits.cancellation.clone(),
+        };
+        let context = &self.context;
+        let own = own_texts(&context.agent.store, &context.promql, request, &limits)?;
+        Ok(Some(texts_of_nodes(
+            own,
+            &tree.all_nodes(),
+            request,
+            &limits,
+        )?))
+    }
+
+    /// Returns a selection of series by matchers and time.
+    fn selection<'m>(
+        &self,
+        matchers: &'m [pegel_query::promql::LabelMatcher],
         (start, end): (i64, i64),
         deadline: Instant,
-    ) -> Selection<'a> {
+    ) -> Selection<'m> {
         Selection {
             matchers,
+            input: None,
             start,
             end,
             bytes_max: self.limits.bytes_max,
@@ -188,7 +193,7 @@ impl PrometheusWork {
 }
 
 /// Cancels a query when the future of its request is dropped: the client closed the connection.
-struct CancelOnDrop(QueryCancellation);
+pub(in crate::routes) struct CancelOnDrop(pub QueryCancellation);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -203,86 +208,89 @@ const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 /// or with its error.
 async fn respond(
     request: PrometheusRequest,
-    write: impl FnOnce(&mut PrometheusWork) -> Result<(), PrometheusFailure> + Send + 'static,
+    write: impl FnOnce(&mut PrometheusWork<'_>) -> Result<(), PrometheusFailure> + Send + 'static,
 ) -> Response {
     match run(request, write).await {
         Ok(finished) => finished.into_response(),
-        Err(PrometheusFailure::Promql(error)) => error_response(&error),
-        Err(PrometheusFailure::Api(failure)) => failure.into_response(),
+        Err(QueryFailure::Query(error)) => error_response(&error),
+        Err(QueryFailure::Api(failure)) => api_error_response(failure),
     }
 }
 
 async fn run(
     request: PrometheusRequest,
-    write: impl FnOnce(&mut PrometheusWork) -> Result<(), PrometheusFailure> + Send + 'static,
+    write: impl FnOnce(&mut PrometheusWork<'_>) -> Result<(), PrometheusFailure> + Send + 'static,
 ) -> Result<FinishedResponse, PrometheusFailure> {
     let mut limits = request.limits()?;
+    let PrometheusRequest {
+        request,
+        parameters,
+    } = request;
     let deadline = request.received + limits.time_max;
     let _cancel = CancelOnDrop(limits.cancellation.clone());
-    let gzip = content_negotiation::accepts_gzip(&request.headers);
-    let context = request.context.clone();
-    let buffer = context.executor.response_buffer(request.rights);
-    let work = move || -> Result<Result<FinishedResponse, PromqlError>, ApiError> {
+    let running = request.respond(JSON, move |request, buffer| {
         let now = Instant::now();
         if deadline <= now {
-            return Ok(Err(PromqlError::timeout()));
+            return Err(PromqlError::timeout().into());
         }
         limits.time_max = deadline - now;
+        buffer.text("{\"status\":\"success\",\"data\":")?;
         let mut work = PrometheusWork {
-            context: request.context,
-            parameters: request.parameters,
+            context: request.context.clone(),
+            source: request.tree.promql_source(&request.context),
+            tree: request.tree.clone(),
+            parameters,
             limits,
             waited: now - request.received,
             buffer,
             warnings: Vec::new(),
             infos: Vec::new(),
         };
-        work.buffer.text("{\"status\":\"success\",\"data\":")?;
-        match write(&mut work) {
-            Ok(()) => {}
-            Err(PrometheusFailure::Promql(error)) => return Ok(Err(error)),
-            Err(PrometheusFailure::Api(failure)) => return Err(failure),
-        }
+        write(&mut work)?;
+        work.warnings.extend(request.tree.warning());
         for (key, texts) in [("warnings", &work.warnings), ("infos", &work.infos)] {
             if !texts.is_empty() {
                 work.buffer.text(&format!(",\"{key}\":"))?;
                 work.buffer.json(texts)?;
             }
         }
-        work.buffer.text("}")?;
-        work.buffer.finish(JSON, gzip).map(Ok)
-    };
-    let running = context.executor.query(request.rights, work);
+        Ok(work.buffer.text("}")?)
+    });
     let until = tokio::time::Instant::from_std(deadline + DEADLINE_GRACE);
     match tokio::time::timeout_at(until, running).await {
-        Ok(finished) => Ok(finished??),
+        Ok(finished) => finished,
         Err(_) => Err(PromqlError::timeout().into()),
     }
 }
 
-/// Why a request failed: in Prometheus' form, or in that of the other routes.
-enum PrometheusFailure {
-    Promql(PromqlError),
-    Api(ApiError),
-}
+type PrometheusFailure = QueryFailure<PromqlError>;
 
 impl From<PromqlError> for PrometheusFailure {
     fn from(error: PromqlError) -> PrometheusFailure {
-        PrometheusFailure::Promql(error)
+        QueryFailure::Query(error)
     }
 }
 
-impl From<ApiError> for PrometheusFailure {
-    /// Limits on responses get the form that clients of Prometheus read.
-    fn from(failure: ApiError) -> PrometheusFailure {
-        let kind = match failure.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => PromqlErrorKind::Execution,
-            StatusCode::SERVICE_UNAVAILABLE => PromqlErrorKind::Unavailable,
-            StatusCode::INTERNAL_SERVER_ERROR => PromqlErrorKind::Internal,
-            _ => return PrometheusFailure::Api(failure),
-        };
-        PromqlError::new(kind, failure.message()).into()
+/// Errors of a body get the form that clients of Prometheus read: to Prometheus, a form that it
+/// cannot read is bad data.
+fn body_error_response(failure: ApiError) -> Response {
+    match failure.status() {
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
+            error_response(&PromqlError::bad_data(failure.message()))
+        }
+        _ => api_error_response(failure),
     }
+}
+
+/// Limits on responses get the form that clients of Prometheus read.
+fn api_error_response(failure: ApiError) -> Response {
+    let kind = match failure.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => PromqlErrorKind::Execution,
+        StatusCode::SERVICE_UNAVAILABLE => PromqlErrorKind::Unavailable,
+        StatusCode::INTERNAL_SERVER_ERROR => PromqlErrorKind::Internal,
+        _ => return failure.into_response(),
+    };
+    error_response(&PromqlError::new(kind, failure.message()))
 }
 
 /// `{"status":"error","errorType":…,"error":…}`.

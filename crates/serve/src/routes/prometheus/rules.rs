@@ -9,7 +9,7 @@ use super::{PrometheusRequest, error_response, success};
 
 /// All groups and rules that the parameters select.
 pub(super) async fn rules(request: PrometheusRequest) -> Response {
-    let groups = request.context.agent.status_source.rule_groups();
+    let groups = request.request.context.agent.status_source.rule_groups();
     let filter = match RuleFilter::new(&request.parameters) {
         Ok(filter) => filter,
         Err(error) => return error_response(&error),
@@ -19,7 +19,7 @@ pub(super) async fn rules(request: PrometheusRequest) -> Response {
 
 /// All pending and firing alerts.
 pub(super) async fn alerts(request: PrometheusRequest) -> Response {
-    let mut groups = request.context.agent.status_source.rule_groups();
+    let mut groups = request.request.context.agent.status_source.rule_groups();
     let mut alerts = Vec::new();
     for group in list_mut(&mut groups) {
         for rule in list_mut(&mut group["rules"]) {

@@ -8,6 +8,7 @@ use pegel_query::promql::{LabelMatcher, LabelSet, PromqlError};
 
 use super::encode::{MetricLabels, TRUNCATED};
 use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, respond};
+use crate::tree::{TextKind, TextRequest};
 
 /// Lists the series that match at least one `match[]`.
 pub(super) async fn series(request: PrometheusRequest) -> Response {
@@ -41,7 +42,7 @@ pub(super) async fn series(request: PrometheusRequest) -> Response {
 pub(super) async fn labels(request: PrometheusRequest) -> Response {
     let range = request.time_range();
     respond(request, |work| {
-        list_texts(work, range?, |labels, found| {
+        list_texts(work, range?, TextKind::Keys, |labels, found| {
             for (name, _) in labels.iter() {
                 add_text(found, name);
             }
@@ -53,12 +54,16 @@ pub(super) async fn labels(request: PrometheusRequest) -> Response {
 /// Lists the values of one label.
 pub(super) async fn label_values(request: PrometheusRequest) -> Response {
     let range = request.time_range();
-    let name = decode_label_name(&request.path_value);
+    let name = decode_label_name(&request.request.path_value);
     respond(request, move |work| {
         if name.is_empty() {
             return Err(PromqlError::bad_data(format!("invalid label name: {name:?}")).into());
         }
-        list_texts(work, range?, |labels, found| {
+        let kind = match name.as_str() {
+            "__name__" => TextKind::Names,
+            _ => TextKind::Values(name.clone()),
+        };
+        list_texts(work, range?, kind, |labels, found| {
             let value = labels.get(&name);
             if !value.is_empty() {
                 add_text(found, value);
@@ -76,8 +81,9 @@ fn add_text(found: &mut BTreeSet<String>, text: &str) {
 
 /// Lists texts that `add` takes from the labels of all matching series.
 fn list_texts(
-    work: &mut PrometheusWork,
+    work: &mut PrometheusWork<'_>,
     range: (i64, i64),
+    kind: TextKind,
     mut add: impl FnMut(&LabelSet, &mut BTreeSet<String>),
 ) -> Result<(), PrometheusFailure> {
     let mut selectors = work.parameters.selectors()?;
@@ -86,10 +92,18 @@ fn list_texts(
     }
     let limit = work.parameters.limit()?;
     let mut found = BTreeSet::new();
-    visit_series(work, &selectors, range, &mut |labels| {
-        add(&labels, &mut found);
-        Ok(())
-    })?;
+    let deadline = Instant::now() + work.limits.time_max;
+    let texts = match TextRequest::promql(kind, &selectors, range) {
+        Some(request) => work.node_texts(&request, deadline)?,
+        None => None,
+    };
+    match texts {
+        Some(texts) => found = texts,
+        None => visit_series(work, &selectors, range, &mut |labels| {
+            add(&labels, &mut found);
+            Ok(())
+        })?,
+    }
     let mut sorted: Vec<String> = found.into_iter().collect();
     truncate(work, &mut sorted, limit);
     write_list(work, sorted)
@@ -98,7 +112,7 @@ fn list_texts(
 /// Visits the labels of the series that match at least one of the selectors; a series that matches
 /// several may be visited several times.
 fn visit_series(
-    work: &PrometheusWork,
+    work: &PrometheusWork<'_>,
     selectors: &[Vec<LabelMatcher>],
     range: (i64, i64),
     visit: &mut dyn FnMut(LabelSet) -> Result<(), PromqlError>,
@@ -106,13 +120,13 @@ fn visit_series(
     let deadline = Instant::now() + work.limits.time_max;
     for matchers in selectors {
         let selection = work.selection(matchers, range, deadline);
-        let source = &work.context.promql;
-        source.series(&selection, &mut |labels, _| visit(labels))?;
+        work.source
+            .series(&selection, &mut |labels, _| visit(labels))?;
     }
     Ok(())
 }
 
-fn truncate<T>(work: &mut PrometheusWork, list: &mut Vec<T>, limit: usize) {
+fn truncate<T>(work: &mut PrometheusWork<'_>, list: &mut Vec<T>, limit: usize) {
     if list.len() > limit {
         list.truncate(limit);
         work.warnings.push(TRUNCATED.into());
@@ -120,7 +134,7 @@ fn truncate<T>(work: &mut PrometheusWork, list: &mut Vec<T>, limit: usize) {
 }
 
 fn write_list<T: serde::Serialize>(
-    work: &mut PrometheusWork,
+    work: &mut PrometheusWork<'_>,
     list: impl IntoIterator<Item = T>,
 ) -> Result<(), PrometheusFailure> {
     work.buffer.text("[")?;

@@ -22,9 +22,9 @@ pub(super) async fn targets(request: PrometheusRequest) -> Response {
             &json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}}),
         );
     }
-    let agent = &request.context.agent;
+    let agent = &request.request.context.agent;
     let degraded = agent.degraded();
-    let labels = request.context.promql.node_labels();
+    let labels = request.request.context.promql.node_labels();
     let url = format!("http://{}/metrics", labels.instance);
     let newest = agent.store.status().newest.unwrap_or(agent.started);
     let rate = agent.rate.as_secs_f64();
@@ -50,7 +50,7 @@ pub(super) async fn targets(request: PrometheusRequest) -> Response {
 pub(super) async fn buildinfo(request: PrometheusRequest) -> Response {
     success(&json!({
         "version": COMPATIBLE_VERSION,
-        "revision": format!("pegel {}", request.context.agent.version),
+        "revision": format!("pegel {}", request.request.context.agent.version),
         "branch": "",
         "buildUser": "",
         "buildDate": "",
@@ -60,7 +60,7 @@ pub(super) async fn buildinfo(request: PrometheusRequest) -> Response {
 
 /// The configuration in force, without secrets, one key per line.
 pub(super) async fn config(request: PrometheusRequest) -> Response {
-    let config = request.context.agent.status_source.config();
+    let config = request.request.context.agent.status_source.config();
     let mut yaml = String::new();
     for entry in config.as_array().into_iter().flatten() {
         let (Some(key), Some(value)) = (entry["key"].as_str(), entry["value"].as_str()) else {
@@ -73,19 +73,19 @@ pub(super) async fn config(request: PrometheusRequest) -> Response {
 
 /// The limits that Prometheus has as flags.
 pub(super) async fn flags(request: PrometheusRequest) -> Response {
-    let limits = &request.context.promql_limits;
+    let limits = &request.request.context.promql_limits;
     let seconds = |duration: std::time::Duration| format!("{}s", duration.as_secs_f64());
     success(&json!({
         "query.lookback-delta": seconds(limits.lookback),
-        "query.max-concurrency": request.context.settings.queries_max.to_string(),
+        "query.max-concurrency": request.request.context.settings.queries_max.to_string(),
         "query.max-samples": limits.samples_max.to_string(),
         "query.timeout": seconds(limits.time_max),
-        "storage.tsdb.retention.time": seconds(request.context.agent.store.retention()),
+        "storage.tsdb.retention.time": seconds(request.request.context.agent.store.retention()),
     }))
 }
 
 pub(super) async fn runtimeinfo(request: PrometheusRequest) -> Response {
-    let agent = &request.context.agent;
+    let agent = &request.request.context.agent;
     let status = agent.store.status();
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     success(&json!({
