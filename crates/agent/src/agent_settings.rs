@@ -10,6 +10,7 @@ use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, UserRef};
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
+use pegel_ingest::pull::PullConfig;
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::StatsdListenOptions;
@@ -17,20 +18,28 @@ use pegel_metric::quantity;
 use pegel_run::PROGRAMS_MAX;
 use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, ServeSettings};
+use pegel_session::SessionSettings;
+use pegel_sink::graphite::GraphiteServer;
 use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
+use pegel_tree::TreeSettings;
 
 use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
+use crate::graphite;
 use crate::log_output::LogOutput;
+use crate::marks;
 use crate::memory_limit::MemoryLimit;
+use crate::pull_metrics;
 use crate::rules::{self, RuleSources};
 use crate::service_notifier::ServiceNotifier;
+use crate::sessions;
 use crate::snapshots::{self, snapshot_options};
 use crate::store_dir::{self, FileSystemKind};
 use crate::store_metrics;
+use crate::tree;
 
 /// Maximum size of a store on a tmpfs, unless the configuration sets one.
 const TMPFS_BYTES: u64 = 64 << 20;
@@ -48,7 +57,16 @@ pub struct AgentSettings {
     pub lanes: Option<LanesSettings>,
     pub statsd: StatsdListenOptions,
     pub serve: ServeSettings,
+    /// The sources that the agent reads by itself.
+    pub pull: PullConfig,
     pub rules: RuleSources,
+    pub graphite: Vec<GraphiteServer>,
+    pub tree: TreeSettings,
+    pub session: SessionSettings,
+    /// The agent was started by `pegel session start`, which may replace it.
+    pub is_supervised: bool,
+    /// The agent cannot outlive the task that started it: records end when it stops.
+    pub ends_records: bool,
     /// Maximum number of programs that are counted for wrappers at one time.
     pub(crate) programs_max: usize,
     /// What a snapshot of this machine reads.
@@ -87,6 +105,11 @@ impl AgentSettings {
             remarks.extend(remark);
         }
         remarks.extend(exposure_remarks(&serve));
+        let without_effect = config.dragon.keys_without_effect();
+        if !without_effect.is_empty() {
+            let keys = without_effect.join(", ");
+            remarks.push(format!("keys of Dragon's that have no effect here: {keys}"));
+        }
         let mut statsd = StatsdListenOptions::new(
             &config.agent.statsd,
             serve.socket.as_deref(),
@@ -133,7 +156,13 @@ impl AgentSettings {
             store,
             statsd,
             serve,
+            pull: config.agent.inputs.clone(),
             rules,
+            graphite: config.agent.graphite.clone(),
+            tree: tree_settings(config, environment),
+            session: config.agent.session.clone(),
+            is_supervised: false,
+            ends_records: false,
             programs_max,
             snapshot: snapshot_options(loaded, environment),
             log: None,
@@ -198,7 +227,7 @@ fn admission_settings(config: &Config, node: &str, keep_bytes: u64) -> Admission
         senders,
         text_bytes_max: limits.store.memory.count() / 16,
         rules: RelabelRules::new(config.agent.relabel.clone()),
-        reserved: reserved_names(node),
+        reserved: reserved_names(config, node),
     }
 }
 
@@ -245,14 +274,23 @@ fn lanes_settings(
 }
 
 /// The names of all metrics that the agent collects itself, and of the node.
-fn reserved_names(node: &str) -> Arc<ReservedNames> {
+fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
     let collected = REGISTRY.iter().flat_map(|entry| entry.families);
     let own = store_metrics::families()
         .chain(snapshots::families())
-        .chain(rules::families());
+        .chain(rules::families())
+        .chain(graphite::families())
+        .chain(tree::families())
+        .chain(pull_metrics::families())
+        .chain(marks::families())
+        .chain(sessions::families());
     let own = own.map(|family| &*family.name);
     let names = collected.map(|family| &*family.name).chain(own);
-    Arc::new(ReservedNames::new(names).of_node(node))
+    let configured = config.serve.promql.instance.clone();
+    let ports = config.serve.listen.iter();
+    let ports = ports.map(|address| format!("{node}:{}", address.socket().port()));
+    let names = ReservedNames::new(names).of_node(node);
+    Arc::new(names.of_instances(ports.chain(configured)))
 }
 
 /// Returns the path for messages; a path that cannot be made absolute stays as it is.
@@ -294,6 +332,20 @@ fn store_dir(
     default.path
 }
 
+fn tree_settings(config: &Config, environment: EnvironmentLookup<'_>) -> TreeSettings {
+    TreeSettings {
+        token_variable: token_variable(environment),
+        ..config.agent.tree.clone()
+    }
+}
+
+/// The token of the environment. A value that is not UTF-8 is not a valid token, and is refused as
+/// one.
+fn token_variable(environment: EnvironmentLookup<'_>) -> Option<Secret> {
+    let token = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
+    token.map(|value| Secret::new(value.to_string_lossy()))
+}
+
 fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> ServeSettings {
     let (config, dragon) = (&loaded.config.serve, &loaded.config.dragon);
     let mut listen = config.listen.clone();
@@ -307,12 +359,10 @@ fn serve_settings(loaded: &LoadedConfig, environment: EnvironmentLookup<'_>) -> 
     if loaded.uses_dragon_keys(environment) {
         add_loopback(&mut listen, dragon.tsdb_server_port.unwrap_or(4243));
     }
-    // A value that is not UTF-8 is not a valid token, and is refused as one.
-    let token = environment("PEGEL_TOKEN").filter(|value| !value.is_empty());
     ServeSettings {
         listen,
         limits: loaded.config.agent.limits.serve.clone(),
-        token_variable: token.map(|value| Secret::new(value.to_string_lossy())),
+        token_variable: token_variable(environment),
         auth_key: dragon.auth_key.clone(),
         ..config.clone()
     }
@@ -424,6 +474,18 @@ mod tests {
         let expected = format!("/nonexistent/pegel-{}", store_dir::host_name());
         assert_eq!(plan.store.dir, PathBuf::from(expected));
         assert!(plan.remove_store);
+    }
+
+    #[test]
+    fn keys_of_dragons_without_effect_are_reported() {
+        let keys = [
+            ("dir", "/nonexistent/x"),
+            ("remote_tunnel_node", "login1"),
+            ("dump_dir", "/scratch"),
+        ];
+        let remarks = plan(&keys, &[]).remarks.join("\n");
+        let expected = "keys of Dragon's that have no effect here: remote_tunnel_node, dump_dir";
+        assert!(remarks.contains(expected), "{remarks}");
     }
 
     #[test]

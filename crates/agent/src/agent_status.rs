@@ -7,14 +7,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pegel_collect::{CollectorState, Sampler};
+use pegel_ingest::pull::{OnceValues, PullInputs};
 use pegel_metric::ProcessTable;
 use pegel_rules::RuleEngine;
-use pegel_serve::{ProcessesUnavailable, StatusSource};
-use pegel_snapshot::{CloudEvent, CloudProvider, SnapshotWorker};
+use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
+use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
+use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
+use pegel_tree::{RunningTree, TreeFigures};
 use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
+use crate::graphite::status_json;
 use crate::hosted_inputs::HostedInputs;
 use crate::log_output::LogOutput;
 use crate::rules::RuleSources;
@@ -32,9 +36,15 @@ pub(crate) struct AgentStatus {
     inputs: Option<HostedInputs>,
     sampler: Mutex<Option<Sampler>>,
     snapshot_worker: Mutex<Option<SnapshotWorker>>,
+    /// The values of inputs that are read once, for the snapshot.
+    once_inputs: OnceInputs,
+    /// `None` until the inputs are created.
+    pull: Mutex<Option<Arc<PullInputs>>>,
     /// `None` without rule files.
     rules: Mutex<Option<RuleEngine>>,
     rule_sources: Option<RuleSources>,
+    graphite: Mutex<Vec<GraphiteOutput>>,
+    tree: Mutex<Option<RunningTree>>,
     /// When the last sample was handed to the store.
     last_tick: Mutex<Option<Instant>>,
     rate: Duration,
@@ -68,6 +78,7 @@ impl AgentStatus {
             config_json: plan.config_json.clone(),
             supervisor: plan.store.supervisor.clone(),
             rule_sources: Some(plan.rules.clone()),
+            once_inputs: plan.snapshot.once_inputs.clone(),
             ..AgentStatus::default()
         }
     }
@@ -108,6 +119,32 @@ impl AgentStatus {
         self.with_snapshot_worker(SnapshotWorker::retake);
     }
 
+    pub(crate) fn set_pull(&self, inputs: Arc<PullInputs>) {
+        *self.pull.lock() = Some(inputs);
+    }
+
+    pub(crate) fn pull(&self) -> Option<Arc<PullInputs>> {
+        self.pull.lock().clone()
+    }
+
+    /// Ends the reading of inputs, for which running programs are killed, and the repetition of
+    /// pushed groups.
+    pub(crate) fn stop_inputs(&self) {
+        if let Some(inputs) = &self.inputs {
+            inputs.push_groups.stop();
+        }
+        if let Some(inputs) = self.pull() {
+            inputs.stop();
+        }
+    }
+
+    /// Adds the values of an input that is read once to the snapshot.
+    pub(crate) fn record_once_input(&self, name: &str, values: OnceValues) {
+        if self.once_inputs.record(name, values) {
+            self.retake_snapshot();
+        }
+    }
+
     pub(crate) fn stop_snapshot_worker(&self) {
         let worker = self.snapshot_worker.lock().take();
         drop(worker);
@@ -140,6 +177,40 @@ impl AgentStatus {
     pub(crate) fn stop_rules(&self) {
         let engine = self.rules.lock().take();
         drop(engine);
+    }
+
+    pub(crate) fn set_graphite(&self, outputs: Vec<GraphiteOutput>) {
+        *self.graphite.lock() = outputs;
+    }
+
+    pub(crate) fn graphite_counts(&self) -> Vec<GraphiteCounts> {
+        self.graphite
+            .lock()
+            .iter()
+            .map(GraphiteOutput::counts)
+            .collect()
+    }
+
+    /// Sends the newest values to Graphite and ends the outputs.
+    pub(crate) fn stop_graphite(&self) {
+        let outputs = std::mem::take(&mut *self.graphite.lock());
+        drop(outputs);
+    }
+
+    pub(crate) fn set_tree(&self, tree: RunningTree) {
+        *self.tree.lock() = Some(tree);
+    }
+
+    pub(crate) fn tree_figures(&self) -> Option<TreeFigures> {
+        self.tree.lock().as_ref().map(RunningTree::figures)
+    }
+
+    /// Sends the last tick to the parent and closes the connections of the tree.
+    pub(crate) fn stop_tree(&self) {
+        let tree = self.tree.lock().take();
+        if let Some(mut tree) = tree {
+            tree.stop();
+        }
     }
 
     pub(crate) fn cloud_events(&self) -> Option<(CloudProvider, Vec<CloudEvent>)> {
@@ -222,6 +293,11 @@ impl StatusSource for AgentStatus {
             .unwrap_or_else(|| json!([]))
     }
 
+    fn remote_metrics(&self) -> Vec<RemoteMetric> {
+        let inputs = self.inputs.as_ref();
+        inputs.map_or_else(Vec::new, HostedInputs::remote_metrics)
+    }
+
     fn degraded(&self) -> Option<String> {
         self.supervisor.fault().or_else(|| self.stalled())
     }
@@ -251,6 +327,16 @@ impl StatusSource for AgentStatus {
         fields.insert("threads".to_owned(), json!(self.supervisor.threads()));
         if let Some(status) = self.with_snapshot_worker(SnapshotWorker::status) {
             fields.insert("snapshot".to_owned(), json!(status));
+        }
+        if let Some(pull) = self.pull().filter(|inputs| !inputs.is_empty()) {
+            fields.insert("pull".to_owned(), json!(pull.statuses()));
+        }
+        let graphite = self.graphite_counts();
+        if !graphite.is_empty() {
+            fields.insert("graphite".to_owned(), status_json(&graphite));
+        }
+        if let Some(tree) = self.tree.lock().as_ref() {
+            fields.insert("tree".to_owned(), tree.status_json());
         }
         if let Some(log) = &self.log {
             let log = json!({"place": log.destination(), "lost": log.lost()});

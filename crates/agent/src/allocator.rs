@@ -5,6 +5,10 @@
 /// expensive queries the agent held 126 MB where 18 MB suffice.
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD_BYTES: libc::c_int = 1 << 20;
+/// Free memory of this size at the end of an arena is returned to the kernel. By default it is an
+/// eighth of that: the buffers of each large request then were memory that the kernel had to clear.
+#[cfg(target_env = "gnu")]
+const TRIM_THRESHOLD_BYTES: libc::c_int = 1 << 20;
 /// Number of arenas, shared by all threads. By default, the allocator creates up to eight per core,
 /// and memory that is freed in one arena is not available to the others.
 #[cfg(target_env = "gnu")]
@@ -15,6 +19,7 @@ pub(crate) fn limit_allocator() {
     // SAFETY: `mallopt` only sets parameters of the allocator; any thread may call it at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES);
         libc::mallopt(libc::M_ARENA_MAX, ARENAS_MAX);
     }
 }

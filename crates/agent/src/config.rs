@@ -7,12 +7,16 @@ use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
 };
 use pegel_ingest::admission::SenderLimits;
+use pegel_ingest::pull::PullConfig;
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
 use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
+use pegel_session::SessionSettings;
+use pegel_sink::graphite::GraphiteServer;
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
+use pegel_tree::TreeSettings;
 
 settings! {
     /// All keys of a configuration file.
@@ -41,6 +45,8 @@ settings! {
         limits: LimitsConfig = LimitsConfig::default(),
         /// The addresses that accept statsd lines, and how the lines are processed.
         statsd: StatsdSettings = StatsdSettings::default(),
+        /// Sources that the agent reads by itself: docs/inputs.md lists the keys.
+        inputs: PullConfig = PullConfig::default(),
         /// Collectors to disable, or to run at a different rate.
         collectors: CollectorsConfig = CollectorsConfig::default(),
         /// How this machine is described: `pegel snapshot`.
@@ -52,6 +58,13 @@ settings! {
         rules: Vec<RuleFilePattern> = Vec::new(),
         /// How rules are evaluated, and where alerts are sent.
         alerts: AlertSettings = AlertSettings::default(),
+        /// Graphite servers to which current values are sent: docs/graphite.md lists the keys.
+        graphite: Vec<GraphiteServer> = Vec::new(),
+        /// Agents that this one reports to, and how it accepts those that report to it:
+        /// docs/tree.md.
+        tree: TreeSettings = TreeSettings::default(),
+        /// How tasks are recorded: `pegel session`.
+        session: SessionSettings = SessionSettings::default(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file
         /// (with a slash in its name); or both, as in journal:info. Without a destination: the
         /// journal if standard error is connected to it, else standard error. A file is reopened on
@@ -91,6 +104,31 @@ settings! {
         /// For files written for Dragon: a client that sends this key to /api/token gets a token
         /// that grants full access until the agent stops.
         auth_key: Option<Secret> = None => "KEY",
+        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        remote_tunnel_node: Option<String> = None => "login1",
+        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        remote_tunnel_port: Option<u16> = None => "4242",
+        /// For files written for Dragon: an older name of `remote_tunnel_node`, without effect.
+        remote_port_forward: Option<String> = None => "login1",
+        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        dump_node: Option<String> = None => "nid0001",
+        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        dump_dir: Option<PathBuf> = None => "/scratch/telemetry",
+    }
+}
+
+impl DragonConfig {
+    /// Returns the keys that are set and have no effect here.
+    pub(crate) fn keys_without_effect(&self) -> Vec<&'static str> {
+        let keys = [
+            ("remote_tunnel_node", self.remote_tunnel_node.is_some()),
+            ("remote_tunnel_port", self.remote_tunnel_port.is_some()),
+            ("remote_port_forward", self.remote_port_forward.is_some()),
+            ("dump_node", self.dump_node.is_some()),
+            ("dump_dir", self.dump_dir.is_some()),
+        ];
+        let set = keys.into_iter().filter(|(_, is_set)| *is_set);
+        set.map(|(key, _)| key).collect()
     }
 }
 

@@ -121,6 +121,14 @@ fn set_key(
     match (key, texts) {
         ("statsd", texts) => statsd::apply_statsd_argument(tree, texts, &origin)?,
         ("listen", texts) => tree.set_list(key, texts, origin),
+        ("tree.parents", texts) => {
+            let section = tree.section("tree", origin.clone());
+            section.set_list("parents", texts, origin);
+        }
+        ("tree.accept", [text]) => {
+            let section = tree.section("tree", origin.clone());
+            section.set("accept", text, origin);
+        }
         (_, [text]) => tree.set(key, text, origin),
         _ => {}
     }

@@ -20,7 +20,8 @@ struct EndpointJson<'a> {
     http: &'a [SocketAddr],
     socket: Option<&'a Path>,
     statsd: StatsdEndpoints<'a>,
-    accept: [String; 0],
+    /// The address for children of the tree; none or one.
+    accept: Vec<SocketAddr>,
     dir: &'a Path,
 }
 
@@ -62,6 +63,7 @@ impl EndpointFile {
         http: &[SocketAddr],
         socket: Option<&Path>,
         statsd: &BoundAddresses,
+        accept: Option<SocketAddr>,
     ) -> io::Result<EndpointFile> {
         let content = EndpointJson {
             pid: std::process::id(),
@@ -70,7 +72,7 @@ impl EndpointFile {
             http,
             socket,
             statsd: statsd.into(),
-            accept: [],
+            accept: accept.into_iter().collect(),
             dir,
         };
         Ok(EndpointFile {

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use pegel_ingest::Ingest;
 use pegel_ingest::handlers::{
-    CommandSession, DragonCleanup, DragonMetrics, PutPoints, SocketLines, TelnetLines,
+    CommandSession, DragonCleanup, DragonMetrics, InfluxVersion, InfluxWrite, Pushgateway,
+    PutPoints, RemoteWrite, SocketLines, SwitchInputs, TelnetLines,
 };
+use pegel_ingest::pull::PullInputs;
+use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::StatsdInput;
 use pegel_run::CountingService;
-use pegel_serve::{Access, ChargeBytes, InputRoute};
+use pegel_serve::{Access, ChargeBytes, InputRoute, RemoteMetric};
 use serde_json::{Value, json};
 
 /// The input from programs.
@@ -17,18 +20,34 @@ use serde_json::{Value, json};
 pub(crate) struct HostedInputs {
     pub ingest: Arc<Ingest>,
     pub statsd: Arc<StatsdInput>,
+    pub push_groups: Arc<PushGroups>,
     /// Counts system calls for wrappers that lack the privilege to do so themselves.
     pub counting_service: Arc<CountingService>,
 }
 
 impl HostedInputs {
     /// The routes by which clients send points, with the access that each requires.
-    pub(crate) fn routes(&self) -> Vec<InputRoute> {
+    pub(crate) fn routes(&self, pull: &Arc<PullInputs>) -> Vec<InputRoute> {
         let ingest = || self.ingest.clone();
+        let pushgateway = || Pushgateway(self.push_groups.clone());
+        let influx = |version| InfluxWrite {
+            ingest: ingest(),
+            version,
+        };
         vec![
             InputRoute::new("/api/put", Access::Change, PutPoints(ingest())),
+            InputRoute::new("/api/v1/write", Access::Change, RemoteWrite(ingest())),
             InputRoute::new("/api/metrics", Access::Change, DragonMetrics(ingest())),
             InputRoute::new("/api/tsdb_cleanup", Access::Owner, DragonCleanup(ingest())),
+            InputRoute::new("/write", Access::Change, influx(InfluxVersion::V1)),
+            InputRoute::new("/api/v2/write", Access::Change, influx(InfluxVersion::V2)),
+            InputRoute::new("/metrics/job/{*group}", Access::Change, pushgateway()),
+            InputRoute::new(
+                "/metrics/job@base64/{*group}",
+                Access::Change,
+                pushgateway(),
+            ),
+            InputRoute::new("/api/v1/inputs", Access::Owner, SwitchInputs(pull.clone())),
         ]
     }
 
@@ -64,8 +83,20 @@ impl HostedInputs {
         Arc::new(move |sender, bytes| ingest.try_charge(sender, bytes))
     }
 
+    /// The metrics of remote write, as their senders describe them.
+    pub(crate) fn remote_metrics(&self) -> Vec<RemoteMetric> {
+        let metrics = self.ingest.remote_writer().metadata().into_iter();
+        let metrics = metrics.map(|metric| RemoteMetric {
+            name: metric.name,
+            metric_type: metric.metric_type,
+            help: metric.help,
+            unit: metric.unit,
+        });
+        metrics.collect()
+    }
+
     /// The fields of `/status`.
-    pub(crate) fn status_fields(&self) -> [(&'static str, Value); 4] {
+    pub(crate) fn status_fields(&self) -> [(&'static str, Value); 5] {
         let unavailable = self.counting_service.unavailable_reason();
         let watching = json!({
             "ebpf": unavailable.is_none(),
@@ -76,6 +107,7 @@ impl HostedInputs {
             ("senders", json!(self.ingest.sender_statuses())),
             ("lanes", json!(self.ingest.lanes_status())),
             ("statsd", json!(self.statsd.status())),
+            ("remote_write", json!(self.ingest.remote_writer().status())),
             ("watching", watching),
         ]
     }

@@ -7,16 +7,18 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Files that the agent creates in its directory. Other files are left alone.
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "annotations.jsonl",
     "endpoint.json",
     "format",
     "hidden",
     "lanes.journal",
     "lock",
+    "pushgateway.json",
+    "tree-instance",
 ];
 /// Directories whose whole content belongs to the agent.
-const DIRS: [&str; 4] = ["aside", "blocks", "log", "snapshots"];
+const DIRS: [&str; 5] = ["aside", "blocks", "graphite", "log", "snapshots"];
 
 /// Removes the access of group and others to the agent's files below `dir`. A failure is only
 /// logged: the agent also runs on a disk that is currently read-only.

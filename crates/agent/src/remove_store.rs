@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use crate::graphite::SPOOL_DIR;
+
 /// Removes the store's own files by name: the directory may contain other files, and files that
 /// were set aside are never deleted.
 pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
@@ -31,7 +33,26 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         }
         ignore_not_empty(fs::remove_dir(part))?;
     }
-    for name in ["format", "hidden", "hidden.tmp", "lock"] {
+    // Values that wait for Graphite servers: the whole content is the agent's.
+    match fs::remove_dir_all(dir.join(SPOOL_DIR)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    for name in [
+        "annotations.jsonl",
+        "annotations.jsonl.new",
+        "filters",
+        "filters.tmp",
+        "format",
+        "hidden",
+        "hidden.tmp",
+        "lanes.journal",
+        "lanes.new",
+        "lock",
+        "pushgateway.json",
+        "pushgateway.tmp",
+        "tree-instance",
+    ] {
         match fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -15,14 +15,18 @@ use pegel_collect::{Sampler, SelfMetrics};
 use pegel_config::ConfigError;
 use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
+use pegel_ingest::pull::{OnceSink, PullInputs};
+use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
 use pegel_metric::{Millis, Selector, quantity};
+use pegel_query::Annotations;
 use pegel_run::CountingService;
 use pegel_serve::{
     AgentHandles, BoundServer, GuardError, LocalUsers, RunningServer, ServerBindError,
 };
 use pegel_store::{Store, StoreOpenError};
 use pegel_supervisor::Supervisor;
+use pegel_tree::Tree;
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -31,17 +35,22 @@ use crate::agent_status::AgentStatus;
 use crate::allocator::limit_allocator;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint_file::{self, EndpointFile};
+use crate::graphite::{GraphiteMetrics, start_graphite};
 use crate::hangup::HangupSignals;
 use crate::hosted_inputs::HostedInputs;
 use crate::log_output::{LogMetrics, LogOutput};
+use crate::marks::{AnnotationMarks, MarkMetrics};
 use crate::memory_limit::MEMORY_MIN;
+use crate::pull_metrics::PullMetrics;
 use crate::rules::{RuleMetrics, start_rules};
 use crate::service_notifier::ServiceNotifier;
+use crate::sessions::{AgentSessions, SessionMetrics};
 use crate::signals::StopSignals;
 use crate::snapshots::CloudMetrics;
 use crate::statsd::AgentPeerPolicy;
 use crate::stop_condition::StopCondition;
 use crate::store_metrics::StoreMetrics;
+use crate::tree::{TreeMetrics, bind_tree};
 use crate::{human_text, private_files, remove_store, store_dir};
 
 /// How long the start waits for the first sample to become readable. A store that cannot be written
@@ -82,6 +91,8 @@ pub enum AgentStartError {
     Runtime(#[source] io::Error),
     #[error("{0}")]
     Rules(#[from] ConfigError),
+    #[error(transparent)]
+    Tree(#[from] pegel_tree::TreeStartError),
 }
 
 /// A running agent, until [`RunningAgent::stop`].
@@ -91,6 +102,7 @@ pub struct RunningAgent {
     ingest: Arc<Ingest>,
     statsd: StatsdListener,
     status: Arc<AgentStatus>,
+    sessions: Arc<AgentSessions>,
     /// Notified when a client of the job requests a stop.
     stop_requested: Arc<tokio::sync::Notify>,
     server: Option<RunningServer>,
@@ -146,18 +158,34 @@ impl RunningAgent {
         let inputs = HostedInputs {
             ingest: ingest.clone(),
             statsd: metrics.clone(),
+            push_groups: PushGroups::open(ingest.clone(), &dir, store.supervisor().clone()),
             counting_service: Arc::new(counting_service),
         };
+        let retention = Millis::try_from(plan.store.keep.disk.duration().as_millis());
+        let annotations = Annotations::open_or_empty(&dir);
+        let annotations = Arc::new(annotations.with_retention(retention.unwrap_or(Millis::MAX)));
+        metrics.set_mark_store(Arc::new(AnnotationMarks {
+            annotations: annotations.clone(),
+            clock: plan.store.clock.clone(),
+        }));
         let status = Arc::new(AgentStatus::new(&plan, inputs.clone()));
+        let pull = new_pull_inputs(&plan, &ingest, &status);
+        status.set_pull(pull.clone());
         let version = env!("CARGO_PKG_VERSION");
+        let sessions = Arc::new(AgentSessions::default());
+        let tree = bind_tree(&plan, &store, version, started)?;
         let app = AgentHandles {
             store: store.clone(),
-            input_routes: inputs.routes(),
+            tree: tree.as_ref().and_then(Tree::node_tree),
+            input_routes: inputs.routes(&pull),
             socket_lines: Arc::new(inputs.socket_lines()),
             telnet_lines: Arc::new(inputs.telnet_lines(version)),
             refresh_programs: inputs.refresh_programs(),
             charge_bytes: inputs.charge_bytes(),
+            annotations: annotations.clone(),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
+            stop_supervised: plan.is_supervised.then(|| stop_request(&finished)),
+            sessions: sessions.clone(),
             clock: plan.store.clock.clone(),
             node: plan.node.clone(),
             version: version.to_owned(),
@@ -169,18 +197,33 @@ impl RunningAgent {
         let server = BoundServer::bind(plan.serve.clone(), app)?;
         // After the push socket: its directory exists and its lock is held.
         let statsd = start_statsd(&plan, &metrics, &ingest, &store)?;
-        let sampler = start_sampler(&plan, &store, &status)?;
-        let active = sampler.active_count();
+        let sampler = start_sampler(&plan, &store, &status, &annotations, &sessions)?;
+        let (active, extra_samples) = (sampler.active_count(), sampler.extra_samples());
         status.set_sampler(sampler);
+        sessions.start(&plan, &store, &status, &ingest, extra_samples);
+        // Before the first request: `/status` always lists every Graphite server.
+        let outputs = start_graphite(&plan, &store).map_err(AgentStartError::Runtime)?;
+        status.set_graphite(outputs);
         let promql_source = server.promql_source();
         let running = server
             .start(runtime.handle())
             .map_err(AgentStartError::Runtime)?;
 
+        let accept = tree.as_ref().and_then(Tree::accept_address);
+        if let Some(tree) = tree {
+            let tree = tree.start(running.local_server());
+            status.set_tree(tree.map_err(AgentStartError::Runtime)?);
+        }
         let (http, socket) = (running.http_addresses(), running.socket_path());
-        let mut endpoint =
-            EndpointFile::new(&dir, &plan.node, http, socket, statsd.bound_addresses())
-                .map_err(AgentStartError::Runtime)?;
+        let mut endpoint = EndpointFile::new(
+            &dir,
+            &plan.node,
+            http,
+            socket,
+            statsd.bound_addresses(),
+            accept,
+        )
+        .map_err(AgentStartError::Runtime)?;
         // Degraded states do not prevent a start; a read-only disk is one of them.
         if let Err(error) = endpoint.write() {
             tracing::warn!(%error, "cannot write endpoint.json; retrying");
@@ -192,6 +235,7 @@ impl RunningAgent {
             "statsd": endpoint_file::StatsdEndpoints::from(statsd.bound_addresses()),
         }));
         let mut announcement = startup_lines(&plan, http, socket, statsd.bound_addresses(), active);
+        announcement.extend(tree_lines(&plan, accept));
         announcement.extend(ingest.lanes_status().iter().flat_map(LanesStatus::remarks));
         let remove_store = plan.remove_store.then_some(dir);
         let notify = plan.notify.take();
@@ -205,6 +249,8 @@ impl RunningAgent {
             let rules = start_rules(&plan, rule_groups, promql_source, &store, url);
             status.set_rules(rules.map_err(AgentStartError::Runtime)?);
         }
+        let started = pull.start(store.supervisor());
+        started.map_err(AgentStartError::Runtime)?;
         let signals = Some(signals);
         let running = Some(running);
         Ok(RunningAgent {
@@ -212,6 +258,7 @@ impl RunningAgent {
             ingest,
             statsd,
             status,
+            sessions,
             stop_requested: finished,
             server: running,
             endpoint: Some(endpoint),
@@ -313,11 +360,16 @@ impl RunningAgent {
             notify.stopping(status.as_deref().unwrap_or("flushing the store"));
         }
         drop(self.endpoint.take());
+        // Before the sampler: a record ends with a last sample.
+        self.sessions.stop();
         if let Some(mut sampler) = self.status.take_sampler() {
             sampler.stop();
         }
+        self.status.stop_inputs();
         self.status.stop_snapshot_worker();
         self.status.stop_rules();
+        self.status.stop_graphite();
+        self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
         }
@@ -364,6 +416,21 @@ fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStar
     Ok(ingest)
 }
 
+/// Creates the sources that the agent reads by itself, without reading them.
+fn new_pull_inputs(
+    plan: &AgentSettings,
+    ingest: &Arc<Ingest>,
+    status: &Arc<AgentStatus>,
+) -> Arc<PullInputs> {
+    let status = Arc::downgrade(status);
+    let record_once: OnceSink = Arc::new(move |name, values| {
+        if let Some(status) = status.upgrade() {
+            status.record_once_input(name, values);
+        }
+    });
+    Arc::new(PullInputs::new(&plan.pull, ingest, record_once))
+}
+
 /// Binds the addresses of statsd and starts reading them. From now on, each tick of ingest includes
 /// statsd.
 fn start_statsd(
@@ -385,18 +452,33 @@ fn start_sampler(
     plan: &AgentSettings,
     store: &Store,
     source: &Arc<AgentStatus>,
+    annotations: &Arc<Annotations>,
+    sessions: &Arc<AgentSessions>,
 ) -> Result<Sampler, AgentStartError> {
     // The newest time of the first pass, whose groups may have different times.
     let first = Arc::new(AtomicI64::new(Millis::MIN));
     let (sink_store, sink_first) = (store.clone(), first.clone());
     let sink_source = source.clone();
-    let mut own: Vec<Arc<dyn SelfMetrics>> =
-        vec![StoreMetrics::new(store), CloudMetrics::new(source)];
+    let mut own: Vec<Arc<dyn SelfMetrics>> = vec![
+        StoreMetrics::new(store),
+        CloudMetrics::new(source),
+        MarkMetrics::new(annotations),
+        SessionMetrics::new(sessions),
+    ];
     if let Some(log) = &plan.log {
         own.push(LogMetrics::new(log));
     }
     if !plan.rules.is_empty() {
         own.push(RuleMetrics::new(source));
+    }
+    if !plan.pull.is_empty() {
+        own.push(PullMetrics::new(source));
+    }
+    if plan.tree.is_configured() {
+        own.push(TreeMetrics::new(source));
+    }
+    if !plan.graphite.is_empty() {
+        own.push(GraphiteMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,
@@ -440,6 +522,15 @@ fn page_url(plan: &AgentSettings, http: &[SocketAddr]) -> Option<String> {
     let is_tls = plan.serve.tls.files().is_some() && !first.ip().to_canonical().is_loopback();
     let scheme = if is_tls { "https" } else { "http" };
     Some(format!("{scheme}://{first}"))
+}
+
+/// Describes the place of the agent in a tree.
+fn tree_lines(plan: &AgentSettings, accept: Option<SocketAddr>) -> Vec<String> {
+    let accept = accept.map(|address| format!("tree: accepts agents on {address}"));
+    let parents: Vec<String> = plan.tree.parents.iter().map(ToString::to_string).collect();
+    let parents =
+        (!parents.is_empty()).then(|| format!("tree: reports to {}", parents.join(", then ")));
+    accept.into_iter().chain(parents).collect()
 }
 
 /// Describes the agent in short lines, the URL of the page first.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pegel_collect::SelfMetrics;
 use pegel_config::Setting;
 use pegel_metric::{Family, MetricKind};
-use pegel_snapshot::{ProcessEnvironment, RedactedConfig, SnapshotOptions};
+use pegel_snapshot::{OnceInputs, ProcessEnvironment, RedactedConfig, SnapshotOptions};
 
 use crate::agent_settings::host;
 use crate::agent_status::AgentStatus;
@@ -53,6 +53,7 @@ pub fn snapshot_options(
             &config.to_value(),
         )),
         settings: config.agent.snapshot.clone(),
+        once_inputs: OnceInputs::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `pegel agent`: runs the agent until a signal, the end of a process or the end of all lanes. Also
 //! holds the flags that override configuration keys, which `pegel config show` shares.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ pub(crate) struct AgentArgs {
     /// Take one sample, store and print it, then exit
     #[arg(long, conflicts_with_all = ["until_pid", "until_lanes_end"])]
     once: bool,
+    /// The agent was started by `pegel session start`, which may replace it
+    #[arg(long, hide = true)]
+    supervised: bool,
+    /// End the records of tasks when the agent stops: it cannot outlive the task
+    #[arg(long, hide = true)]
+    end_records: bool,
     /// Output format of --once [default: Prometheus text]
     #[arg(short, long, value_enum, requires = "once")]
     format: Option<OutputFormat>,
@@ -65,6 +72,13 @@ pub(crate) struct ConfigFlags {
     /// Name of this node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Accept nodes as children at this address: 0.0.0.0:1338; see docs/tree.md
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    accept: Option<String>,
+    /// Send the values of this node to a parent and answer its queries; may be repeated in order of
+    /// preference, replaces the configured list
+    #[arg(long, value_name = "HOST:PORT")]
+    parent: Vec<String>,
     /// Use the next free port if a port is in use; a second agent of the same user also needs --dir
     /// and --socket
     #[arg(long)]
@@ -87,6 +101,28 @@ impl ConfigFlags {
         .map_err(|error| CommandError::with_code(USAGE, error.to_string()))
     }
 
+    /// Returns the flags of an agent that `pegel session start` may start.
+    pub(crate) fn for_session(
+        config: Option<PathBuf>,
+        dir: Option<PathBuf>,
+        socket: Option<PathBuf>,
+    ) -> ConfigFlags {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        ConfigFlags {
+            config: config.map(|path| std::path::absolute(&path).unwrap_or(path)),
+            dir: dir.map(text),
+            socket: socket.map(text),
+            ..ConfigFlags::default()
+        }
+    }
+
+    /// Returns the argument that names the configuration file.
+    pub(crate) fn config_argument(&self) -> Vec<OsString> {
+        let file = self.config.iter();
+        file.flat_map(|file| ["--config".into(), file.clone().into()])
+            .collect()
+    }
+
     /// Returns whether any flag is given.
     pub(crate) fn is_given(&self) -> bool {
         self.config.is_some() || !self.arguments().is_empty()
@@ -104,6 +140,8 @@ impl ConfigFlags {
             ("log", "--log", one(&self.log)),
             ("listen", "--listen", self.listen.clone()),
             ("statsd", "--statsd", self.statsd.clone()),
+            ("tree.accept", "--accept", one(&self.accept)),
+            ("tree.parents", "--parent", self.parent.clone()),
             ("port_search", "--port-search", truth(self.port_search)),
             ("insecure", "--insecure", truth(self.insecure)),
         ]
@@ -132,6 +170,8 @@ pub(crate) fn run_with(
     let logging = logging::start(log);
     let mut plan = AgentSettings::new(&loaded, &|name| std::env::var_os(name));
     plan.log = Some(logging);
+    plan.is_supervised = args.supervised;
+    plan.ends_records = args.end_records;
     plan.ends_with_job |= args.until_pid.is_some() || args.until_lanes_end;
     // Reject an invalid PID before starting anything.
     let mut until = args

@@ -6,18 +6,25 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use parking_lot::Mutex;
 use pegel_http_client::{HttpConnection, HttpRequest, HttpResponse, WaitLimit};
 use pegel_lane::private_directory;
 
 use crate::command_error::{CommandError, NO_AGENT};
+use crate::node_access::{AnsweringNodes, NODES_HEADER};
+use crate::output;
+use crate::session::AgentProcessHandle;
 
 /// Time limit for connecting and for each read.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The largest accepted response; 200,000 series of typical length need about 40 MB.
 const RESPONSE_BYTES_MAX: u64 = 512 << 20;
+/// The routes that add up nodes unless the series of each node are requested.
+const PER_NODE_PATHS: [&str; 2] = ["/api/v1/list", "/api/v1/values"];
 
 /// Time limit for `pegel run`, which delays the start of a program.
 pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,6 +34,14 @@ pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct AgentClient {
     socket: PathBuf,
     timeout: Duration,
+    /// Precedes every path: empty, or the node below the agent that is read.
+    path_prefix: String,
+    /// Whether the series of each node are requested, rather than sums and means over nodes.
+    is_per_node: bool,
+    /// The last message about missing nodes; `None` if such messages are not printed.
+    missing_nodes: Option<Mutex<String>>,
+    /// The number of nodes to which the last answer refers.
+    expected_nodes: AtomicU64,
 }
 
 /// Returns the sockets to try: the given one alone, else $PEGEL_SOCKET alone, else the default ones
@@ -47,6 +62,17 @@ pub(crate) fn candidate_sockets(given: Option<&Path>, more: &[PathBuf]) -> Vec<P
 }
 
 impl AgentClient {
+    fn new(socket: PathBuf, timeout: Duration) -> AgentClient {
+        AgentClient {
+            socket,
+            timeout,
+            path_prefix: String::new(),
+            is_per_node: false,
+            missing_nodes: None,
+            expected_nodes: AtomicU64::new(1),
+        }
+    }
+
     /// Finds the agent on the given socket, else on the first default socket that accepts a
     /// connection.
     pub(crate) fn find(given: Option<&Path>, more: &[PathBuf]) -> anyhow::Result<AgentClient> {
@@ -71,16 +97,61 @@ impl AgentClient {
         for socket in &candidates {
             match connect(socket, timeout) {
                 Ok(_) => {
-                    return Ok(AgentClient {
-                        socket: socket.clone(),
-                        timeout,
-                    });
+                    return Ok(AgentClient::new(socket.clone(), timeout));
                 }
                 Err(ConnectError::NotListening) => {}
                 Err(ConnectError::Other(error)) => return Err(error),
             }
         }
         Err(no_agent_error(&candidates))
+    }
+
+    /// Returns the same client with another time limit.
+    pub(crate) fn with_timeout(self, timeout: Duration) -> AgentClient {
+        AgentClient { timeout, ..self }
+    }
+
+    /// Returns a client of a node below the agent.
+    pub(crate) fn through_node(self, node: &str) -> AgentClient {
+        let path_prefix = format!("/nodes/{}", percent_encoded(node));
+        AgentClient {
+            path_prefix,
+            ..self
+        }
+    }
+
+    /// Returns a client of the same agent, without node and messages.
+    pub(crate) fn of_agent(&self) -> AgentClient {
+        AgentClient::new(self.socket.clone(), self.timeout)
+    }
+
+    /// Returns the same client; its lists and values are those of each node.
+    pub(crate) fn with_per_node(self, is_per_node: bool) -> AgentClient {
+        AgentClient {
+            is_per_node,
+            ..self
+        }
+    }
+
+    /// Returns the same client, which prints a message if nodes are missing in an answer.
+    pub(crate) fn with_missing_node_messages(self) -> AgentClient {
+        AgentClient {
+            missing_nodes: Some(Mutex::default()),
+            ..self
+        }
+    }
+
+    /// Returns the number of nodes to which the last answer refers.
+    pub(crate) fn expected_nodes(&self) -> u64 {
+        self.expected_nodes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the process that serves the socket.
+    pub(crate) fn agent_process(&self) -> anyhow::Result<AgentProcessHandle> {
+        let stream = self.connect()?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)
+            .with_context(|| format!("cannot determine what serves {}", self.socket.display()))?;
+        AgentProcessHandle::open(peer.pid)
     }
 
     /// Opens a new connection to the agent.
@@ -114,15 +185,37 @@ impl AgentClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> anyhow::Result<HttpResponse> {
+        let mut query = query.to_vec();
+        if self.is_per_node && PER_NODE_PATHS.contains(&path) {
+            query.push(("nodes", "each"));
+        }
         let request = HttpRequest {
             method: "GET",
-            target: &target(path, query),
+            target: &target(&format!("{}{path}", self.path_prefix), &query),
             host: "localhost",
             headers: &[("Accept", "application/json")],
         };
-        HttpConnection::over_unix(stream)
+        let response = HttpConnection::over_unix(stream)
             .and_then(|connection| connection.send(&request, WaitLimit::timeout(self.timeout)))
-            .with_context(|| format!("the agent on {} did not respond", self.socket.display()))
+            .with_context(|| format!("the agent on {} did not respond", self.socket.display()))?;
+        self.note_nodes(&response);
+        Ok(response)
+    }
+
+    /// Remembers which nodes answered, and prints the missing ones once.
+    fn note_nodes(&self, response: &HttpResponse) {
+        let header = response.header(NODES_HEADER);
+        let Some(nodes) = header.and_then(AnsweringNodes::parse) else {
+            return;
+        };
+        self.expected_nodes.store(nodes.expected, Ordering::Relaxed);
+        if let (Some(printed), Some(text)) = (&self.missing_nodes, nodes.missing_text()) {
+            let mut printed = printed.lock();
+            if *printed != text {
+                output::print_message(&format!("pegel: {text}"));
+                *printed = text;
+            }
+        }
     }
 
     /// Sends a request and parses the whole response as JSON.
@@ -131,7 +224,31 @@ impl AgentClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> anyhow::Result<serde_json::Value> {
-        let answer = self.request(path, query)?;
+        self.read_json(self.request(path, query)?)
+    }
+
+    /// Sends a JSON body and returns the JSON of the response.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> anyhow::Result<serde_json::Value> {
+        let request = HttpRequest {
+            method: "POST",
+            target: path,
+            host: "localhost",
+            headers: &[("Content-Type", "application/json")],
+        };
+        let body = body.to_string().into_bytes();
+        let sent = HttpConnection::over_unix(self.connect()?).and_then(|connection| {
+            connection.send_body(&request, body, WaitLimit::timeout(self.timeout))
+        });
+        let answer = sent
+            .with_context(|| format!("the agent on {} did not respond", self.socket.display()))?;
+        self.read_json(answer)
+    }
+
+    pub(crate) fn read_json(&self, answer: HttpResponse) -> anyhow::Result<serde_json::Value> {
         let status = answer.status;
         let mut text = String::new();
         let what = || {
@@ -162,6 +279,8 @@ pub(crate) fn response_error(status: u16, text: &str) -> anyhow::Error {
     let message = message.unwrap_or(text.trim());
     match status {
         400 => CommandError::usage(message),
+        // The request was understood; the message tells why it was refused.
+        403..=429 => anyhow::anyhow!("{message}"),
         _ => anyhow::anyhow!("the agent responded with status {status}: {message}"),
     }
 }
@@ -258,16 +377,22 @@ fn target(path: &str, query: &[(&str, &str)]) -> String {
         target.push(if index == 0 { '?' } else { '&' });
         target.push_str(key);
         target.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                    target.push(char::from(byte));
-                }
-                byte => target.push_str(&format!("%{byte:02X}")),
-            }
-        }
+        target.push_str(&percent_encoded(value));
     }
     target
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::agent_client::AgentClient;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list, parse_values};
 use crate::command_error::{CommandError, PARTLY_MATCHED};
 use crate::format::{DisplayContext, OutputFormat};
+use crate::node_access::NodeArgs;
 use crate::series_query::{SeriesQuery, Unmatched};
 use crate::{output, suggestions};
 
@@ -29,11 +30,15 @@ pub(crate) struct AgentQueryArgs {
     /// `{mode="idle"}`; may be repeated, any may match
     #[arg(long = "match", value_name = "TEXT")]
     pub patterns: Vec<String>,
+    #[command(flatten)]
+    pub node: NodeArgs,
 }
 
 impl AgentQueryArgs {
+    /// Finds the agent or the node below it. Missing nodes are printed to standard error.
     pub(crate) fn client(&self) -> anyhow::Result<AgentClient> {
-        AgentClient::find(self.socket.as_deref(), &[])
+        let client = self.node.client(self.socket.as_deref())?;
+        Ok(client.with_missing_node_messages())
     }
 
     pub(crate) fn format(&self) -> OutputFormat {

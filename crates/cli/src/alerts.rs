@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use jiff::{Timestamp, Unit};
 use serde_json::Value;
 
-use crate::agent_client::AgentClient;
 use crate::format::text_table;
+use crate::node_access::NodeArgs;
 use crate::output;
 use crate::rules::ListFormat;
 
@@ -19,10 +19,12 @@ pub(crate) struct AlertsArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 pub(crate) fn run(args: &AlertsArgs) -> anyhow::Result<()> {
-    let client = AgentClient::find(args.socket.as_deref(), &[])?;
+    let client = args.node.client(args.socket.as_deref())?;
     let alerts = client.get("/api/v1/alerts", &[])?["data"]["alerts"].take();
     match args.format {
         ListFormat::Json => output::write(None, &format!("{alerts:#}\n")),
@@ -63,7 +65,9 @@ fn row(alert: &Value, now: Timestamp) -> Vec<String> {
     vec![
         text(&alert["state"]),
         text(&alert["labels"]["alertname"]),
-        since(&text(&alert["activeAt"]), now),
+        text(&alert["activeAt"])
+            .parse()
+            .map_or_else(|_| text(&alert["activeAt"]), |time| since(time, now)),
         value.map_or_else(
             |_| text(&alert["value"]),
             |value| format!("{}", rounded(value)),
@@ -84,10 +88,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Returns how long ago a time was, in its two largest units.
-fn since(text: &str, now: Timestamp) -> String {
-    let Ok(time) = text.parse::<Timestamp>() else {
-        return text.to_owned();
-    };
+pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
     let seconds = now
         .since((Unit::Second, time))
         .map_or(0, |span| span.get_seconds())

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::agent_client::AgentClient;
 use crate::agent_query::series_text;
 use crate::api_values::{SeriesValue, parse_series_list};
+use crate::format::table::HOST_LABEL;
 use crate::series_query::SeriesQuery;
 
 /// Up to this many series, the window is long enough for the slowest collectors.
@@ -36,7 +37,9 @@ fn try_fetch(
     query: &SeriesQuery,
     readings: &[SeriesValue],
 ) -> anyhow::Result<CounterRates> {
-    if readings.len() > SERIES_MAX {
+    // The values of a parent are sums over nodes; their samples are fetched from each node.
+    let nodes = usize::try_from(client.expected_nodes()).unwrap_or(usize::MAX);
+    if readings.len().saturating_mul(nodes.max(1)) > SERIES_MAX {
         return Ok(CounterRates::new());
     }
     let mut parameters = query.parameters(false);
@@ -60,19 +63,26 @@ fn try_fetch(
     parameters.push(("start", window));
     let stored = client.get("/api/v1/range", &parameters)?;
     let stored = stored.as_array().into_iter().flatten();
-    Ok(stored
-        .filter_map(|series| {
-            let name = text_of(series)?;
-            let rate = rate(&points_of(series))?;
-            counters.contains(name.as_str()).then_some((name, rate))
-        })
-        .collect())
+    let mut rates = CounterRates::new();
+    for series in stored {
+        let Some(rate) = rate(&points_of(series)) else {
+            continue;
+        };
+        let text = [true, false].map(|has_host| text_of(series, has_host));
+        let name = { text.into_iter().flatten() }.find(|text| counters.contains(text.as_str()));
+        if let Some(name) = name {
+            *rates.entry(name).or_default() += rate;
+        }
+    }
+    Ok(rates)
 }
 
-fn text_of(series: &Value) -> Option<String> {
+/// Returns the text of a series, with or without the label that names its node.
+fn text_of(series: &Value, has_host: bool) -> Option<String> {
     let labels: Vec<(&str, &str)> = series["labels"]
         .as_object()?
         .iter()
+        .filter(|(key, _)| has_host || *key != HOST_LABEL)
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
         .collect();
     series_text(series["name"].as_str()?, &labels)

@@ -22,13 +22,32 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["query"] => QUERY,
         ["track"] => TRACK,
         ["top"] => TOP,
+        ["nodes"] => NODES,
+        ["tree"] => TREE,
+        ["tree", "init"] => TREE_INIT,
         ["push"] => PUSH,
+        ["mark"] => MARK,
         ["alerts"] => ALERTS,
         ["rules"] => RULES,
         ["rules", "check"] => RULES_CHECK,
         ["rules", "test"] => RULES_TEST,
         ["rules", "list"] => RULES_LIST,
+        ["inputs"] => INPUTS,
+        ["inputs", "enable"] => INPUTS_ENABLE,
+        ["inputs", "disable"] => INPUTS_DISABLE,
+        ["session"] => SESSION,
+        ["session", "start"] => SESSION_START,
+        ["session", "status"] => SESSION_STATUS,
+        ["session", "stop"] => SESSION_STOP,
+        ["session", "credentials"] => SESSION_CREDENTIALS,
         ["snapshot"] => SNAPSHOT,
+        ["record"] => RECORD,
+        ["record", "info"] => RECORD_INFO,
+        ["record", "check"] => RECORD_CHECK,
+        ["record", "cat"] => RECORD_CAT,
+        ["record", "trace"] => RECORD_TRACE,
+        ["hook"] => HOOK,
+        ["bundle"] => BUNDLE,
         ["grafana"] | ["grafana", "provision"] => GRAFANA_PROVISION,
         ["prometheus-config"] => PROMETHEUS_CONFIG,
         ["config"] => CONFIG,
@@ -103,6 +122,10 @@ const AGENT: &[Example] = &[
         "pegel agent --config /etc/pegel/pegel.yaml --log journal:info",
         "run as a service does",
     ),
+    example(
+        "pegel agent --parent head1:1338 --parent head2:1338",
+        "be a node of a tree, with a second parent if the first is not reachable",
+    ),
 ];
 
 const RUN: &[Example] = &[
@@ -148,6 +171,10 @@ const VALUES: &[Example] = &[
     example(
         "pegel values --match cpu --match memory",
         "show series that contain either text",
+    ),
+    example(
+        "pegel values --match 'mpi_hits_total*' --per-node",
+        "show the series of each node below this agent",
     ),
     example(
         "pegel values 'node_cpu_seconds_total{mode!=\"idle\"}' -f json",
@@ -198,6 +225,10 @@ const TRACK: &[Example] = &[
         "write changes to a file, once a second",
     ),
     example("pegel track", "track all nonzero counters"),
+    example(
+        "pegel track --node nid0003 node_load1",
+        "follow a value of another node, through the tree",
+    ),
 ];
 
 const TOP: &[Example] = &[
@@ -205,6 +236,44 @@ const TOP: &[Example] = &[
     example(
         "pegel top --match 'flux.*' -F 1",
         "list only some series, refresh once a second",
+    ),
+    example(
+        "pegel top --node nid0003",
+        "show another node, through the tree",
+    ),
+];
+
+const NODES: &[Example] = &[
+    example(
+        "pegel nodes",
+        "show every node of the tree, those with problems first",
+    ),
+    example(
+        "pegel nodes 'nid00*' --state late --state lost",
+        "show those of these nodes that do not deliver values",
+    ),
+    example(
+        "pegel nodes --check -f csv -o nodes.csv",
+        "write a file, and exit with 1 if a node is not up",
+    ),
+];
+
+const TREE: &[Example] = &[
+    example(
+        "pegel tree",
+        "draw the tree below this agent, and list what is wrong",
+    ),
+    example("pegel tree -f json", "print it for a program"),
+];
+
+const TREE_INIT: &[Example] = &[
+    example(
+        "pegel tree init --host head1 --host head2 --host 10.0.0.1",
+        "make an authority, a certificate for two heads and a token, in ./pegel-tree",
+    ),
+    example(
+        "pegel tree init --dir /etc/pegel/tree --node nid0001 --node nid0002",
+        "also make a certificate for each node, or add them later",
     ),
 ];
 
@@ -217,6 +286,39 @@ const PUSH: &[Example] = &[
     example(
         "pegel push loss=0.031 --ts 1713379493250",
         "store a value with its own time",
+    ),
+];
+
+const INPUTS: &[Example] = &[
+    example("pegel inputs", "show the inputs with their last errors"),
+    example("pegel inputs -f json", "show them as /status does"),
+];
+
+const INPUTS_ENABLE: &[Example] = &[
+    example("pegel inputs enable power", "read the input power"),
+    example(
+        "pegel inputs enable flux/kvs",
+        "read the counters of Flux's module kvs",
+    ),
+];
+
+const INPUTS_DISABLE: &[Example] = &[
+    example("pegel inputs disable power", "do not read the input power"),
+    example(
+        "pegel inputs disable flux/kvs",
+        "do not read the counters of Flux's module kvs",
+    ),
+];
+
+const MARK: &[Example] = &[
+    example("pegel mark 'checkpoint 12'", "set a mark, now"),
+    example(
+        "pegel mark --start assembly; ./assemble; pegel mark --end assembly",
+        "show a part of a script as a phase",
+    ),
+    example(
+        "pegel mark \"new driver\" --time -10m --tag version=570.1",
+        "set a mark at another time, with a label",
     ),
 ];
 
@@ -270,11 +372,162 @@ const RULES_LIST: &[Example] = &[
     ),
 ];
 
+const SESSION: &[Example] = &[
+    example(
+        "pegel session start --task align --workflow wf-7 --to azblob://acct/container",
+        "record this task; ends the record of the previous task",
+    ),
+    example(
+        "pegel session status",
+        "show what is recorded, where, and what went wrong",
+    ),
+    example("pegel session stop", "end the record"),
+];
+
+const SESSION_START: &[Example] = &[
+    example(
+        "pegel session start --to s3://records/site",
+        "name the task as its workflow engine or batch system does",
+    ),
+    example(
+        "pegel session start --task align --attempt 2 --to file:///shared/records --wait",
+        "return when the first block is stored",
+    ),
+    example(
+        "pegel session start --slot gpu0 --pid 4711 --to gs://records",
+        "record the task of process 4711 in a slot of its own",
+    ),
+];
+
+const SESSION_STATUS: &[Example] = &[
+    example("pegel session status", "show all sessions of this user"),
+    example(
+        "pegel session status --slot gpu0 -f json",
+        "show one slot for a program",
+    ),
+];
+
+const SESSION_STOP: &[Example] = &[
+    example(
+        "pegel session stop --exit-status 137",
+        "end the record of a task that was killed",
+    ),
+    example(
+        "pegel session stop --wait --timeout 20",
+        "wait until the record is stored",
+    ),
+];
+
+const SESSION_CREDENTIALS: &[Example] = &[
+    example(
+        "pegel session credentials --slot gpu0",
+        "pass the credentials in the environment to the session of a slot",
+    ),
+    example(
+        "AZURE_STORAGE_SAS_TOKEN=TOKEN pegel session credentials",
+        "replace a SAS token before it expires",
+    ),
+];
+
 const SNAPSHOT: &[Example] = &[
     example("pegel snapshot", "describe this machine on one page"),
     example(
         "pegel snapshot -o node.json",
         "write the description as JSON",
+    ),
+];
+
+const RECORD: &[Example] = &[
+    example(
+        "pegel record info wf-7/align/1",
+        "describe a record: task, node, times, series, gaps, end",
+    ),
+    example("pegel record check wf-7/align/1", "report damaged blocks"),
+    example(
+        "pegel record cat --match memory wf-7/align/1",
+        "print samples as CSV",
+    ),
+    example(
+        "pegel record trace wf-7",
+        "write a trace file of all tasks of a workflow",
+    ),
+];
+
+const RECORD_INFO: &[Example] = &[
+    example(
+        "pegel record info wf-7/align/1",
+        "describe the record in a folder",
+    ),
+    example(
+        "pegel record info -f json record-00000.pgl",
+        "describe one part for a program",
+    ),
+];
+
+const RECORD_CHECK: &[Example] = &[
+    example(
+        "pegel record check wf-7/align/1",
+        "list damaged, missing and repeated blocks; exit code 1 if content is lost",
+    ),
+    example(
+        "cat wf-7/align/1/record-*.pgl | pegel record check -",
+        "check a record from standard input",
+    ),
+];
+
+const RECORD_CAT: &[Example] = &[
+    example(
+        "pegel record cat --match node_load1 wf-7/align/1",
+        "print one series as CSV",
+    ),
+    example(
+        "pegel record cat -f openmetrics wf-7/align/1 > align.om",
+        "convert a record, for promtool tsdb create-blocks-from openmetrics",
+    ),
+    example(
+        "pegel record cat -f jsonl --start 2026-11-17T10:00:00Z file:///records/wf-7/align/1",
+        "print the samples after a time, one JSON object per line",
+    ),
+    example(
+        "pegel record cat --documents wf-7/align/1",
+        "print the snapshot of the machine, autopsies and the summary",
+    ),
+];
+
+const RECORD_TRACE: &[Example] = &[
+    example(
+        "pegel record trace wf-7 -o trace.txt",
+        "write a line for each task of a workflow",
+    ),
+    example(
+        "pegel record trace --work work --raw records/nextflow",
+        "add Nextflow's names of tasks, and write plain numbers",
+    ),
+];
+
+const HOOK: &[Example] = &[
+    example(
+        "pegel hook nextflow --to file:///shared/records > pegel.config",
+        "record every task of a workflow: nextflow -c pegel.config run ...",
+    ),
+    example(
+        "pegel hook slurm --to s3://records/site --install /etc/slurm/pegel",
+        "write TaskProlog, Epilog and the lines for slurm.conf",
+    ),
+    example(
+        "pegel hook tes --to azblob://acct/records",
+        "print the lines for the batch script of each task",
+    ),
+];
+
+const BUNDLE: &[Example] = &[
+    example(
+        "pegel bundle --out pegel.tar.gz --to azblob://acct/records",
+        "make an archive of this program and print the line for a batch script",
+    ),
+    example(
+        "pegel bundle --out pegel.tar.gz --config node.yaml --upload file:///shared/pegel",
+        "add a configuration, and store the archive where tasks find it",
     ),
 ];
 
@@ -404,7 +657,10 @@ mod tests {
 
     fn visit(command: &clap::Command, path: &[&str], check: &mut impl FnMut(&[&str])) {
         check(path);
-        for inner in command.get_subcommands() {
+        let shown = command
+            .get_subcommands()
+            .filter(|inner| !inner.is_hide_set());
+        for inner in shown {
             visit(inner, &[path, &[inner.get_name()]].concat(), check);
         }
     }
@@ -416,7 +672,7 @@ mod tests {
         for c in line.chars() {
             match (quote, c) {
                 (Some(open), c) if c == open => quote = None,
-                (None, '\'') => (quote, is_open) = (Some(c), words_open(&mut words, is_open)),
+                (None, '\'' | '"') => (quote, is_open) = (Some(c), words_open(&mut words, is_open)),
                 (None, ' ') => is_open = false,
                 (_, c) => {
                     is_open = words_open(&mut words, is_open);
@@ -440,13 +696,17 @@ mod tests {
         visit(&crate::command(), &[], &mut |path| {
             let examples = of(path);
             assert!(examples.len() >= 2, "{path:?} has no examples");
-            for example in examples {
-                let before_redirect = example.line.split(" > ").next().expect("a line");
+            let commands = examples.iter().flat_map(|example| {
+                let commands = example.line.split("; ");
+                commands.map(move |command| (example, command))
+            });
+            for (example, command) in commands {
+                let before_redirect = command.split(" > ").next().expect("a line");
                 let words = words(before_redirect);
-                let start = words
-                    .iter()
-                    .position(|word| word == "pegel")
-                    .expect("pegel");
+                // A line may contain the user's own commands too.
+                let Some(start) = words.iter().position(|word| word == "pegel") else {
+                    continue;
+                };
                 let parsed = crate::command().try_get_matches_from(&words[start..]);
                 let parsed = parsed.and_then(|matches| crate::Cli::from_arg_matches(&matches));
                 assert!(parsed.is_ok(), "{}: {parsed:?}", example.line);

@@ -1,6 +1,7 @@
 //! `pegel get`: the current values of the named series.
 
 use crate::agent_query::AgentQueryArgs;
+use crate::node_access::PerNodeArgs;
 use crate::values;
 
 /// Show the current values of named series
@@ -15,8 +16,10 @@ pub(crate) struct GetArgs {
     names: Vec<String>,
     #[command(flatten)]
     query: AgentQueryArgs,
+    #[command(flatten)]
+    nodes: PerNodeArgs,
 }
 
 pub(crate) fn run(args: &GetArgs) -> anyhow::Result<()> {
-    values::show(&args.names, &args.query)
+    values::show(&args.names, &args.query, args.nodes)
 }

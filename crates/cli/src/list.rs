@@ -3,6 +3,7 @@
 use crate::agent_query::{self, AgentQueryArgs, fetch_series_list};
 use crate::command_error::CommandError;
 use crate::format;
+use crate::node_access::PerNodeArgs;
 
 /// List the series with type, unit and help text
 #[derive(Debug, clap::Args)]
@@ -12,11 +13,13 @@ pub(crate) struct ListArgs {
     names: Vec<String>,
     #[command(flatten)]
     query: AgentQueryArgs,
+    #[command(flatten)]
+    nodes: PerNodeArgs,
 }
 
 pub(crate) fn run(args: &ListArgs) -> anyhow::Result<()> {
     let query = args.query.series(&args.names)?;
-    let client = args.query.client()?;
+    let client = args.query.client()?.with_per_node(args.nodes.per_node);
     // All of them: the title tells how many there are.
     let mut listed = fetch_series_list(&client)?;
     let total = listed.len();

@@ -8,6 +8,7 @@ mod agent_query;
 mod agent_report;
 mod alerts;
 mod api_values;
+mod bundle;
 mod command_error;
 mod completions;
 mod config;
@@ -18,24 +19,34 @@ mod examples;
 mod format;
 mod get;
 mod grafana;
+mod hook;
+mod inputs;
 mod list;
+mod listed_node;
 mod logging;
 mod man;
+mod mark;
 mod metric_names;
+mod node_access;
+mod nodes;
 mod output;
 mod overview;
 mod prometheus_config;
 mod push;
 mod query;
+mod record;
 mod rules;
 mod run;
 mod series_query;
+mod session;
 mod snapshot;
+mod storage_access;
 mod suggestions;
 mod tau_client;
 mod tau_proxy;
 mod top;
 mod track;
+mod tree;
 mod values;
 mod version;
 
@@ -70,10 +81,18 @@ enum CliCommand {
     Query(query::QueryArgs),
     Track(track::TrackArgs),
     Top(top::TopArgs),
+    Nodes(nodes::NodesArgs),
+    Tree(tree::TreeArgs),
     Push(push::PushArgs),
+    Mark(mark::MarkArgs),
     Alerts(alerts::AlertsArgs),
     Rules(rules::RulesArgs),
+    Inputs(inputs::InputsArgs),
+    Session(session::SessionArgs),
     Snapshot(snapshot::SnapshotArgs),
+    Record(record::RecordArgs),
+    Hook(hook::HookArgs),
+    Bundle(bundle::BundleArgs),
     Grafana(grafana::GrafanaArgs),
     PrometheusConfig(prometheus_config::PrometheusConfigArgs),
     Config(config::ConfigArgs),
@@ -131,10 +150,18 @@ fn main() -> ExitCode {
         CliCommand::Query(args) => query::run(args),
         CliCommand::Track(args) => track::run(args),
         CliCommand::Top(args) => top::run(args),
+        CliCommand::Nodes(args) => nodes::run(args),
+        CliCommand::Tree(args) => tree::run(args),
         CliCommand::Push(args) => push::run(args),
+        CliCommand::Mark(args) => mark::run(args),
         CliCommand::Alerts(args) => alerts::run(args),
         CliCommand::Rules(args) => rules::run(args),
+        CliCommand::Inputs(args) => inputs::run(args),
+        CliCommand::Session(args) => session::run(args),
         CliCommand::Snapshot(args) => snapshot::run(args),
+        CliCommand::Record(args) => record::run(args),
+        CliCommand::Hook(args) => hook::run(args),
+        CliCommand::Bundle(args) => bundle::run(args),
         CliCommand::Grafana(args) => grafana::run(args),
         CliCommand::PrometheusConfig(args) => prometheus_config::run(args),
         CliCommand::Config(args) => config::run(args),

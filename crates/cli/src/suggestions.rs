@@ -27,12 +27,22 @@ pub(crate) fn explain<'a>(entry: &Unmatched, series: impl Iterator<Item = &'a st
         return format!("{subject}; {labels}");
     }
     let wanted = name_of(text).replace(['*', '?'], "");
-    match similar_names(&wanted, &names).as_slice() {
-        [] => format!("{subject}; `pegel list` lists all"),
-        [one] => format!("{subject}; did you mean {one}?"),
-        [others @ .., last] => {
-            format!("{subject}; did you mean {} or {last}?", others.join(", "))
-        }
+    match did_you_mean(&similar_names(&wanted, &names)) {
+        Some(question) => format!("{subject}; {question}"),
+        None => format!("{subject}; `pegel list` lists all"),
+    }
+}
+
+/// Suggests the names that are similar to another one; `None` if there are none.
+pub(crate) fn similar(wanted: &str, names: &[&str]) -> Option<String> {
+    did_you_mean(&similar_names(wanted, &names.iter().copied().collect()))
+}
+
+fn did_you_mean(names: &[&str]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some(format!("did you mean {one}?")),
+        [others @ .., last] => Some(format!("did you mean {} or {last}?", others.join(", "))),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::agent_query::{self, AgentQueryArgs};
 use crate::command_error::CommandError;
 use crate::counter_rates;
 use crate::format::{self, OutputFormat};
+use crate::node_access::PerNodeArgs;
 
 /// Show the current values of all or of the named series
 ///
@@ -15,17 +16,23 @@ pub(crate) struct ValuesArgs {
     names: Vec<String>,
     #[command(flatten)]
     query: AgentQueryArgs,
+    #[command(flatten)]
+    nodes: PerNodeArgs,
 }
 
 pub(crate) fn run(args: &ValuesArgs) -> anyhow::Result<()> {
-    show(&args.names, &args.query)
+    show(&args.names, &args.query, args.nodes)
 }
 
 /// Prints the values of the series that names and patterns select.
-pub(crate) fn show(names: &[String], args: &AgentQueryArgs) -> anyhow::Result<()> {
+pub(crate) fn show(
+    names: &[String],
+    args: &AgentQueryArgs,
+    nodes: PerNodeArgs,
+) -> anyhow::Result<()> {
     // Reject a malformed pattern before connecting.
     let query = args.series(names)?;
-    let client = args.client()?;
+    let client = args.client()?.with_per_node(nodes.per_node);
     let mut readings = agent_query::fetch_values(&client, &query.parameters(true))?;
     let missing = query.unmatched(readings.iter().map(|reading| reading.name.as_str()));
     readings.retain(|reading| query.matches(&reading.name));
@@ -40,7 +47,11 @@ pub(crate) fn show(names: &[String], args: &AgentQueryArgs) -> anyhow::Result<()
         // The formats for programs have fixed fields.
         OutputFormat::Md => {
             let rates = counter_rates::fetch(&client, &query, &readings);
-            format::values_with_rates(&readings, &rates, args.display_context())
+            let context = args.display_context();
+            match nodes.per_node {
+                true => format::values_per_node(&readings, &rates, context),
+                false => format::values_with_rates(&readings, &rates, context),
+            }
         }
         _ => format::values(format, &readings, args.display_context()),
     };

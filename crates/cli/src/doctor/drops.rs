@@ -67,7 +67,7 @@ const FIXES: [(&str, &str); 18] = [
     ),
     (
         "unsupported",
-        "nothing to fix: DogStatsD events and service checks are not stored; send them elsewhere",
+        "nothing to fix: DogStatsD service checks, and texts in InfluxDB's lines, are not stored",
     ),
     (
         "closed",

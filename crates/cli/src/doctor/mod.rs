@@ -13,11 +13,14 @@ mod finding;
 mod kernel;
 mod lanes;
 mod limits;
+mod outputs;
 mod permissions;
 pub(crate) mod pluralize;
 mod ports;
+mod pull_inputs;
 mod running_config;
 mod text;
+mod tree;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -34,6 +37,7 @@ use agent::AgentProbe;
 use capabilities::ProcessCapabilities;
 use finding::{Finding, FindingGroup, FindingState};
 use ports::AgentPorts;
+use tree::TreeProbe;
 
 /// Check what can be measured on this node and suggest fixes
 ///
@@ -96,7 +100,7 @@ fn json(groups: &[FindingGroup]) -> String {
 
 fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
     let environment = |name: &str| std::env::var_os(name);
-    let (agent_probe, report) = probe_agent(args);
+    let (agent_probe, report, tree) = probe_agent(args);
     let (settings, loaded) = match report.as_ref().and_then(|r| Some((r, r.loaded_config()?))) {
         // Describe the agent that runs, not one that would be started here.
         Some((report, loaded)) => (
@@ -129,6 +133,15 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
         ),
         group("collectors", collectors),
         group("drops", status.map(drops::evaluate).unwrap_or_default()),
+        group(
+            "inputs",
+            status.map(pull_inputs::evaluate).unwrap_or_default(),
+        ),
+        group("outputs", status.map(outputs::evaluate).unwrap_or_default()),
+        group(
+            "tree",
+            tree.as_ref().map(tree::evaluate).unwrap_or_default(),
+        ),
         group(
             "limits",
             limits::evaluate(&limits::probe(status, connections)),
@@ -186,15 +199,15 @@ fn check_config(
     }
 }
 
-fn probe_agent(args: &DoctorArgs) -> (AgentProbe, Option<AgentReport>) {
+fn probe_agent(args: &DoctorArgs) -> (AgentProbe, Option<AgentReport>, Option<TreeProbe>) {
     let response = AgentClient::find(args.socket.as_deref(), &[])
-        .and_then(|client| AgentReport::fetch(&client));
+        .and_then(|client| Ok((AgentReport::fetch(&client)?, tree::probe(&client))));
     match response {
-        Ok(report) => {
+        Ok((report, tree)) => {
             let status = Box::new(report.status.clone());
-            (AgentProbe::Status(status), Some(report))
+            (AgentProbe::Status(status), Some(report), tree)
         }
-        Err(error) => (classify_error(&error), None),
+        Err(error) => (classify_error(&error), None, None),
     }
 }
 

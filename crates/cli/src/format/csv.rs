@@ -2,7 +2,7 @@
 
 use crate::api_values::{SeriesInfo, SeriesValue};
 
-pub(super) const VALUES_HEAD: &str = "name,ts,value\n";
+pub(crate) const VALUES_HEAD: &str = "name,ts,value\n";
 
 pub(super) fn list(listed: &[SeriesInfo]) -> String {
     let line =
@@ -16,7 +16,8 @@ pub(super) fn value_lines(readings: &[SeriesValue]) -> String {
     super::value_lines(readings, ",", field)
 }
 
-fn field(text: &str) -> String {
+/// Quotes a field where the format requires it.
+pub(crate) fn field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use crate::api_values::{SeriesInfo, SeriesValue};
 use crate::counter_rates::CounterRates;
+pub(crate) use csv::{VALUES_HEAD as CSV_VALUES_HEAD, field as csv_field};
 use number::exact;
 pub(crate) use text_table::text_table;
 
@@ -102,6 +103,15 @@ pub(crate) fn values_with_rates(
     context: DisplayContext,
 ) -> String {
     table::values(readings, rates, context)
+}
+
+/// Formats values of nodes for people, with a column for the node in place of the label `host`.
+pub(crate) fn values_per_node(
+    readings: &[SeriesValue],
+    rates: &CounterRates,
+    context: DisplayContext,
+) -> String {
+    table::values_per_node(readings, rates, context)
 }
 
 /// Formats one line per value: name, time and value with a separator. `name` quotes the name.

@@ -1,14 +1,20 @@
 //! Human-readable format: a list of series under a boxed title, and a table of values.
 
+use pegel_metric::Series;
+
 use super::DisplayContext;
 use super::number::{ago, human_rate, human_readable, time_of_day};
+use crate::agent_query::{name_only_family, series_text};
 use crate::api_values::{SeriesInfo, SeriesValue};
 use crate::counter_rates::CounterRates;
+use crate::listed_node::natural_order;
 
 pub(crate) const TRACK_HEAD: &str = "TIME                     VALUE  NAME\n";
 
 /// Width of the title's box and of the lines below it.
 const WIDTH: usize = 71;
+/// The label by which a parent distinguishes the series of nodes.
+pub(crate) const HOST_LABEL: &str = "host";
 /// Names are not truncated below this on a narrow terminal.
 const NAME_WIDTH_MIN: usize = 20;
 
@@ -55,6 +61,56 @@ pub(crate) fn values(
     rates: &CounterRates,
     context: DisplayContext,
 ) -> String {
+    let names = readings.iter().map(|reading| reading.name.clone());
+    let columns = value_columns(readings, rates, context);
+    rows(&[], &names.collect::<Vec<_>>(), &columns, context)
+}
+
+/// Formats one line per value of a node, sorted by series and node. The label `host` becomes a
+/// column of its own.
+pub(crate) fn values_per_node(
+    readings: &[SeriesValue],
+    rates: &CounterRates,
+    context: DisplayContext,
+) -> String {
+    let split = |reading: &SeriesValue| (split_host(&reading.name), reading.clone());
+    let mut split: Vec<_> = readings.iter().map(split).collect();
+    split.sort_by(|((name, node), _), ((other, other_node), _)| {
+        name.cmp(other)
+            .then_with(|| natural_order(node, other_node))
+    });
+    let nodes = split.iter().map(|((_, node), _)| node.clone());
+    let nodes = TableColumn::new("NODE", nodes.collect());
+    let names: Vec<String> = split.iter().map(|((name, _), _)| name.clone()).collect();
+    let readings: Vec<SeriesValue> = split.into_iter().map(|(_, reading)| reading).collect();
+    let columns = value_columns(&readings, rates, context);
+    rows(&[nodes], &names, &columns, context)
+}
+
+/// Splits a series into its text without the label `host`, and the value of that label.
+fn split_host(text: &str) -> (String, String) {
+    let Ok(series) = Series::parse(text, name_only_family) else {
+        return (text.to_owned(), String::new());
+    };
+    let host = series.label(HOST_LABEL).unwrap_or_default().into_owned();
+    let labels = series.labels().filter(|(key, _)| *key != HOST_LABEL);
+    let labels: Vec<(String, String)> = labels
+        .map(|(key, value)| (key.to_owned(), value.into_owned()))
+        .collect();
+    let labels: Vec<(&str, &str)> = labels
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    let name = series_text(series.name(), &labels);
+    (name.unwrap_or_else(|| text.to_owned()), host)
+}
+
+/// Returns the columns after the name.
+fn value_columns(
+    readings: &[SeriesValue],
+    rates: &CounterRates,
+    context: DisplayContext,
+) -> Vec<TableColumn> {
     let column = |title: &'static str, cells: Vec<String>| TableColumn::new(title, cells);
     let numbers = readings.iter().map(|reading| human_readable(reading.value));
     let mut columns = vec![column("VALUE", aligned(numbers.collect()))];
@@ -70,29 +126,37 @@ pub(crate) fn values(
     }
     let times = readings.iter().map(|reading| ago(reading.ts, context.now));
     columns.push(column("LAST CHANGE", times.collect()));
-    rows(readings, &columns, context)
+    columns
 }
 
 /// Formats one line per sample, without its time.
 pub(crate) fn samples(samples: &[SeriesValue], context: DisplayContext) -> String {
     let numbers = samples.iter().map(|sample| human_readable(sample.value));
     let columns = [TableColumn::new("VALUE", aligned(numbers.collect()))];
-    rows(samples, &columns, context)
+    let names = samples.iter().map(|sample| sample.name.clone());
+    rows(&[], &names.collect::<Vec<_>>(), &columns, context)
 }
 
-/// Formats a head and one line per series: its name and its cells.
-fn rows(readings: &[SeriesValue], columns: &[TableColumn], context: DisplayContext) -> String {
-    let longest = readings
-        .iter()
-        .map(|reading| reading.name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let others: usize = columns.iter().map(|column| column.width + 3).sum();
+/// Formats a head and one line per series: left-aligned cells, its name, and right-aligned cells.
+fn rows(
+    before: &[TableColumn],
+    names: &[String],
+    columns: &[TableColumn],
+    context: DisplayContext,
+) -> String {
+    let longest = names.iter().map(|name| name.chars().count()).max();
+    let longest = longest.unwrap_or(0);
+    let others = before.iter().chain(columns);
+    let others: usize = others.map(|column| column.width + 3).sum();
     let room = context.width.map(|width| width.saturating_sub(others));
     let name_width = room
         .map_or(longest, |room| longest.min(room.max(NAME_WIDTH_MIN)))
         .max(4);
-    let mut out = format!("{:name_width$}", "NAME");
+    let mut out = String::new();
+    for column in before {
+        out.push_str(&format!("{:width$}   ", column.title, width = column.width));
+    }
+    out.push_str(&format!("{:name_width$}", "NAME"));
     for column in columns {
         out.push_str(&format!(
             "   {:>width$}",
@@ -101,8 +165,15 @@ fn rows(readings: &[SeriesValue], columns: &[TableColumn], context: DisplayConte
         ));
     }
     out.push('\n');
-    for (row, reading) in readings.iter().enumerate() {
-        let name = truncate_middle(&reading.name, name_width);
+    for (row, name) in names.iter().enumerate() {
+        for column in before {
+            out.push_str(&format!(
+                "{:width$}   ",
+                column.cells[row],
+                width = column.width
+            ));
+        }
+        let name = truncate_middle(name, name_width);
         out.push_str(&format!("{name:name_width$}"));
         for column in columns {
             out.push_str(&format!(
@@ -116,7 +187,7 @@ fn rows(readings: &[SeriesValue], columns: &[TableColumn], context: DisplayConte
     out
 }
 
-/// A column of right-aligned cells.
+/// A column of cells.
 struct TableColumn {
     title: &'static str,
     cells: Vec<String>,
@@ -241,6 +312,26 @@ c                    -0.5      0.5 s ago
         assert!(text.contains('…'));
         assert_eq!(truncate_middle("abcdefghij", 5), "ab…ij".to_owned());
         assert_eq!(truncate_middle("abc", 5), "abc");
+    }
+
+    #[test]
+    fn the_node_is_a_column() {
+        let readings = [
+            reading(r#"a{host="n10",x="1"}"#, 1.0),
+            reading(r#"a{host="n2",x="1"}"#, 2.0),
+            reading("b", 3.0),
+        ];
+        let context = DisplayContext {
+            now: 100.5,
+            width: None,
+        };
+        let text = values_per_node(&readings, &CounterRates::new(), context);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        assert_eq!(lines[0], "NODE NAME VALUE LAST CHANGE");
+        assert_eq!(lines[1], r#"n2 a{x="1"} 2 0.5 s ago"#);
+        assert_eq!(lines[2], r#"n10 a{x="1"} 1 0.5 s ago"#);
+        assert_eq!(lines[3], "b 3 0.5 s ago");
     }
 
     #[test]

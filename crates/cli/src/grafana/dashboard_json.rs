@@ -37,7 +37,7 @@ fn json(dashboard: &Dashboard, source: SourceKind) -> Value {
         "time": {"from": "now-15m", "to": "now"},
         "refresh": "10s",
         "timepicker": {"refresh_intervals": ["1s", "5s", "10s", "30s", "1m", "5m"]},
-        "annotations": {"list": []},
+        "annotations": {"list": source.annotations()},
         "links": [{
             "type": "dashboards", "tags": ["pegel"], "title": "Pegel", "asDropdown": true,
             "includeVars": true, "keepTime": true, "targetBlank": false, "icon": "external link",

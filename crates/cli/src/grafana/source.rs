@@ -27,6 +27,32 @@ impl SourceKind {
         json!({"type": self.plugin(), "uid": "${datasource}"})
     }
 
+    /// Returns the queries for marks and phases.
+    pub(super) fn annotations(self) -> Value {
+        match self {
+            SourceKind::Prometheus => json!([
+                promql_annotation(
+                    "Marks",
+                    "blue",
+                    r#"last_over_time(pegel_mark{instance=~"$host"}[$__interval])"#,
+                    true,
+                ),
+                promql_annotation(
+                    "Phases",
+                    "orange",
+                    r#"max_over_time(pegel_phase{instance=~"$host"}[$__interval]) or pegel_phase{instance=~"$host"} * 1"#,
+                    false,
+                ),
+            ]),
+            // Global annotations come with every metric; this one exists at every level.
+            SourceKind::Opentsdb => json!([{
+                "name": "Marks and phases", "datasource": self.reference(), "enable": true,
+                "hide": false, "iconColor": "blue", "target": "pegel_cpu_seconds_total",
+                "isGlobal": true, "fromAnnotations": true,
+            }]),
+        }
+    }
+
     /// Returns a query of a panel as Grafana stores it.
     pub(super) fn target(self, query: &PanelQuery, id: char) -> Value {
         match self {
@@ -34,6 +60,17 @@ impl SourceKind {
             SourceKind::Opentsdb => opentsdb_target(query, id),
         }
     }
+}
+
+/// Returns an annotation query. `is_time`: the values of the series are the times of the events;
+/// otherwise an event lasts as long as its series is above zero.
+fn promql_annotation(name: &str, color: &str, expression: &str, is_time: bool) -> Value {
+    json!({
+        "name": name, "datasource": SourceKind::Prometheus.reference(), "enable": true,
+        "hide": false, "iconColor": color, "expr": expression, "step": "5s",
+        "useValueForTime": is_time, "titleFormat": "{{text}}",
+        "textFormat": "{{user}} {{program}} {{pid}} {{notes}}", "tagKeys": "program,user,rank,jobid",
+    })
 }
 
 fn promql_target(query: &PanelQuery, id: char) -> Value {

@@ -52,7 +52,10 @@ fn command_pages() -> Vec<ManualPage> {
 
 fn add_pages(command: &clap::Command, path: &[&str], pages: &mut Vec<ManualPage>) {
     pages.push(command_page(command, path));
-    for inner in command.get_subcommands() {
+    for inner in command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set())
+    {
         add_pages(inner, &[path, &[inner.get_name()]].concat(), pages);
     }
 }
@@ -134,7 +137,9 @@ fn see_also(path: &[&str], command: &clap::Command) -> Vec<String> {
     if let Some((_, parent)) = path.split_last() {
         names.push(page_name(parent));
     }
-    let below = command.get_subcommands();
+    let below = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set());
     names.extend(below.map(|inner| page_name(&[path, &[inner.get_name()]].concat())));
     names.extend(
         reference::related(path)

@@ -2,7 +2,8 @@
 
 /// Commands that query a running agent.
 const CLIENTS: &[&str] = &[
-    "", "list", "values", "get", "track", "top", "push", "doctor", "run", "config", "grafana",
+    "", "list", "values", "get", "track", "top", "push", "mark", "doctor", "run", "config",
+    "grafana",
 ];
 /// Commands that read the configuration.
 const CONFIGURED: &[&str] = &["", "agent", "config", "doctor", "grafana", "snapshot"];
@@ -17,6 +18,7 @@ const NOT_DOCTOR: &[&str] = &[
     "track",
     "top",
     "push",
+    "mark",
     "snapshot",
     "grafana",
     "prometheus-config",
@@ -199,7 +201,8 @@ pub(super) fn related(path: &[&str]) -> &'static [&'static str] {
         "get" => &["list", "values", "track"],
         "track" => &["list", "values"],
         "top" => &["values", "doctor"],
-        "push" => &["values"],
+        "push" => &["values", "mark"],
+        "mark" => &["push", "run"],
         "snapshot" => &["doctor"],
         "grafana" => &["prometheus-config"],
         "prometheus-config" => &["grafana"],

@@ -13,6 +13,7 @@ use crate::agent_client::AgentClient;
 use crate::agent_query::display_context;
 use crate::command_error::CommandError;
 use crate::format::{self, OutputFormat};
+use crate::node_access::NodeArgs;
 use crate::output;
 use crate::top::TerminalTheme;
 use answer::{QueryAnswer, parse_answer};
@@ -52,6 +53,8 @@ pub(crate) struct QueryArgs {
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
     #[arg(short = 'u', value_name = "SOCKET")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Output format [default: by the extension of FILE, else md]
     #[arg(short, long, value_enum)]
     format: Option<OutputFormat>,
@@ -78,7 +81,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let times = QueryTimes::parse(args)?;
     let interval = args.watch.as_deref().map(|text| duration("--watch", text));
     let interval = interval.transpose()?;
-    let client = AgentClient::find(args.socket.as_deref(), &[])?;
+    let client = args.node.client(args.socket.as_deref())?;
     loop {
         let answer = evaluate(&client, &args.expression, times)?;
         let text = show(args, &answer);

@@ -1,9 +1,10 @@
-//! Connects `pegel top` to the agent with two threads: one reads the stream of changes and
-//! reconnects when it ends, the other sends requests. Both report as events and end with the
-//! process.
+//! Connects `pegel top` to a node with two threads: one reads the stream of changes and reconnects
+//! when it ends, the other sends requests. Both report as events and end with the process, or when
+//! another node is shown.
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,8 @@ use super::model::{AgentSummary, HISTORY_SECONDS, ProcessList, ProcessQuery};
 use crate::agent_client::AgentClient;
 use crate::agent_query;
 use crate::api_values::{SeriesInfo, SeriesValue, parse_series_list};
+use crate::listed_node::NodeListing;
+use crate::node_access;
 use crate::track::event_stream::AgentEventStream;
 
 /// The stream counts as lost after this time without data. An agent sends at least every ten
@@ -43,6 +46,8 @@ pub(crate) enum FeedUpdate {
     Listed(Vec<SeriesInfo>),
     Step(Vec<SeriesValue>),
     History(Vec<SeriesSamples>),
+    /// The agent and the nodes below it.
+    Nodes(NodeListing),
     /// The processes, or the reason why there is no list.
     Processes(Result<ProcessList, String>),
     /// Time of the loss in seconds since 1970, and the reason.
@@ -57,6 +62,7 @@ pub(super) enum FeedRequest {
     List,
     /// All current values.
     Values,
+    Nodes,
     Processes(ProcessQuery),
 }
 
@@ -64,10 +70,27 @@ pub(super) enum FeedRequest {
 #[derive(Debug)]
 pub(super) struct AgentFeed {
     requests: SyncSender<FeedRequest>,
+    /// Marks the events of this feed; cleared when it is dropped.
+    is_current: Arc<AtomicBool>,
+}
+
+/// Sends the updates of one feed to the event loop.
+#[derive(Debug, Clone)]
+struct UpdateSender {
+    events: SyncSender<TopEvent>,
+    is_current: Arc<AtomicBool>,
+}
+
+impl UpdateSender {
+    /// Returns false if the thread must end.
+    fn send(&self, update: FeedUpdate) -> bool {
+        let event = TopEvent::Feed(update, self.is_current.clone());
+        self.is_current.load(Ordering::Acquire) && self.events.send(event).is_ok()
+    }
 }
 
 impl AgentFeed {
-    /// Starts the threads. They end with the process.
+    /// Starts the threads. They end with the process, or after the feed is dropped.
     pub(super) fn start(
         client: AgentClient,
         query: Vec<(&'static str, String)>,
@@ -75,17 +98,31 @@ impl AgentFeed {
     ) -> anyhow::Result<AgentFeed> {
         let client = Arc::new(client);
         let (requests, receiver) = sync_channel(16);
-        let (request_client, responses) = (client.clone(), events.clone());
-        spawn("stream", move || follow_stream(&client, &query, &events))?;
+        let is_current = Arc::new(AtomicBool::new(true));
+        let updates = UpdateSender {
+            events,
+            is_current: is_current.clone(),
+        };
+        let (request_client, responses) = (client.clone(), updates.clone());
+        spawn("stream", move || follow_stream(&client, &query, &updates))?;
         spawn("requests", move || {
             serve_requests(&request_client, &receiver, &responses);
         })?;
-        Ok(AgentFeed { requests })
+        Ok(AgentFeed {
+            requests,
+            is_current,
+        })
     }
 
     /// Queues a request without waiting. Drops it if the queue is full.
     pub(crate) fn try_request(&self, request: FeedRequest) {
         let _ = self.requests.try_send(request);
+    }
+}
+
+impl Drop for AgentFeed {
+    fn drop(&mut self) {
+        self.is_current.store(false, Ordering::Release);
     }
 }
 
@@ -98,16 +135,12 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> anyhow:
 }
 
 /// Reads the stream and reopens it when it ends. Returns when the event loop has ended.
-fn follow_stream(
-    client: &AgentClient,
-    query: &[(&'static str, String)],
-    events: &SyncSender<TopEvent>,
-) {
+fn follow_stream(client: &AgentClient, query: &[(&'static str, String)], updates: &UpdateSender) {
     let query: Vec<(&str, &str)> = query
         .iter()
         .map(|(key, value)| (*key, value.as_str()))
         .collect();
-    let send = |update| events.send(TopEvent::Feed(update)).is_ok();
+    let send = |update| updates.send(update);
     let mut lost_since = None;
     loop {
         let error = match open(client, &query) {
@@ -157,12 +190,9 @@ fn wall_clock() -> f64 {
 
 /// Serves requests, and refreshes list and status periodically. Errors are ignored: the stream's
 /// thread reports a lost agent.
-fn serve_requests(
-    client: &AgentClient,
-    requests: &Receiver<FeedRequest>,
-    events: &SyncSender<TopEvent>,
-) {
-    let send = |update| events.send(TopEvent::Feed(update)).is_ok();
+fn serve_requests(client: &AgentClient, requests: &Receiver<FeedRequest>, updates: &UpdateSender) {
+    let send = |update| updates.send(update);
+    let agent = client.of_agent();
     let mut refresh = Instant::now() + REFRESH;
     let mut list_from = Instant::now();
     loop {
@@ -174,6 +204,7 @@ fn serve_requests(
             Ok(FeedRequest::Values) => agent_query::fetch_values(client, &[])
                 .ok()
                 .map(FeedUpdate::Step),
+            Ok(FeedRequest::Nodes) => node_access::list_nodes(&agent).ok().map(FeedUpdate::Nodes),
             Ok(FeedRequest::Processes(query)) => {
                 fetch_processes(client, query).map(FeedUpdate::Processes)
             }
@@ -188,7 +219,8 @@ fn serve_requests(
                 let status = client.get("/status", &[]).ok();
                 let status =
                     status.map(|status| FeedUpdate::Status(AgentSummary::from_status(&status)));
-                if status.is_some_and(|status| !send(status)) {
+                let nodes = node_access::list_nodes(&agent).ok().map(FeedUpdate::Nodes);
+                if !status.into_iter().chain(nodes).all(send) {
                     return;
                 }
                 // Refresh long lists less often.

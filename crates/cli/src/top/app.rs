@@ -1,6 +1,8 @@
 //! The state of the user interface: view, selection, filter, sort order. It changes by
 //! [`KeyAction`]s only and does no I/O.
 
+use std::time::{Duration, Instant};
+
 use pegel_metric::Selector;
 
 use super::list::VisibleList;
@@ -11,9 +13,12 @@ use super::model::{
 use super::screen::layout;
 use super::screen::theme::TerminalTheme;
 use super::view::{SortKey, TopView, cycle};
+use crate::listed_node::NodeListing;
 
 /// Interval between requests for the processes; the agent lists them every few seconds.
 const PROCESS_REFRESH_SECONDS: f64 = 2.0;
+/// Interval between requests for the nodes.
+const NODE_REFRESH: Duration = Duration::from_secs(2);
 /// Number of processes requested for the overview.
 const OVERVIEW_PROCESSES: usize = 40;
 
@@ -60,6 +65,8 @@ pub(super) enum AppEffect {
     Redraw,
     /// Fetch the values missed while paused.
     Resume,
+    /// Show the selected node.
+    SwitchNode,
 }
 
 #[derive(Debug)]
@@ -87,6 +94,10 @@ pub(super) struct TopApp {
     /// The first visible row.
     pub offset: usize,
     pub list: VisibleList,
+    /// The nodes below the agent, sorted by how busy they are; empty if it has none.
+    pub nodes: NodeListing,
+    /// The time of the last request for the nodes.
+    node_request: Option<Instant>,
     /// The last request for processes, and the node's time then.
     process_request: Option<(ProcessQuery, f64)>,
 }
@@ -121,6 +132,8 @@ impl TopApp {
             selected: None,
             offset: 0,
             list: VisibleList::default(),
+            nodes: NodeListing::default(),
+            node_request: None,
             process_request: None,
         }
     }
@@ -133,7 +146,7 @@ impl TopApp {
             KeyAction::Redraw => return AppEffect::Redraw,
             KeyAction::Show(view) => self.show(view),
             KeyAction::CycleView(by) => {
-                self.show(cycle(&TopView::ALL, self.view, by));
+                self.show(cycle(self.views(), self.view, by));
             }
             KeyAction::Move(by) => self.move_by(by),
             KeyAction::Page(by) => self.move_by(by * page),
@@ -148,6 +161,7 @@ impl TopApp {
                 }
             }
             KeyAction::Help => self.has_help = !self.has_help,
+            KeyAction::Detail if self.view == TopView::Nodes => return AppEffect::SwitchNode,
             KeyAction::Detail => self.has_detail = !self.has_detail && self.view.is_list(),
             KeyAction::Filter => self.start_filter(),
             KeyAction::Type(character) => self.refilter(|filter| filter.push(character)),
@@ -160,7 +174,18 @@ impl TopApp {
         AppEffect::Continue
     }
 
+    /// Returns the views that exist: the nodes are one only on a parent.
+    pub(super) fn views(&self) -> &'static [TopView] {
+        match self.nodes.nodes.is_empty() {
+            true => &TopView::ALL,
+            false => &TopView::OF_PARENT,
+        }
+    }
+
     fn show(&mut self, view: TopView) {
+        if !self.views().contains(&view) {
+            return;
+        }
         if view != self.view {
             (self.view, self.offset, self.selected) = (view, 0, None);
             self.has_detail = false;
@@ -170,6 +195,7 @@ impl TopApp {
 
     fn sort_by(&mut self, by: isize) {
         match self.view {
+            TopView::Nodes => return,
             // The overview shows processes too.
             TopView::Node | TopView::Processes => {
                 self.process_sort = cycle(&ProcessSort::ALL, self.process_sort, by);
@@ -218,6 +244,46 @@ impl TopApp {
         }
         self.process_request = Some((query, now));
         Some(query)
+    }
+
+    /// Returns whether to request the nodes now.
+    pub(super) fn is_node_request_due(&mut self) -> bool {
+        let is_fresh = |at: Instant| at.elapsed() < NODE_REFRESH;
+        if self.view != TopView::Nodes || self.is_paused || self.node_request.is_some_and(is_fresh)
+        {
+            return false;
+        }
+        self.node_request = Some(Instant::now());
+        true
+    }
+
+    /// Replaces the nodes, the busiest first. An agent that is no parent has none.
+    pub(super) fn set_nodes(&mut self, mut listing: NodeListing) {
+        if listing.is_single() {
+            return;
+        }
+        listing.nodes.sort_by(|a, b| {
+            let busy = |busy: Option<f64>| busy.unwrap_or(f64::NEG_INFINITY);
+            let by_busy = busy(b.busy).total_cmp(&busy(a.busy));
+            by_busy.then_with(|| a.problems_first(b))
+        });
+        self.nodes = listing;
+    }
+
+    /// Returns the name of the selected node.
+    pub(super) fn selected_node(&self) -> Option<String> {
+        let index = self.list.position.checked_sub(self.offset)?;
+        Some(self.list.rows.get(index)?.to_string())
+    }
+
+    /// Forgets everything about the shown node: another one follows.
+    pub(super) fn reset_node(&mut self) {
+        self.model = NodeModel::new(1.0 / self.hz);
+        (self.view, self.offset, self.selected) = (TopView::Node, 0, None);
+        (self.has_detail, self.is_paused) = (false, false);
+        self.filter.clear();
+        self.connection = ConnectionState::Live;
+        self.process_request = None;
     }
 
     /// Replaces the list of processes by the agent's answer: a list, or the reason why there is

@@ -188,3 +188,26 @@ fn processes_are_requested_when_a_view_needs_them() {
     press(&mut app, &[KeyAction::Pause, KeyAction::Sort(1)]);
     assert_eq!(app.due_process_query(), None, "paused");
 }
+
+#[test]
+fn enter_shows_the_selected_node_of_a_parent() {
+    let mut app = app();
+    press(&mut app, &[KeyAction::Show(TopView::Nodes)]);
+    assert_eq!(app.view, TopView::Metrics, "no parent has no such view");
+    app.set_nodes(crate::top::model::node_fixture::nodes(3));
+    press(&mut app, &[KeyAction::Show(TopView::Nodes)]);
+    assert!(app.is_node_request_due() && !app.is_node_request_due());
+    assert_eq!(
+        (app.list.count, selected(&app)),
+        (4, "n0003"),
+        "the busiest"
+    );
+    press(&mut app, &[KeyAction::Move(1)]);
+    let effect = app.handle_action(KeyAction::Detail, HEIGHT);
+    assert_eq!(effect, AppEffect::SwitchNode);
+    assert_eq!(app.selected_node().as_deref(), Some("n0002"));
+    app.reset_node();
+    assert!(app.model.is_empty() && app.view == TopView::Node);
+    press(&mut app, &[KeyAction::CycleView(-1)]);
+    assert_eq!(app.view, TopView::Nodes, "the last view");
+}

@@ -9,13 +9,13 @@ use super::view::TopView;
 pub(super) const KEYS: [(&str, &str); 14] = [
     ("q, Ctrl-C", "quit"),
     ("?", "this help"),
-    ("1 to 8", "select a view"),
+    ("1 to 9", "select a view; 9: the nodes below a parent"),
     ("tab, left, right", "next, previous view"),
     ("s, S", "sort by the next, the previous column"),
     ("b", "processes by process, user, cgroup, job"),
     ("", "programs by call, by series"),
     ("/", "filter rows by words"),
-    ("enter", "details of the selected row"),
+    ("enter", "details of the selected row; show that node"),
     ("esc", "clear the filter, close"),
     ("up, down, j, k", "select a row, scroll"),
     ("page up/down, home, end", "scroll in larger steps"),
@@ -70,7 +70,7 @@ fn plain_key(character: char) -> Option<KeyAction> {
         'k' => KeyAction::Move(-1),
         'g' => KeyAction::First,
         'G' => KeyAction::Last,
-        '1'..='8' => KeyAction::Show(TopView::ALL[character as usize - '1' as usize]),
+        '1'..='9' => KeyAction::Show(TopView::OF_PARENT[character as usize - '1' as usize]),
         _ => return None,
     })
 }
@@ -96,7 +96,11 @@ mod tests {
             action(key(KeyCode::Char('8')), false),
             Some(KeyAction::Show(TopView::Metrics))
         );
-        assert_eq!(action(key(KeyCode::Char('9')), false), None);
+        assert_eq!(
+            action(key(KeyCode::Char('9')), false),
+            Some(KeyAction::Show(TopView::Nodes))
+        );
+        assert_eq!(action(key(KeyCode::Char('0')), false), None);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(action(control, true), Some(KeyAction::Quit));
     }

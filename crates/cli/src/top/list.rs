@@ -1,5 +1,5 @@
-//! The rows of a list: series, calls of programs, or processes. Filters and sorts them, and keeps
-//! the selected one visible.
+//! The rows of a list: series, calls of programs, processes, or nodes. Filters and sorts them, and
+//! keeps the selected one visible.
 
 use super::app::TopApp;
 use super::model::{self, SeriesTrack, is_program_series};
@@ -82,6 +82,7 @@ impl TopApp {
             TopView::Programs if self.has_calls() => {
                 model::calls(&self.model, self.call_sort).len()
             }
+            TopView::Nodes => self.nodes.nodes.len(),
             _ => self.view_series().count(),
         }
     }
@@ -103,6 +104,10 @@ impl TopApp {
                 .into_iter()
                 .filter(|call| contains_all(&call.name, &words))
                 .map(|call| call.key)
+                .collect(),
+            TopView::Nodes => { self.nodes.nodes.iter() }
+                .filter(|node| contains_all(&node.node, &words))
+                .map(|node| node.node.as_str())
                 .collect(),
             _ => self.sorted_series(&words),
         }

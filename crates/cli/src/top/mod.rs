@@ -14,6 +14,8 @@ mod view;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -24,17 +26,18 @@ use signal_hook::iterator::Signals;
 
 use crate::agent_client::AgentClient;
 use crate::command_error::CommandError;
+use crate::node_access::{self, NodeArgs};
 use crate::series_query;
 use crate::track::parse_frequency;
 use agent_feed::{AgentFeed, FeedRequest, FeedUpdate};
 use app::{AppEffect, ConnectionState, KeyAction, TopApp};
-use model::AgentSummary;
 pub(crate) use screen::theme::TerminalTheme;
 use terminal::TerminalScreen;
 
 /// Show a live view of the node and its programs
 ///
-/// Views: 1 node, 2 processes, 3 GPUs, 4 disks, 5 network, 6 pressure, 7 programs, 8 metrics.
+/// Views: 1 node, 2 processes, 3 GPUs, 4 disks, 5 network, 6 pressure, 7 programs, 8 metrics; on an
+/// agent with nodes below it also 9 nodes, where enter shows the selected node.
 ///
 /// Keys: q quits, ? shows all keys, tab selects the next view, / filters, s sorts, b groups
 /// processes by user, cgroup or job, enter shows details, space pauses.
@@ -47,9 +50,8 @@ pub(crate) struct TopArgs {
     /// `{mode="idle"}`
     #[arg(long = "match", value_name = "TEXT")]
     pattern: Option<String>,
-    /// Name of the node to show
-    #[arg(long, value_name = "NODE")]
-    node: Option<String>,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Refresh frequency in Hz, up to 1000
     #[arg(short = 'F', long = "freq", value_name = "HZ", default_value = "2")]
     hz: String,
@@ -58,7 +60,8 @@ pub(crate) struct TopArgs {
 /// An input of the event loop.
 #[derive(Debug)]
 pub(crate) enum TopEvent {
-    Feed(FeedUpdate),
+    /// An update, and whether its feed is still the current one.
+    Feed(FeedUpdate, Arc<AtomicBool>),
     Key(KeyEvent),
     Resized,
     Signal(i32),
@@ -78,29 +81,51 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
         ));
     }
     let client = AgentClient::find(args.socket.as_deref(), &[])?;
-    check_node(&client, args.node.as_deref())?;
+    let listing = node_access::list_nodes(&client)?;
+    let names = || listing.nodes.iter().map(|node| node.node.as_str());
+    let node = args
+        .node
+        .node
+        .clone()
+        .unwrap_or_else(|| listing.own.clone());
+    if args.node.node.is_some() && !names().any(|name| name == node) {
+        return Err(node_access::unknown_node(&listing.own, &node, names()));
+    }
     let theme = TerminalTheme::detect(|name| std::env::var(name).ok());
-    let app = TopApp::new(theme, hz, pattern);
+    let mut app = TopApp::new(theme, hz, pattern);
+    app.set_nodes(listing);
     let (events, receiver) = sync_channel(256);
-    let query = query(args.pattern.as_deref(), hz);
+    let source = NodeSource {
+        client,
+        query: query(args.pattern.as_deref(), hz),
+        events: events.clone(),
+    };
     // Catch signals before entering raw mode: none may end the process without restoring the
     // terminal.
     watch_signals(events.clone())?;
     let screen = TerminalScreen::enter()?;
-    watch_keys(events.clone())?;
-    let feed = AgentFeed::start(client, query, events)?;
-    event_loop(app, screen, &feed, &receiver)
+    watch_keys(events)?;
+    let feed = source.feed(&app, &node)?;
+    event_loop(app, screen, &source, feed, &receiver)
 }
 
-fn check_node(client: &AgentClient, wanted: Option<&str>) -> anyhow::Result<()> {
-    let Some(wanted) = wanted else { return Ok(()) };
-    let known = AgentSummary::from_status(&client.get("/status", &[])?).node;
-    if known == wanted {
-        return Ok(());
+/// Starts feeds of nodes.
+struct NodeSource {
+    client: AgentClient,
+    query: Vec<(&'static str, String)>,
+    events: SyncSender<TopEvent>,
+}
+
+impl NodeSource {
+    /// Starts a feed of a node: of the agent itself, or of a node below it. The streams of a parent
+    /// contain the series of all nodes, so that even its own are read as those of one node.
+    fn feed(&self, app: &TopApp, node: &str) -> anyhow::Result<AgentFeed> {
+        let client = match app.nodes.nodes.is_empty() {
+            true => self.client.of_agent(),
+            false => self.client.of_agent().through_node(node),
+        };
+        AgentFeed::start(client, self.query.clone(), self.events.clone())
     }
-    Err(CommandError::nothing_matched(format!(
-        "no node named {wanted}; this agent serves {known}"
-    )))
 }
 
 /// Builds the stream's query: the series of the list, and those of the other views.
@@ -147,11 +172,12 @@ fn watch_keys(events: SyncSender<TopEvent>) -> anyhow::Result<()> {
 fn event_loop(
     mut app: TopApp,
     mut screen: TerminalScreen,
-    feed: &AgentFeed,
+    source: &NodeSource,
+    mut feed: AgentFeed,
     events: &Receiver<TopEvent>,
 ) -> anyhow::Result<()> {
     loop {
-        draw(&mut app, &mut screen, feed)?;
+        draw(&mut app, &mut screen, &feed)?;
         // Handle all pending events before drawing again.
         let first = match events.recv_timeout(Duration::from_secs(60)) {
             Ok(event) => event,
@@ -159,7 +185,7 @@ fn event_loop(
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         for event in std::iter::once(first).chain(events.try_iter().take(64)) {
-            match handle_event(&mut app, event, feed, screen.height()) {
+            match handle_event(&mut app, event, &feed, screen.height()) {
                 AppEffect::Continue => {}
                 AppEffect::Quit => return Ok(()),
                 AppEffect::Suspend => screen.suspend()?,
@@ -167,6 +193,12 @@ fn event_loop(
                 AppEffect::Resume => {
                     app.model.invalidate_rates();
                     feed.try_request(FeedRequest::Values);
+                }
+                AppEffect::SwitchNode => {
+                    if let Some(node) = app.selected_node() {
+                        feed = source.feed(&app, &node)?;
+                        app.reset_node();
+                    }
                 }
             }
         }
@@ -178,6 +210,9 @@ fn draw(app: &mut TopApp, screen: &mut TerminalScreen, feed: &AgentFeed) -> anyh
     let missing = app.model.start_histories(&visible);
     if !missing.is_empty() {
         feed.try_request(FeedRequest::History(missing));
+    }
+    if app.is_node_request_due() {
+        feed.try_request(FeedRequest::Nodes);
     }
     if let Some(query) = app.due_process_query() {
         feed.try_request(FeedRequest::Processes(query));
@@ -197,8 +232,11 @@ fn handle_event(app: &mut TopApp, event: TopEvent, feed: &AgentFeed, height: u16
             Some(action) => app.handle_action(action, height),
             None => AppEffect::Continue,
         },
-        TopEvent::Feed(update) => {
-            apply_update(app, update, feed);
+        TopEvent::Feed(update, is_current) => {
+            // Events of the node that was shown before may still be in the channel.
+            if is_current.load(Ordering::Acquire) {
+                apply_update(app, update, feed);
+            }
             AppEffect::Continue
         }
         TopEvent::Resized => AppEffect::Continue,
@@ -224,6 +262,8 @@ fn apply_update(app: &mut TopApp, update: FeedUpdate, feed: &AgentFeed) {
                 app.model.add_history(&text, &samples);
             }
         }
+        FeedUpdate::Nodes(_) if app.is_paused => {}
+        FeedUpdate::Nodes(listing) => app.set_nodes(listing),
         FeedUpdate::Processes(_) if app.is_paused => {}
         FeedUpdate::Processes(answer) => app.set_processes(answer),
         // Skipped while paused: resuming fetches all values.

@@ -10,9 +10,12 @@ pub(super) enum TopView {
     Pressure,
     Programs,
     Metrics,
+    /// The nodes below a parent.
+    Nodes,
 }
 
 impl TopView {
+    /// The views of an agent without nodes below it.
     pub(super) const ALL: [TopView; 8] = [
         TopView::Node,
         TopView::Processes,
@@ -22,6 +25,17 @@ impl TopView {
         TopView::Pressure,
         TopView::Programs,
         TopView::Metrics,
+    ];
+    pub(super) const OF_PARENT: [TopView; 9] = [
+        TopView::Node,
+        TopView::Processes,
+        TopView::Gpus,
+        TopView::Disks,
+        TopView::Network,
+        TopView::Pressure,
+        TopView::Programs,
+        TopView::Metrics,
+        TopView::Nodes,
     ];
 
     pub(super) fn label(self) -> &'static str {
@@ -34,6 +48,7 @@ impl TopView {
             TopView::Pressure => "pressure",
             TopView::Programs => "programs",
             TopView::Metrics => "metrics",
+            TopView::Nodes => "nodes",
         }
     }
 
@@ -41,7 +56,7 @@ impl TopView {
     pub(super) fn is_list(self) -> bool {
         matches!(
             self,
-            TopView::Processes | TopView::Programs | TopView::Metrics
+            TopView::Processes | TopView::Programs | TopView::Metrics | TopView::Nodes
         )
     }
 }

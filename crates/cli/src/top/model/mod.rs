@@ -328,6 +328,8 @@ fn parse_kind(word: &str) -> MetricKind {
 #[cfg(test)]
 pub(super) mod fixture;
 #[cfg(test)]
+pub(super) mod node_fixture;
+#[cfg(test)]
 pub(super) mod process_fixture;
 #[cfg(test)]
 mod tests;

@@ -49,6 +49,10 @@ pub(crate) fn header(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         theme.span(" pegel top  ", StyleRole::Title),
         theme.span(&app.model.agent.node, StyleRole::Key),
     ]);
+    let parent = app.nodes.own.as_str();
+    if !parent.is_empty() && parent != app.model.agent.node {
+        title.push_span(theme.span(format!(" below {parent}"), StyleRole::Faint));
+    }
     let boot = app.model.value("node_boot_time_seconds");
     if let Some((now, boot)) = app.model.now().zip(boot) {
         let up = theme.span(
@@ -73,6 +77,15 @@ fn agent_states(app: &TopApp, width: u16) -> Vec<Span<'static>> {
         let dropped = units::decimal(agent.dropped as f64, "");
         states.push(theme.span(format!("{dropped} dropped"), StyleRole::Warning));
     }
+    let nodes = &app.nodes.nodes;
+    if !nodes.is_empty() {
+        let up = nodes.iter().filter(|node| node.is_up()).count();
+        let role = match up == nodes.len() {
+            true => StyleRole::Faint,
+            false => StyleRole::Warning,
+        };
+        states.push(theme.span(format!("{up}/{} nodes up", nodes.len()), role));
+    }
     if app.is_paused {
         states.push(theme.span("PAUSED", StyleRole::Selected));
     } else if width >= 60 {
@@ -95,11 +108,12 @@ pub(crate) fn tabs(app: &TopApp, area: Rect, buffer: &mut Buffer) {
     let theme = app.theme;
     // All labels if they fit, else only that of the selected view. Brackets and blanks are shared
     // by neighbours.
-    let labels = TopView::ALL.iter().map(|view| text_width(view.label()) + 3);
+    let views = app.views();
+    let labels = views.iter().map(|view| text_width(view.label()) + 3);
     let has_labels = labels.sum::<u16>() < area.width;
     let mut line = Line::default();
     let mut was_selected = false;
-    for (index, view) in TopView::ALL.into_iter().enumerate() {
+    for (index, view) in views.iter().copied().enumerate() {
         let is_selected = view == app.view;
         let separator = match (was_selected, is_selected) {
             (true, _) => "]",
@@ -154,9 +168,14 @@ pub(crate) fn footer(app: &TopApp, area: Rect, buffer: &mut Buffer) {
         match app.view {
             TopView::Processes => keys.push(("b", grouping.as_str())),
             TopView::Programs => keys.push(("b", "calls/series")),
+            TopView::Nodes => keys.retain(|(key, _)| *key != "s"),
             _ => {}
         }
-        keys.push(("enter", "detail"));
+        let enter = match app.view {
+            TopView::Nodes => "show the node",
+            _ => "detail",
+        };
+        keys.push(("enter", enter));
     } else {
         keys.push(("/", "find a metric"));
         if app.view == TopView::Node {

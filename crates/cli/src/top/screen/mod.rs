@@ -14,6 +14,7 @@ pub(super) mod layout;
 mod list_page;
 mod memory;
 mod network;
+mod nodes;
 mod overview;
 #[cfg(test)]
 mod picture;
@@ -54,7 +55,8 @@ pub(super) fn draw(buffer: &mut Buffer, app: &TopApp) {
         frame::help(app.theme, body, buffer);
         return;
     }
-    if app.model.is_empty() {
+    // A list of nodes needs no values of the shown node, which may be unreachable.
+    if app.model.is_empty() && app.view != TopView::Nodes {
         let text = "Waiting for the agent's first values.";
         draw_paragraph(app.theme, text, layout::below(body, 1), buffer);
         return;
@@ -68,6 +70,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &TopApp) {
         TopView::Pressure => pressure::draw(app, body, buffer),
         TopView::Programs if app.has_calls() => calls::draw(app, body, buffer),
         TopView::Programs | TopView::Metrics => series_list::draw(app, body, buffer),
+        TopView::Nodes => nodes::draw(app, body, buffer),
     }
 }
 
@@ -81,7 +84,8 @@ pub(super) fn row_count(app: &TopApp) -> usize {
         | TopView::Processes
         | TopView::Pressure
         | TopView::Programs
-        | TopView::Metrics => 0,
+        | TopView::Metrics
+        | TopView::Nodes => 0,
     }
 }
 
@@ -110,6 +114,7 @@ pub(super) fn history_series(app: &TopApp) -> Vec<String> {
             .into_iter()
             .flat_map(|one| [one.some_series, one.full_series])
             .collect(),
+        TopView::Nodes => Vec::new(),
         TopView::Programs | TopView::Metrics => {
             app.list.rows.iter().map(|row| row.to_string()).collect()
         }

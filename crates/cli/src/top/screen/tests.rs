@@ -9,6 +9,7 @@ use crate::api_values::{SeriesInfo, SeriesValue};
 use crate::top::app::{ConnectionState, KeyAction};
 use crate::top::model::TopGrouping;
 use crate::top::model::fixture::{ExampleNode, LARGE, NOW, PICTURE, SMALL};
+use crate::top::model::node_fixture::nodes;
 use crate::top::model::process_fixture::processes;
 use theme::TerminalTheme;
 
@@ -83,6 +84,16 @@ fn every_view_of_a_large_node() {
     for view in TopView::ALL {
         let name = format!("large-{}", view.label().to_lowercase());
         golden(&name, &mut app(LARGE, BLOCKS, view));
+    }
+}
+
+#[test]
+fn the_nodes_of_a_parent() {
+    for (name, count) in [("parent-nodes", 3), ("parent-2000-nodes", 2000)] {
+        let mut app = app(SMALL, BLOCKS, TopView::Node);
+        app.set_nodes(nodes(count));
+        app.handle_action(KeyAction::Show(TopView::Nodes), 24);
+        golden(name, &mut app);
     }
 }
 
