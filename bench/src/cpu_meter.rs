@@ -1,8 +1,11 @@
 //! Reads CPU time and memory of processes and threads.
 
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::is_trial_run;
 
 /// Returns the CPU time of all threads of this process so far, in user and kernel mode.
 pub fn cpu_time() -> Duration {
@@ -19,9 +22,23 @@ pub fn thread_cpu_time() -> Duration {
 /// Returns the CPU time of another process so far, from the scheduler's statistics. Threads that
 /// have ended are not included.
 pub fn process_cpu_time(pid: u32) -> Duration {
+    cpu_time_of_threads(pid, |_| true)
+}
+
+/// Returns the CPU time so far of the threads of another process that have this name.
+pub fn thread_cpu_time_of(pid: u32, name: &str) -> Duration {
+    cpu_time_of_threads(pid, |thread| {
+        let found = std::fs::read_to_string(thread.join("comm"));
+        found.is_ok_and(|found| found.trim_end() == name)
+    })
+}
+
+fn cpu_time_of_threads(pid: u32, is_counted: impl Fn(&Path) -> bool) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let nanos = tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|task| Some(task.ok()?.path()))
+        .filter(|task| is_counted(task))
+        .filter_map(|task| std::fs::read_to_string(task.join("schedstat")).ok())
         .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
         .sum();
     Duration::from_nanos(nanos)
@@ -40,4 +57,20 @@ pub fn resident_mb(pid: u32) -> f64 {
         .and_then(|text| text.parse().ok())
         .expect("a number");
     kib * 1024.0 / 1e6
+}
+
+/// Measures a running agent for a while: the shares of a core that it takes, in percent, and its
+/// resident memory in MB.
+pub fn agent_usage(pid: u32) -> (Vec<f64>, Vec<f64>) {
+    let (window, windows) = if is_trial_run() { (2, 1) } else { (20, 4) };
+    std::thread::sleep(Duration::from_secs(if is_trial_run() { 1 } else { 5 }));
+    let (mut shares, mut resident) = (Vec::new(), Vec::new());
+    for _ in 0..windows {
+        let (before, started) = (process_cpu_time(pid), Instant::now());
+        std::thread::sleep(Duration::from_secs(window));
+        let used = process_cpu_time(pid) - before;
+        shares.push(used.as_secs_f64() / started.elapsed().as_secs_f64() * 100.0);
+        resident.push(resident_mb(pid));
+    }
+    (shares, resident)
 }

@@ -22,17 +22,35 @@ pub struct RecordedHour {
 impl RecordedHour {
     pub const MILLIS: Millis = 3_600_000;
 
-    /// Records the hour that begins at `start`, which must be a whole hour.
+    /// Returns the length of a recording: less than an hour in a trial run.
+    pub fn length_ms() -> Millis {
+        if is_trial_run() {
+            600_000
+        } else {
+            RecordedHour::MILLIS
+        }
+    }
+
+    /// Records the hour that begins at `start`. It must be a whole hour to be sealed.
     pub fn record(start: Millis) -> RecordedHour {
+        RecordedHour::record_beside(start, |_, _| {})
+    }
+
+    /// Like [`RecordedHour::record`]; `store_more` adds further samples at each second.
+    pub fn record_beside(
+        start: Millis,
+        mut store_more: impl FnMut(&Store, Millis),
+    ) -> RecordedHour {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(start));
         let mut options = StoreOptions::new(dir.path());
         options.clock = clock.clone();
         let store = Store::open(options).expect("the store opens");
         let mut node = SimulatedNode::new(1);
-        let seconds = if is_trial_run() { 600 } else { 3600 };
+        let seconds = RecordedHour::length_ms() as u64 / 1_000;
         for second in 0..seconds {
             store.tick(node.tick(clock.utc()));
+            store_more(&store, clock.utc());
             if second % 60 == 0 {
                 // Returns when the writer has stored all ticks sent before.
                 store

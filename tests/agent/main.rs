@@ -5,6 +5,7 @@ mod kernel_files;
 mod kills;
 mod lifecycle;
 mod limits;
+mod login;
 mod logs;
 mod other_users;
 mod secrets;

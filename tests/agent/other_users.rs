@@ -366,6 +366,24 @@ fn an_allowed_user_does_not_change_annotations_of_the_agents_user() {
 }
 
 #[test]
+fn an_allowed_user_does_not_register_filters_for_all_readers() {
+    let Some(other_user) = OtherUser::new() else {
+        return;
+    };
+    let allow = format!("allow_users: [{}]\n", OtherUser::UID);
+    let agent = PEGEL.agent().config(&allow).start();
+    let filter = url(&agent, "/api/v1/filters/f");
+    let body = r#"{"match":"node_load1"}"#;
+    let (status, output) = other_user.curl(&["-X", "PUT", "-d", body, &filter]);
+    assert_eq!(status, 403, "{output}");
+    assert_eq!(curl(&["-X", "PUT", "-d", body, &filter]).0, 200);
+    assert_eq!(other_user.curl(&["-X", "DELETE", &filter]).0, 403);
+    let (status, output) = other_user.curl(&[&url(&agent, "/api/v1/filters")]);
+    assert!(status == 200 && output.contains("node_load1"), "{output}");
+    agent.assert_conserved();
+}
+
+#[test]
 fn connections_closed_before_the_check_disturb_nothing() {
     let agent = PEGEL.agent().start();
     let AgentAddress::Tcp(address) = *agent.http() else {

@@ -20,12 +20,12 @@ const LOOPBACK: &str = "127.0.0.1:0";
 const OUTSIDE: &str = "192.0.2.7:0";
 
 /// Signs certificates that are valid for a day.
-struct Authority {
+pub(crate) struct Authority {
     home: TempDir,
 }
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let authority = Authority {
             home: TempDir::new(),
         };
@@ -50,7 +50,7 @@ impl Authority {
     }
 
     /// Writes `NAME.pem` and `NAME.key`.
-    fn sign(&self, name: &str) {
+    pub(crate) fn sign(&self, name: &str) {
         let (key, request, cert) = (
             format!("{name}.key"),
             format!("{name}.csr"),
@@ -105,18 +105,18 @@ impl Authority {
         );
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.home.join(name).to_str().expect("UTF-8").to_owned()
     }
 }
 
 /// The files that an agent uses, and their current contents.
-struct CertificateFiles {
+pub(crate) struct CertificateFiles {
     home: TempDir,
 }
 
 impl CertificateFiles {
-    fn new(authority: &Authority, name: &str) -> CertificateFiles {
+    pub(crate) fn new(authority: &Authority, name: &str) -> CertificateFiles {
         let files = CertificateFiles {
             home: TempDir::new(),
         };
@@ -136,7 +136,7 @@ impl CertificateFiles {
         self.home.join(name)
     }
 
-    fn config(&self, ca: Option<&str>) -> String {
+    pub(crate) fn config(&self, ca: Option<&str>) -> String {
         let ca = ca.map_or_else(String::new, |ca| format!("\n  ca: {ca}"));
         let (cert, key) = (self.path("cert.pem"), self.path("key.pem"));
         format!(
@@ -147,18 +147,18 @@ impl CertificateFiles {
     }
 }
 
-fn agent() -> AgentBuilder {
+pub(crate) fn agent() -> AgentBuilder {
     PEGEL.agent().listen(&[LOOPBACK, OUTSIDE])
 }
 
 /// The network and the programs that these tests need.
-fn prepared() -> Option<NetworkNamespace> {
+pub(crate) fn prepared() -> Option<NetworkNamespace> {
     need("openssl")?;
     need("curl")?;
     NetworkNamespace::new()
 }
 
-fn outside(agent: &AgentProcess) -> &AgentAddress {
+pub(crate) fn outside(agent: &AgentProcess) -> &AgentAddress {
     &agent.endpoint.http[1]
 }
 
@@ -166,7 +166,7 @@ fn bearer() -> String {
     format!("Authorization: Bearer {PLANTED_TOKEN}")
 }
 
-fn expect_refused(agent: &AgentProcess, reason: &str, count: u64) {
+pub(crate) fn expect_refused(agent: &AgentProcess, reason: &str, count: u64) {
     eventually("the refusal is counted", || match agent.refused(reason) {
         found if found == count => Ok(()),
         found => Err(found),

@@ -1,14 +1,19 @@
 //! The commands of the binary: output, exit codes, files, terminals.
 
+mod bundle;
 mod commands;
 mod completions;
 mod config;
 mod doctor;
+mod fake_pegel;
+mod hook;
 mod query;
+mod record;
 mod rules;
 mod running_agent;
 mod tau;
 mod top;
+mod tree;
 
 use pegel_testkit::PegelBinary;
 

@@ -1,8 +1,15 @@
-//! Input of programs to a real agent: lanes, statsd, pushes, points over HTTP and telnet.
+//! Input of programs to a real agent: lanes, statsd, pushes, points over HTTP and telnet, remote
+//! write; and the sources that the agent reads by itself.
 
+mod client_libraries;
 mod http_in;
 mod lanes;
+mod marks;
+mod pull;
 mod push;
+mod push_formats;
+mod python;
+mod remote_write;
 mod statsd;
 
 use pegel_testkit::PegelBinary;

@@ -2,13 +2,16 @@
 //! snapshot, the processes; rules and the receivers of their alerts.
 
 mod grafana;
+mod graphite;
 mod node_exporter;
 mod opentsdb;
 mod page;
 mod processes;
 mod prometheus;
 mod promql;
+mod remote_read;
 mod rules;
+mod sessions;
 mod snapshot;
 
 use pegel_testkit::PegelBinary;

@@ -3,7 +3,10 @@
 
 mod calls;
 mod charts;
+mod embedded;
 mod expressions;
+mod marks;
+mod nodes;
 mod numbers;
 mod prefix;
 mod processes;
@@ -391,6 +394,29 @@ fn live_values_equal_the_stored_ones() {
         (sums.0 - sums.1).abs() < sums.1 * 0.05 + 1.0,
         "{sums:?}: {live:?} {stored:?}"
     );
+}
+
+#[test]
+fn a_sample_in_the_store_before_the_stream_is_drawn_when_the_stream_brings_it() {
+    let Some(chromium) = need("chromium") else {
+        return;
+    };
+    let agent = agent();
+    let mut page = BrowserPage::start(&chromium);
+    page.open(&url(&agent));
+    // The store has the sample of 2000, which was read 3 ms late; the stream is at 1500.
+    let rate = page.eval(
+        "import(new URL('page/frame.js', document.baseURI)).then(({ Frame }) => {
+            const frame = new Frame([{ name: 'steps', rate: true }]);
+            frame.reset(0, 2000, 500, 500);
+            frame.load([{ name: 'steps', labels: {}, points: [[1000, 10], [1500, 20], [2000, 40]] }], 1500);
+            frame.meet({ name: 'steps', labels: {}, text: 'steps', value: 40, ts: 2003 });
+            frame.tick(2000);
+            return frame.lines()[0].data;
+        })",
+    );
+    let rates: Vec<_> = (2..5).map(|at| rate[at].as_f64()).collect();
+    assert_eq!(rates, [None, Some(20.0), Some(20.0 / 0.503)], "{rate}");
 }
 
 #[test]

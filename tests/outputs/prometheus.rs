@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pegel_metric::{Family, Input, MetricKind, Series};
 use pegel_testkit::{
     AgentAddress, AgentProcess, ExporterReadings, PrometheusProcess, TempDir, eventually, fixture,
-    get, get_with, need,
+    get_with, need,
 };
 use serde_json::Value;
 
@@ -175,15 +175,7 @@ fn start_prometheus(program: &std::path::Path, jobs: &[(&str, SocketAddr)]) -> P
             format!("--storage.tsdb.path={}", home.join("data").display()),
         ]
     });
-    eventually("Prometheus is ready", || {
-        let answer = get(&prometheus.address, "/-/ready").map_err(|e| e.to_string())?;
-        if answer.status == 200 {
-            Ok(())
-        } else {
-            Err(answer.text().to_owned())
-        }
-    });
-    prometheus
+    prometheus.until_ready()
 }
 
 /// Returns the current values of all series with this label, by series text, without labels that

@@ -1,4 +1,5 @@
-//! Installs the C library: shared and static library, header, and pkg-config file.
+//! Installs the C library: shared and static library, header, pkg-config file; and the Fortran
+//! module.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,6 +34,8 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     copy(&built.join("libpegel.a"), &lib.join("libpegel.a"))?;
     let header = step::root().join("clients/c/include/pegel.h");
     copy(&header, &prefix.join("include/pegel.h"))?;
+    let module = step::root().join("clients/fortran/pegel.f90");
+    copy(&module, &prefix.join("share/pegel/pegel.f90"))?;
     let description = lib.join("pkgconfig/pegel.pc");
     make_parent(&description)?;
     fs::write(&description, pkg_config(&prefix))

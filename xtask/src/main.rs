@@ -8,6 +8,7 @@ mod install;
 mod packages;
 mod peers;
 mod skips;
+mod static_binary;
 mod step;
 mod test;
 mod tidy;
@@ -24,6 +25,7 @@ cargo xtask bench [--once]  run all benchmarks and check their gates; --once: on
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, then mutate their inputs for N seconds
 cargo xtask fuzz --coverage TARGET --seconds N       fuzz one target with libFuzzer (requires a nightly toolchain)
 cargo xtask install --prefix DIR [--debug]  install the C library: header, shared and static library, pkg-config
+cargo xtask static-binary   build target/TARGET/release/pegel without dynamic libraries, with musl where possible
 cargo xtask loom            model-check the lock-free part of the lanes
 cargo xtask soak --minutes N  run the agent under load for N minutes; check memory, open files and disk
 cargo xtask ci              run fmt, clippy, deps, tidy, test, loom, fuzz, bench --once and soak; used by .ci/run";
@@ -56,6 +58,7 @@ fn run(args: &[&str]) -> Result<()> {
         }
         ["fuzz", args @ ..] => step::run("fuzz", || fuzz::run(args)),
         ["install", args @ ..] => step::run("install", || install::run(args)),
+        ["static-binary"] => step::run("static-binary", static_binary::run),
         ["loom"] => step::run("loom", loom),
         ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
         ["ci"] => ci(),

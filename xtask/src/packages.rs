@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 32] = [
+const PROGRAMS: [(&str, &str); 36] = [
+    ("apache2", "apache2-bin"),
+    ("carbon-cache", "graphite-carbon"),
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
@@ -24,6 +26,8 @@ const PROGRAMS: [(&str, &str); 32] = [
     ("mpicc.openmpi", "libopenmpi-dev"),
     ("mpirun.mpich", "mpich"),
     ("mpirun.openmpi", "openmpi-bin"),
+    // Builds the static binary, together with the sources of Rust's standard library.
+    ("musl-gcc", "musl-tools"),
     ("nm", "binutils"),
     ("openssl", "openssl"),
     ("pkg-config", "pkg-config"),
@@ -34,6 +38,7 @@ const PROGRAMS: [(&str, &str); 32] = [
     ("python3", "python3"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
+    ("shellcheck", "shellcheck"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
     ("tmux", "tmux"),

@@ -27,7 +27,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 4] = [
+const PEERS: [PeerPackage; 9] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -44,9 +44,36 @@ const PEERS: [PeerPackage; 4] = [
         install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet statsd datadog && touch \"$1/bin/statsd-clients\"",
     },
     PeerPackage {
+        // Builds the Python package and runs its tests and examples.
+        folder: "python-client",
+        marker_file: "bin/pegel-tests",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet maturin pytest numpy pandas nbclient ipykernel mypy && touch \"$1/bin/pegel-tests\"",
+    },
+    PeerPackage {
+        folder: "snakemake",
+        marker_file: "bin/snakemake-hooks",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet snakemake && touch \"$1/bin/snakemake-hooks\"",
+    },
+    PeerPackage {
         folder: "node",
         marker_file: "node_modules/statsd/stats.js",
         install: "npm install --silent --no-audit --no-fund --prefix \"$1\" hot-shots statsd-client statsd",
+    },
+    // Storage for records.
+    PeerPackage {
+        folder: "azurite",
+        marker_file: "node_modules/.bin/azurite-blob",
+        install: "cd \"$1\" && echo '{}' > package.json && npm install --silent --no-audit --no-fund azurite",
+    },
+    PeerPackage {
+        folder: "moto",
+        marker_file: "bin/moto_server",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet 'moto[server]'",
+    },
+    PeerPackage {
+        folder: "gcp-storage-emulator",
+        marker_file: "bin/gcp-storage-emulator",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet gcp-storage-emulator",
     },
 ];
 

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     report.row(
         "all files of the page, compressed",
         "KB",
-        FigureGate::AtMost(100.0),
+        FigureGate::AtMost(130.0),
         vec![kilobytes],
     );
     if let Some(chromium) = need("chromium") {

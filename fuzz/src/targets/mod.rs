@@ -12,12 +12,18 @@ mod node;
 mod opentsdb;
 mod points;
 mod promql;
+mod pull_formats;
 mod range;
+mod record;
+mod remote_write;
 mod rules;
 mod run;
 mod snapshot;
 mod statsd;
 mod store;
+mod task;
+mod tree;
+mod tree_samples;
 
 /// A fuzz target.
 #[derive(Debug)]
@@ -49,6 +55,11 @@ pub static TARGETS: &[Target] = &[
     points::PUT,
     points::PUT_LINE,
     points::DRAGON,
+    remote_write::V1,
+    remote_write::V2,
+    pull_formats::INFLUX,
+    pull_formats::EXPOSITION,
+    pull_formats::JSON_VALUES,
     promql::EXPRESSION,
     promql::EVALUATION,
     collect::CPU,
@@ -84,6 +95,16 @@ pub static TARGETS: &[Target] = &[
     store::BLOCK,
     store::BLOCK_INDEX,
     store::FORMAT,
+    record::RECORD,
+    record::RECORD_BODIES,
+    record::RECORD_ROUND_TRIP,
+    task::TASK,
+    tree::CHILD_MESSAGE,
+    tree::PARENT_MESSAGE,
+    tree::SELECT_REQUEST,
+    tree_samples::VALUE_TICKS,
+    tree_samples::PARTIAL_TICKS,
+    tree_samples::SELECT_RESPONSE,
 ];
 
 pub fn find(name: &str) -> Option<&'static Target> {

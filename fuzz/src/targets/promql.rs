@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pegel_metric::Millis;
 use pegel_query::promql::{
-    self, LabelSet, PromqlError, PromqlErrorKind, PromqlLimits, QueryValue, STALE_NAN, Selection,
-    SeriesSampleVisitor, SeriesSource,
+    self, LabelSet, PromqlError, PromqlErrorKind, PromqlLimits, QueryValue, STALE_NAN,
+    SampleColumns, Selection, SeriesSampleVisitor, SeriesSource,
 };
 
 use super::Target;
@@ -100,7 +100,7 @@ impl SeriesSource for RandomSource {
             let wanted = samples.iter().copied().filter(|(time, _)| in_range(time));
             let wanted: Vec<(Millis, f64)> = wanted.collect();
             if is_wanted && !wanted.is_empty() {
-                visit(labels.clone(), &wanted)?;
+                visit(labels.clone(), SampleColumns::new(&wanted).samples())?;
             }
         }
         Ok(())

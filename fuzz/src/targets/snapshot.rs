@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pegel_snapshot::{ProcessEnvironment, SnapshotOptions, SnapshotSettings, Timestamp, fuzzing};
+use pegel_snapshot::{
+    OnceInputs, ProcessEnvironment, SnapshotOptions, SnapshotSettings, Timestamp, fuzzing,
+};
 use pegel_testkit::TempDir;
 
 use super::Target;
@@ -166,6 +168,7 @@ fn whole_machine(input: &[u8]) {
             version: "0".to_owned(),
             environment: ProcessEnvironment::default(),
             configuration: None,
+            once_inputs: OnceInputs::default(),
             settings: SnapshotSettings {
                 azure_batch_log: PathBuf::from("/absent"),
                 cloud: false,

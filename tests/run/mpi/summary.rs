@@ -133,7 +133,7 @@ fn a_wrapped_launcher_has_the_counts_of_its_ranks() {
     }
 }
 
-/// Ranks end one after the other, the first or the last one first, and one starts late.
+/// Ranks end one after the other, the first or the last one first, or all at once.
 #[test]
 fn the_last_rank_prints_in_any_order_of_ends() {
     for library in MpiLibrary::BOTH {
@@ -152,7 +152,13 @@ fn the_last_rank_prints_in_any_order_of_ends() {
             let Some(scene) = MpiRun::new(library) else {
                 return;
             };
-            let script = format!("RANK=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}; {script}");
+            // A rank that starts more than a second late is not waited for.
+            let all_run = "until [ -e run.0 -a -e run.1 -a -e run.2 ]; do sleep 0.02; done";
+            let rank = "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; touch run.$RANK";
+            let script = format!(
+                "cd {}; {rank}; {all_run}; {script}",
+                scene.dir.path().display()
+            );
             let words = ["sh", "-c", &script].map(Path::new);
             let command = wrapped(&["--summary", "--"], &words);
             let mut command = scene.mpirun(3, &[NO_PRELOAD], &command);
@@ -242,6 +248,13 @@ fn a_rank_whose_helper_is_killed_is_stated_as_missing() {
         let helpers = helpers(&go);
         assert_eq!(helpers.len(), 2, "{library:?}");
         kill_process(helpers[0], Signal::KILL).expect("ours");
+        // Its lock is held until its end, which may come later than that of the other rank.
+        eventually_within(BOUND, "its end", || {
+            let stat = format!("/proc/{}/stat", helpers[0].as_raw_nonzero());
+            let stat = std::fs::read_to_string(stat).unwrap_or_default();
+            let has_ended = stat.is_empty() || stat.contains(") Z ");
+            has_ended.then_some(()).ok_or(stat)
+        });
         std::fs::write(&go, "").expect("written");
         let finished = process.wait(BOUND);
         assert!(finished.status.success(), "{library:?}: {finished}");

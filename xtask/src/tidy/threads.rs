@@ -5,9 +5,10 @@ use super::TidyIssue;
 use super::tree::SourceTree;
 
 /// Path prefixes where threads may be started without the supervisor, and the reason.
-const EXCEPTIONS: [(&str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str); 11] = [
     ("crates/supervisor/src/", "the supervisor itself"),
     ("crates/testkit/src/", "not in the agent"),
+    ("crates/ingest/src/pull/tests/", "servers of tests"),
     ("crates/cli/src/top/", "not in the agent"),
     (
         "crates/cli/src/agent.rs",

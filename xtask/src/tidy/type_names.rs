@@ -15,11 +15,15 @@ const EXCEPTIONS: [(&str, &str); 1] = [(
 /// The folders that are searched: everything but third-party files and test data.
 const FOLDERS: [&str; 6] = ["crates/", "clients/", "bench/", "xtask/", "fuzz/", "tests/"];
 
+/// The first words of generated code, whose names are those of its definition.
+const GENERATED: &str = "// This file is @generated";
+
 pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
     let mut first_by_name: BTreeMap<&str, String> = BTreeMap::new();
     let mut issues = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        if !FOLDERS.iter().any(|folder| file.path.starts_with(folder)) {
+        let is_searched = FOLDERS.iter().any(|folder| file.path.starts_with(folder));
+        if !is_searched || file.text.starts_with(GENERATED) {
             continue;
         }
         for (index, line) in file.text.lines().enumerate() {

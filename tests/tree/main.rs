@@ -1,0 +1,14 @@
+//! Agents in a tree: sums over nodes, queries through the tree, hostile children, and agents and
+//! links that fail at random.
+
+mod chaos;
+mod counting;
+mod hostile;
+mod hung_child;
+mod queries;
+mod refused_children;
+mod tree_agent;
+
+use pegel_testkit::PegelBinary;
+
+const PEGEL: PegelBinary = PegelBinary::at(env!("CARGO_BIN_EXE_pegel"));
