@@ -1,5 +1,7 @@
 //! Runs the benchmarks and the soak test.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, ensure};
 
 use crate::{packages, peers, step};
@@ -7,8 +9,17 @@ use crate::{packages, peers, step};
 pub(crate) enum BenchMode {
     /// All repetitions; a missed gate is a failure.
     Gated,
-    /// One repetition without gates, to check that the benchmarks build and run.
+    /// One repetition without gates, to check that the benchmarks build and run. Nothing is
+    /// measured, so they are built as the tests are.
     Once,
+}
+
+/// How the agent and the soak test are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SoakProfile {
+    Release,
+    /// As the tests: saves a second build of everything.
+    Dev,
 }
 
 /// Runs all benchmarks.
@@ -25,9 +36,9 @@ pub(crate) fn run(mode: BenchMode) -> Result<()> {
     ]);
     match mode {
         BenchMode::Gated => command.env_remove("PEGEL_BENCH_ONCE"),
-        // With the profile of the agent's binary, everything below the benchmarks is built once.
         BenchMode::Once => command
-            .args(["--profile", "release"])
+            .args(["--profile", "dev"])
+            .env("PEGEL_BENCH_BINARY", dev_binary()?)
             .env("PEGEL_BENCH_ONCE", "1"),
     };
     let status = command.status().context("cannot start cargo")?;
@@ -36,16 +47,23 @@ pub(crate) fn run(mode: BenchMode) -> Result<()> {
 }
 
 /// Runs the agent under nominal and hostile load; fails if memory, descriptors or disk grow.
-pub(crate) fn soak(minutes: &str) -> Result<()> {
-    step::cargo(&[
-        "run",
-        "--release",
-        "--locked",
-        "--package",
-        "pegel-bench",
-        "--bin",
-        "soak",
-        "--",
-        minutes,
-    ])
+pub(crate) fn soak(minutes: &str, profile: SoakProfile) -> Result<()> {
+    let mut command = step::cargo_command();
+    command.args(["run", "--locked", "--package", "pegel-bench"]);
+    match profile {
+        SoakProfile::Release => command.arg("--release"),
+        SoakProfile::Dev => command.env("PEGEL_BENCH_BINARY", dev_binary()?),
+    };
+    let status = command.args(["--bin", "soak", "--", minutes]).status();
+    let status = status.context("cannot start cargo")?;
+    ensure!(status.success(), "the soak test failed");
+    Ok(())
+}
+
+/// Builds the agent as the tests do and returns its path.
+fn dev_binary() -> Result<PathBuf> {
+    step::cargo(&["build", "--locked", "--package", "pegel"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| step::root().join("target"), PathBuf::from);
+    Ok(target.join("debug/pegel"))
 }

@@ -60,7 +60,9 @@ fn run(args: &[&str]) -> Result<()> {
         ["install", args @ ..] => step::run("install", || install::run(args)),
         ["static-binary"] => step::run("static-binary", static_binary::run),
         ["loom"] => step::run("loom", loom),
-        ["soak", "--minutes", minutes] => step::run("soak", || bench::soak(minutes)),
+        ["soak", "--minutes", minutes] => {
+            step::run("soak", || bench::soak(minutes, bench::SoakProfile::Release))
+        }
         ["ci"] => ci(),
         _ => bail!("unknown command; expected one of:\n{USAGE}"),
     }
@@ -102,9 +104,8 @@ fn ci() -> Result<()> {
         &["loom"],
         &["fuzz", "--seconds", "60", "--seed", "1"],
         &["bench", "--once"],
-        &["soak", "--minutes", "1"],
     ] {
         run(step)?;
     }
-    Ok(())
+    step::run("soak", || bench::soak("1", bench::SoakProfile::Dev))
 }
