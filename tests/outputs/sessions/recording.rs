@@ -77,6 +77,16 @@ fn a_record_has_the_machine_the_samples_and_the_end() {
 }
 
 #[test]
+fn ticks_while_a_session_starts_do_not_hide_the_first_values() {
+    let task = TaskHome::new();
+    let agent = PEGEL.agent().args(&["--rate", "5ms"]).start();
+    task.start(&agent, "fast", &["--wait"]);
+    let record = task.record("fast");
+    let first = record.times_of("node_load1");
+    assert_eq!(first.len(), 1, "{first:?}");
+}
+
+#[test]
 fn a_task_of_50_ms_has_a_first_and_a_last_sample() {
     let task = TaskHome::new();
     let agent = PEGEL.agent().args(&["--rate", "5s"]).start();
