@@ -166,7 +166,7 @@ fn a_c_program_sets_marks_and_phases() {
     assert_eq!(run(&mut command), "7 lost\n");
 }
 
-/// A program that counts what it is told to.
+/// A program that counts as its arguments specify.
 struct Emitter {
     child: Child,
     replies: std::io::Lines<BufReader<ChildStdout>>,
