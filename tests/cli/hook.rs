@@ -474,3 +474,140 @@ fn tes_downloads_the_bundle_and_runs_its_start_script() {
         "{calls:?}"
     );
 }
+
+/// A program in the place of `flux`, after the documentation and sources of flux-core: attributes
+/// of a broker, ids of jobs, and memos, which are refused for unknown jobs.
+const FAKE_FLUX: &str = r#"#!/bin/sh
+case "$1 $2" in
+    "getattr rundir") echo "$FAKE_RUNDIR" ;;
+    "getattr broker.pid") echo "$FAKE_BROKER" ;;
+    "getattr rank") echo 0 ;;
+    "job id") echo "$4" | sed 's/^ƒ/f/' ;;
+    "job memo")
+        shift 2
+        [ "$1" = ƒA4V ] || { echo "flux-job: memo: unknown job id" >&2; exit 1; }
+        shift
+        for word in "$@"; do printf '%s\n' "$word" >>"$FAKE_RUNDIR/memo"; done
+        ;;
+    *) echo "flux: $*: not known to the test" >&2; exit 1 ;;
+esac
+"#;
+
+/// Installs the scripts for Flux, and the program in the place of `flux`.
+struct FakeFlux {
+    fake: FakePegel,
+    dir: PathBuf,
+    broker: ChildProcess,
+}
+
+impl FakeFlux {
+    fn new(pegel: &str) -> FakeFlux {
+        let fake = FakePegel::new();
+        let dir = fake.home.join("flux hooks");
+        let args = ["hook", "flux", "--pegel", pegel, "--install"];
+        succeed(PEGEL.command(&fake.home).args(args).arg(&dir));
+        fs::write(fake.home.join("bin/flux"), FAKE_FLUX).expect("written");
+        set_mode(fake.home.join("bin/flux"), 0o755);
+        fs::create_dir(fake.home.join("run")).expect("made");
+        let broker = ChildProcess::start(Command::new("sleep").arg("1000"));
+        FakeFlux { fake, dir, broker }
+    }
+
+    /// Returns a command with the variables that a broker sets.
+    fn command(&self, script: &str) -> Command {
+        let mut command = self.fake.command(self.dir.join(script));
+        command
+            .env("FAKE_RUNDIR", self.run())
+            .env("FAKE_BROKER", self.broker.pid().to_string())
+            .env("FLUX_FRIPP_STATSD", "127.0.0.1:0")
+            .env("PEGEL_HOOK_LOG", self.fake.home.join("log"));
+        command
+    }
+
+    fn run(&self) -> PathBuf {
+        self.fake.home.join("run")
+    }
+
+    /// Returns the process of the agent, if it runs.
+    fn agent(&self) -> Option<u64> {
+        let text = fs::read(self.run().join("pegel/endpoint.json")).ok()?;
+        let endpoint: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        endpoint["pid"].as_u64()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.fake.home.join("log")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn every_script_for_flux_is_valid_shell() {
+    let flux = FakeFlux::new("/opt/two words/pegel");
+    let shellcheck = need("shellcheck");
+    for script in [
+        "env.sh",
+        "rc1.d/50-pegel",
+        "rc3.d/50-pegel",
+        "pegel-epilog.sh",
+    ] {
+        let script = flux.dir.join(script);
+        succeed(Command::new("sh").arg("-n").arg(&script));
+        if let Some(shellcheck) = &shellcheck {
+            succeed(Command::new(shellcheck).args(["-s", "sh"]).arg(&script));
+        }
+    }
+    let args = ["hook", "flux", "--to", "file:///data"];
+    let refused = finish(PEGEL.command(&flux.fake.home).args(args));
+    assert_eq!(refused.code(), Some(2), "{refused}");
+}
+
+#[test]
+fn flux_starts_an_agent_with_its_broker_and_adds_a_memo_to_jobs() {
+    let flux = FakeFlux::new(PEGEL.path());
+    let environment = fs::read_to_string(flux.dir.join("env.sh")).expect("read");
+    let shown = format!("{environment}\necho \"$FLUX_RC_EXTRA $FLUX_FRIPP_STATSD\"");
+    let shown = succeed(flux.fake.command("sh").args(["-c", &shown])).stdout;
+    assert_eq!(shown, format!("{} 127.0.0.1:8125\n", flux.dir.display()));
+    succeed(&mut flux.command("rc1.d/50-pegel"));
+    assert!(flux.agent().is_some(), "{}", flux.log());
+    let socket = flux.run().join("pegel.sock");
+    let mut run = PEGEL.command(&flux.fake.home);
+    run.arg("run").arg("-u").arg(&socket);
+    succeed(run.args(["-j", "fA4V", "-q", "--", "true"]));
+
+    // For an unknown job there is nothing to add; neither fails the job.
+    for (job, is_known) in [("ƒA4V", true), ("ƒ9999", false)] {
+        succeed(flux.command("pegel-epilog.sh").env("FLUX_JOB_ID", job));
+        let memo = fs::read_to_string(flux.run().join("memo")).unwrap_or_default();
+        assert_eq!(
+            memo.contains("pegel.0.cpu_seconds="),
+            is_known,
+            "{memo} {}",
+            flux.log()
+        );
+        if is_known {
+            assert!(memo.contains("pegel.0.memory_peak="), "{memo}");
+            assert!(memo.contains("pegel.0.state=exit 0\n"), "{memo}");
+            fs::remove_file(flux.run().join("memo")).expect("removed");
+        }
+    }
+    succeed(&mut flux.command("rc3.d/50-pegel"));
+    assert_eq!(flux.agent(), None, "the agent has ended");
+}
+
+#[test]
+fn the_agent_of_a_broker_ends_however_the_broker_ends() {
+    let flux = FakeFlux::new(PEGEL.path());
+    succeed(&mut flux.command("rc1.d/50-pegel"));
+    assert!(flux.agent().is_some(), "{}", flux.log());
+    flux.broker.signal(Signal::KILL);
+    eventually("the agent has ended", || match flux.agent() {
+        None => Ok(()),
+        Some(pid) => Err(pid),
+    });
+    // A broken pegel does not keep an instance from starting.
+    let flux = FakeFlux::new("/nonexistent/pegel");
+    for script in ["rc1.d/50-pegel", "rc3.d/50-pegel", "pegel-epilog.sh"] {
+        succeed(flux.command(script).env("FLUX_JOB_ID", "ƒA4V"));
+    }
+}

@@ -3,6 +3,7 @@
 
 mod clients;
 mod cpu_rates;
+mod jobs;
 mod sampling_times;
 
 use parking_lot::{Mutex, MutexGuard};

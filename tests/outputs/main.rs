@@ -3,6 +3,7 @@
 
 mod grafana;
 mod graphite;
+mod jobs;
 mod node_exporter;
 mod opentsdb;
 mod page;

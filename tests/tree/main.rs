@@ -5,6 +5,7 @@ mod chaos;
 mod counting;
 mod hostile;
 mod hung_child;
+mod jobs;
 mod queries;
 mod refused_children;
 mod tree_agent;

@@ -14,6 +14,7 @@ use pegel_ingest::pull::PullConfig;
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
 use pegel_ingest::statsd::StatsdListenOptions;
+use pegel_jobs::JobsSettings;
 use pegel_metric::quantity;
 use pegel_run::PROGRAMS_MAX;
 use pegel_serve::socket::default_socket;
@@ -29,6 +30,7 @@ use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
 use crate::graphite;
+use crate::jobs;
 use crate::log_output::LogOutput;
 use crate::marks;
 use crate::memory_limit::MemoryLimit;
@@ -63,6 +65,7 @@ pub struct AgentSettings {
     pub graphite: Vec<GraphiteServer>,
     pub tree: TreeSettings,
     pub session: SessionSettings,
+    pub jobs: JobsSettings,
     /// The agent was started by `pegel session start`, which may replace it.
     pub is_supervised: bool,
     /// The agent cannot outlive the task that started it: records end when it stops.
@@ -120,7 +123,7 @@ impl AgentSettings {
             limit.fit_connections(&mut serve, &mut statsd);
             remarks.push(limit.remark(config));
         }
-        let mut lanes = lanes_settings(&store.dir, &serve.allow_users, environment);
+        let mut lanes = lanes_settings(&store.dir, &serve.admitted_users(), environment);
         let (connections, threads) = (serve.limits.connections, statsd.threads);
         let mut programs_max = PROGRAMS_MAX;
         let open_files = DescriptorBudget::distribute(
@@ -161,6 +164,7 @@ impl AgentSettings {
             graphite: config.agent.graphite.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
+            jobs: config.agent.jobs.clone(),
             is_supervised: false,
             ends_records: false,
             programs_max,
@@ -283,6 +287,8 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())
+        .chain(jobs::families())
+        .chain([&pegel_serve::JOB_INFO])
         .chain(sessions::families());
     let own = own.map(|family| &*family.name);
     let names = collected.map(|family| &*family.name).chain(own);

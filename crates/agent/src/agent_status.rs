@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pegel_collect::{CollectorState, Sampler};
 use pegel_ingest::pull::{OnceValues, PullInputs};
+use pegel_jobs::Jobs;
 use pegel_metric::ProcessTable;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::agent_settings::AgentSettings;
 use crate::graphite::status_json;
 use crate::hosted_inputs::HostedInputs;
+use crate::jobs::status_json_of_jobs;
 use crate::log_output::LogOutput;
 use crate::rules::RuleSources;
 use crate::service_notifier::ServiceNotifier;
@@ -45,6 +47,8 @@ pub(crate) struct AgentStatus {
     rule_sources: Option<RuleSources>,
     graphite: Mutex<Vec<GraphiteOutput>>,
     tree: Mutex<Option<RunningTree>>,
+    /// `None` only in tests.
+    jobs: Option<Jobs>,
     /// When the last sample was handed to the store.
     last_tick: Mutex<Option<Instant>>,
     rate: Duration,
@@ -58,8 +62,9 @@ pub(crate) struct AgentStatus {
 }
 
 impl AgentStatus {
-    pub(crate) fn new(plan: &AgentSettings, inputs: HostedInputs) -> AgentStatus {
+    pub(crate) fn new(plan: &AgentSettings, inputs: HostedInputs, jobs: Jobs) -> AgentStatus {
         AgentStatus {
+            jobs: Some(jobs),
             inputs: Some(inputs),
             rate: plan.collect.rate,
             limits: json!({
@@ -337,6 +342,9 @@ impl StatusSource for AgentStatus {
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());
+        }
+        if let Some(jobs) = &self.jobs {
+            fields.insert("jobs".to_owned(), status_json_of_jobs(jobs));
         }
         if let Some(log) = &self.log {
             let log = json!({"place": log.destination(), "lost": log.lost()});

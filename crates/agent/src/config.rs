@@ -10,6 +10,7 @@ use pegel_ingest::admission::SenderLimits;
 use pegel_ingest::pull::PullConfig;
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
+use pegel_jobs::JobsSettings;
 use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_session::SessionSettings;
@@ -63,6 +64,8 @@ settings! {
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),
+        /// How jobs are kept: `pegel jobs`.
+        jobs: JobsSettings = JobsSettings::default(),
         /// How tasks are recorded: `pegel session`.
         session: SessionSettings = SessionSettings::default(),
         /// Which messages are logged, and where: a level; or stderr, journal, syslog or a file

@@ -18,6 +18,7 @@ mod graphite;
 mod hangup;
 mod hosted_inputs;
 pub mod human_text;
+mod jobs;
 mod log_output;
 mod marks;
 mod memory_limit;

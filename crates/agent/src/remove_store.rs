@@ -38,7 +38,8 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    for name in [
+    let jobs = pegel_jobs::JOB_FILES.into_iter();
+    for name in jobs.chain([
         "annotations.jsonl",
         "annotations.jsonl.new",
         "filters",
@@ -52,7 +53,7 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         "pushgateway.json",
         "pushgateway.tmp",
         "tree-instance",
-    ] {
+    ]) {
         match fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

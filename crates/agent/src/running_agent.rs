@@ -18,6 +18,7 @@ use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::pull::{OnceSink, PullInputs};
 use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
+use pegel_jobs::{JobWorker, Jobs};
 use pegel_metric::{Millis, Selector, quantity};
 use pegel_query::Annotations;
 use pegel_run::CountingService;
@@ -38,6 +39,7 @@ use crate::endpoint_file::{self, EndpointFile};
 use crate::graphite::{GraphiteMetrics, start_graphite};
 use crate::hangup::HangupSignals;
 use crate::hosted_inputs::HostedInputs;
+use crate::jobs::{JobMetrics, start_jobs};
 use crate::log_output::{LogMetrics, LogOutput};
 use crate::marks::{AnnotationMarks, MarkMetrics};
 use crate::memory_limit::MEMORY_MIN;
@@ -79,7 +81,7 @@ pub enum AgentStartError {
     Ingest(#[from] pegel_ingest::IngestStartError),
     #[error(transparent)]
     Statsd(#[from] statsd::StatsdBindError),
-    #[error("allow_users")]
+    #[error("allow_users, operators")]
     Users(#[from] GuardError),
     #[error(
         "the limit on open files is {0}, and the agent requires at least {DESCRIPTORS_MIN}; raise it with `ulimit -n` or LimitNOFILE"
@@ -103,6 +105,7 @@ pub struct RunningAgent {
     statsd: StatsdListener,
     status: Arc<AgentStatus>,
     sessions: Arc<AgentSessions>,
+    job_worker: Option<JobWorker>,
     /// Notified when a client of the job requests a stop.
     stop_requested: Arc<tokio::sync::Notify>,
     server: Option<RunningServer>,
@@ -168,7 +171,8 @@ impl RunningAgent {
             annotations: annotations.clone(),
             clock: plan.store.clock.clone(),
         }));
-        let status = Arc::new(AgentStatus::new(&plan, inputs.clone()));
+        let jobs = Jobs::open(&dir, &plan.jobs);
+        let status = Arc::new(AgentStatus::new(&plan, inputs.clone(), jobs.clone()));
         let pull = new_pull_inputs(&plan, &ingest, &status);
         status.set_pull(pull.clone());
         let version = env!("CARGO_PKG_VERSION");
@@ -183,6 +187,7 @@ impl RunningAgent {
             refresh_programs: inputs.refresh_programs(),
             charge_bytes: inputs.charge_bytes(),
             annotations: annotations.clone(),
+            jobs: jobs.clone(),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
             stop_supervised: plan.is_supervised.then(|| stop_request(&finished)),
             sessions: sessions.clone(),
@@ -197,7 +202,7 @@ impl RunningAgent {
         let server = BoundServer::bind(plan.serve.clone(), app)?;
         // After the push socket: its directory exists and its lock is held.
         let statsd = start_statsd(&plan, &metrics, &ingest, &store)?;
-        let sampler = start_sampler(&plan, &store, &status, &annotations, &sessions)?;
+        let sampler = start_sampler(&plan, &store, &status, &annotations, &sessions, &jobs)?;
         let (active, extra_samples) = (sampler.active_count(), sampler.extra_samples());
         status.set_sampler(sampler);
         sessions.start(&plan, &store, &status, &ingest, extra_samples);
@@ -244,6 +249,8 @@ impl RunningAgent {
         }
         // Last: they must not delay the first sample.
         status.start_snapshot_worker(&plan);
+        let job_worker = start_jobs(&plan, &jobs, &store, &ingest);
+        let job_worker = job_worker.map_err(AgentStartError::Runtime)?;
         if !plan.rules.is_empty() {
             let url = page_url(&plan, http);
             let rules = start_rules(&plan, rule_groups, promql_source, &store, url);
@@ -259,6 +266,7 @@ impl RunningAgent {
             statsd,
             status,
             sessions,
+            job_worker: Some(job_worker),
             stop_requested: finished,
             server: running,
             endpoint: Some(endpoint),
@@ -362,6 +370,7 @@ impl RunningAgent {
         drop(self.endpoint.take());
         // Before the sampler: a record ends with a last sample.
         self.sessions.stop();
+        drop(self.job_worker.take());
         if let Some(mut sampler) = self.status.take_sampler() {
             sampler.stop();
         }
@@ -439,7 +448,7 @@ fn start_statsd(
     ingest: &Ingest,
     store: &Store,
 ) -> Result<StatsdListener, AgentStartError> {
-    let users = LocalUsers::new(&plan.serve.allow_users)?;
+    let users = LocalUsers::new(&plan.serve.admitted_users())?;
     let mut listening =
         StatsdListener::bind(statsd, &plan.statsd, Arc::new(AgentPeerPolicy { users }))?;
     ingest.add_source(statsd.source(&listening, ingest.point_writer(), store, ingest.now()));
@@ -454,6 +463,7 @@ fn start_sampler(
     source: &Arc<AgentStatus>,
     annotations: &Arc<Annotations>,
     sessions: &Arc<AgentSessions>,
+    jobs: &Jobs,
 ) -> Result<Sampler, AgentStartError> {
     // The newest time of the first pass, whose groups may have different times.
     let first = Arc::new(AtomicI64::new(Millis::MIN));
@@ -464,6 +474,7 @@ fn start_sampler(
         CloudMetrics::new(source),
         MarkMetrics::new(annotations),
         SessionMetrics::new(sessions),
+        JobMetrics::new(jobs),
     ];
     if let Some(log) = &plan.log {
         own.push(LogMetrics::new(log));

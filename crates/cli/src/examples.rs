@@ -22,6 +22,7 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["query"] => QUERY,
         ["track"] => TRACK,
         ["top"] => TOP,
+        ["jobs"] => JOBS,
         ["nodes"] => NODES,
         ["tree"] => TREE,
         ["tree", "init"] => TREE_INIT,
@@ -319,6 +320,19 @@ const MARK: &[Example] = &[
     example(
         "pegel mark \"new driver\" --time -10m --tag version=570.1",
         "set a mark at another time, with a label",
+    ),
+];
+
+const JOBS: &[Example] = &[
+    example("pegel jobs --since 7d", "show the jobs of a week"),
+    example(
+        "pegel jobs --user ada -f csv",
+        "write the jobs of a user as CSV",
+    ),
+    example("pegel jobs 4711 --steps", "show a job and its steps"),
+    example(
+        "pegel query --job 4711 'sum(rate(node_cpu_seconds_total{mode!=\"idle\"}[1m]))'",
+        "evaluate on the CPUs of a job, at its end",
     ),
 ];
 

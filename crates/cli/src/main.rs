@@ -21,6 +21,7 @@ mod get;
 mod grafana;
 mod hook;
 mod inputs;
+mod jobs;
 mod list;
 mod listed_node;
 mod logging;
@@ -81,6 +82,7 @@ enum CliCommand {
     Query(query::QueryArgs),
     Track(track::TrackArgs),
     Top(top::TopArgs),
+    Jobs(jobs::JobsArgs),
     Nodes(nodes::NodesArgs),
     Tree(tree::TreeArgs),
     Push(push::PushArgs),
@@ -150,6 +152,7 @@ fn main() -> ExitCode {
         CliCommand::Query(args) => query::run(args),
         CliCommand::Track(args) => track::run(args),
         CliCommand::Top(args) => top::run(args),
+        CliCommand::Jobs(args) => jobs::run(args),
         CliCommand::Nodes(args) => nodes::run(args),
         CliCommand::Tree(args) => tree::run(args),
         CliCommand::Push(args) => push::run(args),

@@ -5,6 +5,7 @@
 //! the last values are in the store. Methods that wait for the log must not be called from async
 //! workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +152,12 @@ impl Ingest {
     pub fn lanes_status(&self) -> Option<LanesStatus> {
         let status = self.lanes_status.as_ref()?;
         Some(status.lock().clone())
+    }
+
+    /// Returns the processes of running programs with lanes, by job and user.
+    pub fn lane_jobs(&self) -> BTreeMap<(String, u32), Vec<u32>> {
+        let status = self.lanes_status.as_ref();
+        status.map_or_else(BTreeMap::new, |status| status.lock().jobs.clone())
     }
 
     /// Returns why the lane journal cannot be written, if so.

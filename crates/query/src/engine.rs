@@ -92,6 +92,16 @@ impl QueryEngine {
         }
     }
 
+    /// Returns this engine over a part of its source.
+    pub fn restricted(&self, source: Arc<dyn SampleReader>) -> QueryEngine {
+        QueryEngine {
+            source,
+            // The names of a part must not be taken for those of the whole.
+            metric_names: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limits.time_max
     }

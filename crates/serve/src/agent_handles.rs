@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_jobs::Jobs;
 use pegel_metric::{Clock, Level, Millis, ProcessTable};
 use pegel_query::Annotations;
 use pegel_store::Store;
@@ -28,6 +29,8 @@ pub struct AgentHandles {
     pub charge_bytes: ChargeBytes,
     /// Annotations, marks and phases.
     pub annotations: Arc<Annotations>,
+    /// The jobs of this node.
+    pub jobs: Jobs,
     /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Stops an agent that `pegel session start` started, so that another version replaces it.

@@ -23,7 +23,7 @@ pub fn check_files(settings: &ServeSettings) -> Vec<(&'static str, Box<dyn Error
     if let Some(Err(error)) = settings.tls.files().map(|files| files.load()) {
         found.push(("tls", error.into()));
     }
-    if let Err(error) = LocalUsers::new(&settings.allow_users) {
+    if let Err(error) = LocalUsers::new(&settings.admitted_users()) {
         found.push(("allow_users", error.into()));
     }
     if let Some(Err(error)) = settings.socket.as_deref().map(check_socket) {

@@ -20,6 +20,8 @@ mod finished_response;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod guard;
+mod job_info;
+mod job_query;
 mod json_response;
 mod line_protocol;
 mod listen;
@@ -48,6 +50,7 @@ pub use agent_handles::{
 pub use bind::ServerBindError;
 pub use check_files::check_files;
 pub use guard::{Access, GuardError, LocalUsers, TokenError, TokenSource, is_sock_diag_available};
+pub use job_info::JOB_INFO;
 pub use pegel_credentials::TlsError;
 pub use port_owner::{OwningProcess, PortOwner, tcp_port_owner, udp_port_owner};
 pub use routes::InputRoute;

@@ -25,6 +25,7 @@ use crate::bind::{ServerBindError, bind_tcp, check_exposure};
 use crate::body_memory::BodyMemory;
 use crate::connection_limit::ConnectionLimit;
 use crate::guard::{Guard, is_loopback};
+use crate::job_info::JobInfo;
 use crate::listen::{self, accept_all};
 use crate::participants::Participants;
 use crate::refusals::RefusalCounters;
@@ -131,6 +132,7 @@ impl BoundServer {
             self.app.rate.max(PROGRAM_INTERVAL_MIN),
         )
         .with_annotations(self.app.annotations.clone())
+        .with_intervals(Arc::new(JobInfo(self.app.jobs.clone())))
     }
 
     /// Serves on the runtime until stopped.

@@ -35,6 +35,9 @@ settings! {
         /// Users of this machine who may read and write over HTTP without a token, besides the
         /// agent's own and root: the one that Prometheus or Grafana runs as.
         allow_users: Vec<UserRef> = Vec::new(),
+        /// Users of this machine who see the jobs of all users, and may do what `allow_users` may.
+        /// Others see their own jobs only.
+        operators: Vec<UserRef> = Vec::new(),
         /// Additional Host names to accept, besides localhost, the node's own names and its
         /// addresses: the name of a proxy, for example.
         hosts: Vec<HostName> = Vec::new(),
@@ -130,6 +133,13 @@ impl ServeSettings {
             lookback: self.promql.lookback.duration(),
             ..PromqlLimits::default()
         }
+    }
+
+    /// Returns the users of this machine who may read and write, besides the agent's own and root.
+    pub fn admitted_users(&self) -> Vec<UserRef> {
+        { self.allow_users.iter().chain(&self.operators) }
+            .cloned()
+            .collect()
     }
 
     /// Returns where the token that grants every right is read from; `None` if there is no token.

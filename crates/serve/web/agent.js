@@ -5,7 +5,12 @@ import { parse, textOf } from "./series.js";
 /**
  * On a parent: the name of its own node. The answers of a parent cover all nodes below it; most views show one node.
  */
-export const scope = { node: "" };
+export const scope = { node: "", job: "" };
+
+/** Restricts a request for stored samples to the job that the page shows. @param {[string, string][]} query @returns {[string, string][]} */
+export function ofJob(query) {
+  return scope.job ? [...query, ["job", scope.job]] : query;
+}
 
 /** Restricts a request on a parent to its own node. @param {[string, string][]} query @returns {[string, string][]} */
 export function scoped(query = []) {

@@ -5,6 +5,7 @@ import { startAlerts } from "./alerts.js";
 import { byId, el, say } from "./dom.js";
 import { duration } from "./format.js";
 import { startHelp } from "./help.js";
+import { jobsView } from "./jobs.js";
 import { onState, sampleAge, watch } from "./live.js";
 import { startMarks } from "./marks.js";
 import { metricsView } from "./metrics.js";
@@ -25,6 +26,7 @@ let views = {
   overview: ["Overview", overviewView],
   node: ["Node", nodeView],
   processes: ["Processes", processesView],
+  jobs: ["Jobs", jobsView],
   programs: ["Programs", programsView],
   metrics: ["Metrics", metricsView],
   status: ["Status", statusView],
@@ -47,12 +49,18 @@ function show() {
   document.body.classList.toggle("embedded", current.query.get("embedded") === "1");
   readTime();
   const view = views[current.view] ? current.view : home.view;
-  if (view === name) return;
+  const job = current.query.get("job") ?? "";
+  if (view === name && job === scope.job) return;
   shown?.dispose();
   name = view;
+  scope.job = job;
   const main = byId("main");
   main.replaceChildren();
   main.className = `view-${view}`;
+  if (job)
+    main.append(
+      el("p", { class: "notice" }, `Only job ${job}: its time, and the CPUs and devices that it held. `, el("a", { href: `#/${view}`, text: "Show all" })),
+    );
   shown = views[view][1](main);
   document.title = `${views[view][0]} · ${byId("node").textContent || "Pegel"}`;
   links();

@@ -1,7 +1,7 @@
 // Loads the lines of a PromQL expression for a chart: when the time window moves, and periodically while it follows
 // live data. It has the interface of `Feed`.
 
-import { ask } from "./agent.js";
+import { ask, ofJob } from "./agent.js";
 import { labelText } from "./series.js";
 import { bounds, fitStep, isLive, onMove, stretch } from "./window.js";
 
@@ -55,12 +55,15 @@ export class ExpressionFeed {
     const end = Math.floor(to / step) * step;
     const start = Math.ceil(from / step) * step;
     try {
-      const answer = await ask("api/v1/query_range", [
-        ["query", this.expression],
-        ["start", String(start / 1000)],
-        ["end", String(end / 1000)],
-        ["step", String(step / 1000)],
-      ]);
+      const answer = await ask(
+        "api/v1/query_range",
+        ofJob([
+          ["query", this.expression],
+          ["start", String(start / 1000)],
+          ["end", String(end / 1000)],
+          ["step", String(step / 1000)],
+        ]),
+      );
       if (number !== this.loading) return;
       this.frame = frameOf(answer.data.result, start, end, step);
       this.failure = null;

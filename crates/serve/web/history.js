@@ -1,6 +1,6 @@
 // Loads stored samples. Charts that need the same time range at the same moment share one request.
 
-import { ask, Refused, scoped, withoutHost } from "./agent.js";
+import { ask, ofJob, Refused, scoped, withoutHost } from "./agent.js";
 
 /** @typedef {{name: string, labels: Record<string, string>, points: [number, number | null][]}} Past */
 /** @typedef {{patterns: string[], resolve: (past: Past[]) => void, reject: (error: Error) => void}} Waiting */
@@ -73,7 +73,7 @@ function enqueue(key, part) {
     const query = patterns.map((pattern) => ["match", pattern]);
     query.push(["start", start], ["end", end], ["step", `${step}ms`]);
     try {
-      const answer = (await ask("api/v1/range", scoped(query))).map(withoutHost);
+      const answer = (await ask("api/v1/range", ofJob(scoped(query)))).map(withoutHost);
       for (const waiting of part) waiting.resolve(answer);
     } catch (error) {
       const cause = error instanceof Error ? error : new Refused(0, String(error));

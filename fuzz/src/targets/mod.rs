@@ -5,6 +5,7 @@ mod collect;
 mod config;
 mod exposition;
 mod ingest;
+mod jobs;
 mod lane;
 mod machine;
 mod metric;
@@ -73,6 +74,8 @@ pub static TARGETS: &[Target] = &[
     collect::NETWORK,
     collect::VMSTAT,
     collect::PROCESS,
+    jobs::JOB_FILE,
+    jobs::JOB_PATH,
     ingest::JOURNAL,
     ingest::PATTERN,
     lane::LANE,

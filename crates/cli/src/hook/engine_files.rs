@@ -20,6 +20,14 @@ const SLURM: &str = include_str!("templates/slurm.conf");
 const SLURM_TASK_PROLOG: &str = include_str!("templates/slurm_task_prolog.sh");
 const SLURM_EPILOG: &str = include_str!("templates/slurm_epilog.sh");
 
+const FLUX: &str = include_str!("templates/flux.txt");
+const FLUX_ENV: &str = include_str!("templates/flux_env.sh");
+/// The part of the scripts for Flux that they share.
+const FLUX_COMMON: &str = include_str!("templates/flux_common.sh");
+const FLUX_RC1: &str = include_str!("templates/flux_rc1.sh");
+const FLUX_RC3: &str = include_str!("templates/flux_rc3.sh");
+const FLUX_EPILOG: &str = include_str!("templates/flux_epilog.sh");
+
 /// Where the start task of Azure Batch installs the program.
 const AZURE_BATCH_PEGEL: &str = r#""${AZ_BATCH_NODE_SHARED_DIR:-/tmp}/pegel/pegel""#;
 /// Where the start script of a bundle installs it.
@@ -57,6 +65,7 @@ pub(super) fn files(
         HookEngine::Nextflow => vec![script("pegel.config", &nextflow(options), false)],
         HookEngine::Snakemake => vec![script("pegel.smk", &snakemake(options), false)],
         HookEngine::Slurm => slurm(options)?,
+        HookEngine::Flux => flux(options)?,
     })
 }
 
@@ -178,6 +187,36 @@ fn slurm(options: &HookOptions) -> Result<Vec<HookFile>, anyhow::Error> {
     ])
 }
 
+fn flux(options: &HookOptions) -> Result<Vec<HookFile>, anyhow::Error> {
+    if options.to.is_some() {
+        return Err(CommandError::usage(
+            "--to is not for flux, whose scripts start an agent and record no tasks",
+        ));
+    }
+    if options.dir.contains([':', '"', '\\']) {
+        return Err(CommandError::usage(format!(
+            "--install {}: FLUX_RC_EXTRA accepts no path with colons, quotes or backslashes",
+            options.dir
+        )));
+    }
+    let text = |template: &str| {
+        let template = template.replace("@FLUX@", FLUX_COMMON.trim_end());
+        let template = template.replace("@DIR_WORD@", &shell_word(&options.dir));
+        fill(
+            &template.replace("@DIR@", &options.dir),
+            options,
+            PATH_PEGEL,
+        )
+    };
+    Ok(vec![
+        script("README", &text(FLUX), false),
+        script("env.sh", &text(FLUX_ENV), false),
+        script("rc1.d/50-pegel", &text(FLUX_RC1), true),
+        script("rc3.d/50-pegel", &text(FLUX_RC3), true),
+        script("pegel-epilog.sh", &text(FLUX_EPILOG), true),
+    ])
+}
+
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum;
@@ -196,7 +235,11 @@ mod tests {
     #[test]
     fn every_placeholder_is_filled_and_every_file_marked() {
         for engine in HookEngine::value_variants() {
-            for file in files(*engine, &options()).expect("valid") {
+            let options = HookOptions {
+                to: options().to.filter(|_| *engine != HookEngine::Flux),
+                ..options()
+            };
+            for file in files(*engine, &options).expect("valid") {
                 let text = &file.text;
                 assert!(text.contains(MARK), "{}", file.name);
                 let is_placeholder = |word: &str| {

@@ -1,6 +1,6 @@
 //! `pegel hook`: prints or installs the scripts and settings with which a batch system or workflow
-//! engine records every task. All generated files call `pegel session start` and `pegel session
-//! stop`.
+//! engine records every task. The generated files call `pegel session start` and `pegel session
+//! stop`; those of Flux run an agent with every broker.
 
 mod engine_files;
 mod quoting;
@@ -59,6 +59,8 @@ pub(crate) enum HookEngine {
     Snakemake,
     /// Slurm: a TaskProlog and an Epilog
     Slurm,
+    /// Flux: rc1 and rc3 scripts that run an agent with every broker, and a job memo
+    Flux,
 }
 
 /// A generated file.
@@ -157,8 +159,15 @@ fn install(dir: &Path, files: &[HookFile], is_forced: bool) -> anyhow::Result<()
     let mut report = String::new();
     for file in files {
         let path = dir.join(file.name);
-        // Replaced by rename: a shell reads a running script piece by piece.
-        let temporary = dir.join(format!(".{}.{}", file.name, std::process::id()));
+        let folder = path.parent().unwrap_or(dir);
+        fs::create_dir_all(folder).with_context(|| cannot(folder))?;
+        // Replaced by rename: a shell reads a running script piece by piece. Flux runs every file
+        // in its folders that can be executed.
+        let temporary = dir.join(format!(
+            ".{}.{}",
+            file.name.replace('/', "."),
+            std::process::id()
+        ));
         let mode = if file.is_executable { 0o755 } else { 0o644 };
         let written = fs::write(&temporary, &file.text)
             .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(mode)))

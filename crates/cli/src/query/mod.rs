@@ -31,7 +31,8 @@ const DEFAULT_STEP_MIN: Millis = 1_000;
 pub(crate) struct QueryArgs {
     /// The expression: node_load1, 'sum by (mode) (rate(node_cpu_seconds_total[1m]))'
     expression: String,
-    /// Evaluate over this range of time before the end: 10m, 1h30m
+    /// Evaluate over this range of time before the end: 10m, 1h30m; with --job also `job`, for all
+    /// of its time
     #[arg(long, value_name = "DURATION")]
     range: Option<String>,
     /// Distance of the evaluations over a range: 10s [default: 120 points, at least 1s apart]
@@ -40,6 +41,10 @@ pub(crate) struct QueryArgs {
     /// Time of the evaluation, or end of the range: seconds since 1970 or RFC 3339 [default: now]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
+    /// Only the time of this job, and the CPUs and devices that it held; without --time and --range
+    /// at its end
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
     /// Repeat every INTERVAL until interrupted
     #[arg(
         long,
@@ -72,10 +77,15 @@ struct QueryTimes {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct QueryRange {
-    length: Millis,
-    step: Millis,
+enum QueryRange {
+    /// A length of time before the end.
+    Last { length: Millis, step: Millis },
+    /// The time of the job; the agent knows it, and chooses a step.
+    Job { step: Option<Millis> },
 }
+
+/// The value of `--range` for the time of the job.
+const WHOLE_JOB: &str = "job";
 
 pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let times = QueryTimes::parse(args)?;
@@ -83,7 +93,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
     let interval = interval.transpose()?;
     let client = args.node.client(args.socket.as_deref())?;
     loop {
-        let answer = evaluate(&client, &args.expression, times)?;
+        let answer = evaluate(&client, args, times)?;
         let text = show(args, &answer);
         let Some(interval) = interval else {
             output::write(args.output.as_deref(), &text)?;
@@ -104,23 +114,31 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<()> {
 /// Evaluates the expression, and prints the agent's warnings.
 fn evaluate(
     client: &AgentClient,
-    expression: &str,
+    args: &QueryArgs,
     times: QueryTimes,
 ) -> anyhow::Result<QueryAnswer> {
     let seconds = |millis: Millis| format!("{}.{:03}", millis / 1000, millis % 1000);
+    let mut parameters = vec![("query", args.expression.to_owned())];
+    parameters.extend(args.job.clone().map(|job| ("job", job)));
+    let is_at_job_end = args.job.is_some() && times.end.is_none() && times.range.is_none();
     let end = times.end.unwrap_or_else(now);
-    let mut parameters = vec![("query", expression.to_owned())];
     let path = match times.range {
-        Some(range) => {
+        Some(QueryRange::Last { length, step }) => {
             // Multiples of the step, so that repeated queries evaluate the same times.
-            let end = end - end.rem_euclid(range.step);
-            parameters.push(("start", seconds(end - range.length)));
+            let end = end - end.rem_euclid(step);
+            parameters.push(("start", seconds(end - length)));
             parameters.push(("end", seconds(end)));
-            parameters.push(("step", seconds(range.step)));
+            parameters.push(("step", seconds(step)));
+            "/api/v1/query_range"
+        }
+        Some(QueryRange::Job { step }) => {
+            parameters.extend(step.map(|step| ("step", seconds(step))));
             "/api/v1/query_range"
         }
         None => {
-            parameters.push(("time", seconds(end)));
+            if !is_at_job_end {
+                parameters.push(("time", seconds(end)));
+            }
             "/api/v1/query"
         }
     };
@@ -160,14 +178,24 @@ impl QueryTimes {
             let end = end.transpose()?;
             return Ok(QueryTimes { end, range: None });
         };
-        let length = duration("--range", length)?;
-        let step = match &args.step {
-            Some(step) => duration("--step", step)?,
-            None => default_step(length),
+        let step = args.step.as_deref().map(|step| duration("--step", step));
+        let step = step.transpose()?;
+        let range = match (length.as_str(), &args.job) {
+            (WHOLE_JOB, Some(_)) => QueryRange::Job { step },
+            (WHOLE_JOB, None) => {
+                return Err(CommandError::usage("--range job requires --job ID"));
+            }
+            (length, _) => {
+                let length = duration("--range", length)?;
+                QueryRange::Last {
+                    length,
+                    step: step.unwrap_or_else(|| default_step(length)),
+                }
+            }
         };
         Ok(QueryTimes {
             end: end.transpose()?,
-            range: Some(QueryRange { length, step }),
+            range: Some(range),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `pegel run`: launches a program, or attaches to a process, and counts its MPI and system calls.
 
 mod agent;
+mod job_reporter;
 mod local_rank;
 mod rank_group;
 mod report;
@@ -171,7 +172,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         wants_summary: run_end.is_wanted(),
         on_start: &|| run_end.on_start(),
         finish: &|summary: &ProgramSummary| run_end.on_end(summary),
-        keeps_stderr: is_verbose || run_end.is_wanted(),
+        keeps_stderr: is_verbose || run_end.prints(),
     };
     let Err(error) = launch.run();
     let code = error.exit_code();

@@ -10,6 +10,7 @@ use anyhow::Context;
 use pegel_run::ProgramSummary;
 
 use super::RunArgs;
+use super::job_reporter::JobReporter;
 use super::local_rank::LocalRank;
 use super::rank_group::{FinishedGroup, RankMember};
 use super::report::{self, RunReport};
@@ -36,6 +37,7 @@ pub(super) struct RunEnd {
     rank: Option<LocalRank>,
     group: RefCell<Option<RankMember>>,
     command: Vec<OsString>,
+    job: Option<JobReporter>,
 }
 
 impl RunEnd {
@@ -54,7 +56,12 @@ impl RunEnd {
             .map(std::path::absolute)
             .transpose()?;
         let is_wanted = summary.is_some() || report.is_some();
+        let job = match &args.job {
+            Some(job) => Some(JobReporter::new(job, args.socket.as_deref())?),
+            None => None,
+        };
         Ok(RunEnd {
+            job,
             summary,
             report,
             // An attached process is not a rank of this command's launcher.
@@ -66,13 +73,21 @@ impl RunEnd {
         })
     }
 
-    /// Returns whether a summary or a report is written.
+    /// Returns whether the end of the program is written or reported.
     pub(super) fn is_wanted(&self) -> bool {
+        self.prints() || self.job.is_some()
+    }
+
+    /// Returns whether a summary or a report is written.
+    pub(super) fn prints(&self) -> bool {
         self.summary.is_some() || self.report.is_some()
     }
 
     /// Joins the other ranks on this node. Called in the helper before the program starts.
     pub(super) fn on_start(&self) {
+        if let Some(job) = &self.job {
+            job.begin();
+        }
         if let (Some(rank), Some(_)) = (&self.rank, &self.summary)
             && let Some(base) = pegel_run::run_directory()
         {
@@ -83,6 +98,9 @@ impl RunEnd {
 
     /// Writes the report, and the summary if this is the last rank.
     pub(super) fn on_end(&self, summary: &ProgramSummary) {
+        if let Some(job) = &self.job {
+            job.end(summary);
+        }
         let report = RunReport::new(summary, &self.command);
         if let Some(path) = &self.report {
             let text = format!("{:#}\n", report.to_json());

@@ -355,6 +355,15 @@ impl Lanes {
         status.ended = ended;
         status.alive = self.lanes.len() as u64 - ended;
         status.counted_elsewhere = self.counted_elsewhere;
+        status.jobs.clear();
+        for lane in self.lanes.values().filter(|lane| !lane.has_ended) {
+            let header = lane.file.header();
+            // A process has several lanes if it has many series.
+            if !header.job.is_empty() && header.number == 0 {
+                let job = (header.job.clone(), lane.file.owner());
+                status.jobs.entry(job).or_default().push(header.pid);
+            }
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub struct LanesStatus {
     pub counted_elsewhere: u64,
     /// The number of files that are not read, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// The processes of running programs, by job and user.
+    #[serde(skip)]
+    pub jobs: BTreeMap<(String, u32), Vec<u32>>,
     /// Why the lane journal cannot be written, if so. The agent is degraded then.
     pub journal: Option<String>,
 }

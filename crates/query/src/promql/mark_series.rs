@@ -87,7 +87,7 @@ pub(super) fn mark_series(
     for (labels, kind, spans) in series.into_values() {
         let samples = match kind {
             MarkKind::Mark => mark_samples(&spans, selection),
-            MarkKind::Phase => phase_samples(&spans, selection),
+            MarkKind::Phase => interval_samples(&spans, selection),
         };
         bytes += labels.bytes() + samples.len() * size_of::<(Millis, f64)>();
         if bytes > selection.bytes_max {
@@ -123,7 +123,7 @@ fn mark_samples(spans: &[MarkSpan], selection: &Selection<'_>) -> MarkSamples {
 }
 
 /// Returns samples of the union of some spans, which are sorted by their starts.
-fn phase_samples(spans: &[MarkSpan], selection: &Selection<'_>) -> MarkSamples {
+pub(super) fn interval_samples(spans: &[MarkSpan], selection: &Selection<'_>) -> MarkSamples {
     let mut samples = MarkSamples::new();
     let mut covered: Option<MarkSpan> = None;
     let mut emit = |(start, end): MarkSpan| {

@@ -24,6 +24,7 @@ mod constant;
 mod error;
 mod evaluator;
 mod functions;
+mod interval_series;
 mod labels;
 mod limits;
 mod mark_series;
@@ -51,6 +52,7 @@ mod tests;
 use pegel_metric::Millis;
 
 pub use error::{PromqlError, PromqlErrorKind};
+pub use interval_series::{IntervalSource, LabelledInterval};
 pub use labels::LabelSet;
 pub use limits::PromqlLimits;
 pub use matcher::{LabelMatcher, MatchKind};

@@ -93,3 +93,24 @@ pub trait SeriesSource {
         None
     }
 }
+
+impl<S: SeriesSource + ?Sized> SeriesSource for &S {
+    fn select(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        (**self).select(selection, visit)
+    }
+
+    fn takes_aggregations(&self) -> bool {
+        (**self).takes_aggregations()
+    }
+
+    fn aggregate(
+        &self,
+        pushed: &PushedAggregation<'_>,
+    ) -> Option<Result<Vec<PushedSeries>, PromqlError>> {
+        (**self).aggregate(pushed)
+    }
+}

@@ -10,6 +10,7 @@ use pegel_metric::{Family, Millis, Selector, Series};
 use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
 use super::error::PromqlError;
+use super::interval_series::{IntervalSource, interval_series};
 use super::labels::{LabelSet, NAME};
 use super::mark_series::{mark_family, mark_series};
 use super::matcher::{LabelMatcher, MatchKind};
@@ -27,6 +28,7 @@ pub struct StoreSource {
     node: Arc<NodeLabels>,
     ticks: TickCompletion,
     annotations: Option<Arc<Annotations>>,
+    intervals: Option<Arc<dyn IntervalSource>>,
 }
 
 impl StoreSource {
@@ -44,6 +46,7 @@ impl StoreSource {
             node: Arc::new(node),
             ticks: TickCompletion { interval },
             annotations: None,
+            intervals: None,
         }
     }
 
@@ -51,6 +54,18 @@ impl StoreSource {
     pub fn with_annotations(mut self, annotations: Arc<Annotations>) -> StoreSource {
         self.annotations = Some(annotations);
         self
+    }
+
+    /// Adds series that are 1 during intervals.
+    pub fn with_intervals(mut self, intervals: Arc<dyn IntervalSource>) -> StoreSource {
+        self.intervals = Some(intervals);
+        self
+    }
+
+    /// Returns the intervals, which belong to no input.
+    fn intervals_for(&self, selection: &Selection<'_>) -> Option<&dyn IntervalSource> {
+        let intervals = self.intervals.as_deref();
+        intervals.filter(|_| selection.input.is_none())
     }
 
     /// Returns the labels of this node's series.
@@ -75,6 +90,11 @@ impl StoreSource {
             }
         })?;
         result?;
+        if let Some(intervals) = self.intervals_for(selection) {
+            for (labels, _) in interval_series(intervals, &self.node, selection)? {
+                visit(labels, intervals.family())?;
+            }
+        }
         let Some(annotations) = self.marks_for(selection) else {
             return Ok(());
         };
@@ -137,6 +157,11 @@ impl SeriesSource for StoreSource {
             }
         })?;
         result?;
+        if let Some(intervals) = self.intervals_for(selection) {
+            for (labels, samples) in interval_series(intervals, &self.node, selection)? {
+                visit(labels, SampleColumns::new(&samples).samples())?;
+            }
+        }
         let Some(annotations) = self.marks_for(selection) else {
             return Ok(());
         };

@@ -19,6 +19,12 @@ impl QueryParams {
         QueryParams(pairs)
     }
 
+    /// Removes a parameter that is not OpenTSDB's and returns its value, if it is not empty.
+    pub fn take(&mut self, key: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| known == key)?;
+        Some(self.0.remove(at).1).filter(|value| !value.is_empty())
+    }
+
     /// Returns the last non-empty value of a key.
     pub fn get<'a>(&'a self, key: &'a str) -> Option<&'a str> {
         self.all(key).filter(|value| !value.is_empty()).last()

@@ -7,7 +7,7 @@
 //! | caller | may |
 //! |---|---|
 //! | the agent's user, root, or anyone with the token, a session or a certificate of our authority | everything |
-//! | a user in `allow_users`; any remote client if `--insecure` is set and no token | everything except [`Access::Owner`] |
+//! | a user in `allow_users` or `operators`; any remote client if `--insecure` is set and no token | everything except [`Access::Owner`] |
 //! | anyone else | [`Access::Open`] |
 //!
 //! Local users are identified by the kernel: by credentials on the UNIX socket, by the owner of the
@@ -45,6 +45,7 @@ use crate::settings::ServeSettings;
 use accepted_hosts::AcceptedHosts;
 pub(crate) use access_denied::AccessDenied;
 pub use local_users::LocalUsers;
+use local_users::uid_of;
 use login::LoginSessions;
 pub(crate) use login::{LoginError, SessionCookie};
 pub(crate) use peer::{PeerIdentity, is_loopback};
@@ -108,6 +109,25 @@ impl Caller {
     }
 }
 
+/// The jobs that a caller may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobVisibility {
+    All,
+    OwnedBy(u32),
+    /// The user is unknown, so it has no jobs.
+    None,
+}
+
+impl JobVisibility {
+    pub(crate) fn includes(self, owner: Option<u32>) -> bool {
+        match self {
+            JobVisibility::All => true,
+            JobVisibility::OwnedBy(uid) => owner == Some(uid),
+            JobVisibility::None => false,
+        }
+    }
+}
+
 /// What is known about a connection before its first byte.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionInfo {
@@ -142,6 +162,8 @@ pub enum GuardError {
 #[derive(Debug)]
 pub(crate) struct Guard {
     users: LocalUsers,
+    /// The users in `operators`.
+    operators: Vec<u32>,
     hosts: AcceptedHosts,
     token: Option<Reloadable<Token, TokenError>>,
     /// Issues a second token, valid until the agent stops.
@@ -173,7 +195,12 @@ impl Guard {
             .files()
             .map(|files| Reloadable::new("the certificate", files.paths(), move || files.load()));
         Ok(Guard {
-            users: LocalUsers::new(&settings.allow_users)?,
+            users: LocalUsers::new(&settings.admitted_users())?,
+            operators: settings
+                .operators
+                .iter()
+                .map(uid_of)
+                .collect::<Result<_, _>>()?,
             hosts: AcceptedHosts::new(node, &settings.hosts),
             allows_any_remote: settings.insecure
                 && token.is_none()
@@ -191,6 +218,19 @@ impl Guard {
             refusal_log: RefusalLog::default(),
             refusals,
         })
+    }
+
+    /// Returns the jobs that a caller may see: its own, and all of them as an operator or with the
+    /// rights of the agent's user.
+    pub(crate) fn visible_jobs(&self, caller: &Caller) -> JobVisibility {
+        match (caller.rights, caller.peer) {
+            (AccessRights::Owner, _) => JobVisibility::All,
+            (AccessRights::User, PeerIdentity::User(uid)) if self.operators.contains(&uid) => {
+                JobVisibility::All
+            }
+            (AccessRights::User, PeerIdentity::User(uid)) => JobVisibility::OwnedBy(uid),
+            _ => JobVisibility::None,
+        }
     }
 
     /// Logs a warning if the kernel does not report the owners of connections: over loopback, only

@@ -12,6 +12,7 @@ use super::node_values::values_of_each;
 use super::{HandlerResult, SharedContext};
 use crate::content_negotiation::{self, MetricsFormat};
 use crate::guard::Caller;
+use crate::job_info::job_info_readings;
 use crate::tree::{NodeChoice, RequestTree};
 
 /// All current values; on a parent, with `nodes=each`, those of all nodes. Other query parameters
@@ -35,8 +36,9 @@ pub(super) async fn metrics(
     let tree = tree.inspect(|tree| tree.record.expect([context.agent.node.as_str()]));
     let tree = tree.filter(|_| is_of_each);
     let is_tree = tree.is_some();
+    let jobs = context.agent.jobs.clone();
     let work = move || {
-        let mut readings: Vec<(Arc<Series>, f64)> = Vec::new();
+        let mut readings: Vec<(Arc<Series>, f64)> = job_info_readings(&jobs);
         match &tree {
             None => drop(store.latest(&Selector::all(), 0, &mut |series, latest| {
                 readings.push((series.clone(), latest.value));

@@ -6,6 +6,7 @@ mod dragon;
 mod filters;
 mod followed_nodes;
 mod input;
+mod jobs;
 mod list;
 mod login;
 mod marks;
@@ -26,6 +27,7 @@ mod snapshot;
 mod status;
 mod stream;
 mod tree_aggregate;
+mod tree_jobs;
 mod tree_select;
 mod tree_texts;
 mod values;
@@ -52,8 +54,8 @@ use crate::guard::{Access, Caller, Guard, PeerIdentity};
 use crate::json_response::JSON;
 use crate::server_context::ServerContext;
 use crate::tree::{
-    AGGREGATE_TARGET, ANNOTATIONS_TARGET, NODES_HEADER, NodeRecord, SELECT_TARGET, TEXTS_TARGET,
-    node_record_header,
+    AGGREGATE_TARGET, ANNOTATIONS_TARGET, JOBS_TARGET, NODES_HEADER, NodeRecord, SELECT_TARGET,
+    TEXTS_TARGET, node_record_header,
 };
 
 type SharedContext = Extension<Arc<ServerContext>>;
@@ -76,6 +78,7 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/config           the configuration in force
 /api/v1/snapshot         a description of this machine
 /api/v1/processes        the top processes: ?by=process&sort=cpu&limit=50
+/api/v1/jobs             jobs on this node: ?since=-7d&user=&limit=; job=ID restricts queries to a job
 /api/v1/sessions         records of tasks; POST to /start, /stop, /credentials below it
 /api/v1/filters          filters of all answers; PUT and DELETE /api/v1/filters/NAME
 /api/v1/query            PromQL, as Prometheus answers it: ?query=node_load1&time=
@@ -118,6 +121,9 @@ const ROUTES: &[Route] = &[
     ("/api/v1/processes", Access::Read, || {
         get(processes::processes)
     }),
+    ("/api/v1/jobs", Access::Read, || {
+        get(jobs::list).post(jobs::report)
+    }),
     ("/api/v1/participants", Access::Owner, || {
         get(participants::counts).post(participants::update)
     }),
@@ -151,6 +157,7 @@ const ROUTES: &[Route] = &[
     (AGGREGATE_TARGET, Access::Read, || {
         post(tree_aggregate::aggregate)
     }),
+    (JOBS_TARGET, Access::Read, || post(tree_jobs::jobs)),
     (TEXTS_TARGET, Access::Read, || post(tree_texts::texts)),
     (ANNOTATIONS_TARGET, Access::Read, || {
         post(tree_select::annotations)

@@ -66,6 +66,7 @@ const FILES: &[EmbeddedFile] = files! {
     "heat.js": SCRIPT,
     "help.js": SCRIPT,
     "history.js": SCRIPT,
+    "jobs.js": SCRIPT,
     "live.js": SCRIPT,
     "marks.js": SCRIPT,
     "metrics.js": SCRIPT,

@@ -19,7 +19,8 @@ use super::ServerContext;
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
-use crate::guard::{AccessRights, Caller};
+use crate::guard::{AccessRights, Caller, JobVisibility};
+use crate::job_query::{JobOnNodes, JobSamples};
 use crate::tree::{RequestTree, TreeSource, all_annotations};
 
 /// A request, ready to be handled off the async workers.
@@ -27,6 +28,7 @@ pub(super) struct QueryHttpRequest {
     pub context: Arc<ServerContext>,
     pub rights: AccessRights,
     pub sender: String,
+    pub visible_jobs: JobVisibility,
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
@@ -52,6 +54,7 @@ impl<S: Send + Sync> FromRequest<S> for QueryHttpRequest {
         };
         let context = context.clone();
         let (rights, sender) = (caller.rights, caller.peer.sender_name());
+        let visible_jobs = context.guard.visible_jobs(caller);
         let tree = request.extract_parts::<RequestTree>().await;
         let tree = tree.unwrap_or(RequestTree(None));
         let path = request.extract_parts::<RawPathParams>().await.ok();
@@ -60,6 +63,7 @@ impl<S: Send + Sync> FromRequest<S> for QueryHttpRequest {
             context,
             rights,
             sender,
+            visible_jobs,
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -85,6 +89,24 @@ impl QueryHttpRequest {
                 engine.over(Arc::new(source), engine.annotations.clone())
             }
         }
+    }
+
+    /// Finds a job that the client may see. Blocks.
+    pub(super) fn find_job(&self, id: &str) -> Result<JobOnNodes, ApiError> {
+        JobOnNodes::find(&self.context, self.tree.0.as_ref(), self.visible_jobs, id)
+    }
+
+    /// Returns an engine over what belongs to a job. Blocks.
+    pub(super) fn engine_for_job(
+        &self,
+        engine: &QueryEngine,
+        id: &str,
+    ) -> Result<QueryEngine, ApiError> {
+        let samples = JobSamples {
+            source: engine.source.clone(),
+            job: Arc::new(self.find_job(id)?),
+        };
+        Ok(engine.restricted(Arc::new(samples)))
     }
 
     /// Returns the engine with the annotations of all nodes that overlap a range of time.

@@ -1,4 +1,6 @@
 //! `GET /api/v1/range`.
+use std::sync::Arc;
+
 use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
 use pegel_metric::{Labels, Millis, Series};
@@ -8,13 +10,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::nodes_parameter::NodesParameter;
-use super::{HandlerResult, SharedContext};
+use super::{HandlerResult, ServerContext, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
-use crate::guard::Caller;
+use crate::guard::{Caller, JobVisibility};
+use crate::job_query::{JobOnNodes, JobSamples};
 use crate::query_parameters::QueryParameters;
 use crate::time_parameters::{parse_duration, parse_time};
-use crate::tree::RequestTree;
+use crate::tree::{RequestTree, TreeAccess};
 
 /// Stored samples per series: `[{"name","labels","points":[[ms,value],…]}]`.
 pub(super) async fn range(
@@ -25,10 +28,21 @@ pub(super) async fn range(
     headers: HeaderMap,
 ) -> HandlerResult {
     let now = context.agent.clock.utc();
-    let accepted = ["match", "start", "end", "step", "agg", "nodes"];
+    let accepted = ["match", "start", "end", "step", "agg", "nodes", "job"];
     let parameters = QueryParameters::parse(&uri, &accepted)?;
-    let query = range_query(&parameters, now)?;
     let nodes = NodesParameter::parse(&parameters)?;
+    if let Some(id) = parameters.single("job")?.map(str::to_owned) {
+        let visible = context.guard.visible_jobs(&caller);
+        let for_work = context.clone();
+        return context
+            .respond_query(&caller, &headers, move |buffer| {
+                let (source, job) = job_samples(&for_work, tree.as_ref(), &nodes, visible, &id)?;
+                let query = job_range_query(&parameters, now, &job)?;
+                write_range(buffer, &source, &query)
+            })
+            .await;
+    }
+    let query = range_query(&parameters, now)?;
     if let Some(tree) = tree {
         return context
             .respond_query(&caller, &headers, move |buffer| {
@@ -50,6 +64,51 @@ pub(super) async fn range(
 pub(crate) fn parse_range_query(uri: &Uri, now: Millis) -> Result<RangeQuery, ApiError> {
     let accepted = ["match", "start", "end", "step", "agg", "nodes"];
     range_query(&QueryParameters::parse(uri, &accepted)?, now)
+}
+
+/// Parses the query string of a request for a job, whose time is the default.
+fn job_range_query(
+    parameters: &QueryParameters,
+    now: Millis,
+    job: &JobOnNodes,
+) -> Result<RangeQuery, ApiError> {
+    let mut query = range_query(parameters, now)?;
+    if parameters.single("start")?.is_none() {
+        query.start = job.begin;
+    }
+    if parameters.single("end")?.is_none() {
+        query.end = job.end;
+    }
+    Ok(query)
+}
+
+/// Returns what belongs to a job: of this agent, or of the job's nodes. Blocks.
+pub(super) fn job_samples(
+    context: &ServerContext,
+    tree: Option<&TreeAccess>,
+    nodes: &NodesParameter,
+    visible: JobVisibility,
+    id: &str,
+) -> Result<(JobSamples, Arc<JobOnNodes>), ApiError> {
+    let job = Arc::new(JobOnNodes::find(context, tree, visible, id)?);
+    let source: Arc<dyn SampleReader> = match tree {
+        Some(tree) => {
+            let choice = match nodes {
+                NodesParameter::Named(choice) => choice.clone(),
+                NodesParameter::Absent | NodesParameter::Each => job.nodes(),
+            };
+            Arc::new(tree.source(choice)?)
+        }
+        None => {
+            nodes.check_single(&context.agent.node)?;
+            Arc::new(context.agent.store.clone())
+        }
+    };
+    let samples = JobSamples {
+        source,
+        job: job.clone(),
+    };
+    Ok((samples, job))
 }
 
 fn range_query(parameters: &QueryParameters, now: Millis) -> Result<RangeQuery, ApiError> {

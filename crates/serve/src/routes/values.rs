@@ -4,21 +4,27 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Extension;
 use axum::http::{HeaderMap, Uri};
-use pegel_metric::{Selector, Series};
-use pegel_store::{LatestValue, QueryError, Store};
+use pegel_metric::{Millis, Selector, Series};
+use pegel_query::SampleReader;
+use pegel_store::{LatestValue, QueryError, RangeQuery, Store};
 use serde::Serialize;
 
 use super::node_values::{CurrentSeries, values_of_each, values_over_nodes};
 use super::nodes_parameter::NodesParameter;
+use super::range::job_samples;
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
+use crate::job_query::{JobOnNodes, JobSamples};
 use crate::query_parameters::QueryParameters;
 use crate::tree::{RequestTree, TreeAccess};
 
 /// Time limit for matching, as for range queries: patterns come from the client.
 const MATCH_TIME: Duration = Duration::from_secs(10);
+
+/// How long before the end of a job a value may be, in milliseconds.
+const JOB_LOOKBACK: Millis = 300_000;
 
 #[derive(Serialize)]
 pub(super) struct CurrentValue<'a> {
@@ -38,9 +44,20 @@ pub(super) async fn values(
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
-    let parameters = QueryParameters::parse(&uri, &["match", "names", "nodes"])?;
+    let parameters = QueryParameters::parse(&uri, &["match", "names", "nodes", "job"])?;
     let (selector, nodes) = (parameters.selector()?, NodesParameter::parse(&parameters)?);
     context.refresh_programs().await;
+    if let Some(id) = parameters.single("job")?.map(str::to_owned) {
+        let visible = context.guard.visible_jobs(&caller);
+        let for_work = context.clone();
+        return context
+            .respond_query(&caller, &headers, move |buffer| {
+                let (source, job) = job_samples(&for_work, tree.as_ref(), &nodes, visible, &id)?;
+                let found = last_values(&source, &selector, &job)?;
+                buffer.json(&current_values(&found))
+            })
+            .await;
+    }
     if let Some(tree) = tree {
         let own = context.agent.node.clone();
         return context
@@ -57,6 +74,32 @@ pub(super) async fn values(
             write_current(buffer, &store, &selector, 0).map(drop)
         })
         .await
+}
+
+/// Returns the last values while a job ran; those of its last five minutes count. Blocks.
+fn last_values(
+    source: &JobSamples,
+    selector: &Selector,
+    job: &JobOnNodes,
+) -> Result<CurrentSeries, ApiError> {
+    let start = job.begin.max(job.end - JOB_LOOKBACK);
+    let query = RangeQuery {
+        deadline: Instant::now() + MATCH_TIME,
+        ..RangeQuery::new(selector.clone(), start, job.end, None)
+    };
+    let mut found = CurrentSeries::new();
+    source.query_range(&query, &mut |series, points| {
+        if let Some((time, value)) = points.last() {
+            let latest = LatestValue {
+                value: *value,
+                last_changed: *time,
+                last_sampled: *time,
+            };
+            found.push((series.clone(), latest));
+        }
+    })?;
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
 }
 
 /// Returns the current values of the nodes of a parent, each or reduced. Blocks.

@@ -159,6 +159,7 @@ impl TestServer {
                 Arc::new(move |sender, bytes| ingest.try_charge(sender, bytes))
             },
             annotations: Arc::new(Annotations::open_or_empty(&store.status().dir)),
+            jobs: pegel_jobs::Jobs::in_memory(&Default::default()),
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),

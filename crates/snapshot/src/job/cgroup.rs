@@ -42,6 +42,7 @@ fn find_job(parts: &[&str]) -> Option<FoundJob> {
     slurm(parts)
         .or_else(|| pbs(parts))
         .or_else(|| lsf(parts))
+        .or_else(|| flux(parts))
         .or_else(|| kubernetes(parts))
         .or_else(|| ecs(parts))
         .or_else(|| htcondor(parts))
@@ -103,6 +104,28 @@ fn lsf(parts: &[&str]) -> Option<FoundJob> {
         .first()
         .and_then(|cluster| sanitize((*cluster).to_owned()));
     Some((job, above + index + 1))
+}
+
+/// `…/user@500.service/app.slice/imp-shell-0-fA4VyMGLF.service`: the unit of a job's shell, where
+/// Flux runs jobs with systemd. The id is in the form f58, with an `f` for the sign `ƒ`.
+fn flux(parts: &[&str]) -> Option<FoundJob> {
+    let (above, below) = parts_after(parts, |part| part.starts_with("user@"))?;
+    let index = below.iter().position(|part| flux_job_id(part).is_some())?;
+    Some((
+        new_job("flux", flux_job_id(below[index])?)?,
+        above + index + 1,
+    ))
+}
+
+/// Returns the id in the name of the unit of a Flux job: `imp-shell-RANK-ID.service`, or
+/// `shell-RANK-ID.service` where all jobs belong to one user.
+pub fn flux_job_id(unit: &str) -> Option<&str> {
+    let name = unit.strip_suffix(".service")?;
+    let name = name.strip_prefix("imp-").unwrap_or(name);
+    let (rank, id) = name.strip_prefix("shell-")?.split_once('-')?;
+    let is_id =
+        id.starts_with('f') && id.len() > 1 && id.bytes().all(|c| c.is_ascii_alphanumeric());
+    (is_number(rank) && is_id).then_some(id)
 }
 
 /// `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope`,

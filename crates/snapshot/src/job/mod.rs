@@ -8,7 +8,7 @@ mod slurm_job_id;
 
 use serde::Serialize;
 
-pub use cgroup::job_cgroup;
+pub use cgroup::{flux_job_id, job_cgroup};
 use schedulers::SCHEDULERS;
 pub(crate) use slurm_job_id::resolve_slurm_job_id;
 

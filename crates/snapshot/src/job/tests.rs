@@ -167,6 +167,14 @@ fn schedulers_are_detected_by_their_cgroups() {
             "lsf 7 cluster=alps",
         ),
         (
+            "0::/user.slice/user-500.slice/user@500.service/app.slice/imp-shell-0-fA4VyMGLF.service",
+            "flux fA4VyMGLF",
+        ),
+        (
+            "0::/user.slice/user-500.slice/user@500.service/shell-12-f1.service",
+            "flux f1",
+        ),
+        (
             "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice/cri-containerd-9.scope",
             "kubernetes 1a-2b",
         ),
@@ -197,6 +205,8 @@ fn other_cgroups_and_variables_are_not_jobs() {
         "0::/user.slice/user-1000.slice/session-1.scope",
         "0::/system.slice/slurmd.service",
         "0::/docker/0123",
+        "0::/user.slice/user-500.slice/user@500.service/app.slice/shell-x-f1.service",
+        "0::/system.slice/shell-0-f1.service",
         "nonsense",
         "0::/lsf/alps/job.x.1",
         "0::/ecs/task1",

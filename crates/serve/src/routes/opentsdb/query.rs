@@ -12,8 +12,11 @@ use super::{opentsdb_error_response, parse_pairs, respond};
 pub(super) async fn by_uri(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
-        let request = QueryRequest::from_uri(&parse_pairs(&asked.uri)?, now)?;
-        Ok(engine_for(asked, &request)?.query(&request, buffer)?)
+        let mut pairs = parse_pairs(&asked.uri)?;
+        let job = pairs.take(JOB);
+        let request = QueryRequest::from_uri(&pairs, now)?;
+        let engine = of_job(asked, engine_for(asked, &request)?, job)?;
+        Ok(engine.query(&request, buffer)?)
     })
     .await
 }
@@ -23,8 +26,11 @@ pub(super) async fn by_body(asked: QueryHttpRequest) -> HandlerResult {
     respond(asked, |asked, buffer| {
         let now = asked.context.agent.clock.utc();
         let body = asked.plain_body()?;
-        let request = QueryRequest::from_json(&body, &parse_pairs(&asked.uri)?, now)?;
-        Ok(engine_for(asked, &request)?.query(&request, buffer)?)
+        let mut pairs = parse_pairs(&asked.uri)?;
+        let job = pairs.take(JOB);
+        let request = QueryRequest::from_json(&body, &pairs, now)?;
+        let engine = of_job(asked, engine_for(asked, &request)?, job)?;
+        Ok(engine.query(&request, buffer)?)
     })
     .await
 }
@@ -39,6 +45,22 @@ fn engine_for(
         return Ok(asked.engine());
     }
     Ok(asked.engine_with_annotations((request.start, request.end))?)
+}
+
+/// The parameter that restricts a query to a job; OpenTSDB has none of this name.
+const JOB: &str = "job";
+
+/// Restricts an engine to a job, if the client names one.
+fn of_job(
+    asked: &QueryHttpRequest,
+    engine: QueryEngine,
+    job: Option<String>,
+) -> Result<QueryEngine, OpentsdbError> {
+    let Some(id) = job else {
+        return Ok(engine);
+    };
+    let restricted = asked.engine_for_job(&engine, &id);
+    restricted.map_err(|error| OpentsdbError::bad_request(error.message()))
 }
 
 /// Queries cannot delete samples.

@@ -1,10 +1,15 @@
 //! `/api/v1/query`, `/api/v1/query_range` and `/api/v1/query_exemplars`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
+use pegel_metric::Millis;
 use pegel_query::promql::{self, PromqlError, QueryOutcome};
 use serde_json::{Value, json};
+
+use crate::job_query::{JobOnNodes, JobSeries};
+use crate::tree::PromqlSource;
 
 use super::encode::{TRUNCATED, write_result};
 use super::parameters::invalid;
@@ -14,10 +19,16 @@ use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, respond};
 pub(super) async fn query(request: PrometheusRequest) -> Response {
     respond(request, |work| {
         let now = work.context.agent.clock.utc();
-        let time = work.parameters.time("time")?.unwrap_or(now);
+        let time = work.parameters.time("time")?;
+        let time = time.or(work.job.as_ref().map(|job| job.end)).unwrap_or(now);
         let began = Instant::now();
         let expression = work.parameters.get("query").unwrap_or_default();
-        let outcome = promql::instant(&work.source, expression, time, &work.limits);
+        let outcome = match &work.job {
+            None => promql::instant(&work.source, expression, time, &work.limits),
+            Some(job) => {
+                promql::instant(&of_job(&work.source, job), expression, time, &work.limits)
+            }
+        };
         write_outcome(work, began, outcome)
     })
     .await
@@ -29,20 +40,69 @@ pub(super) async fn query_range(request: PrometheusRequest) -> Response {
         let parameters = &work.parameters;
         let missing =
             |name: &str, kind: &str| invalid(name, &format!("cannot parse \"\" to a valid {kind}"));
-        let time = |name| {
-            parameters
-                .time(name)?
-                .ok_or_else(|| missing(name, "timestamp"))
+        let time = |name, of_job: fn(&JobOnNodes) -> Millis| {
+            let default = work.job.as_deref().map(of_job);
+            let time = parameters.time(name)?.or(default);
+            time.ok_or_else(|| missing(name, "timestamp"))
         };
-        let range = (time("start")?, time("end")?);
-        let step = parameters.duration("step")?;
+        let range = (time("start", |job| job.begin)?, time("end", |job| job.end)?);
+        let default = work
+            .job
+            .as_ref()
+            .map(|job| default_step(job.end - job.begin));
+        let step = parameters.duration("step")?.or(default);
         let step = step.ok_or_else(|| missing("step", "duration"))?;
         let began = Instant::now();
         let expression = parameters.get("query").unwrap_or_default();
-        let outcome = promql::range(&work.source, expression, range, step, &work.limits);
+        let outcome = match &work.job {
+            None => promql::range(&work.source, expression, range, step, &work.limits),
+            Some(job) => {
+                let range = steps_of_job(job, range, step);
+                promql::range(
+                    &of_job(&work.source, job),
+                    expression,
+                    range,
+                    step,
+                    &work.limits,
+                )
+            }
+        };
         write_outcome(work, began, outcome)
     })
     .await
+}
+
+/// Restricts the series to those of a job.
+fn of_job<'a>(source: &'a PromqlSource, job: &Arc<JobOnNodes>) -> JobSeries<&'a PromqlSource> {
+    JobSeries {
+        source,
+        job: job.clone(),
+    }
+}
+
+/// Returns the step of a range over a job: 250 steps, of at least a second.
+fn default_step(length: Millis) -> Millis {
+    (length / 250).max(1_000)
+}
+
+/// Leaves out the steps before and after a job. Those that remain keep their times.
+fn steps_of_job(
+    job: &JobOnNodes,
+    (start, end): (Millis, Millis),
+    step: Millis,
+) -> (Millis, Millis) {
+    if step <= 0 || start > end {
+        // The evaluation refuses it.
+        return (start, end);
+    }
+    let skipped = (job.begin - start).max(0);
+    let first = start + (skipped + step - 1) / step * step;
+    let last = end.min(job.end);
+    // A job between two steps is evaluated at its end.
+    match first <= last {
+        true => (first, last),
+        false => (job.end, job.end),
+    }
 }
 
 /// There are no exemplars. Malformed parameters are errors nevertheless, as in Prometheus.

@@ -34,7 +34,8 @@ use crate::tree::{
     FanOutLimits, PromqlSource, RequestTree, TextRequest, own_texts, texts_of_nodes,
 };
 
-use parameters::FormParameters;
+use crate::job_query::JobOnNodes;
+use parameters::{FormParameters, invalid};
 
 type PrometheusRoute = (&'static str, fn() -> MethodRouter);
 
@@ -138,6 +139,8 @@ fn as_duration(millis: i64) -> Duration {
 struct PrometheusWork<'a> {
     context: Arc<ServerContext>,
     source: PromqlSource,
+    /// The job that the client names with `job`.
+    job: Option<Arc<JobOnNodes>>,
     tree: RequestTree,
     parameters: FormParameters,
     limits: PromqlLimits,
@@ -234,10 +237,15 @@ async fn run(
             return Err(PromqlError::timeout().into());
         }
         limits.time_max = deadline - now;
+        let job = parameters.get("job").map(|id| request.find_job(id));
+        let job = job
+            .transpose()
+            .map_err(|error| invalid("job", error.message()))?;
         buffer.text("{\"status\":\"success\",\"data\":")?;
         let mut work = PrometheusWork {
             context: request.context.clone(),
             source: request.tree.promql_source(&request.context),
+            job: job.map(Arc::new),
             tree: request.tree.clone(),
             parameters,
             limits,
