@@ -15,6 +15,7 @@ mod aggregation;
 mod annotations;
 mod chosen_nodes;
 mod host_label;
+mod mpi_ranks;
 mod node_index;
 mod node_record;
 mod promql_source;
@@ -30,6 +31,7 @@ pub(crate) use annotations::{
     ANNOTATIONS_TARGET, NodeAnnotation, NodeAnnotations, all_annotations, annotations_below,
 };
 pub(crate) use chosen_nodes::{ChosenNodes, FanOutLimits, SELECT_TARGET};
+pub(crate) use mpi_ranks::{MPI_TARGET, MpiRankList, MpiRequest, ranks_of_nodes};
 pub(crate) use node_index::NodeChoice;
 pub(crate) use node_record::{NODES_HEADER, NodeRecord, header_value as node_record_header};
 pub(crate) use promql_source::PromqlSource;
