@@ -25,6 +25,7 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["nodes"] => NODES,
         ["tree"] => TREE,
         ["tree", "init"] => TREE_INIT,
+        ["stuck"] => STUCK,
         ["push"] => PUSH,
         ["mark"] => MARK,
         ["alerts"] => ALERTS,
@@ -319,6 +320,25 @@ const MARK: &[Example] = &[
     example(
         "pegel mark \"new driver\" --time -10m --tag version=570.1",
         "set a mark at another time, with a label",
+    ),
+];
+
+const STUCK: &[Example] = &[
+    example(
+        "pegel stuck",
+        "show which ranks of MPI programs the others wait for",
+    ),
+    example(
+        "pegel stuck --job 4711 --ranks",
+        "list every rank of a job as well",
+    ),
+    example(
+        "pegel stuck --stacks",
+        "show the stacks of those ranks, if they run on this node",
+    ),
+    example(
+        "pegel stuck --after 60 -f json",
+        "count a rank as waiting after a minute in one call; show all figures",
     ),
 ];
 

@@ -41,6 +41,7 @@ mod series_query;
 mod session;
 mod snapshot;
 mod storage_access;
+mod stuck;
 mod suggestions;
 mod tau_client;
 mod tau_proxy;
@@ -83,6 +84,7 @@ enum CliCommand {
     Top(top::TopArgs),
     Nodes(nodes::NodesArgs),
     Tree(tree::TreeArgs),
+    Stuck(stuck::StuckArgs),
     Push(push::PushArgs),
     Mark(mark::MarkArgs),
     Alerts(alerts::AlertsArgs),
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
         CliCommand::Top(args) => top::run(args),
         CliCommand::Nodes(args) => nodes::run(args),
         CliCommand::Tree(args) => tree::run(args),
+        CliCommand::Stuck(args) => stuck::run(args),
         CliCommand::Push(args) => push::run(args),
         CliCommand::Mark(args) => mark::run(args),
         CliCommand::Alerts(args) => alerts::run(args),
