@@ -8,6 +8,7 @@ mod ingest;
 mod lane;
 mod machine;
 mod metric;
+mod mpi_state;
 mod node;
 mod opentsdb;
 mod points;
@@ -77,6 +78,8 @@ pub static TARGETS: &[Target] = &[
     ingest::PATTERN,
     lane::LANE,
     lane::LANE_FILE,
+    mpi_state::MPI_STATE,
+    mpi_state::MPI_RANKS,
     machine::MACHINE,
     snapshot::SMBIOS,
     snapshot::AZURE_BATCH,
