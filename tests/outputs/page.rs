@@ -6,6 +6,7 @@ mod charts;
 mod embedded;
 mod expressions;
 mod marks;
+mod mpi;
 mod nodes;
 mod numbers;
 mod prefix;

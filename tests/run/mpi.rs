@@ -1,6 +1,7 @@
 //! Counting MPI calls with the preloaded library, on real Open MPI and real MPICH.
 
 mod launch;
+mod stuck;
 mod summary;
 
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use pegel_collect::{CollectorState, Sampler};
 use pegel_ingest::pull::{OnceValues, PullInputs};
 use pegel_jobs::Jobs;
 use pegel_metric::ProcessTable;
+use pegel_mpi_state::MpiRank;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
@@ -287,6 +288,11 @@ impl StatusSource for AgentStatus {
                 Some(_) => ProcessesUnavailable::NotReady,
             }
         })
+    }
+
+    fn mpi_ranks(&self, uid: Option<u32>) -> Vec<MpiRank> {
+        let inputs = self.inputs.as_ref();
+        inputs.map_or_else(Vec::new, |inputs| inputs.mpi_ranks(uid))
     }
 
     fn config(&self) -> Value {

@@ -11,6 +11,7 @@ use pegel_ingest::handlers::{
 use pegel_ingest::pull::PullInputs;
 use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::StatsdInput;
+use pegel_mpi_state::MpiRank;
 use pegel_run::CountingService;
 use pegel_serve::{Access, ChargeBytes, InputRoute, RemoteMetric};
 use serde_json::{Value, json};
@@ -93,6 +94,11 @@ impl HostedInputs {
             unit: metric.unit,
         });
         metrics.collect()
+    }
+
+    /// The MPI processes of this node, or those of one user.
+    pub(crate) fn mpi_ranks(&self, uid: Option<u32>) -> Vec<MpiRank> {
+        self.ingest.mpi_processes().ranks(uid, self.ingest.now())
     }
 
     /// The fields of `/status`.

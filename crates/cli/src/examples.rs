@@ -26,6 +26,7 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["nodes"] => NODES,
         ["tree"] => TREE,
         ["tree", "init"] => TREE_INIT,
+        ["stuck"] => STUCK,
         ["push"] => PUSH,
         ["mark"] => MARK,
         ["alerts"] => ALERTS,
@@ -333,6 +334,25 @@ const JOBS: &[Example] = &[
     example(
         "pegel query --job 4711 'sum(rate(node_cpu_seconds_total{mode!=\"idle\"}[1m]))'",
         "evaluate on the CPUs of a job, at its end",
+    ),
+];
+
+const STUCK: &[Example] = &[
+    example(
+        "pegel stuck",
+        "show which ranks of MPI programs the others wait for",
+    ),
+    example(
+        "pegel stuck --job 4711 --ranks",
+        "list every rank of a job as well",
+    ),
+    example(
+        "pegel stuck --stacks",
+        "show the stacks of those ranks, if they run on this node",
+    ),
+    example(
+        "pegel stuck --after 60 -f json",
+        "count a rank as waiting after a minute in one call; show all figures",
     ),
 ];
 

@@ -42,6 +42,7 @@ mod series_query;
 mod session;
 mod snapshot;
 mod storage_access;
+mod stuck;
 mod suggestions;
 mod tau_client;
 mod tau_proxy;
@@ -85,6 +86,7 @@ enum CliCommand {
     Jobs(jobs::JobsArgs),
     Nodes(nodes::NodesArgs),
     Tree(tree::TreeArgs),
+    Stuck(stuck::StuckArgs),
     Push(push::PushArgs),
     Mark(mark::MarkArgs),
     Alerts(alerts::AlertsArgs),
@@ -155,6 +157,7 @@ fn main() -> ExitCode {
         CliCommand::Jobs(args) => jobs::run(args),
         CliCommand::Nodes(args) => nodes::run(args),
         CliCommand::Tree(args) => tree::run(args),
+        CliCommand::Stuck(args) => stuck::run(args),
         CliCommand::Push(args) => push::run(args),
         CliCommand::Mark(args) => mark::run(args),
         CliCommand::Alerts(args) => alerts::run(args),

@@ -14,7 +14,7 @@ use pegel_metric::{Clock, Input, Millis, Selector, Series};
 use pegel_store::{PushError, RangeQuery, Store};
 
 use crate::admission::{Admission, AdmissionSettings, is_name_lasting};
-use crate::lanes::{JournalError, Lanes, LanesSettings, LanesStatus};
+use crate::lanes::{JournalError, Lanes, LanesSettings, LanesStatus, MpiProcesses};
 use crate::point_writer::{IncomingPoint, PointWriter, PointsResult};
 use crate::program_sampler::{ProgramSampler, ValueSource};
 use crate::remote_write::RemoteWriter;
@@ -28,6 +28,7 @@ pub struct Ingest {
     clock: Arc<dyn Clock>,
     sampler: ProgramSampler,
     lanes_status: Option<Arc<Mutex<LanesStatus>>>,
+    mpi_processes: Arc<MpiProcesses>,
 }
 
 /// The error when input from programs cannot be started.
@@ -53,6 +54,7 @@ impl Ingest {
         let points = Arc::new(PointWriter::new(admission.clone(), store.clone()));
         let mut sources: Vec<Box<dyn ValueSource>> = Vec::new();
         let mut lanes_status = None;
+        let mut mpi_processes = Arc::default();
         if let Some(settings) = lanes {
             let lanes = Lanes::open(
                 settings,
@@ -62,6 +64,7 @@ impl Ingest {
                 clock.clone(),
             )?;
             lanes_status = Some(lanes.status());
+            mpi_processes = lanes.mpi_processes();
             sources.push(Box::new(lanes));
         }
         let sampler = ProgramSampler::start(
@@ -79,12 +82,18 @@ impl Ingest {
             clock,
             sampler,
             lanes_status,
+            mpi_processes,
         })
     }
 
     /// Adds a source. It is sampled from the next pass on.
     pub fn add_source(&self, source: Box<dyn ValueSource>) {
         self.sampler.add(source);
+    }
+
+    /// Returns the MPI processes of this node.
+    pub fn mpi_processes(&self) -> &Arc<MpiProcesses> {
+        &self.mpi_processes
     }
 
     pub fn admission(&self) -> &Arc<Admission> {

@@ -65,6 +65,13 @@ impl ForkGuard {
         }
     }
 
+    /// Like [`ForkGuard::is_open`], but false where that requires a call.
+    #[inline(always)]
+    pub(crate) fn is_certainly_open(&self) -> bool {
+        let page = self.page();
+        page.is_some_and(|page| page.state.load(Ordering::Acquire) == OPEN)
+    }
+
     #[inline]
     fn page(&self) -> Option<&GuardPage> {
         // SAFETY: the pointer is null or a mapping that is never removed, at least as large as a

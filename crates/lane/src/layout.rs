@@ -40,6 +40,8 @@ pub(crate) mod header {
     pub(crate) const NUMBER: usize = 76;
     pub(crate) const PUBLISHED: usize = 80;
     pub(crate) const REFUSED: usize = 88;
+    pub(crate) const MPI_STATE_OFFSET: usize = 96;
+    pub(crate) const MPI_STATE_BYTES: usize = 100;
     pub(crate) const RING_HEAD: usize = 128;
     pub(crate) const COMMAND: usize = 192;
     pub(crate) const COMMAND_BYTES: usize = 32;

@@ -8,7 +8,7 @@
 //! ```text
 //! header            512 bytes: magic, version, 128 random bits, pid + start time + pid namespace, uid,
 //!                   time of creation, file length, ring, published length, series refused for want of
-//!                   room, head of the ring (in a cache line of its own), command, rank, job
+//!                   room, MPI state, head of the ring (in a cache line of its own), command, rank, job
 //! series            one after the other, up to the published length, each in whole cache lines:
 //!   description     length, kind, aggregation, stripes, flags (pid, rank), level, offset of the slot,
 //!                   lengths of the texts, own offset, hash; name, help, labels {lengths, key, value}…
@@ -19,6 +19,7 @@
 //!     histogram     sum, min, max · · · · ignored; then 128 buckets whose sum is the count
 //!     points        nothing: they are in the ring
 //! ring              only in lanes for points: 2048 slots of sequence, time, value, offset of the series
+//! MPI state         only in lanes of MPI programs, at the end of the file: see `mpi_state`
 //! ```
 //!
 //! Guarantees of the writer: series are appended and never change or disappear; the published
@@ -45,6 +46,7 @@ mod layout;
 #[cfg(feature = "loom")]
 #[doc(hidden)]
 pub mod model;
+pub mod mpi_state;
 mod own_copies;
 pub mod private_directory;
 mod process_lanes;

@@ -15,6 +15,7 @@ use crate::layout::{
     FIRST_LANE_BYTES, HEADER_BYTES, LARGE_LANE_BYTES, LaneKind, RING_LANE_BYTES, RING_OFFSET,
     header,
 };
+use crate::mpi_state::MpiStateArea;
 use crate::series_spec::{CreateError, EncodedSeriesSpec, LaneSeriesSpec};
 use crate::stale_lanes::remove_stale_lanes;
 use crate::writer_config::{WriterConfig, WriterConfigSource};
@@ -22,6 +23,14 @@ use crate::writer_lane::{SeriesAddress, WriterLane};
 
 /// The most lanes of one process: room for some 60,000 counters.
 const LANES_MAX: usize = 16;
+
+/// What a new lane has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LaneContents {
+    Series,
+    Points,
+    SeriesAndMpiState,
+}
 
 /// Everything that a process writes to. There is one for the whole process, [`process_lanes`].
 #[derive(Debug)]
@@ -40,6 +49,7 @@ unsafe impl Sync for ProcessLanes {}
 unsafe impl Send for ProcessLanes {}
 
 /// Returns the instance of this process.
+#[inline]
 pub fn process_lanes() -> &'static ProcessLanes {
     static HOME: ProcessLanes = ProcessLanes::new(WriterConfigSource::Environment);
     &HOME
@@ -101,9 +111,16 @@ impl ProcessLanes {
         self.fork_guard.is_open()
     }
 
+    /// Returns whether the lanes are those of this process, without a call: false if that is not
+    /// certain.
+    #[inline(always)]
+    pub fn is_certainly_open(&self) -> bool {
+        self.fork_guard.is_certainly_open()
+    }
+
     /// Returns whether slots may be written. In a child of `fork` the first call creates its lanes.
     #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.fork_guard.is_open() || self.reopen()
     }
 
@@ -133,8 +150,27 @@ impl ProcessLanes {
                 return Ok(made);
             }
         }
-        let made = self.add_lane(&lock, wants_ring)?.append(&description);
+        let contents = if wants_ring {
+            LaneContents::Points
+        } else {
+            LaneContents::Series
+        };
+        let made = self.add_lane(&lock, contents)?.append(&description);
         made.ok_or(CreateError::Full)
+    }
+
+    /// Creates a lane with the MPI state of this process, or finds the existing one.
+    pub fn mpi_state(&self) -> Result<MpiStateArea, CreateError> {
+        let lock = self.fork_guard.lock().ok_or(CreateError::Memory)?;
+        if !self.fork_guard.is_open() {
+            self.prepare(&lock)?;
+        }
+        let found = self.lanes().find_map(WriterLane::mpi_state);
+        if let Some(area) = found {
+            return Ok(area);
+        }
+        let lane = self.add_lane(&lock, LaneContents::SeriesAndMpiState)?;
+        lane.mpi_state().ok_or(CreateError::Memory)
     }
 
     /// Reads the environment the first time; in a child, creates its own lanes.
@@ -158,7 +194,7 @@ impl ProcessLanes {
     fn add_lane(
         &self,
         lock: &ForkGuardLock<'_>,
-        has_ring: bool,
+        contents: LaneContents,
     ) -> Result<&WriterLane, CreateError> {
         let number = self.count.load(Ordering::Relaxed);
         let Some(lane) = self.lanes.get(number) else {
@@ -168,6 +204,7 @@ impl ProcessLanes {
         if let (0, Some(place)) = (number, &self.settings(lock).directory) {
             remove_stale_lanes(place);
         }
+        let has_ring = contents == LaneContents::Points;
         let bytes = if has_ring {
             RING_LANE_BYTES
         } else {
@@ -176,6 +213,8 @@ impl ProcessLanes {
         lane.bytes.store(bytes, Ordering::Relaxed);
         lane.used.store(HEADER_BYTES, Ordering::Relaxed);
         lane.has_ring.store(has_ring, Ordering::Relaxed);
+        let has_mpi_state = contents == LaneContents::SeriesAndMpiState;
+        lane.has_mpi_state.store(has_mpi_state, Ordering::Relaxed);
         let mapped = lane.create_mapping(self.settings(lock), number);
         lane.set_mapping(&mapped.ok_or(CreateError::Memory)?);
         // Last of all: a child forked before this line does not see the lane.

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::identity::{self, ProcessId};
 use crate::lane_list;
 use crate::layout::{self, HEADER_BYTES, RING_OFFSET, RING_POINTS, header, put_bytes};
+use crate::mpi_state::AREA_BYTES;
 use crate::series_spec::CreateError;
 use crate::writer_directory::{self, WriterDirectory};
 use crate::writer_lane::WriterLane;
@@ -110,6 +111,12 @@ impl WriterConfig {
                 header::RING_POINTS,
                 &(RING_POINTS as u32).to_le_bytes(),
             );
+        }
+        if lane.has_mpi_state.load(Ordering::Relaxed) {
+            let length = AREA_BYTES as u32;
+            let offset = bytes.saturating_sub(length);
+            put_bytes(memory, header::MPI_STATE_OFFSET, &offset.to_le_bytes());
+            put_bytes(memory, header::MPI_STATE_BYTES, &length.to_le_bytes());
         }
         put_bytes(memory, header::NUMBER, &(number as u32).to_le_bytes());
         let used = lane.used.load(Ordering::Relaxed) as u64;

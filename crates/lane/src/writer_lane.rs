@@ -11,6 +11,7 @@ use rustix::rand::GetRandomFlags;
 use crate::lane_list;
 use crate::lane_mapping::{self, LaneMapping};
 use crate::layout::{HEADER_BYTES, LINE_BYTES, RING_OFFSET, header, put_bytes, spec_offset};
+use crate::mpi_state::{AREA_BYTES, MpiStateArea};
 use crate::series_spec::EncodedSeriesSpec;
 use crate::writer_config::WriterConfig;
 
@@ -22,6 +23,8 @@ pub(crate) struct WriterLane {
     /// The published length as this process knows it: the file itself may be overwritten.
     pub used: AtomicUsize,
     pub has_ring: AtomicBool,
+    /// Whether the MPI state is at its end.
+    pub has_mpi_state: AtomicBool,
     pub is_published: AtomicBool,
 }
 
@@ -43,6 +46,7 @@ impl WriterLane {
             bytes: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             has_ring: AtomicBool::new(false),
+            has_mpi_state: AtomicBool::new(false),
             is_published: AtomicBool::new(false),
         }
     }
@@ -149,12 +153,7 @@ impl WriterLane {
         let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
         let at = self.used.load(Ordering::Relaxed);
         let end = at + description.entry_bytes;
-        let room = if self.has_ring.load(Ordering::Relaxed) {
-            RING_OFFSET
-        } else {
-            self.bytes.load(Ordering::Relaxed)
-        };
-        if end > room {
+        if end > self.series_room() {
             return None;
         }
         let bytes = description.bytes();
@@ -171,6 +170,28 @@ impl WriterLane {
             entry: at,
             slot: at + description.slot(),
         })
+    }
+
+    /// Returns the offset at which the series must end.
+    fn series_room(&self) -> usize {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if self.has_ring.load(Ordering::Relaxed) {
+            RING_OFFSET
+        } else if self.has_mpi_state.load(Ordering::Relaxed) {
+            bytes.saturating_sub(AREA_BYTES)
+        } else {
+            bytes
+        }
+    }
+
+    /// Returns the MPI state of the lane, if it has one.
+    pub(crate) fn mpi_state(&self) -> Option<MpiStateArea> {
+        let base = NonNull::new(self.base.load(Ordering::Relaxed))?;
+        let offset = self.bytes.load(Ordering::Relaxed).checked_sub(AREA_BYTES)?;
+        let has_state = self.has_mpi_state.load(Ordering::Relaxed);
+        // SAFETY: the end of the mapping, which is never removed; series end before it, and offset
+        // and length are whole cache lines.
+        has_state.then(|| unsafe { MpiStateArea::new(base.add(offset)) })
     }
 
     /// Returns a word of the header that changes while other processes read it.

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use crate::arguments::{Arguments, Wide, Width, read_handle};
 use crate::family::mpi_family;
 use crate::mpi_queries::size_of;
-use crate::persistent_requests;
+use crate::requests;
 use crate::status::{self, MpiStatus};
 
 /// The state of a wrapper while the real function runs.
@@ -177,7 +177,7 @@ impl<R: ByteRule> ByteRule for Prepared<R> {
         let bytes = R::after::<W>(arguments, scratch);
         // SAFETY: the library has just stored the request there.
         let handle = unsafe { read_handle(arguments.last(), 0) };
-        persistent_requests::insert(handle, bytes);
+        requests::insert(handle, bytes);
         0
     }
 }
@@ -201,7 +201,7 @@ pub(crate) struct Start;
 
 impl ByteRule for Start {
     fn after<W: Width>(arguments: &Arguments<'_>, _: &CallScratch) -> u64 {
-        persistent_requests::bytes_of(arguments.handle_at(0, 0))
+        requests::bytes_of(arguments.handle_at(0, 0))
     }
 }
 
@@ -213,7 +213,7 @@ impl ByteRule for Startall {
     fn after<W: Width>(arguments: &Arguments<'_>, _: &CallScratch) -> u64 {
         let count = arguments.count::<W>(0) as usize;
         (0..count).fold(0, |sum: u64, index| {
-            sum.saturating_add(persistent_requests::bytes_of(arguments.handle_at(1, index)))
+            sum.saturating_add(requests::bytes_of(arguments.handle_at(1, index)))
         })
     }
 }
@@ -229,7 +229,7 @@ impl ByteRule for RequestFree {
 
     fn after<W: Width>(_: &Arguments<'_>, scratch: &CallScratch) -> u64 {
         // SAFETY: `before` has written it.
-        persistent_requests::remove(unsafe { scratch.request.assume_init() });
+        requests::remove(unsafe { scratch.request.assume_init() });
         0
     }
 }

@@ -1,12 +1,13 @@
 //! One MPI function by name: its series in the lane, and the calls in progress.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use pegel_lane::mpi_state::{ThreadEntry, thread};
 use pegel_lane::{Calls, Handle, LaneKind, LaneSeriesSpec, RawHandle};
 
-use crate::inside_flag::{self, InsideFlag};
-use crate::{family, threads, ticks};
+use crate::thread_words::{self, ThreadWords};
+use crate::{family, mpi_state, threads, ticks};
 
 /// The variable with additional labels, separated by commas: `rank`, `pid`.
 const LABELS_VARIABLE: &str = "PEGEL_LABELS";
@@ -17,6 +18,8 @@ pub(crate) struct Call {
     name: &'static str,
     /// Null before the first call; then the slot of the series, or [`not_counted`].
     slot: AtomicPtr<u8>,
+    /// Its index in the MPI state; 0 before the first timed call.
+    function: AtomicU64,
 }
 
 /// The slot of a series that could not be created.
@@ -27,7 +30,7 @@ fn not_counted() -> *mut u8 {
 /// A counted call in progress. Dropping it, on return or unwinding, clears the thread's flag.
 pub(crate) struct ActiveCall {
     slot: *mut u8,
-    inside: InsideFlag,
+    thread: ThreadWords,
 }
 
 impl Call {
@@ -35,6 +38,7 @@ impl Call {
         Call {
             name,
             slot: AtomicPtr::new(null_mut()),
+            function: AtomicU64::new(0),
         }
     }
 
@@ -48,16 +52,37 @@ impl Call {
         !self.slot.load(Ordering::Acquire).is_null()
     }
 
+    /// Returns whether calls are not counted: they are disabled, or there was no memory.
+    #[inline(always)]
+    pub(crate) fn is_not_counted(&self) -> bool {
+        self.slot.load(Ordering::Acquire) == not_counted()
+    }
+
+    /// Returns the index in the MPI state.
+    #[inline(always)]
+    pub(crate) fn function(&self) -> u64 {
+        self.function.load(Ordering::Relaxed)
+    }
+
+    /// Stores the name in the MPI state, before the first timed call.
+    #[cold]
+    pub(crate) fn open_function(&self) {
+        if self.function() == 0 && !self.is_not_counted() {
+            let function = mpi_state::add_function(self.name);
+            self.function.store(function, Ordering::Relaxed);
+        }
+    }
+
     /// Starts a call; None if it is not counted. [`Call::open`] must have been called.
     #[inline(always)]
     pub(crate) fn enter(&'static self) -> Option<ActiveCall> {
-        let inside = inside_flag::of_this_thread();
+        let thread = thread_words::of_this_thread();
         let slot = self.slot.load(Ordering::Acquire);
-        if inside.get() || slot == not_counted() {
+        if thread.is_inside() || slot == not_counted() {
             return None;
         }
-        inside.set(true);
-        Some(ActiveCall { slot, inside })
+        thread.set_inside(true);
+        Some(ActiveCall { slot, thread })
     }
 
     /// Creates the series; called before the first call of this name is counted.
@@ -67,6 +92,7 @@ impl Call {
             return;
         }
         family::detect();
+        mpi_state::open();
         ticks::start();
         let labels = std::env::var(LABELS_VARIABLE).unwrap_or_default();
         let wants = |label| labels.split(',').any(|word| word.trim() == label);
@@ -84,6 +110,12 @@ impl Call {
 }
 
 impl ActiveCall {
+    /// Returns the thread's entry in the MPI state.
+    #[inline(always)]
+    pub(crate) fn thread_entry(&self) -> &'static ThreadEntry {
+        self.thread.entry()
+    }
+
     #[inline]
     fn calls(&self) -> Calls {
         // SAFETY: `slot` comes from the handle created in `open`; `enter` excludes `not_counted`.
@@ -99,7 +131,8 @@ impl ActiveCall {
     /// Counts the call with its bytes and time. Not inlined, because there are over a thousand
     /// wrappers.
     #[inline(never)]
-    pub(crate) fn finish(self, bytes: u64, begin: u64, end: u64) {
+    pub(crate) fn finish(&self, bytes: u64, begin: u64, end: u64) {
+        self.thread_entry()[thread::TICKS].store(end, Ordering::Relaxed);
         let nanos = ticks::nanos(begin, end);
         // More than any process can have: an invalid count, which must not spoil the sum.
         let bytes = if bytes >> 62 == 0 { bytes } else { 0 };
@@ -114,6 +147,6 @@ impl ActiveCall {
 impl Drop for ActiveCall {
     #[inline]
     fn drop(&mut self) {
-        self.inside.set(false);
+        self.thread.set_inside(false);
     }
 }

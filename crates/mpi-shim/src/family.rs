@@ -92,6 +92,32 @@ impl MpiFamily {
         }
     }
 
+    /// Returns the handle of `MPI_COMM_WORLD`; `None` if the library has none.
+    pub(crate) fn comm_world(self) -> Option<usize> {
+        self.predefined_comm(c"ompi_mpi_comm_world", 0x4400_0000, 0x101)
+    }
+
+    /// Returns the handle of `MPI_COMM_SELF`.
+    pub(crate) fn comm_self(self) -> Option<usize> {
+        self.predefined_comm(c"ompi_mpi_comm_self", 0x4400_0001, 0x102)
+    }
+
+    /// Returns the handle of `MPI_COMM_NULL`.
+    pub(crate) fn comm_null(self) -> Option<usize> {
+        self.predefined_comm(c"ompi_mpi_comm_null", 0x0400_0000, 0x100)
+    }
+
+    fn predefined_comm(self, symbol: &CStr, mpich: usize, abi: usize) -> Option<usize> {
+        match self {
+            MpiFamily::OpenMpi => {
+                let at = resolve::find_data(symbol);
+                (!at.is_null()).then_some(at.addr())
+            }
+            MpiFamily::Mpich => Some(mpich),
+            MpiFamily::Abi => Some(abi),
+        }
+    }
+
     /// Returns the results of MPI_Topo_test for a Cartesian, a general and a distributed graph;
     /// None if not known.
     pub(crate) const fn topologies(self) -> Option<[i32; 3]> {

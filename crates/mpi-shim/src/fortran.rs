@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::arguments::Narrow;
 use crate::byte_rule::Local;
 use crate::resolve::{self, RealFunction};
+use crate::state_rule::Plain;
 use crate::{call::Call, wrap};
 
 /// File name prefixes of Fortran bindings: two of Open MPI, one each of MPICH, Intel MPI and MPI 5.
@@ -79,7 +80,7 @@ fn ask(call: &'static Call, real: &'static RealFunction, words: [usize; 4], plac
         }
     };
     if counts_call_from(call.name(), place) {
-        wrap::first::<Local, Narrow, 4>(call, real, words, invoke)
+        wrap::first::<Local, Plain, Narrow, 4>(call, real, words, invoke)
     } else {
         invoke(real.get(), words)
     }
@@ -141,9 +142,9 @@ macro_rules! names {
             names!(@arity $arity concat!("ompi_", stringify!($lower), "_f"));
         };
     )*};
-    (@arity 3 $symbol:expr) => { wrap::calls!(@one (a b c) Local, Narrow, $symbol); };
-    (@arity 4 $symbol:expr) => { wrap::calls!(@one (a b c d) Local, Narrow, $symbol); };
-    (@arity 5 $symbol:expr) => { wrap::calls!(@one (a b c d e) Local, Narrow, $symbol); };
+    (@arity 3 $symbol:expr) => { wrap::calls!(@one (a b c) Local, Plain, Narrow, $symbol); };
+    (@arity 4 $symbol:expr) => { wrap::calls!(@one (a b c d) Local, Plain, Narrow, $symbol); };
+    (@arity 5 $symbol:expr) => { wrap::calls!(@one (a b c d e) Local, Plain, Narrow, $symbol); };
 }
 
 names! {

@@ -16,6 +16,10 @@
 //! - Not wrapped: `MPI_Pcontrol` (its variable arguments cannot be passed on), `MPI_Wtime` and
 //!   `MPI_Wtick`, `MPI_Aint_*`, conversions between C and Fortran, `MPI_T_*`.
 //!
+//! - At entry of each call that can wait, the library records what the thread is in: function,
+//!   communicator, number of the collective, time. `pegel stuck` reads it from outside: see
+//!   `pegel_lane::mpi_state` and `docs/decisions/0064-mpi-state-in-the-lane.md`.
+//!
 //! Bytes are those that the caller passes to the call, as posted; for a blocking receive those
 //! received; for a call that only receives, the size of the receive buffer. See
 //! `docs/decisions/0009-mpi-shim.md`.
@@ -24,14 +28,20 @@ mod arguments;
 mod byte_rule;
 mod call;
 mod collective;
+// Has no dependencies: it runs inside other people's programs.
+#[allow(clippy::disallowed_types)]
+mod comms;
 mod family;
 mod fortran;
-mod inside_flag;
 mod mpi_queries;
-mod persistent_requests;
+mod mpi_state;
+mod request_rule;
+mod requests;
 mod resolve;
+mod state_rule;
 mod status;
 mod table;
+mod thread_words;
 mod threads;
 // Has no dependencies: it runs inside other people's programs.
 #[allow(clippy::disallowed_types)]

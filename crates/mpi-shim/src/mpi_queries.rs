@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::comms;
 use crate::family::{MpiFamily, mpi_family};
 use crate::resolve::{self, RealFunction};
 
@@ -115,6 +116,89 @@ pub(crate) fn members(comm: usize) -> usize {
 
 pub(crate) fn rank(comm: usize) -> Option<i32> {
     comm_rank(comm).map(|(rank,)| rank)
+}
+
+/// A group of processes, freed when it is dropped.
+struct Group(usize);
+
+/// Defines a query for a group of a communicator.
+macro_rules! ask_group {
+    ($name:ident, $symbol:literal) => {
+        fn $name(comm: usize) -> Option<Group> {
+            static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
+            // Large enough for a handle of any library.
+            let mut group = 0_usize;
+            // SAFETY: the signature is that of the MPI standard; all libraries pass a handle as a
+            // word.
+            let result = unsafe {
+                let real: extern "C-unwind" fn(usize, *mut usize) -> i32 =
+                    std::mem::transmute(REAL.get());
+                real(comm, &raw mut group)
+            };
+            (result == 0).then_some(Group(group))
+        }
+    };
+}
+
+ask_group!(comm_group, "PMPI_Comm_group");
+ask_group!(comm_remote_group, "PMPI_Comm_remote_group");
+ask!(group_size, "PMPI_Group_size", size: i32);
+
+impl Group {
+    /// Returns the ranks of members in another group; negative for those that are not in it.
+    fn translate(&self, ranks: &[i32], to: &Group) -> Option<Vec<i32>> {
+        static REAL: RealFunction = RealFunction::new("PMPI_Group_translate_ranks\0");
+        let mut found = vec![-1; ranks.len()];
+        // SAFETY: the signature is that of the MPI standard; both arrays have this length.
+        let result = unsafe {
+            let real: extern "C-unwind" fn(usize, i32, *const i32, usize, *mut i32) -> i32 =
+                std::mem::transmute(REAL.get());
+            let count = i32::try_from(ranks.len()).ok()?;
+            real(self.0, count, ranks.as_ptr(), to.0, found.as_mut_ptr())
+        };
+        (result == 0).then_some(found)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        static REAL: RealFunction = RealFunction::new("PMPI_Group_free\0");
+        // SAFETY: the signature is that of the MPI standard; the group was created by a query.
+        unsafe {
+            let real: extern "C-unwind" fn(*mut usize) -> i32 = std::mem::transmute(REAL.get());
+            real(&raw mut self.0);
+        }
+    }
+}
+
+/// Returns the rank in `MPI_COMM_WORLD` of the first member of a communicator.
+pub(crate) fn first_world_rank(comm: usize) -> Option<u32> {
+    let world = comm_group(comms::world()?)?;
+    let ranks = comm_group(comm)?.translate(&[0], &world)?;
+    u32::try_from(*ranks.first()?).ok()
+}
+
+/// The most members of a group that are translated.
+const MEMBERS_MAX: i32 = 1 << 20;
+
+/// Returns a hash of the members of a communicator, in their order, which is the same on all of
+/// them. Those of an intercommunicator do not depend on the side.
+pub(crate) fn members_hash(comm: usize) -> u64 {
+    let hash = |group: Option<Group>| {
+        let group = group?;
+        let world = comm_group(comms::world()?)?;
+        let (size,) = group_size(group.0)?;
+        let ranks: Vec<i32> = (0..size.min(MEMBERS_MAX)).collect();
+        let ranks = group.translate(&ranks, &world)?;
+        let words = ranks.iter().map(|rank| *rank as u64);
+        Some(words.fold(size as u64, comms::mix))
+    };
+    let local = hash(comm_group(comm)).unwrap_or(0);
+    if has_two_groups(comm) {
+        let remote = hash(comm_remote_group(comm)).unwrap_or(0);
+        return comms::mix(local.min(remote), local.max(remote));
+    }
+    local
 }
 
 /// Returns the number of partners in a collective call: the remote group's size for an

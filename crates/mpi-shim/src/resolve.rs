@@ -74,6 +74,16 @@ pub(crate) fn find_symbol(name: &CStr) -> *mut c_void {
     }
 }
 
+/// Finds data of the library. The program comes first: it may have been linked with a copy of its
+/// own, which the library then uses as well.
+pub(crate) fn find_data(name: &CStr) -> *mut c_void {
+    // SAFETY: `name` is a C string; the result is only compared and returned.
+    match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } {
+        at if at.is_null() => find_symbol(name),
+        at => at,
+    }
+}
+
 /// Returns the file that defines a function.
 pub(crate) fn library_file(name: &CStr) -> Option<CString> {
     let file = symbol_info(find_symbol(name))?.dli_fname;

@@ -12,6 +12,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, Once};
 
+use crate::mpi_state;
+
 /// Nanoseconds per tick, times 2^32; 0 before the first measurement.
 static RATE: AtomicU64 = AtomicU64::new(0);
 /// The count at which to measure the rate again. Stored after the rate (release) and loaded before
@@ -43,6 +45,7 @@ pub(crate) fn start() {
         USES_CLOCK.store(!counter::is_steady(), Relaxed);
         if let Ok(mut begin) = BEGIN.lock() {
             *begin = read_clocks();
+            mpi_state::set_clock(begin.ticks, begin.nanos, 0);
         }
     });
 }
@@ -119,7 +122,9 @@ fn measure(end: u64) {
     let past_ticks = now.ticks.saturating_sub(begin.ticks).max(1);
     let past_nanos = now.nanos.saturating_sub(begin.nanos);
     let rate = (u128::from(past_nanos) << 32) / u128::from(past_ticks);
-    RATE.store(u64::try_from(rate).unwrap_or(0).max(1), Relaxed);
+    let rate = u64::try_from(rate).unwrap_or(0).max(1);
+    RATE.store(rate, Relaxed);
+    mpi_state::set_clock(now.ticks, now.nanos, rate);
     MEASURE_AT.store(end.saturating_add(past_ticks), Release);
     if past_nanos > INTERVAL_NANOS_MAX {
         *begin = now;

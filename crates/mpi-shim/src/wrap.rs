@@ -4,32 +4,49 @@
 //! function returns, must not allocate, lock or make system calls after the first call of a name,
 //! and must let unwinding pass through.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use pegel_lane::mpi_state::thread;
+
 use crate::arguments::{Arguments, Width};
 use crate::byte_rule::{ByteRule, CallScratch};
 use crate::call::Call;
-use crate::inside_flag;
+use crate::mpi_state::{self, EnteredCall};
 use crate::resolve::RealFunction;
-use crate::ticks;
+use crate::state_rule::StateRule;
+use crate::{thread_words, ticks};
 
 /// Calls a function of the library with these arguments.
 type Invoke<const N: usize> = fn(*const (), [usize; N]) -> usize;
 
-/// Returns the real function if no initialisation is required; null otherwise, and the wrapper
-/// calls [`first`].
+/// Returns the real function, and what the state rule looked up, if no preparation is required.
+/// Otherwise the function is null, and the wrapper calls [`first`].
 #[inline(always)]
-pub(crate) fn ready(call: &'static Call, real: &'static RealFunction) -> *const () {
-    if call.is_open() && !ticks::uses_clock() {
-        real.resolved()
-    } else {
-        std::ptr::null()
+pub(crate) fn ready<R: ByteRule, S: StateRule>(
+    call: &'static Call,
+    real: &'static RealFunction,
+    words: &[usize],
+) -> (*const (), u64) {
+    if !call.is_open() {
+        return (std::ptr::null(), 0);
     }
+    if R::TIMED {
+        let is_ready = !ticks::uses_clock() && mpi_state::is_ready(thread_words::of_this_thread());
+        match S::look_up(words) {
+            Some(found) if is_ready => return (real.resolved(), found),
+            _ if !call.is_not_counted() => return (std::ptr::null(), 0),
+            _ => {}
+        }
+    }
+    (real.resolved(), 0)
 }
 
-/// The slow path: the first call of a name, and every call if the processor's counter is not
+/// The slow path: the first call of a name or of a thread, a communicator that is not known yet, a
+/// wait while there are requests of collectives, and every call if the processor's counter is not
 /// usable.
 #[cold]
 #[inline(never)]
-pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
+pub(crate) fn first<R: ByteRule, S: StateRule, W: Width, const N: usize>(
     call: &'static Call,
     real: &'static RealFunction,
     words: [usize; N],
@@ -37,11 +54,21 @@ pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
 ) -> usize {
     let function = real.get();
     // Nested calls of the library create no series.
-    if inside_flag::of_this_thread().get() {
+    if thread_words::of_this_thread().is_inside() {
         return invoke(function, words);
     }
     call.open();
-    count::<R, W, N>(call, function, words, invoke, ticks::now)
+    let mut found = 0;
+    if R::TIMED && !call.is_not_counted() {
+        call.open_function();
+        mpi_state::prepare_thread();
+        // Calls that the library makes meanwhile are not the program's.
+        let thread = thread_words::of_this_thread();
+        thread.set_inside(true);
+        found = S::prepare(&words);
+        thread.set_inside(false);
+    }
+    count::<R, S, W, N>(call, function, words, invoke, ticks::now, (found, true))
 }
 
 /// Passes a call on, and counts it unless it is nested in another one.
@@ -50,12 +77,13 @@ pub(crate) fn first<R: ByteRule, W: Width, const N: usize>(
 /// is called before the real one, so that the arguments, some of which are on the stack, need not
 /// be saved.
 #[inline(always)]
-pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
+pub(crate) fn count<R: ByteRule, S: StateRule, W: Width, const N: usize>(
     call: &'static Call,
     function: *const (),
     mut words: [usize; N],
     invoke: impl Fn(*const (), [usize; N]) -> usize,
     now: impl Fn() -> u64,
+    (found, is_slow): (u64, bool),
 ) -> usize {
     let Some(active) = call.enter() else {
         return invoke(function, words);
@@ -64,41 +92,59 @@ pub(crate) fn count<R: ByteRule, W: Width, const N: usize>(
         active.hit();
         return invoke(function, words);
     }
+    let entry = active.thread_entry();
     let mut scratch = CallScratch::new();
     R::before(&mut words, &mut scratch);
     let begin = now();
+    entry[thread::TICKS].store(begin, Relaxed);
+    let saved = S::enter(entry, call.function(), &words, found, is_slow);
+    let entered = EnteredCall(entry);
     let result = invoke(function, words);
     let end = now();
+    if S::is_collective(&saved) {
+        let sum = &entry[thread::COLLECTIVE_TICKS];
+        let ticks = end.saturating_sub(begin);
+        sum.store(sum.load(Relaxed).wrapping_add(ticks), Relaxed);
+    }
     // The result is an `int`: the upper half of the register is undefined. 0 is MPI_SUCCESS in
     // every library.
     let bytes = match result as u32 {
-        0 => R::after::<W>(&Arguments::new(&words), &scratch),
+        0 => {
+            let bytes = R::after::<W>(&Arguments::new(&words), &scratch);
+            S::after(call.function(), &words, &saved);
+            bytes
+        }
         _ => 0,
     };
     active.finish(bytes, begin, end);
+    drop(entered);
     result
 }
 
-/// `Name arguments => rule;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions with
-/// large counts.
+/// `Name arguments => rule: state;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions
+/// with large counts. Without a state rule, it is `Plain`.
 macro_rules! calls {
-    ($($name:ident $arity:tt => $rule:ty $(, $large:ident)?;)*) => {
+    ($($name:ident $arity:tt => $rule:ty $(: $state:ty)? $(, $large:ident)?;)*) => {
         /// Every function of this table, with the number of its arguments.
         pub(crate) const NAMES: &[(&str, usize)] = &[$(
             (concat!("MPI_", stringify!($name)), $arity),
             $((concat!("MPI_", stringify!($name), "_", stringify!($large)), $arity),)?
         )*];
-        $(
-            calls!(@both $arity $rule, Narrow, concat!("MPI_", stringify!($name)), concat!("PMPI_", stringify!($name)));
-            $(calls!(@both $arity $rule, Wide, concat!("MPI_", stringify!($name), "_", stringify!($large)),
-                concat!("PMPI_", stringify!($name), "_", stringify!($large)));)?
-        )*
+        $(calls!(@row $name $arity [$rule] [$($state)?] [$($large)?]);)*
     };
-    (@both $arity:tt $rule:ty, $width:ty, $name:expr, $profiled:expr) => {
+    (@row $name:ident $arity:tt [$rule:ty] [] $large:tt) => {
+        calls!(@row $name $arity [$rule] [$crate::state_rule::Plain] $large);
+    };
+    (@row $name:ident $arity:tt [$rule:ty] [$state:ty] [$($large:ident)?]) => {
+        calls!(@both $arity $rule, $state, Narrow, concat!("MPI_", stringify!($name)), concat!("PMPI_", stringify!($name)));
+        $(calls!(@both $arity $rule, $state, Wide, concat!("MPI_", stringify!($name), "_", stringify!($large)),
+            concat!("PMPI_", stringify!($name), "_", stringify!($large)));)?
+    };
+    (@both $arity:tt $rule:ty, $state:ty, $width:ty, $name:expr, $profiled:expr) => {
         const _: () = {
             static CALL: $crate::call::Call = $crate::call::Call::new($name);
-            calls!(@arity $arity $rule, $width, $name);
-            calls!(@arity $arity $rule, $width, $profiled);
+            calls!(@arity $arity $rule, $state, $width, $name);
+            calls!(@arity $arity $rule, $state, $width, $profiled);
         };
     };
     (@arity 0 $($rest:tt)*) => { calls!(@one () $($rest)*); };
@@ -115,7 +161,7 @@ macro_rules! calls {
     (@arity 11 $($rest:tt)*) => { calls!(@one (a b c d e f g h i j k) $($rest)*); };
     (@arity 12 $($rest:tt)*) => { calls!(@one (a b c d e f g h i j k l) $($rest)*); };
     (@arity 13 $($rest:tt)*) => { calls!(@one (a b c d e f g h i j k l m) $($rest)*); };
-    (@one ($($word:ident)*) $rule:ty, $width:ty, $symbol:expr) => {
+    (@one ($($word:ident)*) $rule:ty, $state:ty, $width:ty, $symbol:expr) => {
         const _: () = {
             // Unwinding passes through: an error handler in C++ may throw.
             // SAFETY: replaces the MPI function of this name on purpose.
@@ -132,11 +178,12 @@ macro_rules! calls {
                         real($($word),*)
                     }
                 };
-                let function = $crate::wrap::ready(&CALL, &REAL);
+                let (function, found) = $crate::wrap::ready::<$rule, $state>(&CALL, &REAL, &[$($word),*]);
                 if function.is_null() {
-                    return $crate::wrap::first::<$rule, $width, _>(&CALL, &REAL, [$($word),*], invoke);
+                    return $crate::wrap::first::<$rule, $state, $width, _>(&CALL, &REAL, [$($word),*], invoke);
                 }
-                $crate::wrap::count::<$rule, $width, _>(&CALL, function, [$($word),*], invoke, $crate::ticks::count)
+                let now = $crate::ticks::count;
+                $crate::wrap::count::<$rule, $state, $width, _>(&CALL, function, [$($word),*], invoke, now, (found, false))
             }
         };
     };

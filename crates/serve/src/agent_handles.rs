@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pegel_jobs::Jobs;
 use pegel_metric::{Clock, Level, Millis, ProcessTable};
+use pegel_mpi_state::MpiRank;
 use pegel_query::Annotations;
 use pegel_store::Store;
 use pegel_tree_protocol::NodeTree;
@@ -83,6 +84,11 @@ pub trait StatusSource: Send + Sync {
     /// The processes of this machine as of the collector's latest pass.
     fn processes(&self) -> Result<Arc<ProcessTable>, ProcessesUnavailable> {
         Err(ProcessesUnavailable::CollectorOff)
+    }
+
+    /// The MPI processes of this node, or those of one user, as they are now. Reads files.
+    fn mpi_ranks(&self, _: Option<u32>) -> Vec<MpiRank> {
+        Vec::new()
     }
 
     /// Why the agent is degraded, apart from the store's own reasons.

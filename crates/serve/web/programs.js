@@ -6,6 +6,7 @@ import { callsPart } from "./calls.js";
 import { el, say } from "./dom.js";
 import { moment, number, whole } from "./format.js";
 import { watch } from "./live.js";
+import { mpiPart } from "./mpi.js";
 import { isOfNode, parse, textOf } from "./series.js";
 import { Table } from "./table.js";
 
@@ -31,7 +32,8 @@ export function programsView(main) {
   const jobs = new Map();
   const summary = el("p", { class: "facts" });
   const place = el("div", { class: "jobs" });
-  main.append(summary, place);
+  const mpi = mpiPart();
+  main.append(summary, mpi.element, place);
   let gone = false;
   load();
   const timer = setInterval(() => !document.hidden && load(), 5e3);
@@ -39,6 +41,7 @@ export function programsView(main) {
     dispose() {
       gone = true;
       clearInterval(timer);
+      mpi.dispose();
       for (const job of jobs.values()) job.dispose();
     },
   };

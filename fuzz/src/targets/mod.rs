@@ -9,6 +9,7 @@ mod jobs;
 mod lane;
 mod machine;
 mod metric;
+mod mpi_state;
 mod node;
 mod opentsdb;
 mod points;
@@ -80,6 +81,8 @@ pub static TARGETS: &[Target] = &[
     ingest::PATTERN,
     lane::LANE,
     lane::LANE_FILE,
+    mpi_state::MPI_STATE,
+    mpi_state::MPI_RANKS,
     machine::MACHINE,
     snapshot::SMBIOS,
     snapshot::AZURE_BATCH,

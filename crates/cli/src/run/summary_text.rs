@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pegel_lane::mpi_state::is_blocking_collective;
 use pegel_metric::quantity::{bytes, decimal_bytes, group_thousands};
+
+use pegel_mpi_state::late_rank;
 
 use super::report::{ReportedCall, RunReport};
 
@@ -200,7 +203,25 @@ fn mpi_lines(reports: &[RunReport]) -> Vec<String> {
     }
     let mut lines = vec![line];
     lines.extend(table(&calls));
+    lines.extend(late_line(&counted));
     lines
+}
+
+/// Names the rank for which the others waited in collectives.
+fn late_line(counted: &[(&RunReport, &super::report::ReportedMpi)]) -> Option<String> {
+    let seconds = |mpi: &super::report::ReportedMpi| -> f64 {
+        let calls = mpi.calls.iter();
+        let collectives = calls.filter(|call| is_blocking_collective(&call.name));
+        collectives.map(|call| call.seconds).sum()
+    };
+    let ranks: Vec<(u32, &str, f64)> = { counted.iter() }
+        .filter_map(|(report, mpi)| {
+            let rank = report.rank.as_ref()?.parse().ok()?;
+            Some((rank, "", seconds(mpi)))
+        })
+        .collect();
+    let late = late_rank(&ranks)?;
+    Some(format!("  late    {}", late.text()))
 }
 
 /// Adds up the calls of the same name, longest first; without times, most frequent first.
@@ -318,6 +339,24 @@ pegel:     MPI_Send      4.000 s  100 %  20 calls  160 B
             text.contains("40 % of the time: 8.000 s in 2 processes"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_rank_that_the_others_wait_for_is_named() {
+        let report = |rank: &str, seconds: f64| {
+            let mut report = example(rank);
+            if let Some(mpi) = &mut report.mpi {
+                mpi.calls[0].name = "MPI_Allreduce".to_owned();
+                mpi.calls[0].seconds = seconds;
+            }
+            report
+        };
+        let ranks = [report("0", 4.0), report("1", 0.25), report("2", 4.5)];
+        let text = summary_text(&ranks, None);
+        let line = "pegel:   late    rank 1: 0.2 s in collectives, median 4.0 s\n";
+        assert!(text.contains(line), "{text}");
+        let alike = summary_text(&[report("0", 4.0), report("1", 4.1)], None);
+        assert!(!alike.contains("late"), "{alike}");
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod journal_file;
 mod journal_update;
 mod journal_writer;
 mod lane_points;
+mod mpi_processes;
 mod open_lane;
+mod process_files;
 mod quota;
 mod settings;
 mod skip_log;
@@ -46,6 +48,7 @@ use open_lane::OpenLane;
 use totals::{LaneTotals, TotalId};
 
 pub use journal::JournalError;
+pub use mpi_processes::MpiProcesses;
 pub use quota::LANES_MAX;
 pub use settings::{LaneDirectory, LanesSettings};
 pub use status::LanesStatus;
@@ -87,6 +90,7 @@ pub struct Lanes {
     last_expired: Millis,
     buffer: Vec<u8>,
     status: Arc<Mutex<LanesStatus>>,
+    mpi_processes: Arc<MpiProcesses>,
 }
 
 impl Lanes {
@@ -132,6 +136,7 @@ impl Lanes {
             last_expired: now,
             buffer: Vec::new(),
             status: Arc::default(),
+            mpi_processes: Arc::default(),
         };
         lanes.resume(kept, now);
         Ok(lanes)
@@ -151,6 +156,10 @@ impl Lanes {
 
     pub fn status(&self) -> Arc<Mutex<LanesStatus>> {
         self.status.clone()
+    }
+
+    pub fn mpi_processes(&self) -> Arc<MpiProcesses> {
+        self.mpi_processes.clone()
     }
 
     /// Continues where the previous agent ended.
@@ -225,6 +234,7 @@ impl Lanes {
         let is_folded = self.folded_into_base.remove(&id);
         let is_elsewhere = resumed.is_none() && (is_claimed || is_folded);
         self.counted_elsewhere += u64::from(is_elsewhere);
+        self.mpi_processes.add(&opened.file);
         let owner = (sender, self.user(opened.file.owner()));
         let lane = OpenLane::new(
             opened.file,
@@ -296,6 +306,7 @@ impl Lanes {
         for (id, lane) in &mut self.lanes {
             if !lane.has_ended && lane.file.is_ended().unwrap_or(false) {
                 lane.end(&mut self.totals);
+                self.mpi_processes.set_ended(id);
             }
             if lane.error.is_some() || lane.is_removable(now) {
                 gone.push(*id);
@@ -334,6 +345,7 @@ impl Lanes {
             }
         }
         lane.remove_from_totals(&mut self.totals);
+        self.mpi_processes.remove(id, now);
         self.journal.records.put_removed(id);
         self.directories.release(&lane.file);
     }

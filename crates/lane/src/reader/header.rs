@@ -3,6 +3,7 @@
 use crate::layout::{
     self, HEADER_BYTES, LANE_BYTES_MAX, LINE_BYTES, POINT_BYTES, header, u32_at, u64_at,
 };
+use crate::mpi_state::AREA_BYTES;
 use crate::reader::LaneError;
 
 /// The writer of a lane, as given by its header when it was first read.
@@ -29,6 +30,8 @@ pub struct LaneHeader {
     pub(crate) file_bytes: usize,
     pub(crate) ring_offset: usize,
     pub(crate) ring_points: usize,
+    /// The offset of the MPI state, if there is one of a known length.
+    pub(crate) mpi_state_offset: Option<usize>,
 }
 
 /// Returns the published length of the series, from the header.
@@ -73,6 +76,15 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<LaneHeader, LaneError> {
     if ring_points > 0 && !is_ring {
         return Err(LaneError::Header("ring"));
     }
+    let state_offset = number(header::MPI_STATE_OFFSET) as usize;
+    let state_bytes = number(header::MPI_STATE_BYTES) as usize;
+    let state_end = state_offset.checked_add(state_bytes);
+    let is_state = state_offset >= HEADER_BYTES
+        && state_offset.is_multiple_of(LINE_BYTES)
+        && state_end.is_some_and(|end| end <= file_bytes);
+    if state_bytes > 0 && !is_state {
+        return Err(LaneError::Header("MPI state"));
+    }
     let mut id = [0; 16];
     id.copy_from_slice(bytes.get(header::ID..header::ID + 16).unwrap_or(&[0; 16]));
     Ok(LaneHeader {
@@ -90,6 +102,7 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<LaneHeader, LaneError> {
         file_bytes,
         ring_offset,
         ring_points,
+        mpi_state_offset: (state_bytes == AREA_BYTES).then_some(state_offset),
     })
 }
 

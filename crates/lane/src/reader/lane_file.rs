@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use crate::layout::{HEADER_BYTES, LANE_BYTES_MAX, header, u64_at};
 use crate::reader::directory::parse_id;
 use crate::reader::header::published_length;
-use crate::reader::{LaneError, LaneHeader, LaneView, ParsedLane, ProcessState};
+use crate::reader::{LaneError, LaneHeader, LaneView, MpiStateReader, ParsedLane, ProcessState};
 
 /// The limits of a reader.
 #[derive(Debug, Clone)]
@@ -103,7 +104,7 @@ impl From<Errno> for LaneOpenError {
 /// system call.
 #[derive(Debug)]
 pub struct LaneFile {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Arc<OwnedFd>,
     pub(crate) lane: ParsedLane,
     name: String,
     owner: u32,
@@ -155,7 +156,7 @@ impl LaneFile {
             return Err(LaneOpenError::Name);
         }
         Ok(LaneFile {
-            fd,
+            fd: Arc::new(fd),
             lane,
             name: name.to_owned(),
             owner: stat.st_uid,
@@ -223,6 +224,12 @@ impl LaneFile {
     /// Returns the state of the process that created the lane.
     pub fn process(&self) -> ProcessState {
         ProcessState::of(self.header())
+    }
+
+    /// Returns a reader of the MPI state; `None` if the lane has none. It keeps the file open.
+    pub fn mpi_state(&self) -> Option<MpiStateReader> {
+        let offset = self.header().mpi_state_offset?;
+        Some(MpiStateReader::new(self.fd.clone(), offset as u64))
     }
 
     /// Returns whether its name was removed from the directory.

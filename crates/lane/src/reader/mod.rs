@@ -10,6 +10,7 @@ mod directory;
 mod error;
 mod header;
 mod lane_file;
+mod mpi_state;
 mod parsed_lane;
 mod points;
 mod process_state;
@@ -22,6 +23,7 @@ pub use directory::{
 pub use error::LaneError;
 pub use header::LaneHeader;
 pub use lane_file::{LaneFile, LaneLimits, LaneOpenError};
+pub use mpi_state::{MpiClock, MpiComm, MpiOperation, MpiState, MpiStateReader, MpiThread};
 pub use parsed_lane::{LaneView, ParsedLane};
 pub use points::{PointsRead, RingPoint};
 pub use process_state::ProcessState;

@@ -11,6 +11,7 @@ mod list;
 mod login;
 mod marks;
 mod metrics;
+mod mpi;
 mod node_proxy;
 mod node_values;
 mod nodes;
@@ -54,8 +55,8 @@ use crate::guard::{Access, Caller, Guard, PeerIdentity};
 use crate::json_response::JSON;
 use crate::server_context::ServerContext;
 use crate::tree::{
-    AGGREGATE_TARGET, ANNOTATIONS_TARGET, JOBS_TARGET, NODES_HEADER, NodeRecord, SELECT_TARGET,
-    TEXTS_TARGET, node_record_header,
+    AGGREGATE_TARGET, ANNOTATIONS_TARGET, JOBS_TARGET, MPI_TARGET, NODES_HEADER, NodeRecord,
+    SELECT_TARGET, TEXTS_TARGET, node_record_header,
 };
 
 type SharedContext = Extension<Arc<ServerContext>>;
@@ -79,6 +80,7 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/snapshot         a description of this machine
 /api/v1/processes        the top processes: ?by=process&sort=cpu&limit=50
 /api/v1/jobs             jobs on this node: ?since=-7d&user=&limit=; job=ID restricts queries to a job
+/api/v1/mpi              ranks of MPI programs, and which the others wait for: ?job=&after=10
 /api/v1/sessions         records of tasks; POST to /start, /stop, /credentials below it
 /api/v1/filters          filters of all answers; PUT and DELETE /api/v1/filters/NAME
 /api/v1/query            PromQL, as Prometheus answers it: ?query=node_load1&time=
@@ -124,6 +126,7 @@ const ROUTES: &[Route] = &[
     ("/api/v1/jobs", Access::Read, || {
         get(jobs::list).post(jobs::report)
     }),
+    ("/api/v1/mpi", Access::Read, || get(mpi::mpi)),
     ("/api/v1/participants", Access::Owner, || {
         get(participants::counts).post(participants::update)
     }),
@@ -159,6 +162,7 @@ const ROUTES: &[Route] = &[
     }),
     (JOBS_TARGET, Access::Read, || post(tree_jobs::jobs)),
     (TEXTS_TARGET, Access::Read, || post(tree_texts::texts)),
+    (MPI_TARGET, Access::Read, || post(mpi::ranks)),
     (ANNOTATIONS_TARGET, Access::Read, || {
         post(tree_select::annotations)
     }),

@@ -77,6 +77,7 @@ const FILES: &[EmbeddedFile] = files! {
     "overview.js": SCRIPT,
     "panel.js": SCRIPT,
     "processes.js": SCRIPT,
+    "mpi.js": SCRIPT,
     "programs.js": SCRIPT,
     "series.js": SCRIPT,
     "status.js": SCRIPT,

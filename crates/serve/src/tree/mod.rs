@@ -16,6 +16,7 @@ mod annotations;
 mod chosen_nodes;
 mod host_label;
 mod jobs;
+mod mpi_ranks;
 mod node_index;
 mod node_record;
 mod promql_source;
@@ -33,6 +34,7 @@ pub(crate) use annotations::{
 pub(crate) use chosen_nodes::{ChosenNodes, FanOutLimits, SELECT_TARGET};
 pub(crate) use host_label::HOST;
 pub(crate) use jobs::{JOBS_TARGET, JobRequest, NodeJob, NodeJobs, jobs_of_nodes};
+pub(crate) use mpi_ranks::{MPI_TARGET, MpiRankList, MpiRequest, ranks_of_nodes};
 pub(crate) use node_index::NodeChoice;
 pub(crate) use node_record::{NODES_HEADER, NodeRecord, header_value as node_record_header};
 pub(crate) use promql_source::PromqlSource;
