@@ -1,5 +1,6 @@
 //! What all parts of the tree of one agent share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(crate) struct TreeContext {
     pub(crate) node: String,
     pub(crate) version: String,
     pub(crate) instance: Bytes,
+    /// The agent's directory.
+    pub(crate) dir: PathBuf,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Millis,

@@ -36,7 +36,7 @@ pub struct TreeOptions {
     pub settings: TreeSettings,
     pub node: String,
     pub version: String,
-    /// The agent's directory, for the identity of the agent.
+    /// The agent's directory, for its identity and for what is to be computed again.
     pub dir: PathBuf,
     pub store: Store,
     pub clock: Arc<dyn Clock>,
@@ -90,6 +90,7 @@ impl Tree {
             node: options.node,
             version: options.version,
             instance,
+            dir: options.dir,
             store: options.store,
             clock: options.clock,
             started: options.started,
@@ -143,6 +144,9 @@ impl Tree {
         };
         if let (Some(parent), Some(uplink)) = (&self.parent, &uplink) {
             let _ = parent.uplink.set(uplink.clone());
+        }
+        if let Some(parent) = &self.parent {
+            parent.restore();
         }
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
@@ -223,6 +227,9 @@ impl TreeTasks {
                 parent.close_children();
             }
             background.iter().for_each(tokio::task::JoinHandle::abort);
+            if let Some(parent) = &self.parent {
+                parent.save_backfill();
+            }
         });
         runtime.shutdown_timeout(STOP_TIME);
     }

@@ -1,11 +1,11 @@
 //! The messages between the agents of a tree, in both directions.
 
 use pegel_tree_protocol::{
-    ChildMessage, DefinitionCheck, Header, Hello, Message, NodeOverview, NodeUpdate, NodeUpdates,
-    ParentMessage, Ping, Pong, Refusal, Request, ResponseChunk, ResponseCredit, ResponseHead,
-    SelectRequest, SeriesDefinition, SeriesDefinitions, SeriesMatcher, Tick, TickCredit, Welcome,
-    check_child_message, check_message_elements, check_node_name, check_parent_message,
-    check_select, child_message, parent_message, select_request,
+    ChildMessage, DefinitionCheck, Header, Hello, Message, NodeMoved, NodeOverview, NodeUpdate,
+    NodeUpdates, ParentMessage, Ping, Pong, Refusal, Request, ResponseChunk, ResponseCredit,
+    ResponseHead, SelectRequest, SeriesDefinition, SeriesDefinitions, SeriesMatcher, Tick,
+    TickCredit, Welcome, check_child_message, check_message_elements, check_node_name,
+    check_parent_message, check_select, child_message, parent_message, select_request,
 };
 
 use super::Target;
@@ -145,6 +145,10 @@ fn parent_kinds() -> Vec<parent_message::Kind> {
         }),
         Kind::ResponseCredit(ResponseCredit { id: 1, bytes: 9 }),
         Kind::Ping(Ping { sent_ms: 1 }),
+        Kind::Moved(NodeMoved {
+            node: "n1".to_owned(),
+            epoch: 7,
+        }),
     ]
 }
 
