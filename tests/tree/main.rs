@@ -7,6 +7,7 @@ mod hostile;
 mod hung_child;
 mod queries;
 mod refused_children;
+mod rules;
 mod tree_agent;
 
 use pegel_testkit::PegelBinary;

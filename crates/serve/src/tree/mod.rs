@@ -17,6 +17,7 @@ mod chosen_nodes;
 mod host_label;
 mod node_index;
 mod node_record;
+mod node_series;
 mod promql_source;
 mod request_tree;
 mod select_plan;
@@ -32,6 +33,7 @@ pub(crate) use annotations::{
 pub(crate) use chosen_nodes::{ChosenNodes, FanOutLimits, SELECT_TARGET};
 pub(crate) use node_index::NodeChoice;
 pub(crate) use node_record::{NODES_HEADER, NodeRecord, header_value as node_record_header};
+pub use node_series::{NodeSeries, NodeSeriesNow};
 pub(crate) use promql_source::PromqlSource;
 pub(crate) use request_tree::{OwnSeriesOnly, RequestTree, TreeAccess, TreeDeadline};
 pub(crate) use select_plan::{SelectPlan, SelectView};
