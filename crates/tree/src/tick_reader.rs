@@ -96,7 +96,7 @@ impl TickReader {
         self.store.query_columns(&query, &mut |series, column| {
             if let Some(until) = read_until {
                 let known = samples.get(series);
-                is_changed |= is_late_sample(known, until, &column.times, &column.values);
+                is_changed |= is_late_sample(known, until, column.times, column.values);
             }
             let (Some(&time), Some(&value)) = (column.times.last(), column.values.last()) else {
                 return;
@@ -274,4 +274,38 @@ pub fn select_partials(
         }
     })?;
     Ok(selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_that_was_stored_late_changes_its_tick() {
+        let known = CurrentSample {
+            time: 900,
+            value: 1.0,
+        };
+        let is_late =
+            |known, times: &[Millis], values: &[f64]| is_late_sample(known, 1000, times, values);
+        assert!(!is_late(Some(&known), &[900], &[1.0]), "read before");
+        assert!(
+            !is_late(Some(&known), &[900, 1500], &[1.0, 2.0]),
+            "of the next tick"
+        );
+        assert!(is_late(Some(&known), &[900, 1000], &[1.0, 2.0]));
+        assert!(
+            !is_late(Some(&known), &[900, 1000], &[1.0, 1.0]),
+            "the same value"
+        );
+        assert!(
+            !is_late(Some(&known), &[800], &[7.0]),
+            "older than what was read"
+        );
+        assert!(is_late(None, &[1000], &[1.0]), "a new series");
+        assert!(!is_late(None, &[1500], &[1.0]));
+        let ended = f64::from_bits(pegel_metric::STALE_NAN.to_bits());
+        assert!(is_late(Some(&known), &[1000], &[ended]), "it ended");
+        assert!(!is_late(None, &[1000], &[ended]));
+    }
 }

@@ -11,6 +11,31 @@ use pegel_tree_protocol::{
 use super::Target;
 use crate::memory::bounded;
 
+pub(super) const BACKFILL_FILE: Target = Target {
+    name: "tree_backfill_file",
+    run: backfill_file,
+    dictionary: &[
+        b"\"dirty\":[[1,2]]",
+        b"\"nodes\":{\"a\":[\"b\",null]}",
+        b"\"changed\"",
+    ],
+    seeds: || {
+        let files = [
+            r#"{"version":1,"dirty":[],"nodes":{},"changed":[]}"#,
+            r#"{"version":1,"dirty":[[1000,5000]],"nodes":{"m":["m",null],"n":["m",12]},"changed":[[1,1]]}"#,
+        ];
+        files.map(|file| file.as_bytes().to_vec()).to_vec()
+    },
+};
+
+/// What is accepted is written as it was read.
+fn backfill_file(bytes: &[u8]) {
+    let parse = pegel_tree::fuzzing::parse_backfill_file;
+    if let Some(written) = parse(bytes) {
+        assert_eq!(parse(written.as_bytes()), Some(written));
+    }
+}
+
 pub(super) const CHILD_MESSAGE: Target = Target {
     name: "tree_child_message",
     run: child_message,

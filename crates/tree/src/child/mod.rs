@@ -71,8 +71,10 @@ impl ChangedTicks {
     }
 
     fn forget_sent(&mut self, now: Millis) {
-        let is_old = |(sent, _): &mut (Millis, Millis)| now - *sent > CHANGED_REPEATED;
-        while self.sent.pop_front_if(is_old).is_some() {}
+        let is_old = |(sent, _): &(Millis, Millis)| now - *sent > CHANGED_REPEATED;
+        while self.sent.front().is_some_and(is_old) {
+            self.sent.pop_front();
+        }
     }
 
     /// Has everything sent again that may have been lost with a connection.

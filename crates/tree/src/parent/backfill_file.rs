@@ -60,17 +60,20 @@ impl BackfillState {
     }
 
     pub(crate) fn save(&self, dir: &Path) -> io::Result<()> {
+        write_durably(dir, BACKFILL_FILE, self.to_json().to_string().as_bytes())
+    }
+
+    fn to_json(&self) -> Value {
         let nodes = self.nodes.iter().take(NODES_MAX).map(|(name, node)| {
             let entry = json!([node.route, node.missing_since]);
             (name.clone(), entry)
         });
-        let file = json!({
+        json!({
             "version": VERSION,
             "dirty": self.dirty,
             "nodes": nodes.collect::<serde_json::Map<_, _>>(),
             "changed": self.changed,
-        });
-        write_durably(dir, BACKFILL_FILE, file.to_string().as_bytes())
+        })
     }
 
     fn parse(bytes: &[u8]) -> Option<BackfillState> {
@@ -109,6 +112,11 @@ impl BackfillState {
             changed: ranges(&file["changed"])?,
         })
     }
+}
+
+/// Parses the file and writes it again; `None` if it is damaged. For fuzz targets.
+pub fn parse_backfill_file(bytes: &[u8]) -> Option<String> {
+    BackfillState::parse(bytes).map(|state| state.to_json().to_string())
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use pegel_reduction::{Figure, OutlierFinder, OutlierRule};
 use pegel_tree_protocol::{NodeOverview, NodeStatus};
 
 pub(crate) use backfill::run_backfill;
+pub use backfill_file::parse_backfill_file;
 pub(crate) use listener::accept_children;
 pub(crate) use reduce::{NO_KEY, ReducedGroup, ReducedTick};
 pub(crate) use registry::OWN_KEY;
