@@ -180,6 +180,55 @@ fn every_view_has_a_key() {
 }
 
 #[test]
+fn a_node_is_shown_through_the_tree() {
+    let Some(terminal) = TmuxTerminal::open(120, 40, &USUAL) else {
+        return;
+    };
+    // An address of this test's own: the leaf needs it before the head runs.
+    let id = std::process::id();
+    let address = format!("127.{}.{}.7:1338", 1 + id / 256 % 250, id % 256);
+    let head = PEGEL
+        .agent()
+        .args(&["--node", "top-head", "--accept", &address])
+        .start();
+    let leaf = PEGEL
+        .agent()
+        .args(&["--node", "top-leaf", "--parent", &address])
+        .start();
+    eventually("the leaf is up", || {
+        let nodes = head.get("/api/v1/nodes").json();
+        let all = nodes["nodes"].as_array().expect("a list").iter();
+        let is_up = |node: &serde_json::Value| node["node"] == "top-leaf" && node["state"] == "up";
+        all.clone().any(is_up).then_some(()).ok_or(nodes)
+    });
+    terminal.run(&top(&head, "--node top-leaf"));
+    terminal.wait_for("█ user");
+    terminal.wait_for("top-leaf below top-head");
+    terminal.press(&["q"]);
+    terminal.wait_for("code=0");
+    // The head lists both, and enter shows the chosen one.
+    terminal.run("clear");
+    terminal.run(&top(&head, ""));
+    terminal.wait_for("█ user");
+    terminal.press(&["9"]);
+    terminal.wait_for("top-leaf");
+    // By name: the order is that of a busy machine.
+    terminal.press(&["/", "leaf", "Enter"]);
+    terminal.wait_for("with \"leaf\"");
+    terminal.press(&["Enter"]);
+    terminal.wait_for("top-leaf below top-head");
+    terminal.wait_for("█ user");
+    terminal.press(&["q"]);
+    terminal.wait_for("code=0");
+    // A node that does not exist is an error, before the screen changes.
+    terminal.run("clear");
+    terminal.run(&top(&head, "--node top-laef"));
+    let screen = terminal.wait_for("code=1");
+    assert!(screen.contains("no node named top-laef"), "{screen}");
+    drop(leaf);
+}
+
+#[test]
 fn the_overview_uses_the_whole_screen() {
     let agent = agent();
     for (columns, rows) in [(80u16, 24u16), (120, 40), (200, 60)] {

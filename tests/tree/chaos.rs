@@ -323,12 +323,9 @@ fn sums_are_exact_after_a_minute_of_failures() {
             .then_some(())
             .ok_or((found, total))
     });
-    // Not yet reliable: ticks that wait to be computed again are forgotten by a second kill.
-    if std::env::var_os("PEGEL_CHAOS_HISTORY").is_some() {
-        eventually_within(HEALING_MAX, "every second is exact", || {
-            tree.check_history(begin, end)
-        });
-    }
+    eventually_within(HEALING_MAX, "every second is exact", || {
+        tree.check_history(begin, end)
+    });
     eprintln!(
         "exact {:.1} s after the last failure",
         healing.elapsed().as_secs_f64()

@@ -454,7 +454,7 @@ fn a_child_cannot_speak_for_other_hosts() {
 }
 
 #[test]
-fn responses_that_nobody_requested_are_ignored() {
+fn responses_that_were_not_requested_end_the_stream() {
     let scene = HostileScene::new();
     scene.attack(async {
         let child = scene.accepted("talker").await;
@@ -477,6 +477,7 @@ fn responses_that_nobody_requested_are_ignored() {
             }
         }
     });
+    scene.expect_named("talker", "malformed");
     scene.expect_unharmed();
 }
 
@@ -496,7 +497,8 @@ fn responses_beyond_their_credit_cost_only_the_sender() {
                 headers: Vec::new(),
             };
             child.send(FromChild::Response(head)).await;
-            for _ in 0..2000 {
+            // More than the credit of any request.
+            for _ in 0..5000 {
                 let data = vec![7; 32 << 10].into();
                 let (id, error) = (request.id, String::new());
                 let chunk = ResponseChunk {
@@ -516,6 +518,7 @@ fn responses_beyond_their_credit_cost_only_the_sender() {
     let answer = scene.head.get("/api/v1/values?match=hits_total");
     let nodes = answer.header("pegel-nodes").unwrap_or_default().to_owned();
     assert!(nodes.contains("late=greedy"), "{nodes}");
+    scene.expect_named("greedy", "malformed");
     scene.expect_unharmed();
     flood.abort();
 }

@@ -8,6 +8,7 @@ mod hung_child;
 mod jobs;
 mod queries;
 mod refused_children;
+mod rules;
 mod tree_agent;
 
 use pegel_testkit::PegelBinary;

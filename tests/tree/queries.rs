@@ -134,6 +134,24 @@ fn opentsdb_sees_one_series_per_node() {
         .get("/api/query/last?timeseries=hits_total&back_scan=1")
         .json();
     assert_eq!(last.as_array().map(Vec::len), Some(2), "{last}");
+    let now = now_seconds();
+    let body = format!(
+        r#"{{"time":{{"start":{},"end":{},"aggregator":"sum"}},"metrics":[{{"id":"a","metric":"hits_total"}}],"expressions":[{{"id":"e","expr":"a * 3"}}]}}"#,
+        now - 60,
+        now
+    );
+    let answer = post(&tree.root.unix(), "/api/query/exp", &[], body.as_bytes()).expect("answered");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(
+        answer.header("pegel-nodes"),
+        Some("answered=4 expected=4"),
+        "{}",
+        answer.text()
+    );
+    let rows = answer.json()["outputs"][0]["dps"].clone();
+    let is_sum = |row: &Value| row[1].as_f64() == Some(90.0);
+    let has_sum = rows.as_array().is_some_and(|rows| rows.iter().any(is_sum));
+    assert!(has_sum, "{rows}");
     let path = "/api/query/gexp?start=1m-ago&exp=scale(sum:hits_total,2)";
     let scaled = tree.root.get(path).json();
     assert!(scaled.to_string().contains("60"), "{scaled}");

@@ -1,11 +1,16 @@
 //! Credentials: wrong tokens, certificates of another authority, names that a certificate does not
 //! prove, peers without TLS, and many peers without any credential.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_testkit::{ChildProcess, TempDir, eventually};
+use pegel_testkit::{
+    ChildProcess, NetworkLink, NetworkNamespace, TempDir, eventually, eventually_within, need,
+};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::PEGEL;
@@ -176,6 +181,115 @@ fn certificates_prove_parents_and_names() {
     assert!(head.node_states().contains(&good_state));
     head.shows("match=hits_total", &[("hits_total", 7.0)]);
     head.reduces("hits_total:sum", 7.0);
+}
+
+#[test]
+fn certificates_of_tree_init_connect_two_hosts() {
+    let Some(_) = need("ip") else { return };
+    let (Some(above), Some(below)) = (NetworkNamespace::new(), NetworkNamespace::new()) else {
+        return;
+    };
+    let (above, below) = (Arc::new(above), Arc::new(below));
+    let Some(link) = NetworkLink::new(&above, &below, 1) else {
+        return;
+    };
+    let host = link.address(0).to_string();
+    let files = Arc::new(TreeCertificates::for_hosts(
+        &[host.clone()],
+        &["good", "other"],
+    ));
+    let strangers = TreeCertificates::for_hosts(&[host.clone()], &["evil"]);
+    let client_ca = format!("client_ca: {}", files.path("ca.pem"));
+    let place = |name: &str, section: String, space: &Arc<NetworkNamespace>| {
+        let mut node = TreeAgent::new(name, &section);
+        node.place_in(space.clone(), files.clone());
+        node.start();
+        node
+    };
+    let head = place(
+        "head",
+        format!("{}, {client_ca}", files.parent("0.0.0.0:1338")),
+        &above,
+    );
+    let reports = files.child(&format!("\"{host}:1338\""));
+    let good = place(
+        "good",
+        format!("{reports}, {}", files.proof("good")),
+        &below,
+    );
+    good.counter("hits_total").add(7);
+    head.all_up(&["good", "head"]);
+    head.shows("match=hits_total", &[("hits_total", 7.0)]);
+    let imposter = place(
+        "imposter",
+        format!("{reports}, {}", files.proof("other")),
+        &below,
+    );
+    let error = parent_error(&imposter);
+    assert!(error.contains("certificate"), "{error}");
+    let problem = head.problem("name");
+    assert_eq!(problem["node"], "imposter", "{problem}");
+    assert_eq!(problem["peer"], link.address(1).to_string(), "{problem}");
+    let evil = place(
+        "evil",
+        format!("{reports}, {}", strangers.proof("evil")),
+        &below,
+    );
+    parent_error(&evil);
+    let bare = place("bare", reports.clone(), &below);
+    parent_error(&bare);
+    let problem = head.problem("handshake");
+    assert_eq!(problem["peer"], link.address(1).to_string(), "{problem}");
+    let printed = head.agent().client(&["tree"]);
+    let peer = link.address(1).to_string();
+    assert!(printed.stdout.contains("imposter"), "{printed}");
+    assert!(
+        printed.stdout.contains(&format!("{peer}: handshake")),
+        "{printed}"
+    );
+    head.shows("match=hits_total", &[("hits_total", 7.0)]);
+}
+
+#[test]
+fn a_renewed_certificate_and_token_are_used_without_a_restart() {
+    let address = loopback_address();
+    let old = TreeCertificates::init(address, &[]);
+    let new = TreeCertificates::init(address, &[]);
+    let head = started("head", &old.parent(&address.to_string()));
+    let mut first = started("first", &old.child(&quoted(address)));
+    head.all_up(&["first", "head"]);
+    let second = started("second", &new.child(&quoted(address)));
+    let error = parent_error(&second);
+    assert!(error.contains("certificate"), "{error}");
+    // A half-written pair is not used.
+    fs::write(old.path("parent.pem"), "").expect("written");
+    head.agent().signal(Signal::HUP);
+    eventually("the error is logged", || {
+        let log = head.agent().stderr();
+        let is_logged = log.contains("cannot reload the credentials of the tree");
+        is_logged.then_some(()).ok_or(log)
+    });
+    for name in ["parent.key", "parent.pem"] {
+        fs::copy(new.path(name), old.path(name)).expect("copied");
+    }
+    head.agent().signal(Signal::HUP);
+    // Attempts are up to 30 s apart.
+    eventually_within(
+        Duration::from_secs(60),
+        "the new authority is accepted",
+        || {
+            let states = head.node_states();
+            let is_up = |name: &str| states.contains(&(name.to_owned(), "up".to_owned()));
+            // The connection that exists stays.
+            (is_up("first") && is_up("second"))
+                .then_some(())
+                .ok_or(states)
+        },
+    );
+    first.kill();
+    first.start();
+    let error = parent_error(&first);
+    assert!(error.contains("certificate"), "{error}");
 }
 
 #[test]

@@ -211,6 +211,13 @@ impl AgentStatus {
         self.tree.lock().as_ref().map(RunningTree::figures)
     }
 
+    /// Reads the certificates and the token of the tree again.
+    pub(crate) fn reload_tree_credentials(&self) {
+        if let Some(tree) = self.tree.lock().as_ref() {
+            tree.reload_credentials();
+        }
+    }
+
     /// Sends the last tick to the parent and closes the connections of the tree.
     pub(crate) fn stop_tree(&self) {
         let tree = self.tree.lock().take();

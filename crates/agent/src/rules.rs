@@ -7,11 +7,15 @@ use pegel_collect::SelfMetrics;
 use pegel_config::{ConfigError, ConfigProblem};
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_metric::{Family, MetricKind};
-use pegel_query::promql::StoreSource;
-use pegel_rules::{
-    AlertSettings, RuleEngine, RuleEngineOptions, RuleFilePattern, RuleGroupSpec, StoreStorage,
-    load_rule_files,
+use pegel_query::promql::{
+    PromqlError, PushedAggregation, PushedSeries, Selection, SeriesSampleVisitor, SeriesSource,
+    StoreSource,
 };
+use pegel_rules::{
+    AlertSettings, MissingNode, NodeSource, RuleEngine, RuleEngineOptions, RuleFilePattern,
+    RuleGroupSpec, RuleSample, RuleStorage, StoreStorage, load_rule_files,
+};
+use pegel_serve::{NodeSeries, NodeSeriesNow};
 use pegel_store::Store;
 
 use crate::agent_settings::{AgentSettings, absolute_file};
@@ -70,15 +74,74 @@ impl RuleSources {
     }
 }
 
-/// Starts the evaluation of rules over `source`, the series of the store. `url` is that of the
-/// agent's page.
+/// What the rules of a parent read and write: the series of all nodes, and the own store.
+struct TreeStorage {
+    own: StoreStorage,
+    nodes: NodeSeries,
+}
+
+impl RuleStorage for TreeStorage {
+    fn source(&self) -> &dyn SeriesSource {
+        self.own.source()
+    }
+
+    fn nodes(&self) -> Option<Box<dyn NodeSource + '_>> {
+        Some(Box::new(TreeNodes(self.nodes.now())))
+    }
+
+    fn append(&self, samples: &[RuleSample]) -> Result<(), String> {
+        self.own.append(samples)
+    }
+}
+
+/// The nodes of one evaluation.
+struct TreeNodes(NodeSeriesNow);
+
+impl SeriesSource for TreeNodes {
+    fn select(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        self.0.select(selection, visit)
+    }
+
+    fn takes_aggregations(&self) -> bool {
+        self.0.takes_aggregations()
+    }
+
+    fn aggregate(
+        &self,
+        pushed: &PushedAggregation<'_>,
+    ) -> Option<Result<Vec<PushedSeries>, PromqlError>> {
+        self.0.aggregate(pushed)
+    }
+}
+
+impl NodeSource for TreeNodes {
+    fn missing(&self) -> Vec<MissingNode> {
+        let missing = self.0.missing().into_iter();
+        missing
+            .map(|(name, is_connected)| MissingNode { name, is_connected })
+            .collect()
+    }
+}
+
+/// Starts the evaluation of rules over `source`, the series of the store, or over those of all
+/// nodes. `url` is that of the agent's page.
 pub(crate) fn start_rules(
     plan: &AgentSettings,
     groups: Vec<RuleGroupSpec>,
     source: StoreSource,
+    nodes: Option<NodeSeries>,
     store: &Store,
     url: Option<String>,
 ) -> std::io::Result<RuleEngine> {
+    let own = StoreStorage::new(Box::new(source), store.clone());
+    let storage: Box<dyn RuleStorage> = match nodes {
+        Some(nodes) => Box::new(TreeStorage { own, nodes }),
+        None => Box::new(own),
+    };
     let settings = plan.rules.settings.clone();
     let external_url = settings.external_url.clone().or(url).unwrap_or_default();
     RuleEngine::start(RuleEngineOptions {
@@ -86,7 +149,7 @@ pub(crate) fn start_rules(
         settings,
         node: plan.node.clone(),
         external_url,
-        storage: Box::new(StoreStorage::new(Box::new(source), store.clone())),
+        storage,
         clock: plan.store.clock.clone(),
         supervisor: store.supervisor().clone(),
     })
@@ -107,6 +170,10 @@ const FAILURES: Family = counter(
 const MISSED: Family = counter(
     "pegel_rule_group_iterations_missed_total",
     "Total number of evaluations of a rule group that were skipped because the previous ones took too long.",
+);
+const INCOMPLETE: Family = counter(
+    "pegel_rule_evaluations_incomplete_total",
+    "Total number of rule evaluations for which nodes of the tree did not answer.",
 );
 const LAST_DURATION: Family = Family::new(
     "pegel_rule_group_last_duration_seconds",
@@ -135,9 +202,11 @@ const WAITING: Family = Family::new(
     "Number of alerts that wait for a receiver.",
 );
 
-static FAMILIES: [Family; 8] = [
+/// The families of groups, then those of receivers.
+static FAMILIES: [Family; 9] = [
     EVALUATIONS,
     FAILURES,
+    INCOMPLETE,
     MISSED,
     LAST_DURATION,
     SENT,
@@ -178,6 +247,7 @@ impl SelfMetrics for RuleMetrics {
             let values = [
                 group.evaluations() as f64,
                 group.failures() as f64,
+                group.incomplete() as f64,
                 group.missed() as f64,
                 group.last_seconds(),
             ];
@@ -193,7 +263,7 @@ impl SelfMetrics for RuleMetrics {
                 receiver.dropped,
                 receiver.waiting,
             ];
-            for (family, value) in self.families[4..].iter().zip(values) {
+            for (family, value) in self.families[5..].iter().zip(values) {
                 put(family, &labels, value as f64);
             }
         }

@@ -253,7 +253,8 @@ impl RunningAgent {
         let job_worker = job_worker.map_err(AgentStartError::Runtime)?;
         if !plan.rules.is_empty() {
             let url = page_url(&plan, http);
-            let rules = start_rules(&plan, rule_groups, promql_source, &store, url);
+            let nodes = running.node_series(promql_source.clone(), runtime.handle().clone());
+            let rules = start_rules(&plan, rule_groups, promql_source, nodes, &store, url);
             status.set_rules(rules.map_err(AgentStartError::Runtime)?);
         }
         let started = pull.start(store.supervisor());
@@ -327,6 +328,7 @@ impl RunningAgent {
                             reload.reload_now();
                             for_hangup.retake_snapshot();
                             for_hangup.reload_rules();
+                            for_hangup.reload_tree_credentials();
                         };
                         hangups.run_until_terminal_closes(reload_all).await
                     }

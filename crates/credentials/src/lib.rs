@@ -2,7 +2,9 @@
 //! the tree. No error message contains any part of a secret.
 
 mod pem;
+mod reloadable;
 mod token;
 
 pub use pem::{TlsError, crypto_provider, load_authorities, load_certificates, load_key};
+pub use reloadable::Reloadable;
 pub use token::{TOKEN_BYTES_MAX, Token, TokenError, TokenSource, parse_bearer};

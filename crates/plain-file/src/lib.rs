@@ -1,9 +1,9 @@
 //! Opens files named by a configuration, a variable or a simulated machine. Only regular files are
 //! accepted: opening a pipe must not block the caller, and reads are bounded, so that an endless
-//! file cannot exhaust the memory.
+//! file cannot exhaust the memory. Small files of the agent's own are replaced durably.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -32,11 +32,47 @@ pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The extension of a file that is not complete yet.
+pub const TEMPORARY_EXTENSION: &str = "tmp";
+
+/// Replaces a file by one with mode 0600: a temporary file is written and synced, renamed, and the
+/// directory synced. After a crash the file has its old or its new contents.
+pub fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = dir.join(format!("{name}.{TEMPORARY_EXTENSION}"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = options.custom_flags(no_follow).open(&temporary)?;
+    let written = file.set_len(0).and_then(|()| file.write_all(bytes));
+    if let Err(error) = written.and_then(|()| file.sync_all()) {
+        // Frees the space on a full disk; best effort.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    fs::rename(&temporary, dir.join(name))?;
+    File::open(dir)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("pegel-durable-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("made");
+        // A crash left a longer temporary file.
+        fs::write(dir.join("file.tmp"), "0123456789").expect("written");
+        write_durably(&dir, "file", b"one").expect("written");
+        write_durably(&dir, "file", b"two").expect("replaced");
+        assert_eq!(fs::read(dir.join("file")).expect("read"), b"two");
+        let mode = fs::metadata(dir.join("file")).expect("there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert!(!dir.join("file.tmp").exists());
+        write_durably(&dir.join("none"), "file", b"x").expect_err("no directory");
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 
     #[test]
     fn only_plain_files_are_read_and_pipes_are_not_waited_for() {

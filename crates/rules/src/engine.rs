@@ -99,6 +99,7 @@ pub struct GroupCounts {
     pub key: String,
     evaluations: AtomicU64,
     failures: AtomicU64,
+    incomplete: AtomicU64,
     missed: AtomicU64,
     /// The duration of the last evaluation, as bits of a double.
     last_seconds: AtomicU64,
@@ -111,6 +112,11 @@ impl GroupCounts {
 
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
+    }
+
+    /// The evaluations of rules for which nodes did not answer.
+    pub fn incomplete(&self) -> u64 {
+        self.incomplete.load(Ordering::Relaxed)
     }
 
     pub fn missed(&self) -> u64 {
@@ -309,8 +315,10 @@ impl EngineShared {
         counts
             .missed
             .fetch_add(missed.unsigned_abs(), Ordering::Relaxed);
+        let nodes = self.storage.nodes();
         let context = EvaluationContext {
             storage: &*self.storage,
+            nodes: nodes.as_deref(),
             limits: self.limits(interval),
             external_labels: &self.external_labels,
             external_url: &self.external_url,
@@ -328,6 +336,9 @@ impl EngineShared {
         counts
             .failures
             .fetch_add(outcome.failures, Ordering::Relaxed);
+        counts
+            .incomplete
+            .fetch_add(outcome.incomplete, Ordering::Relaxed);
         let seconds = scheduled.group.evaluation_seconds.to_bits();
         counts.last_seconds.store(seconds, Ordering::Relaxed);
         let published = Arc::new(GroupStatus::of(&scheduled.group));

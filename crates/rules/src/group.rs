@@ -23,6 +23,8 @@ pub(crate) struct RuleGroup {
 pub(crate) struct GroupOutcome {
     pub evaluations: u64,
     pub failures: u64,
+    /// Evaluations for which nodes did not answer.
+    pub incomplete: u64,
     pub due: Vec<DueAlert>,
 }
 
@@ -62,7 +64,16 @@ impl RuleGroup {
         for rule in &mut self.rules {
             outcome.evaluations += 1;
             let previous_error = rule.last_error.take();
-            if rule.evaluate(time, timing, context) {
+            let previous_warning = rule.last_warning.take();
+            let is_evaluated = rule.evaluate(time, timing, context);
+            if let Some(warning) = &rule.last_warning {
+                outcome.incomplete += 1;
+                if previous_warning.as_ref() != Some(warning) {
+                    let (group, rule) = (&self.spec.name, &rule.spec.name);
+                    tracing::warn!(group, rule, warning, "a rule lacks nodes");
+                }
+            }
+            if is_evaluated {
                 outcome.due.extend(rule.take_due_alerts(time, intervals));
             } else {
                 outcome.failures += 1;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pegel_metric::Millis;
-use pegel_query::promql::{LabelSet, PromqlLimits, STALE_NAN, VectorSample};
+use pegel_query::promql::{LabelSet, PromqlLimits, STALE_NAN, SeriesSource, VectorSample};
 
 use crate::alert::{Alert, AlertState, DueAlert, RESOLVED_RETENTION, SendIntervals};
 use crate::expression::evaluate;
 use crate::restore::RestoredAlerts;
 use crate::rule_file::{AlertSpec, RuleSpec, RuleText};
-use crate::storage::{RuleSample, RuleStorage};
+use crate::storage::{MissingNode, NodeSource, RuleSample, RuleStorage};
 use crate::template::TemplateData;
 
 /// The maximum number of alerts of one rule, whatever the limit of its group.
@@ -24,13 +24,63 @@ const ALERT_BYTES_MAX: usize = 16 << 20;
 
 pub(crate) const ALERT_NAME: &str = "alertname";
 const NAME: &str = "__name__";
+const HOST: &str = "host";
+/// The most missing nodes in a warning.
+const NAMES_LISTED: usize = 20;
 
 /// What an evaluation needs from outside the group.
 pub(crate) struct EvaluationContext<'a> {
     pub storage: &'a dyn RuleStorage,
+    /// On a parent: the series of all nodes.
+    pub nodes: Option<&'a dyn NodeSource>,
     pub limits: PromqlLimits,
     pub external_labels: &'a LabelSet,
     pub external_url: &'a str,
+}
+
+impl<'a> EvaluationContext<'a> {
+    /// Returns the series that expressions select from.
+    fn source(&self) -> &'a dyn SeriesSource {
+        match self.nodes {
+            Some(nodes) => nodes,
+            None => self.storage.source(),
+        }
+    }
+}
+
+/// The nodes that an evaluation lacks. What depended on them is not known.
+#[derive(Debug, Default)]
+struct MissingNodes(Vec<MissingNode>);
+
+impl MissingNodes {
+    fn of(context: &EvaluationContext<'_>) -> MissingNodes {
+        MissingNodes(context.nodes.map_or_else(Vec::new, NodeSource::missing))
+    }
+
+    /// Returns whether an element with these labels may be absent from the result only because of
+    /// a missing node: it is of that node, or of several nodes.
+    fn hides(&self, labels: &LabelSet) -> bool {
+        let host = labels.get(HOST);
+        !self.0.is_empty() && (host.is_empty() || self.0.iter().any(|node| node.name == host))
+    }
+
+    /// Returns whether an element of several nodes is wrong. Nodes that are not connected are not
+    /// part of it, as the targets that Prometheus cannot scrape.
+    fn falsifies(&self, labels: &LabelSet) -> bool {
+        labels.get(HOST).is_empty() && self.0.iter().any(|node| node.is_connected)
+    }
+
+    fn warning(&self) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let names: Vec<&str> = self.0.iter().map(|node| node.name.as_str()).collect();
+        let mut listed = names[..names.len().min(NAMES_LISTED)].join(", ");
+        if names.len() > NAMES_LISTED {
+            listed += &format!(" and {} more", names.len() - NAMES_LISTED);
+        }
+        Some(format!("incomplete result: no answer from {listed}"))
+    }
 }
 
 /// The part of a group that its rules need.
@@ -67,6 +117,8 @@ pub(crate) struct RuleState {
     /// No other rule of the agent has this name: what is stored under it belongs to this rule.
     pub has_unique_name: bool,
     pub last_error: Option<String>,
+    /// The nodes that the last evaluation lacked.
+    pub last_warning: Option<String>,
     pub last_evaluation: Option<Millis>,
     pub evaluation_seconds: f64,
 }
@@ -80,6 +132,7 @@ impl RuleState {
             restoration: Restoration::Due,
             has_unique_name: false,
             last_error: None,
+            last_warning: None,
             last_evaluation: None,
             evaluation_seconds: 0.0,
         }
@@ -96,6 +149,7 @@ impl RuleState {
         self.series = std::mem::take(&mut old.series);
         self.restoration = std::mem::replace(&mut old.restoration, Restoration::Done);
         self.last_error = old.last_error.take();
+        self.last_warning = old.last_warning.take();
         self.last_evaluation = old.last_evaluation;
         self.evaluation_seconds = old.evaluation_seconds;
     }
@@ -113,8 +167,11 @@ impl RuleState {
             None => self.record(time, timing, context),
             Some(alert) => self.update_alerts(alert, time, timing, context),
         };
-        let written = result.and_then(|samples| self.write(samples, time, timing, context));
+        let missing = MissingNodes::of(context);
+        let written =
+            result.and_then(|samples| self.write(samples, &missing, time, timing, context));
         self.last_error = written.err();
+        self.last_warning = missing.warning();
         self.last_evaluation = Some(time);
         self.evaluation_seconds = started.elapsed().as_secs_f64();
         self.last_error.is_none()
@@ -127,10 +184,11 @@ impl RuleState {
         context: &EvaluationContext<'_>,
     ) -> Result<Vec<RuleSample>, String> {
         let at = time - timing.query_offset;
-        let source = context.storage.source();
-        let vector = evaluate(source, &self.spec.expression, at, &context.limits)?;
+        let vector = evaluate(context.source(), &self.spec.expression, at, &context.limits)?;
+        let missing = MissingNodes::of(context);
         let samples: Vec<RuleSample> = vector
             .iter()
+            .filter(|sample| !missing.falsifies(&sample.labels))
             .map(|sample| {
                 let added = self.spec.labels.iter();
                 let added = added.map(|(name, text)| (name.as_str(), text.text.as_str()));
@@ -164,16 +222,16 @@ impl RuleState {
         context: &EvaluationContext<'_>,
     ) -> Result<Vec<RuleSample>, String> {
         let at = time - timing.query_offset;
-        let source = context.storage.source();
-        let vector = evaluate(source, &self.spec.expression, at, &context.limits)?;
+        let vector = evaluate(context.source(), &self.spec.expression, at, &context.limits)?;
+        let missing = MissingNodes::of(context);
         let mut found = self.expand(spec, &vector, time, context)?;
-        self.restore(&mut found, time, timing, context);
+        self.restore(&mut found, &missing, time, timing, context);
         let limit = match timing.limit {
             0 => ALERTS_MAX,
             limit => limit.min(ALERTS_MAX),
         };
         self.merge(&mut found);
-        let active = self.advance(spec, &found, time);
+        let active = self.advance(spec, &found, &missing, time);
         if active > limit {
             self.alerts.clear();
             return Err(format!("exceeded limit of {limit} with {active} alerts"));
@@ -191,7 +249,7 @@ impl RuleState {
         time: Millis,
         context: &EvaluationContext<'_>,
     ) -> Result<BTreeMap<LabelSet, Alert>, String> {
-        let source = context.storage.source();
+        let source = context.source();
         let query = |expression: &str| evaluate(source, expression, time, &context.limits);
         let mut found = BTreeMap::new();
         let mut bytes = 0;
@@ -240,6 +298,7 @@ impl RuleState {
     fn restore(
         &mut self,
         found: &mut BTreeMap<LabelSet, Alert>,
+        missing: &MissingNodes,
         time: Millis,
         timing: GroupTiming,
         context: &EvaluationContext<'_>,
@@ -264,7 +323,8 @@ impl RuleState {
                 restored.continue_alert(alert, &self.spec, time, timing.interval);
             }
         }
-        if time < until {
+        // While nodes are missing, it is not known which alerts ended.
+        if time < until || !missing.0.is_empty() {
             self.restoration = Restoration::Waiting(restored, until);
             return;
         }
@@ -295,11 +355,13 @@ impl RuleState {
         }
     }
 
-    /// Moves every alert to its next state. Returns the number of pending and firing ones.
+    /// Moves every alert to its next state; one that a missing node may hide keeps its state.
+    /// Returns the number of pending and firing ones.
     fn advance(
         &mut self,
         spec: &AlertSpec,
         found: &BTreeMap<LabelSet, Alert>,
+        missing: &MissingNodes,
         time: Millis,
     ) -> usize {
         let keep_firing = as_millis(spec.keep_firing);
@@ -308,6 +370,9 @@ impl RuleState {
         self.alerts.retain(|labels, alert| {
             if found.contains_key(labels) {
                 alert.keep_firing_since = None;
+            } else if alert.state != AlertState::Inactive && missing.hides(labels) {
+                active += 1;
+                return true;
             } else {
                 let mut keeps_firing = false;
                 if alert.state == AlertState::Firing && keep_firing > 0 {
@@ -337,18 +402,23 @@ impl RuleState {
     }
 
     /// Writes the series of this evaluation, and marks those of the previous one that are gone.
+    /// Those that a missing node may hide are not gone.
     fn write(
         &mut self,
         mut samples: Vec<RuleSample>,
+        missing: &MissingNodes,
         time: Millis,
         timing: GroupTiming,
         context: &EvaluationContext<'_>,
     ) -> Result<(), String> {
-        let series: BTreeSet<LabelSet> =
+        let mut series: BTreeSet<LabelSet> =
             samples.iter().map(|sample| sample.labels.clone()).collect();
-        let gone = self.series.difference(&series);
-        samples.extend(gone.map(|labels| RuleSample {
-            labels: labels.clone(),
+        let absent = self.series.difference(&series);
+        let (hidden, gone): (Vec<_>, Vec<_>) =
+            absent.cloned().partition(|labels| missing.hides(labels));
+        series.extend(hidden);
+        samples.extend(gone.into_iter().map(|labels| RuleSample {
+            labels,
             time: time - timing.query_offset,
             value: STALE_NAN,
         }));

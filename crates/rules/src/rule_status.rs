@@ -32,6 +32,7 @@ pub(crate) struct GroupStatus {
 struct RuleStatus {
     spec: Arc<RuleSpec>,
     last_error: Option<String>,
+    last_warning: Option<String>,
     last_evaluation: Option<Millis>,
     evaluation_seconds: f64,
     /// Pending and firing alerts.
@@ -72,6 +73,7 @@ impl RuleStatus {
         RuleStatus {
             spec: rule.spec.clone(),
             last_error: rule.last_error.clone(),
+            last_warning: rule.last_warning.clone(),
             last_evaluation: rule.last_evaluation,
             evaluation_seconds: rule.evaluation_seconds,
             alerts: active.cloned().collect(),
@@ -94,6 +96,9 @@ impl RuleStatus {
         });
         if let Some(error) = &self.last_error {
             rule["lastError"] = json!(error);
+        }
+        if let Some(warning) = &self.last_warning {
+            rule["warnings"] = json!([warning]);
         }
         let labels = texts(&self.spec.labels);
         match &self.spec.alert {

@@ -14,9 +14,29 @@ pub struct RuleSample {
     pub value: f64,
 }
 
+/// A node whose series an evaluation could not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingNode {
+    pub name: String,
+    /// It is connected, and did not answer in time.
+    pub is_connected: bool,
+}
+
+/// The series of all nodes of a tree, for one evaluation of a group.
+pub trait NodeSource: SeriesSource {
+    /// Returns the nodes that did not answer so far.
+    fn missing(&self) -> Vec<MissingNode>;
+}
+
 /// The series that rules read, and the place of those that they produce.
 pub trait RuleStorage: Send + Sync {
+    /// The series of this node.
     fn source(&self) -> &dyn SeriesSource;
+
+    /// The series of all nodes with the label `host`, if this node is a parent in a tree.
+    fn nodes(&self) -> Option<Box<dyn NodeSource + '_>> {
+        None
+    }
 
     /// Writes samples. When this returns, they survive a crash of the process.
     fn append(&self, samples: &[RuleSample]) -> Result<(), String>;

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use pegel_metric::Millis;
-use pegel_query::promql::{LabelSet, PromqlLimits};
+use pegel_query::promql::{
+    LabelSet, PromqlError, PromqlLimits, Selection, SeriesSampleVisitor, SeriesSource,
+};
 
 use crate::alert::DueAlert;
 use crate::expression::evaluate;
 use crate::group::RuleGroup;
 use crate::rule_file::RuleFile;
 use crate::rule_state::EvaluationContext;
-use crate::storage::{RuleSample, RuleStorage};
+use crate::storage::{MissingNode, NodeSource, RuleSample, RuleStorage};
 use crate::unit_test::memory_storage::MemoryStorage;
 
 /// A group over its storage, evaluated every ten seconds.
@@ -18,6 +20,33 @@ struct Fixture {
     storage: MemoryStorage,
     group: RuleGroup,
     limits: PromqlLimits,
+    /// Nodes of a tree that do not answer.
+    missing: Vec<MissingNode>,
+}
+
+/// The storage as the series of all nodes of a tree, of which some do not answer.
+struct IncompleteNodes<'a>(&'a MemoryStorage, &'a [MissingNode]);
+
+impl SeriesSource for IncompleteNodes<'_> {
+    fn select(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesSampleVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        self.0.select(selection, &mut |labels, samples| {
+            let host = labels.get("host");
+            match self.1.iter().any(|node| node.name == host) {
+                true => Ok(()),
+                false => visit(labels, samples),
+            }
+        })
+    }
+}
+
+impl NodeSource for IncompleteNodes<'_> {
+    fn missing(&self) -> Vec<MissingNode> {
+        self.1.to_vec()
+    }
 }
 
 fn new_group(rules: &str) -> RuleGroup {
@@ -36,7 +65,36 @@ impl Fixture {
             storage: MemoryStorage::default(),
             group: new_group(rules),
             limits: PromqlLimits::default(),
+            missing: Vec::new(),
         }
+    }
+
+    /// Stores `x{host=…}` and evaluates while nodes are missing, which are connected or not.
+    fn step_nodes(
+        &mut self,
+        seconds: Millis,
+        values: &[(&str, f64)],
+        missing: &[(&str, bool)],
+    ) -> Vec<String> {
+        for (host, value) in values {
+            let sample = RuleSample {
+                labels: LabelSet::new([("__name__", "x"), ("host", host)]),
+                time: seconds * 1_000,
+                value: *value,
+            };
+            self.storage.append(&[sample]).expect("in order");
+        }
+        let missing = missing.iter().map(|(name, is_connected)| MissingNode {
+            name: (*name).to_owned(),
+            is_connected: *is_connected,
+        });
+        self.missing = missing.collect();
+        self.evaluate(seconds);
+        let rules = self.group.rules.iter();
+        let alerts = rules.flat_map(|rule| rule.alerts.values());
+        alerts
+            .map(|alert| format!("{} {}", alert.labels.get("host"), alert.state.as_str()))
+            .collect()
     }
 
     /// Stores `x{l="a"}`.
@@ -50,8 +108,10 @@ impl Fixture {
     }
 
     fn evaluate(&mut self, seconds: Millis) -> Vec<DueAlert> {
+        let nodes = IncompleteNodes(&self.storage, &self.missing);
         let context = EvaluationContext {
             storage: &self.storage,
+            nodes: Some(&nodes),
             limits: self.limits.clone(),
             external_labels: &LabelSet::empty(),
             external_url: "",
@@ -109,6 +169,67 @@ fn an_alert_is_pending_then_firing_then_resolved() {
     assert_eq!(fixture.step(90, 0.0), ["inactive"]);
     assert_eq!(fixture.step(90 + 900, 0.0), ["inactive"]);
     assert_eq!(fixture.step(90 + 910, 0.0), [""; 0]);
+}
+
+#[test]
+fn a_missing_node_resolves_no_alert() {
+    let mut fixture = Fixture::new("  rules:\n  - {alert: A, expr: x > 0, for: 10s}\n");
+    fixture.step_nodes(0, &[("a", 1.0), ("b", 1.0)], &[]);
+    let states = fixture.step_nodes(10, &[("a", 1.0), ("b", 1.0)], &[]);
+    assert_eq!(states, ["a firing", "b firing"]);
+    let states = fixture.step_nodes(20, &[("a", 0.0)], &[("b", true)]);
+    assert_eq!(states, ["a inactive", "b firing"]);
+    assert_eq!(
+        fixture.group.rules[0].last_warning.as_deref(),
+        Some("incomplete result: no answer from b")
+    );
+    let alerts = fixture.query("ALERTS{alertstate=\"firing\"}", 20);
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    let states = fixture.step_nodes(30, &[("a", 1.0)], &[("b", false)]);
+    assert_eq!(states, ["a pending", "b firing"], "not connected");
+    let states = fixture.step_nodes(40, &[("a", 1.0), ("b", 0.0)], &[]);
+    assert_eq!(states, ["a firing", "b inactive"]);
+    assert_eq!(fixture.group.rules[0].last_warning, None);
+}
+
+#[test]
+fn an_alert_over_all_nodes_is_not_resolved_while_one_is_missing() {
+    let mut fixture = Fixture::new("  rules:\n  - {alert: A, expr: sum(x) > 5}\n");
+    let states = fixture.step_nodes(0, &[("a", 4.0), ("b", 4.0)], &[]);
+    assert_eq!(states, [" firing"]);
+    assert_eq!(
+        fixture.step_nodes(10, &[("a", 4.0)], &[("b", false)]),
+        [" firing"]
+    );
+    assert_eq!(
+        fixture.step_nodes(20, &[("a", 4.0), ("b", 1.0)], &[]),
+        [" inactive"]
+    );
+}
+
+#[test]
+fn a_recorded_sum_has_a_gap_while_a_connected_node_does_not_answer() {
+    let rules = "  rules:\n  - {record: s, expr: sum(x)}\n  - {record: d, expr: x * 2}\n";
+    let mut fixture = Fixture::new(rules);
+    fixture.step_nodes(0, &[("a", 1.0), ("b", 2.0)], &[]);
+    fixture.step_nodes(10, &[("a", 5.0)], &[("b", true)]);
+    assert_eq!(
+        fixture.query("s", 10),
+        ["{__name__=\"s\"} 3"],
+        "the sum of before"
+    );
+    assert_eq!(
+        fixture.query("d", 10),
+        [
+            "{__name__=\"d\", host=\"a\"} 10",
+            "{__name__=\"d\", host=\"b\"} 4"
+        ]
+    );
+    // As in Prometheus, a target that is down is not part of a sum.
+    fixture.step_nodes(20, &[("a", 6.0)], &[("b", false)]);
+    assert_eq!(fixture.query("s", 20), ["{__name__=\"s\"} 6"]);
+    fixture.step_nodes(30, &[("a", 7.0), ("b", 8.0)], &[]);
+    assert_eq!(fixture.query("s", 30), ["{__name__=\"s\"} 15"]);
 }
 
 #[test]

@@ -57,3 +57,4 @@ pub use routes::InputRoute;
 pub use server::{BoundServer, CredentialReloader, RunningServer};
 pub use settings::{PromqlSettings, ServeLimits, ServeSettings, TlsSettings};
 pub use tls::TlsFiles;
+pub use tree::{NodeSeries, NodeSeriesNow};

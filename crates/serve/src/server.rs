@@ -35,7 +35,7 @@ use crate::sender_refusals::SenderRefusals;
 use crate::server_context::{ConnectionLimits, ServerContext, ShutdownStage};
 use crate::settings::ServeSettings;
 use crate::socket::{OwnedSocket, bind_socket};
-use crate::tree::TreeServer;
+use crate::tree::{NodeSeries, TreeServer};
 
 /// The shortest interval at which programs are sampled, however fast the node is.
 const PROGRAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -266,6 +266,12 @@ pub struct RunningServer {
 impl RunningServer {
     pub fn reload(&self) -> CredentialReloader {
         self.reload.clone()
+    }
+
+    /// The series of this agent and all nodes below it, for rules; `None` without a tree. `own` has
+    /// those of this agent.
+    pub fn node_series(&self, own: StoreSource, runtime: Handle) -> Option<NodeSeries> {
+        NodeSeries::new(&self.context, own, runtime)
     }
 
     /// The server, for requests that come through the tree.

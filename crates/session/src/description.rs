@@ -7,10 +7,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pegel_metric::Millis;
+use pegel_plain_file::write_durably;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::SessionIdentity;
-use crate::spool::write_durably;
 use crate::storage::{RecordPlace, StorageCredentials, StorageEndpoints};
 use crate::task::{TaskCheckpoint, TaskExit};
 

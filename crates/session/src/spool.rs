@@ -19,13 +19,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pegel_metric::Millis;
+use pegel_plain_file::{TEMPORARY_EXTENSION, write_durably};
 use pegel_record::{RecordBlock, RecordBlockKind};
 use serde::Serialize;
 
@@ -34,7 +35,6 @@ const POSITION_FILE: &str = "position";
 const SUMMARY_FILE: &str = "summary.json";
 /// Larger files are not blocks: text has at most 16 MiB, samples less.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
-const TEMPORARY_EXTENSION: &str = "tmp";
 
 /// A spool that its writer and its uploader share.
 pub type SharedSpool = Arc<Mutex<RecordSpool>>;
@@ -367,19 +367,6 @@ fn private_file(path: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false).mode(0o600);
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     options.custom_flags(no_follow).open(path)
-}
-
-pub(crate) fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let temporary = dir.join(format!("{name}.{TEMPORARY_EXTENSION}"));
-    let mut file = private_file(&temporary)?;
-    let written = file.set_len(0).and_then(|()| file.write_all(bytes));
-    if let Err(error) = written.and_then(|()| file.sync_all()) {
-        // Frees the space on a full disk; best effort.
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
-    }
-    fs::rename(&temporary, dir.join(name))?;
-    File::open(dir)?.sync_all()
 }
 
 /// Returns the blocks from `next_sequence` on. Removes what a killed process left behind: stored

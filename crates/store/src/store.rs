@@ -166,8 +166,8 @@ impl Store {
     }
 
     /// Sends a tick to the writer and replaces it with an empty one. Never blocks: if the queue is
-    /// full, the tick is dropped and counted.
-    pub fn tick(&self, tick: &mut Tick) {
+    /// full, the tick is dropped and counted. Returns whether it was sent.
+    pub fn tick(&self, tick: &mut Tick) -> bool {
         let spare = self.inner.spare_ticks.lock().pop();
         let full = std::mem::replace(tick, spare.unwrap_or_else(|| Tick::new(tick.input)));
         tick.input = full.input;
@@ -178,7 +178,9 @@ impl Store {
             unsettled.mark_counted(count);
             let shared = &self.inner.shared;
             shared.count_dropped_tick(input, DropReason::QueueFull, count);
+            return false;
         }
+        true
     }
 
     /// Sends points to the writer. Returns once they are in the log and visible to readers.

@@ -29,7 +29,7 @@ pub mod child_message {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ParentMessage {
-    #[prost(oneof = "parent_message::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "parent_message::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub kind: ::core::option::Option<parent_message::Kind>,
 }
 /// Nested message and enum types in `ParentMessage`.
@@ -55,6 +55,9 @@ pub mod parent_message {
         Cancel(super::Cancel),
         #[prost(message, tag = "7")]
         Ping(super::Ping),
+        /// A node below the child is connected elsewhere.
+        #[prost(message, tag = "8")]
+        Moved(super::NodeMoved),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -310,6 +313,17 @@ pub mod node_update {
             }
         }
     }
+}
+/// A node that the child reported has a newer connection under another parent: the child
+/// forgets the connection with a lower epoch, or passes the message on to the parent that
+/// has it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeMoved {
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// That of the newer connection.
+    #[prost(fixed64, tag = "2")]
+    pub epoch: u64,
 }
 /// A request of HTTP's form, which the child answers as its own HTTP server would.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -605,6 +619,9 @@ pub struct SelectEnd {
     pub expected: u32,
     #[prost(string, repeated, tag = "3")]
     pub late: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// With PARTIALS: the nodes whose values are included.
+    #[prost(string, repeated, tag = "4")]
+    pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SelectPart {

@@ -77,6 +77,7 @@ pub fn check_parent_message(message: &ParentMessage) -> Result<(), MessageFault>
         Some(Kind::Welcome(welcome)) => check_welcome(welcome),
         Some(Kind::Refusal(refusal)) => check_refusal(refusal),
         Some(Kind::Request(request)) => check_request(request),
+        Some(Kind::Moved(moved)) => check_node_name("moved.node", &moved.node),
         Some(Kind::TickCredit(_) | Kind::ResponseCredit(_) | Kind::Cancel(_) | Kind::Ping(_))
         | None => Ok(()),
     }

@@ -108,6 +108,7 @@ impl SeriesCatalog {
             answered: 1,
             expected: 1,
             late: Vec::new(),
+            nodes: Vec::new(),
         })
     }
 }

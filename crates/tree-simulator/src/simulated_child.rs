@@ -128,7 +128,7 @@ impl SimulatedChild {
                         FromParent::Refusal(refusal) => {
                             return Err(Status::failed_precondition(refusal.message));
                         }
-                        FromParent::Welcome(_) => {}
+                        FromParent::Welcome(_) | FromParent::Moved(_) => {}
                     }
                 }
             }

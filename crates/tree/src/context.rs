@@ -1,14 +1,16 @@
 //! What all parts of the tree of one agent share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use pegel_credentials::Reloadable;
 use pegel_metric::{Clock, Millis};
 use pegel_store::Store;
 
-use crate::credentials::TreeCredentials;
+use crate::credentials::{TreeCredentials, TreeStartError};
 use crate::figures::TreeCounts;
 use crate::problems::Problems;
 use crate::settings::TreeSettings;
@@ -16,10 +18,12 @@ use crate::tick_reader::millis;
 
 pub(crate) struct TreeContext {
     pub(crate) settings: TreeSettings,
-    pub(crate) credentials: TreeCredentials,
+    pub(crate) reloadable: Reloadable<TreeCredentials, TreeStartError>,
     pub(crate) node: String,
     pub(crate) version: String,
     pub(crate) instance: Bytes,
+    /// The agent's directory.
+    pub(crate) dir: PathBuf,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Millis,
@@ -31,6 +35,11 @@ pub(crate) struct TreeContext {
 }
 
 impl TreeContext {
+    /// The certificates and the token for a new connection.
+    pub(crate) fn credentials(&self) -> Arc<TreeCredentials> {
+        self.reloadable.get()
+    }
+
     pub(crate) fn now(&self) -> Millis {
         self.clock.utc()
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use pegel_credentials::{
-    TlsError, Token, TokenError, crypto_provider, load_authorities, load_certificates, load_key,
+    Reloadable, TlsError, Token, TokenError, TokenSource, crypto_provider, load_authorities,
+    load_certificates, load_key,
 };
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -45,7 +46,7 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, TreeStartError> {
     Err(TreeStartError::Settings(message.into()))
 }
 
-/// Certificates and token of an agent. Loaded once, at start.
+/// Certificates and token of an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeCredentials {
     pub(crate) token: Option<Token>,
@@ -58,6 +59,30 @@ pub(crate) struct TreeCredentials {
 }
 
 impl TreeCredentials {
+    /// Loads the credentials; they are read again when a file changes.
+    pub(crate) fn reloadable(
+        settings: &TreeSettings,
+    ) -> Result<Reloadable<TreeCredentials, TreeStartError>, TreeStartError> {
+        let token_file = match settings.token() {
+            Some(TokenSource::File(path)) => Some(path),
+            _ => None,
+        };
+        let files = [
+            settings.cert.clone(),
+            settings.key.clone(),
+            settings.client_ca.clone(),
+            settings.ca.clone(),
+            settings.client_cert.clone(),
+            settings.client_key.clone(),
+            token_file,
+        ];
+        let settings = settings.clone();
+        let files = files.into_iter().flatten().collect();
+        Reloadable::new("the credentials of the tree", files, move || {
+            TreeCredentials::load(&settings)
+        })
+    }
+
     /// Checks the settings and loads all files that they name.
     pub(crate) fn load(settings: &TreeSettings) -> Result<TreeCredentials, TreeStartError> {
         if settings.children_max == 0 || settings.children_max > CHILDREN_MAX {

@@ -1,11 +1,11 @@
 //! The identity of an agent among those of its name: 16 random bytes, kept beside the store.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+use pegel_plain_file::write_durably;
 use pegel_tree_protocol::limits::INSTANCE_BYTES;
 
 /// The name of the file in the agent's directory.
@@ -27,13 +27,7 @@ pub(crate) fn load_instance_id(dir: &Path) -> io::Result<Bytes> {
         let flags = rustix::rand::GetRandomFlags::empty();
         filled += rustix::rand::getrandom(&mut id[filled..], flags)?;
     }
-    let next = dir.join(format!("{INSTANCE_FILE}.new"));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&next)?;
-    file.write_all(&id)?;
-    file.sync_all()?;
-    fs::rename(&next, &path)?;
+    write_durably(dir, INSTANCE_FILE, &id)?;
     Ok(id.into())
 }
 

@@ -12,6 +12,8 @@ mod child;
 mod context;
 mod credentials;
 mod figures;
+#[doc(hidden)] // For fuzz/ only.
+pub mod fuzzing;
 mod instance_id;
 mod messages;
 mod overview;

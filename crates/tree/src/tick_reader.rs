@@ -71,9 +71,14 @@ impl TickReader {
         }
     }
 
-    /// Reads the samples up to `time`. A part before the last time is read again: points may be
-    /// stored late.
-    pub(crate) fn read(&mut self, time: Millis, interval: Millis) -> Result<(), QueryError> {
+    /// Reads the samples up to `time`. A part before the last time is read again: samples may be
+    /// stored late, by a busy machine or with times in the past. Returns the last time if a value
+    /// at that time was different from what is stored now.
+    pub(crate) fn read(
+        &mut self,
+        time: Millis,
+        interval: Millis,
+    ) -> Result<Option<Millis>, QueryError> {
         let lookback = time - LOOKBACK;
         if self.read_until.is_some_and(|until| until > time) {
             // The clock was set back.
@@ -86,8 +91,13 @@ impl TickReader {
         };
         let limit = Duration::from_secs(10);
         let query = tick_query(start, time, self.sample_interval, limit);
-        let samples = &mut self.samples;
+        let (samples, read_until) = (&mut self.samples, self.read_until);
+        let mut is_changed = false;
         self.store.query_columns(&query, &mut |series, column| {
+            if let Some(until) = read_until {
+                let known = samples.get(series);
+                is_changed |= is_late_sample(known, until, column.times, column.values);
+            }
             let (Some(&time), Some(&value)) = (column.times.last(), column.values.last()) else {
                 return;
             };
@@ -101,7 +111,7 @@ impl TickReader {
         })?;
         self.read_until = Some(time);
         samples.retain(|_, sample| time - sample.time <= FORGET_AFTER);
-        Ok(())
+        Ok(read_until.filter(|_| is_changed))
     }
 
     /// Returns the values at the time that was read last.
@@ -111,6 +121,24 @@ impl TickReader {
             move |sample: &CurrentSample| !is_stale(sample.value) && time - sample.time <= LOOKBACK;
         let samples = self.samples.iter().filter(move |(_, sample)| live(sample));
         samples.map(|(series, sample)| (series, sample.value))
+    }
+}
+
+/// Returns whether the value of a series at `until` is another one than was known.
+fn is_late_sample(
+    known: Option<&CurrentSample>,
+    until: Millis,
+    times: &[Millis],
+    values: &[f64],
+) -> bool {
+    let after = times.partition_point(|time| *time <= until);
+    let Some(newest) = after.checked_sub(1) else {
+        return false;
+    };
+    let (time, value) = (times[newest], values[newest]);
+    match known {
+        Some(sample) => sample.time <= time && sample.value.to_bits() != value.to_bits(),
+        None => !is_stale(value),
     }
 }
 
@@ -246,4 +274,38 @@ pub fn select_partials(
         }
     })?;
     Ok(selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_that_was_stored_late_changes_its_tick() {
+        let known = CurrentSample {
+            time: 900,
+            value: 1.0,
+        };
+        let is_late =
+            |known, times: &[Millis], values: &[f64]| is_late_sample(known, 1000, times, values);
+        assert!(!is_late(Some(&known), &[900], &[1.0]), "read before");
+        assert!(
+            !is_late(Some(&known), &[900, 1500], &[1.0, 2.0]),
+            "of the next tick"
+        );
+        assert!(is_late(Some(&known), &[900, 1000], &[1.0, 2.0]));
+        assert!(
+            !is_late(Some(&known), &[900, 1000], &[1.0, 1.0]),
+            "the same value"
+        );
+        assert!(
+            !is_late(Some(&known), &[800], &[7.0]),
+            "older than what was read"
+        );
+        assert!(is_late(None, &[1000], &[1.0]), "a new series");
+        assert!(!is_late(None, &[1500], &[1.0]));
+        let ended = f64::from_bits(pegel_metric::STALE_NAN.to_bits());
+        assert!(is_late(Some(&known), &[1000], &[ended]), "it ended");
+        assert!(!is_late(None, &[1000], &[ended]));
+    }
 }

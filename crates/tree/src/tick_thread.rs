@@ -101,6 +101,7 @@ impl TickThread {
 
     pub(crate) fn run(mut self) {
         if let Some(parent) = &self.parent {
+            // After an unexpected end of this thread, too.
             parent.find_restart_gap();
         }
         loop {
@@ -148,12 +149,18 @@ impl TickThread {
         if self.parent.is_none() && uplink.is_none() {
             return;
         }
-        if let Err(error) = self.reader.read(time, interval) {
-            tracing::warn!(%error, "cannot read the values of a tick");
-            if let Some(parent) = &self.parent {
-                parent.mark_dirty(time, time);
+        let uplink = uplink.cloned();
+        match self.reader.read(time, interval) {
+            Ok(None) => {}
+            // Samples were stored after their tick was made.
+            Ok(Some(changed)) => self.report_changed(changed),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the values of a tick");
+                if let Some(parent) = &self.parent {
+                    parent.mark_dirty(time, time);
+                }
+                return;
             }
-            return;
         }
         let overview = self.overview.update(time, self.reader.values());
         if let Some(parent) = &self.parent {
@@ -175,14 +182,26 @@ impl TickThread {
         }
     }
 
+    /// Has a tick computed again, by this parent or by that of a leaf.
+    fn report_changed(&self, tick: Millis) {
+        match (&self.parent, &self.uplink) {
+            (Some(parent), _) => parent.mark_dirty(tick, tick),
+            (None, Some(uplink)) => uplink.add_changed(vec![tick]),
+            (None, None) => {}
+        }
+    }
+
     /// Closes ticks, stores their reduced values and passes them on.
     fn close_ticks(&mut self, now: Millis) {
         let Some(parent) = &self.parent else {
             return;
         };
-        for tick in parent.close_ticks(now) {
+        let (closed, latest) = parent.close_ticks(now);
+        for tick in closed {
             self.context.counts.ticks_closed.add(1);
-            self.context.store.tick(self.reduced.tick(&tick));
+            if !self.context.store.tick(self.reduced.tick(&tick)) {
+                parent.mark_dirty(tick.time, tick.time);
+            }
             let uplink = self.uplink.as_ref().filter(|uplink| uplink.is_attached());
             if let Some(uplink) = uplink {
                 let overview = *parent.own_overview.lock();
@@ -191,6 +210,7 @@ impl TickThread {
                 }
             }
         }
+        parent.set_stored(latest);
     }
 }
 

@@ -30,13 +30,15 @@ use crate::tick_thread::{TickThread, TreeStop};
 const WORKER_THREADS: usize = 2;
 /// How long tasks may take to end.
 const STOP_TIME: Duration = Duration::from_secs(2);
+/// How often the files of the credentials are checked for changes.
+const RELOAD_EVERY: Duration = Duration::from_secs(10);
 
 /// The parameters of a tree.
 pub struct TreeOptions {
     pub settings: TreeSettings,
     pub node: String,
     pub version: String,
-    /// The agent's directory, for the identity of the agent.
+    /// The agent's directory, for its identity and for what is to be computed again.
     pub dir: PathBuf,
     pub store: Store,
     pub clock: Arc<dyn Clock>,
@@ -73,7 +75,7 @@ impl Tree {
     /// Checks the settings and credentials, and binds the address for children.
     pub fn bind(options: TreeOptions) -> Result<Tree, TreeStartError> {
         let settings = options.settings;
-        let credentials = TreeCredentials::load(&settings)?;
+        let reloadable = TreeCredentials::reloadable(&settings)?;
         if let Err(fault) = pegel_tree_protocol::check_node_name("node", &options.node) {
             let message = format!("the name of this node cannot be used in a tree: {fault}");
             return Err(TreeStartError::Settings(message));
@@ -86,10 +88,11 @@ impl Tree {
         let accept = settings.accept.clone();
         let context = Arc::new(TreeContext {
             settings,
-            credentials,
+            reloadable,
             node: options.node,
             version: options.version,
             instance,
+            dir: options.dir,
             store: options.store,
             clock: options.clock,
             started: options.started,
@@ -144,12 +147,16 @@ impl Tree {
         if let (Some(parent), Some(uplink)) = (&self.parent, &uplink) {
             let _ = parent.uplink.set(uplink.clone());
         }
+        if let Some(parent) = &self.parent {
+            parent.restore();
+        }
         let runtime = Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
             .thread_name("tree")
             .enable_all()
             .build()?;
         let mut tasks = TreeTasks {
+            context: self.context.clone(),
             listener: None,
             parent: self.parent.clone(),
             uplink: None,
@@ -196,6 +203,7 @@ impl Tree {
 
 /// What the runtime of a tree runs.
 struct TreeTasks {
+    context: Arc<TreeContext>,
     listener: Option<tokio::net::TcpListener>,
     parent: Option<Arc<Parent>>,
     uplink: Option<(Arc<Uplink>, mpsc::Receiver<UplinkItem>)>,
@@ -205,7 +213,7 @@ struct TreeTasks {
 impl TreeTasks {
     fn run(mut self, runtime: Runtime) {
         runtime.block_on(async {
-            let mut background = Vec::new();
+            let mut background = vec![tokio::spawn(reload_credentials(self.context.clone()))];
             if let (Some(parent), Some(listener)) = (&self.parent, self.listener.take()) {
                 background.push(tokio::spawn(accept_children(parent.clone(), listener)));
                 background.push(tokio::spawn(run_backfill(parent.clone())));
@@ -223,8 +231,22 @@ impl TreeTasks {
                 parent.close_children();
             }
             background.iter().for_each(tokio::task::JoinHandle::abort);
+            if let Some(parent) = &self.parent {
+                parent.save_backfill();
+            }
         });
         runtime.shutdown_timeout(STOP_TIME);
+    }
+}
+
+/// Reads certificates and token again when their files change, until the task is dropped. New
+/// connections use them; those that exist stay.
+async fn reload_credentials(context: Arc<TreeContext>) {
+    while context.reloadable.has_files() {
+        tokio::time::sleep(RELOAD_EVERY).await;
+        let context = context.clone();
+        // A hanging file system blocks only a blocking thread.
+        let _ = tokio::task::spawn_blocking(move || context.reloadable.refresh(false)).await;
     }
 }
 
@@ -266,6 +288,12 @@ impl RunningTree {
             "backfilled_ticks": figures.backfilled_ticks,
             "reduced_series": figures.reduced_series,
         })
+    }
+
+    /// Reads certificates and token again now. If that fails, the old ones stay in force and the
+    /// error is logged. Blocks.
+    pub fn reload_credentials(&self) {
+        self.context.reloadable.refresh(true);
     }
 
     /// Returns the figures for the agent's own metrics.

@@ -105,6 +105,7 @@ pub static TARGETS: &[Target] = &[
     record::RECORD_BODIES,
     record::RECORD_ROUND_TRIP,
     task::TASK,
+    tree::BACKFILL_FILE,
     tree::CHILD_MESSAGE,
     tree::PARENT_MESSAGE,
     tree::SELECT_REQUEST,

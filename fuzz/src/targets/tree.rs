@@ -1,15 +1,40 @@
 //! The messages between the agents of a tree, in both directions.
 
 use pegel_tree_protocol::{
-    ChildMessage, DefinitionCheck, Header, Hello, Message, NodeOverview, NodeUpdate, NodeUpdates,
-    ParentMessage, Ping, Pong, Refusal, Request, ResponseChunk, ResponseCredit, ResponseHead,
-    SelectRequest, SeriesDefinition, SeriesDefinitions, SeriesMatcher, Tick, TickCredit, Welcome,
-    check_child_message, check_message_elements, check_node_name, check_parent_message,
-    check_select, child_message, parent_message, select_request,
+    ChildMessage, DefinitionCheck, Header, Hello, Message, NodeMoved, NodeOverview, NodeUpdate,
+    NodeUpdates, ParentMessage, Ping, Pong, Refusal, Request, ResponseChunk, ResponseCredit,
+    ResponseHead, SelectRequest, SeriesDefinition, SeriesDefinitions, SeriesMatcher, Tick,
+    TickCredit, Welcome, check_child_message, check_message_elements, check_node_name,
+    check_parent_message, check_select, child_message, parent_message, select_request,
 };
 
 use super::Target;
 use crate::memory::bounded;
+
+pub(super) const BACKFILL_FILE: Target = Target {
+    name: "tree_backfill_file",
+    run: backfill_file,
+    dictionary: &[
+        b"\"dirty\":[[1,2]]",
+        b"\"nodes\":{\"a\":[\"b\",null]}",
+        b"\"changed\"",
+    ],
+    seeds: || {
+        let files = [
+            r#"{"version":1,"dirty":[],"nodes":{},"changed":[]}"#,
+            r#"{"version":1,"dirty":[[1000,5000]],"nodes":{"m":["m",null],"n":["m",12]},"changed":[[1,1]]}"#,
+        ];
+        files.map(|file| file.as_bytes().to_vec()).to_vec()
+    },
+};
+
+/// What is accepted is written as it was read.
+fn backfill_file(bytes: &[u8]) {
+    let parse = pegel_tree::fuzzing::parse_backfill_file;
+    if let Some(written) = parse(bytes) {
+        assert_eq!(parse(written.as_bytes()), Some(written));
+    }
+}
 
 pub(super) const CHILD_MESSAGE: Target = Target {
     name: "tree_child_message",
@@ -145,6 +170,10 @@ fn parent_kinds() -> Vec<parent_message::Kind> {
         }),
         Kind::ResponseCredit(ResponseCredit { id: 1, bytes: 9 }),
         Kind::Ping(Ping { sent_ms: 1 }),
+        Kind::Moved(NodeMoved {
+            node: "n1".to_owned(),
+            epoch: 7,
+        }),
     ]
 }
 

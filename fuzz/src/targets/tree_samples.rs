@@ -134,6 +134,7 @@ fn seed_response() -> Vec<u8> {
         answered: 1,
         expected: 2,
         late: vec!["n2".to_owned()],
+        nodes: vec!["n1".to_owned()],
     };
     writer.finish(end).to_vec()
 }

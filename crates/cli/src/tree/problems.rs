@@ -30,6 +30,7 @@ pub(crate) fn advice(reason: &str) -> &'static str {
         "malformed" => {
             "the peer violated the protocol; make sure that it is a Pegel agent, and upgrade both"
         }
+        "timeout" => "the node, or a node below it, is overloaded or suspended; see its log",
         "clock" => "set the clocks of both machines: chrony or systemd-timesyncd",
         "token" => "copy the parent's token to the node: tree.token_file or $PEGEL_TOKEN",
         "handshake" => {

@@ -33,6 +33,8 @@ pub struct SelectedSamples<'a> {
     /// Series that share their times are evaluated faster.
     pub times: &'a Arc<[Millis]>,
     pub values: &'a [f64],
+    /// Whether a rule of this agent made the series.
+    pub is_of_rule: bool,
 }
 
 impl SelectedSamples<'_> {
@@ -61,6 +63,7 @@ impl SampleColumns {
         SelectedSamples {
             times: &self.times,
             values: &self.values,
+            is_of_rule: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_metric::prometheus_names::collision_rank;
-use pegel_metric::{Family, Millis, Selector, Series};
+use pegel_metric::{Family, Input, Millis, Selector, Series};
 use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
 use super::error::PromqlError;
@@ -152,6 +152,7 @@ impl SeriesSource for StoreSource {
                 let samples = SelectedSamples {
                     times: column.times,
                     values: column.values,
+                    is_of_rule: series.family().input == Input::Rules,
                 };
                 result = visit(view.labels(series), samples);
             }

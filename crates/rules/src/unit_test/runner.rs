@@ -98,6 +98,7 @@ impl TestRunner<'_> {
     fn evaluate(&mut self, time: Millis) -> bool {
         let context = EvaluationContext {
             storage: &self.storage,
+            nodes: None,
             limits: PromqlLimits::default(),
             external_labels: &self.test.external_labels,
             external_url: &self.test.external_url,

@@ -24,7 +24,6 @@ mod login;
 mod origin;
 mod peer;
 mod refusal_log;
-mod reloadable;
 mod sock_diag;
 mod token_exchange;
 
@@ -32,7 +31,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, Version, header, request};
-use pegel_credentials::{TlsError, Token};
+use pegel_credentials::{Reloadable, TlsError, Token};
 pub use pegel_credentials::{TokenError, TokenSource};
 use pegel_metric::CommandVisibility;
 use rustls::ServerConfig;
@@ -50,7 +49,6 @@ use login::LoginSessions;
 pub(crate) use login::{LoginError, SessionCookie};
 pub(crate) use peer::{PeerIdentity, is_loopback};
 use refusal_log::RefusalLog;
-use reloadable::Reloadable;
 use token_exchange::TokenExchange;
 
 /// Checks that the token can be loaded.

@@ -50,6 +50,7 @@ pub(super) async fn aggregate(
                     answered: 1,
                     expected: 1,
                     late: Vec::new(),
+                    nodes: Vec::new(),
                 };
                 (series.map_err(promql_failure)?, end)
             }

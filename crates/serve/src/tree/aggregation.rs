@@ -30,7 +30,8 @@ impl SeriesSource for OwnSeries<'_> {
         visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
         self.own.select(selection, &mut |labels, samples| {
-            let labels = own_labels_with_host(labels, &self.nodes.index);
+            let index = &self.nodes.index;
+            let labels = own_labels_with_host(labels, samples.is_of_rule, index);
             let mut matchers = self.host_matchers.iter();
             match matchers.all(|matcher| matcher.matches(&labels)) {
                 true => visit(labels, samples),

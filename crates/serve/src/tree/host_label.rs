@@ -1,7 +1,7 @@
 //! The label `host`, by which readers of a parent tell nodes apart. The parent sets it; a node that
 //! has a label of this name in its own series cannot pretend to be another one.
 
-use pegel_metric::Series;
+use pegel_metric::{Input, Series};
 use pegel_query::promql::LabelSet;
 
 use super::node_index::NodeIndex;
@@ -29,10 +29,12 @@ pub(super) fn with_host(series: &Series, host: &str) -> Option<Series> {
 }
 
 /// Returns a series of this agent as readers see it. Its own label `host` remains, unless it names
-/// another node of the tree: points may be written to a parent on behalf of other machines.
+/// another node of the tree: points may be written to a parent on behalf of other machines. What a
+/// rule of this agent made of the series of a node has the label of that node.
 pub(super) fn own_with_host(series: &Series, nodes: &NodeIndex) -> Option<Series> {
+    let is_of_rule = series.family().input == Input::Rules;
     match series.label(HOST) {
-        Some(host) if !nodes.contains(&host) => {
+        Some(host) if is_of_rule || !nodes.contains(&host) => {
             let labels: Vec<_> = series.labels().collect();
             let labels: Vec<(&str, &str)> =
                 labels.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -43,12 +45,16 @@ pub(super) fn own_with_host(series: &Series, nodes: &NodeIndex) -> Option<Series
 }
 
 /// Returns labels of this agent's series as readers see them.
-pub(super) fn own_labels_with_host(labels: LabelSet, nodes: &NodeIndex) -> LabelSet {
+pub(super) fn own_labels_with_host(
+    labels: LabelSet,
+    is_of_rule: bool,
+    nodes: &NodeIndex,
+) -> LabelSet {
     let host = labels.get(HOST);
     if host.is_empty() {
         return labels.with(HOST, &nodes.own);
     }
-    if !nodes.contains(host) {
+    if is_of_rule || !nodes.contains(host) {
         return labels;
     }
     let exported = match labels.get(EXPORTED_HOST) {
@@ -91,7 +97,7 @@ mod tests {
     fn own_series_keep_hosts_outside_of_the_tree() {
         let nodes = NodeIndex::new("head", &[]);
         let of = |pairs: &[(&str, &str)]| {
-            own_labels_with_host(LabelSet::new(pairs.iter().copied()), &nodes).to_string()
+            own_labels_with_host(LabelSet::new(pairs.iter().copied()), false, &nodes).to_string()
         };
         assert_eq!(of(&[("a", "1")]), r#"{a="1", host="head"}"#);
         assert_eq!(of(&[("host", "printer")]), r#"{host="printer"}"#);
@@ -99,5 +105,8 @@ mod tests {
             of(&[("host", "head")]),
             r#"{exported_host="head", host="head"}"#
         );
+        let recorded = LabelSet::new([("host", "head")]);
+        let recorded = own_labels_with_host(recorded, true, &nodes);
+        assert_eq!(recorded.to_string(), r#"{host="head"}"#);
     }
 }

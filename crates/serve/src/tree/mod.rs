@@ -19,6 +19,7 @@ mod jobs;
 mod mpi_ranks;
 mod node_index;
 mod node_record;
+mod node_series;
 mod promql_source;
 mod request_tree;
 mod select_plan;
@@ -37,6 +38,7 @@ pub(crate) use jobs::{JOBS_TARGET, JobRequest, NodeJob, NodeJobs, jobs_of_nodes}
 pub(crate) use mpi_ranks::{MPI_TARGET, MpiRankList, MpiRequest, ranks_of_nodes};
 pub(crate) use node_index::NodeChoice;
 pub(crate) use node_record::{NODES_HEADER, NodeRecord, header_value as node_record_header};
+pub use node_series::{NodeSeries, NodeSeriesNow};
 pub(crate) use promql_source::PromqlSource;
 pub(crate) use request_tree::{OwnSeriesOnly, RequestTree, TreeAccess, TreeDeadline};
 pub(crate) use select_plan::{SelectPlan, SelectView};

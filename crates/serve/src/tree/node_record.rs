@@ -70,6 +70,7 @@ impl NodeRecord {
             answered: report.answered,
             expected: report.expected,
             late: report.late,
+            nodes: Vec::new(),
         }
     }
 

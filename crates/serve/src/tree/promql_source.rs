@@ -1,6 +1,6 @@
 //! The series that PromQL selects from: those of this agent or, on a parent, of all nodes.
 
-use pegel_metric::Series;
+use pegel_metric::{Input, Series};
 use pegel_query::promql::{
     LabelMatcher, LabelSet, MatchKind, PromqlError, PromqlErrorKind, PushedAggregation,
     PushedSeries, SelectedSamples, Selection, SeriesLabelVisitor, SeriesSampleVisitor,
@@ -153,7 +153,8 @@ impl PromqlTree {
         let matchers = SplitMatchers::new(selection.matchers);
         if let Some(own) = self.own_selection(selection, &matchers) {
             self.own.series(&own, &mut |labels, family| {
-                let labels = own_labels_with_host(labels, &self.nodes.index);
+                let is_of_rule = family.input == Input::Rules;
+                let labels = own_labels_with_host(labels, is_of_rule, &self.nodes.index);
                 match matchers.accepts(&labels) {
                     true => visit(labels, family),
                     false => Ok(()),
@@ -177,7 +178,8 @@ impl PromqlTree {
         let matchers = SplitMatchers::new(selection.matchers);
         if let Some(own) = self.own_selection(selection, &matchers) {
             self.own.select(&own, &mut |labels, samples| {
-                let labels = own_labels_with_host(labels, &self.nodes.index);
+                let is_of_rule = samples.is_of_rule;
+                let labels = own_labels_with_host(labels, is_of_rule, &self.nodes.index);
                 match matchers.accepts(&labels) {
                     true => visit(labels, samples),
                     false => Ok(()),
@@ -193,6 +195,7 @@ impl PromqlTree {
                 let samples = SelectedSamples {
                     times: &times,
                     values: &values,
+                    is_of_rule: false,
                 };
                 visit(labels, samples)?;
             }
@@ -206,7 +209,7 @@ impl PromqlTree {
         selection: &Selection<'_>,
         matchers: &SplitMatchers,
     ) -> Result<Vec<SelectedSeries>, PromqlError> {
-        // Only rules select by input, and they read this agent.
+        // Only the alerts of an earlier agent are selected by input.
         if selection.input.is_some() {
             return Ok(Vec::new());
         }

@@ -71,6 +71,7 @@ fn columns_and_a_response() {
         answered: 1,
         expected: 1,
         late: Vec::new(),
+        nodes: Vec::new(),
     };
     let response = writer.finish(end);
     assert_documented(&response[..length]);

@@ -19,6 +19,7 @@ fn end() -> SelectEnd {
         answered: 3,
         expected: 4,
         late: vec!["n2".into()],
+        nodes: vec!["n1".to_owned()],
     }
 }
 

@@ -19,7 +19,7 @@ use crate::transport::ParentStream;
 
 /// A parent that sends nothing for this time, not even pings, is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(35);
-/// How often the nodes below are reported.
+/// How often changed ticks and the nodes below are reported.
 const NODES_EVERY: Duration = Duration::from_secs(1);
 /// How long the last messages may take when the agent stops.
 const FINISH_TIME: Duration = Duration::from_millis(500);
@@ -110,6 +110,11 @@ impl ParentConnection {
             Some(parent_message::Kind::Refusal(refusal)) => {
                 return Err(format!("refused: {}", refusal.message));
             }
+            Some(parent_message::Kind::Moved(moved)) => {
+                if let Some(parent) = &uplink.parent {
+                    parent.registry.lock().drop_moved(&moved.node, moved.epoch);
+                }
+            }
             Some(parent_message::Kind::Welcome(_)) => return Err("a second Welcome".to_owned()),
             // A message of a newer version.
             None => {}
@@ -129,14 +134,15 @@ impl ParentConnection {
         Ok(())
     }
 
-    /// Sends what changed below this agent.
+    /// Sends which ticks changed, and the nodes below this agent.
     async fn send_nodes(&mut self, uplink: &Uplink) -> Result<(), String> {
+        let changed = { uplink.state.changed.lock() }.take(uplink.context.now());
+        for mark in self.ticks.changed(changed) {
+            self.send(mark).await?;
+        }
         let Some(parent) = &uplink.parent else {
             return Ok(());
         };
-        for mark in self.ticks.changed(uplink.state.take_changed()) {
-            self.send(mark).await?;
-        }
         let mut nodes = parent.node_updates();
         nodes.truncate(NODES_MAX);
         let mut is_complete = nodes.len() <= NODES_PER_MESSAGE;

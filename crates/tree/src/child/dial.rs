@@ -55,7 +55,7 @@ impl Uplink {
             .await?
             .take(ADDRESSES_MAX)
             .collect();
-        let credentials = &self.context.credentials;
+        let credentials = self.context.credentials();
         let mut last_error = format!("{} has no address", address.host());
         for socket in found {
             if credentials.client.is_none() && !is_loopback(&socket) {
@@ -78,7 +78,7 @@ impl Uplink {
     ) -> Result<ParentConnection, String> {
         let _ = stream.set_nodelay(true);
         let stream = CountedStream::new(stream, self.context.counts.clone());
-        let credentials = &self.context.credentials;
+        let credentials = self.context.credentials();
         let (io, scheme): (Box<dyn PeerStream>, &str) = match &credentials.client {
             None => (Box::new(stream), "http"),
             Some(config) => {

@@ -5,7 +5,7 @@ mod dial;
 mod requests;
 mod tick_sender;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +34,62 @@ const ITEMS_MAX: usize = 8;
 /// Ticks that were computed again and wait for the connection.
 const CHANGED_MAX: usize = 10_000;
 const CHANGED_PER_SECOND: usize = 1000;
+
+/// A tick that was reported to the parent on a connection that ended is reported again for this
+/// time: longer than a silent connection lasts on either side.
+const CHANGED_REPEATED: Millis = 2 * 60 * 1000;
+
+/// Ticks whose values changed after they were sent.
+#[derive(Debug, Default)]
+struct ChangedTicks {
+    /// Those of which the parent was not informed.
+    waiting: BTreeSet<Millis>,
+    /// Those that were sent on a connection, with the time at which they were.
+    sent: VecDeque<(Millis, Millis)>,
+}
+
+impl ChangedTicks {
+    /// The oldest are given up if there are too many.
+    fn add(&mut self, ticks: impl IntoIterator<Item = Millis>) {
+        self.waiting.extend(ticks);
+        while self.waiting.len() > CHANGED_MAX {
+            self.waiting.pop_first();
+        }
+    }
+
+    /// Takes the oldest ticks that wait, to be sent now.
+    fn take(&mut self, now: Millis) -> Vec<Millis> {
+        let count = self.waiting.len().min(CHANGED_PER_SECOND);
+        let taken = (0..count).filter_map(|_| self.waiting.pop_first());
+        let taken: Vec<Millis> = taken.collect();
+        self.sent.extend(taken.iter().map(|tick| (now, *tick)));
+        while self.sent.len() > CHANGED_MAX {
+            self.sent.pop_front();
+        }
+        self.forget_sent(now);
+        taken
+    }
+
+    fn forget_sent(&mut self, now: Millis) {
+        let is_old = |(sent, _): &(Millis, Millis)| now - *sent > CHANGED_REPEATED;
+        while self.sent.front().is_some_and(is_old) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// Has everything sent again that may have been lost with a connection.
+    fn repeat(&mut self, now: Millis) {
+        self.forget_sent(now);
+        let sent = std::mem::take(&mut self.sent);
+        self.add(sent.into_iter().map(|(_, tick)| tick));
+    }
+
+    fn all(&mut self, now: Millis) -> BTreeSet<Millis> {
+        self.forget_sent(now);
+        let sent = self.sent.iter().map(|(_, tick)| *tick);
+        self.waiting.iter().copied().chain(sent).collect()
+    }
+}
 
 /// What goes to the parent.
 #[derive(Debug)]
@@ -69,8 +125,7 @@ pub(crate) struct UplinkState {
     /// The interval of the parent, in milliseconds.
     interval: AtomicI64,
     last_epoch: AtomicU64,
-    /// Ticks that were computed again, of which the parent does not know.
-    changed: Mutex<BTreeSet<Millis>>,
+    changed: Mutex<ChangedTicks>,
     items: mpsc::Sender<UplinkItem>,
 }
 
@@ -108,20 +163,14 @@ impl UplinkState {
         self.items.try_send(item).is_ok()
     }
 
-    /// Notes ticks that were computed again. The oldest are given up if there are too many.
+    /// Notes ticks whose values changed after they were sent.
     pub(crate) fn add_changed(&self, ticks: Vec<Millis>) {
-        let mut changed = self.changed.lock();
-        changed.extend(ticks);
-        while changed.len() > CHANGED_MAX {
-            changed.pop_first();
-        }
+        self.changed.lock().add(ticks);
     }
 
-    /// Takes the oldest of these ticks.
-    fn take_changed(&self) -> Vec<Millis> {
-        let mut changed = self.changed.lock();
-        let count = changed.len().min(CHANGED_PER_SECOND);
-        (0..count).filter_map(|_| changed.pop_first()).collect()
+    /// Returns the ticks whose change the parent may not know.
+    pub(crate) fn changed(&self, now: Millis) -> BTreeSet<Millis> {
+        self.changed.lock().all(now)
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -214,6 +263,7 @@ impl Uplink {
             .path
             .write()
             .clone_from(&connection.welcome.path);
+        self.state.changed.lock().repeat(now);
         let interval = Millis::from(connection.welcome.interval_ms);
         self.state.interval.store(interval, Ordering::Relaxed);
         self.state.is_attached.store(true, Ordering::Relaxed);
@@ -275,4 +325,26 @@ impl Uplink {
 fn jittered(pause: Duration, nanos: i64) -> Duration {
     let share = 0.5 + 0.5 * (nanos.rem_euclid(1000) as f64 / 1000.0);
     pause.mul_f64(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_were_sent_are_repeated_on_the_next_connection() {
+        let mut changed = ChangedTicks::default();
+        changed.add([3000, 1000, 2000]);
+        assert_eq!(changed.take(50_000), [1000, 2000, 3000]);
+        assert!(changed.take(50_000).is_empty());
+        changed.add([4000]);
+        assert_eq!(changed.all(60_000).len(), 4);
+        changed.repeat(60_000);
+        assert_eq!(changed.take(60_000), [1000, 2000, 3000, 4000]);
+        assert!(changed.all(60_001 + CHANGED_REPEATED).is_empty());
+        changed.repeat(60_001 + CHANGED_REPEATED);
+        assert!(changed.take(70_000).is_empty());
+        changed.add(0..2 * CHANGED_MAX as i64);
+        assert_eq!(changed.all(70_000).len(), CHANGED_MAX);
+    }
 }

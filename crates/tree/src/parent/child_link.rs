@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ use crate::messages::encode_to_child;
 pub(crate) const STREAM_CREDIT: u32 = 64 << 10;
 /// The parts of a streamed response that may wait for their reader.
 const STREAM_PARTS_MAX: usize = 1024;
+/// Bytes of responses that are not expected, besides those of requests that were canceled.
+const UNEXPECTED_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct ChildLink {
     pub(crate) node: String,
@@ -29,6 +31,8 @@ pub(crate) struct ChildLink {
     pub(crate) is_parent: bool,
     outgoing: mpsc::Sender<Bytes>,
     pending: Mutex<HashMap<u64, PendingResponse>>,
+    /// The bytes that the child may still send for responses that are not expected any more.
+    unexpected_credit: AtomicUsize,
     is_closed: AtomicBool,
     close: Notify,
 }
@@ -54,7 +58,19 @@ enum PendingResponse {
         index: usize,
         status: u16,
         body: Vec<u8>,
+        /// The bytes that the child may still send.
+        credit: usize,
     },
+}
+
+impl PendingResponse {
+    fn credit(&mut self) -> &mut usize {
+        match self {
+            PendingResponse::Stream { credit, .. } | PendingResponse::Collect { credit, .. } => {
+                credit
+            }
+        }
+    }
 }
 
 /// The receiving end of a streamed response.
@@ -83,6 +99,7 @@ impl ChildLink {
             is_parent,
             outgoing,
             pending: Mutex::default(),
+            unexpected_credit: AtomicUsize::new(UNEXPECTED_BYTES_MAX),
             is_closed: AtomicBool::new(false),
             close: Notify::new(),
         }
@@ -157,12 +174,14 @@ impl ChildLink {
         message: Bytes,
         collector: Arc<FanOutCollector>,
         index: usize,
+        credit: u32,
     ) {
         let response = PendingResponse::Collect {
             collector,
             index,
             status: 0,
             body: Vec::new(),
+            credit: credit as usize,
         };
         self.expect(id, response, message);
     }
@@ -184,12 +203,31 @@ impl ChildLink {
 
     /// Ends a request whose response is not needed. Returns whether it was still owed.
     pub(crate) fn cancel(&self, id: u64) -> bool {
-        let is_owed = self.pending.lock().remove(&id).is_some();
-        if is_owed {
+        let owed = self.pending.lock().remove(&id);
+        let is_owed = owed.is_some();
+        if let Some(mut response) = owed {
+            self.expect_late(*response.credit());
             let cancel = pegel_tree_protocol::Cancel { id };
             self.send(encode_to_child(parent_message::Kind::Cancel(cancel)));
         }
         is_owed
+    }
+
+    /// Permits further bytes of a response that is not needed any more: they are on their way.
+    fn expect_late(&self, bytes: usize) {
+        let add = |credit: usize| Some(credit.saturating_add(bytes));
+        let _ = self
+            .unexpected_credit
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Takes bytes of a response that is not expected.
+    fn take_unexpected(&self, bytes: usize) -> Result<(), CreditExceeded> {
+        let take = |credit: usize| credit.checked_sub(bytes);
+        let taken = self
+            .unexpected_credit
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(drop).map_err(|_| CreditExceeded)
     }
 
     /// Takes the head of a response. Responses that are not expected are ignored: they were
@@ -219,13 +257,13 @@ impl ChildLink {
         });
         let is_last = chunk.is_last;
         let mut is_refused = false;
-        match pending.get_mut(&id) {
-            None => return Ok(()),
-            Some(PendingResponse::Stream { parts, credit, .. }) => {
-                if chunk.data.len() > *credit {
-                    return Err(CreditExceeded);
-                }
-                *credit -= chunk.data.len();
+        let Some(response) = pending.get_mut(&id) else {
+            return self.take_unexpected(chunk.data.len());
+        };
+        let left = response.credit().checked_sub(chunk.data.len());
+        *response.credit() = left.ok_or(CreditExceeded)?;
+        match response {
+            PendingResponse::Stream { parts, .. } => {
                 if !chunk.data.is_empty() && parts.try_send(Ok(chunk.data)).is_err() {
                     let message = "its response has too many small parts".to_owned();
                     let node = self.node.clone();
@@ -233,24 +271,25 @@ impl ChildLink {
                     is_refused = true;
                 }
             }
-            Some(PendingResponse::Collect {
+            PendingResponse::Collect {
                 collector, body, ..
-            }) => match collector.reserve(chunk.data.len()) {
-                Ok(()) => body.extend_from_slice(&chunk.data),
-                Err(limit) => {
-                    let node = self.node.clone();
-                    error = Some(TreeCallError::TooLarge { node, limit });
+            } => {
+                if let Err(failed) = collector.add(body, &chunk.data, &self.node) {
+                    error = Some(failed);
                     is_refused = true;
                 }
-            },
+            }
         }
         if !is_last && error.is_none() {
             return Ok(());
         }
-        let Some(response) = pending.remove(&id) else {
+        let Some(mut response) = pending.remove(&id) else {
             return Ok(());
         };
         drop(pending);
+        if is_refused {
+            self.expect_late(*response.credit());
+        }
         match (error, response) {
             (Some(error), response) => self.fail(response, error),
             // Dropping the sender of the parts ends them; without a head there is no response.
@@ -262,6 +301,7 @@ impl ChildLink {
                     index,
                     status,
                     body,
+                    ..
                 },
             ) => {
                 let answer = ChildAnswer {
@@ -310,13 +350,21 @@ impl FanOutCollector {
         })
     }
 
-    /// Accounts bytes of a response; fails with the limit if all responses together exceed it.
-    fn reserve(&self, bytes: usize) -> Result<(), usize> {
+    /// Appends bytes to a response. A response that exceeds the limit by itself fails: a child
+    /// knows the limit of a request. If all responses together exceed it, the last one fails.
+    fn add(&self, body: &mut Vec<u8>, data: &[u8], node: &str) -> Result<(), TreeCallError> {
+        let (node, limit) = (node.to_owned(), self.bytes_max);
         let mut state = self.state.lock();
-        if state.bytes.saturating_add(bytes) > self.bytes_max {
-            return Err(self.bytes_max);
+        if body.len().saturating_add(data.len()) > limit {
+            state.bytes -= body.len();
+            let message = format!("its response exceeds {limit} bytes");
+            return Err(TreeCallError::Failed { node, message });
         }
-        state.bytes += bytes;
+        if state.bytes.saturating_add(data.len()) > limit {
+            return Err(TreeCallError::TooLarge { node, limit });
+        }
+        state.bytes += data.len();
+        body.extend_from_slice(data);
         Ok(())
     }
 

@@ -158,8 +158,6 @@ struct ChildStream {
     keys: Vec<(u32, bool)>,
     decoder: TickDecoder,
     rates: NodeCounterRates,
-    /// The time from which values are missing, until the first tick arrives.
-    missing_since: Option<Millis>,
     last_tick: Option<Millis>,
     /// The address, for problems.
     peer: String,
@@ -183,9 +181,6 @@ impl ChildStream {
             replaced.close();
             replaced.fail_all();
         }
-        let now = parent.context.now();
-        let missing_since =
-            { admitted.missing_since }.unwrap_or_else(|| parent.unknown_missing_since(now));
         let decoder = if hello.is_parent {
             TickDecoder::Partials(PartialTickDecoder::new(0))
         } else {
@@ -198,7 +193,6 @@ impl ChildStream {
             keys: Vec::new(),
             decoder,
             rates: NodeCounterRates::new(),
-            missing_since: Some(missing_since),
             last_tick: None,
             peer,
             parent,
@@ -340,9 +334,15 @@ impl ChildStream {
             parent.context.counts.ticks_late.add(1);
             parent.mark_dirty(time, time);
         }
-        // Counters have no rates in the first tick of a stream, so that it is computed again too.
-        if let Some(since) = self.missing_since.take() {
-            parent.mark_dirty(since, time);
+        let child = parent
+            .registry
+            .lock()
+            .child_mut(link)
+            .map(|child| child.missing_since);
+        // Counters have no rates in the first tick of a stream, so that it is computed again too,
+        // and the last ones of the stream before may have had values that changed.
+        if let Some(since) = child.flatten() {
+            parent.mark_dirty(since - 2 * interval, time);
         } else if let Some(last) = self.last_tick
             && time > last + interval
         {
@@ -352,6 +352,8 @@ impl ChildStream {
         if let Some(child) = parent.registry.lock().child_mut(link) {
             child.last_tick = self.last_tick;
             child.last_arrival = now;
+            // After the marks: a copy of the state on disk has the one or the other.
+            child.missing_since = None;
             let lag = (now - time).clamp(i32::MIN.into(), i32::MAX.into());
             child.lag_ms = Some(lag as i32);
             if let Some(overview) = tick.overview {
@@ -433,12 +435,18 @@ impl ChildStream {
         }
         let context = &self.parent.context;
         let (now, path) = (context.now(), context.path.read().clone());
-        let updated =
-            { self.parent.registry.lock() }.update_nodes(&self.link.node, updates, &path, now);
-        match updated {
-            Ok(None) => Ok(()),
-            Ok(Some(missing_since)) => {
-                self.parent.mark_dirty(missing_since, now);
+        let mut registry = self.parent.registry.lock();
+        match registry.update_nodes(&self.link.node, updates, &path, now) {
+            Ok(changes) => {
+                // Under the lock: a copy of the state on disk has the nodes or the marks.
+                if let Some(since) = changes.missing_since {
+                    self.parent.mark_dirty(since, now);
+                }
+                drop(registry);
+                for node in changes.duplicates {
+                    let message = format!("another agent with the name {node} is connected");
+                    context.problem(&self.peer, &node, "duplicate", &message);
+                }
                 Ok(())
             }
             Err(found) => Err(ChildRefusal {

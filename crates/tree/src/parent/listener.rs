@@ -96,7 +96,7 @@ async fn prepare(
 ) -> Result<(Box<dyn PeerStream>, ChildPeer), String> {
     let _ = stream.set_nodelay(true);
     let stream = CountedStream::new(stream, parent.context.counts.clone());
-    let credentials = &parent.context.credentials;
+    let credentials = parent.context.credentials();
     let Some(config) = &credentials.server else {
         let certificate = None;
         let peer = ChildPeer {
@@ -160,7 +160,7 @@ async fn respond(
     if request.uri().path() != ATTACH_PATH {
         return Status::unimplemented("no such method").into_http();
     }
-    if let Some(token) = &parent.context.credentials.token {
+    if let Some(token) = &parent.context.credentials().token {
         let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
         let given = match (values.next(), values.next()) {
             (Some(value), None) => parse_bearer(value.as_bytes()),

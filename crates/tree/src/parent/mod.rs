@@ -2,6 +2,7 @@
 //! requests down.
 
 mod backfill;
+mod backfill_file;
 mod child_link;
 mod child_stream;
 mod dirty_ticks;
@@ -10,9 +11,11 @@ mod node_rows;
 mod reduce;
 mod registry;
 mod requests;
+mod restart;
+mod subtree_partials;
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -20,15 +23,18 @@ use pegel_metric::Millis;
 use pegel_reduction::{Figure, OutlierFinder, OutlierRule};
 use pegel_tree_protocol::{NodeOverview, NodeStatus};
 
-pub(crate) use backfill::{SELECT_TARGET, run_backfill, subtree_partials};
+pub(crate) use backfill::run_backfill;
+pub use backfill_file::parse_backfill_file;
 pub(crate) use listener::accept_children;
 pub(crate) use reduce::{NO_KEY, ReducedGroup, ReducedTick};
 pub(crate) use registry::OWN_KEY;
 pub(crate) use requests::headers_of;
+pub(crate) use subtree_partials::{SELECT_TARGET, subtree_partials};
 
 use crate::child::UplinkState;
 use crate::context::TreeContext;
 use crate::overview::unknown_overview;
+use backfill_file::BackfillState;
 use dirty_ticks::DirtyTicks;
 use reduce::Reduction;
 use registry::Registry;
@@ -36,10 +42,6 @@ use registry::Registry;
 /// A tick closes this many intervals after its time, even if children are missing; one more for
 /// each level between them and this agent.
 const CLOSE_INTERVALS: i64 = 2;
-/// For this time after the start of the agent, a child that was not known has been away since
-/// before the start.
-const RESTART_TIME: Millis = 10 * 60 * 1000;
-
 /// The parent's side of an agent. The HTTP server calls it as `NodeTree`.
 pub(crate) struct Parent {
     pub(crate) context: Arc<TreeContext>,
@@ -51,8 +53,10 @@ pub(crate) struct Parent {
     dirty: Mutex<DirtyTicks>,
     outliers: Mutex<OutlierFinder>,
     next_request: AtomicU64,
-    /// When the parent started, and the time up to which reduced values existed then.
-    start: Mutex<(Millis, Millis)>,
+    /// Ticks up to this time are closed and stored.
+    stored_until: AtomicI64,
+    /// What the file of the back-fill has.
+    saved: Mutex<BackfillState>,
     /// The connection to this agent's own parents, if it has any.
     pub(crate) uplink: OnceLock<Arc<UplinkState>>,
 }
@@ -61,7 +65,6 @@ impl Parent {
     pub(crate) fn new(context: Arc<TreeContext>, accept_address: SocketAddr) -> Parent {
         let interval = context.interval();
         let children_max = context.settings.children_max as usize;
-        let now = context.now();
         Parent {
             accept_address,
             interval,
@@ -76,15 +79,11 @@ impl Parent {
             dirty: Mutex::default(),
             outliers: Mutex::new(OutlierFinder::new(OutlierRule::default())),
             next_request: AtomicU64::new(1),
-            start: Mutex::new((now, now)),
+            stored_until: AtomicI64::new(Millis::MIN),
+            saved: Mutex::default(),
             uplink: OnceLock::new(),
             context,
         }
-    }
-
-    /// Sets the time up to which reduced values existed when the agent started.
-    pub(crate) fn set_reduced_until(&self, until: Millis) {
-        self.start.lock().1 = until;
     }
 
     /// Notes ticks that were computed again, for the parent of this agent.
@@ -114,25 +113,20 @@ impl Parent {
         crate::tick_reader::millis(self.context.settings.backfill.duration())
     }
 
-    /// Returns the time from which a node that was not known is missing: since before the start of
-    /// this agent, if that was not long ago.
-    fn unknown_missing_since(&self, now: Millis) -> Millis {
-        let (started, reduced_until) = *self.start.lock();
-        if now - started < RESTART_TIME {
-            reduced_until
-        } else {
-            now
-        }
+    /// Notes that the ticks up to `latest` are closed and stored.
+    pub(crate) fn set_stored(&self, latest: Millis) {
+        self.stored_until.store(latest, Ordering::Relaxed);
     }
 
-    /// Closes the ticks that are due.
-    pub(crate) fn close_ticks(&self, now: Millis) -> Vec<ReducedTick> {
+    /// Closes the ticks that are due. Returns them, and the time up to which all are closed.
+    pub(crate) fn close_ticks(&self, now: Millis) -> (Vec<ReducedTick>, Millis) {
         let (expected, levels) = {
             let registry = self.registry.lock();
             (registry.expected(now), registry.levels() as i64)
         };
         let lag = (CLOSE_INTERVALS + (levels - 2).max(0)) * self.interval;
-        self.reduction.lock().close(&expected, now - lag)
+        let latest = now - lag;
+        (self.reduction.lock().close(&expected, latest), latest)
     }
 
     /// Finds the nodes that stand out at a tick.

@@ -4,17 +4,20 @@
 //! A name belongs to one instance of an agent. Of two places of one node, the one with the higher
 //! epoch is valid: a node that moved is dropped at its old place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pegel_metric::Millis;
 use pegel_tree_protocol::{
-    Hello, NodeOverview, NodeStatus, NodeUpdate, NodeUpdates, node_update::State, refusal::Reason,
+    Hello, NodeMoved, NodeOverview, NodeStatus, NodeUpdate, NodeUpdates, node_update::State,
+    parent_message, refusal::Reason,
 };
 use tokio::sync::mpsc;
 
+use super::backfill_file::KnownNode;
 use super::child_link::ChildLink;
+use crate::messages::encode_to_child;
 use crate::overview::unknown_overview;
 
 /// How long a name belongs to an instance that is not connected.
@@ -48,6 +51,8 @@ pub(crate) struct ChildNode {
     pub(crate) lag_ms: Option<i32>,
     pub(crate) clock_offset_ms: Option<i32>,
     pub(crate) lost: Option<Millis>,
+    /// The time from which its values are missing, until the first tick of its next connection.
+    pub(crate) missing_since: Option<Millis>,
 }
 
 /// A node below a child.
@@ -69,6 +74,8 @@ pub(crate) struct Registry {
     children_max: usize,
     interval: Millis,
     next_key: u32,
+    /// Until the first time, a node that is not known is missing since the second.
+    unknown_missing: Option<(Millis, Millis)>,
     pub(crate) children: BTreeMap<String, ChildNode>,
     pub(crate) nodes: BTreeMap<String, SubtreeNode>,
 }
@@ -79,8 +86,22 @@ pub(crate) struct Admitted {
     pub(crate) link: Arc<ChildLink>,
     /// The earlier connection of the same child, to be closed.
     pub(crate) replaced: Option<Arc<ChildLink>>,
-    /// The time from which the values of the node are missing. `None`: it was not known.
+}
+
+/// What a report about nodes changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeChanges {
+    /// The earliest time from which values of nodes that came back, or moved here, are missing.
     pub(crate) missing_since: Option<Millis>,
+    /// Nodes that another agent of their name has the place of.
+    pub(crate) duplicates: Vec<String>,
+}
+
+impl NodeChanges {
+    fn came_back(&mut self, missing_since: Millis) {
+        let since = self.missing_since.get_or_insert(missing_since);
+        *since = missing_since.min(*since);
+    }
 }
 
 /// Why a child is refused.
@@ -113,6 +134,7 @@ impl Registry {
             children_max,
             interval,
             next_key: OWN_KEY,
+            unknown_missing: None,
             children: BTreeMap::new(),
             nodes: BTreeMap::new(),
         }
@@ -152,7 +174,9 @@ impl Registry {
         let known = self.children.get(name);
         if let Some(child) = known {
             let is_held = child.lost.is_none_or(|lost| now - lost < NAME_HELD);
-            if child.instance != hello.instance && is_held {
+            // The instance of a node that is known from before a restart is empty.
+            let is_other = child.instance != hello.instance && !child.instance.is_empty();
+            if is_other && is_held {
                 return refuse(Reason::Duplicate, duplicate);
             }
             if child.link.is_some() && hello.epoch <= child.epoch {
@@ -161,7 +185,7 @@ impl Registry {
         }
         let mut missing_since = known.map(|child| {
             let last_tick = child.last_tick.unwrap_or(child.last_arrival);
-            last_tick.min(now)
+            child.missing_since.unwrap_or(last_tick).min(now)
         });
         if let Some(below) = self.nodes.get(name) {
             let is_up = below.missing_since.is_none();
@@ -171,14 +195,18 @@ impl Registry {
             if is_up && below.update.epoch > hello.epoch {
                 return refuse(Reason::Duplicate, "a newer connection of this node exists");
             }
-            missing_since = Some(below.missing_since.unwrap_or(now - LOSS_MARGIN));
+            let since = below.missing_since.unwrap_or(now - LOSS_MARGIN);
+            missing_since = Some(missing_since.map_or(since, |other| other.min(since)));
         }
         let is_connected = known.is_some_and(|child| child.link.is_some());
         if !is_connected && self.connected().count() >= self.children_max {
             let max = self.children_max;
             return refuse(Reason::Full, format!("the parent accepts {max} children"));
         }
-        self.nodes.remove(name);
+        if let Some(below) = self.nodes.remove(name) {
+            self.report_moved(&below.route, name, hello.epoch);
+        }
+        let missing_since = missing_since.unwrap_or_else(|| self.unknown_missing_since(now));
         let earlier = self.children.remove(name);
         let key = match &earlier {
             Some(child) => child.key,
@@ -199,18 +227,66 @@ impl Registry {
             version: hello.version.clone(),
             is_parent: hello.is_parent,
             overview: unknown_overview(),
-            last_tick: None,
+            last_tick: earlier.as_ref().and_then(|child| child.last_tick),
             last_arrival: now,
             lag_ms: None,
             clock_offset_ms: None,
             lost: None,
+            missing_since: Some(missing_since),
         };
         self.children.insert(name.clone(), child);
         Ok(Admitted {
             link,
             replaced: earlier.and_then(|child| child.link),
-            missing_since,
         })
+    }
+
+    /// Until `until`, treats nodes that are not known as missing since `since`.
+    pub(crate) fn set_unknown_missing(&mut self, until: Millis, since: Millis) {
+        self.unknown_missing = Some((until, since));
+    }
+
+    fn unknown_missing_since(&self, now: Millis) -> Millis {
+        match self.unknown_missing {
+            Some((until, since)) if now < until => since,
+            _ => now,
+        }
+    }
+
+    /// Informs the child that reported a node about a newer connection of the node elsewhere.
+    fn report_moved(&self, route: &str, node: &str, epoch: u64) {
+        let child = self.children.get(route);
+        if let Some(link) = child.and_then(|child| child.link.as_ref()) {
+            let node = node.to_owned();
+            // The child repeats its report, and so is this message.
+            link.send(encode_to_child(parent_message::Kind::Moved(NodeMoved {
+                node,
+                epoch,
+            })));
+        }
+    }
+
+    /// Drops a node that has a connection with a newer epoch elsewhere, and passes the message on.
+    pub(crate) fn drop_moved(&mut self, node: &str, epoch: u64) {
+        if let Some(child) = self.children.get(node) {
+            if child.epoch < epoch {
+                self.drop_child(node);
+            }
+        } else if let Some(below) = self.nodes.get(node)
+            && below.update.epoch < epoch
+        {
+            self.report_moved(&below.route, node, epoch);
+            self.nodes.remove(node);
+        }
+    }
+
+    fn drop_child(&mut self, node: &str) -> Option<ChildNode> {
+        let child = self.children.remove(node)?;
+        if let Some(link) = &child.link {
+            link.close();
+            link.fail_all();
+        }
+        Some(child)
     }
 
     /// Notes that a connection ended, unless a newer one replaced it.
@@ -225,9 +301,10 @@ impl Registry {
         child.link = None;
         child.lost = Some(now);
         let since = child.last_tick.unwrap_or(now).min(now);
+        let since = *child.missing_since.get_or_insert(since);
         for below in self.nodes.values_mut() {
             if below.route == link.node {
-                below.missing_since.get_or_insert(since);
+                below.missing_since.get_or_insert(since - LOSS_MARGIN);
             }
         }
     }
@@ -239,85 +316,128 @@ impl Registry {
         is_current.then_some(child)
     }
 
-    /// Takes the report of a child about the nodes below it. Returns the earliest time from which
-    /// values of nodes that moved here are missing.
+    /// Takes the report of a child about the nodes below it.
     pub(crate) fn update_nodes(
         &mut self,
         route: &str,
         updates: NodeUpdates,
         path: &[String],
         now: Millis,
-    ) -> Result<Option<Millis>, LoopFound> {
-        let mut missing: Option<Millis> = None;
+    ) -> Result<NodeChanges, LoopFound> {
+        let mut changes = NodeChanges::default();
         if updates.is_complete {
-            let listed: std::collections::HashSet<&str> =
-                updates.nodes.iter().map(|update| &*update.node).collect();
-            self.nodes
-                .retain(|name, below| below.route != route || listed.contains(&**name));
+            self.miss_unlisted(route, &updates.nodes, now);
         }
         for update in updates.nodes {
-            let name = update.node.clone();
-            if name == self.node || path.contains(&name) {
-                return Err(LoopFound(name));
+            let name = &update.node;
+            if *name == self.node || path.contains(name) {
+                return Err(LoopFound(name.clone()));
             }
             if name == route {
                 continue;
             }
             if update.state() == State::Gone {
-                if self
-                    .nodes
-                    .get(&name)
-                    .is_some_and(|below| below.route == route)
-                {
-                    self.nodes.remove(&name);
+                let is_here = |below: &SubtreeNode| below.route == route;
+                if self.nodes.get(name).is_some_and(is_here) {
+                    self.nodes.remove(name);
                 }
                 continue;
             }
-            let is_up = update.state() == State::Up;
-            let since = (!is_up).then_some(now - LOSS_MARGIN);
-            if let Some(child) = self.children.get(&name) {
-                if child.link.is_some() || !is_up || child.epoch >= update.epoch {
-                    continue;
-                }
-                // It moved from here to a place below another child.
-                let lost = child.last_tick.unwrap_or(child.last_arrival);
-                missing = Some(missing.unwrap_or(Millis::MAX).min(lost));
-                self.children.remove(&name);
+            if self.children.contains_key(name) && !self.take_child(route, &update, &mut changes) {
+                continue;
             }
-            let has_room = self.nodes.len() < NODES_LISTED_MAX;
-            match self.nodes.get_mut(&name) {
-                Some(below) if below.route == route => {
-                    below.missing_since = since.map(|since| below.missing_since.unwrap_or(since));
-                    below.update = update;
-                }
-                Some(below) => {
-                    if update.epoch < below.update.epoch
-                        || (!is_up && below.missing_since.is_none())
-                    {
-                        continue;
-                    }
-                    if is_up {
-                        let lost = below.missing_since.unwrap_or(now - LOSS_MARGIN);
-                        missing = Some(missing.unwrap_or(Millis::MAX).min(lost));
-                    }
-                    below.missing_since = since.map(|since| below.missing_since.unwrap_or(since));
-                    route.clone_into(&mut below.route);
-                    below.update = update;
-                }
-                None if !has_room => {}
-                None => {
-                    let key = self.take_key();
-                    let below = SubtreeNode {
-                        key,
-                        route: route.to_owned(),
-                        update,
-                        missing_since: since,
-                    };
-                    self.nodes.insert(name, below);
-                }
+            self.update_node(route, update, now, &mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// Marks the nodes of a child that its complete report does not list, such as one after a
+    /// restart of the child. They may come back elsewhere.
+    fn miss_unlisted(&mut self, route: &str, listed: &[NodeUpdate], now: Millis) {
+        let listed: HashSet<&str> = listed.iter().map(|update| &*update.node).collect();
+        for (name, below) in &mut self.nodes {
+            if below.route == route && !listed.contains(&**name) {
+                below.missing_since.get_or_insert(now - LOSS_MARGIN);
+                below.update.set_state(State::Lost);
             }
         }
-        Ok(missing)
+    }
+
+    /// Drops a child of this agent that moved to a place below another child. Returns false if it
+    /// did not, so that the report is not used.
+    fn take_child(&mut self, route: &str, update: &NodeUpdate, changes: &mut NodeChanges) -> bool {
+        let Some(child) = self.children.get(&update.node) else {
+            return true;
+        };
+        if child.epoch > update.epoch {
+            self.report_moved(route, &update.node, child.epoch);
+            return false;
+        }
+        if update.state() != State::Up {
+            return false;
+        }
+        // A connected child is dropped only for the instance that it is itself.
+        if child.link.is_some() && child.instance != update.instance {
+            changes.duplicates.push(update.node.clone());
+            return false;
+        }
+        let last_tick = child.last_tick.unwrap_or(child.last_arrival);
+        changes.came_back(child.missing_since.unwrap_or(last_tick));
+        self.drop_child(&update.node);
+        true
+    }
+
+    fn update_node(
+        &mut self,
+        route: &str,
+        update: NodeUpdate,
+        now: Millis,
+        changes: &mut NodeChanges,
+    ) {
+        let is_up = update.state() == State::Up;
+        let lost = (!is_up).then_some(now - LOSS_MARGIN);
+        let Some(below) = self.nodes.get(&update.node) else {
+            if self.nodes.len() >= NODES_LISTED_MAX {
+                return;
+            }
+            let since = self.unknown_missing_since(now);
+            if is_up && since < now {
+                changes.came_back(since);
+            }
+            let below = SubtreeNode {
+                key: self.take_key(),
+                route: route.to_owned(),
+                missing_since: lost,
+                update,
+            };
+            self.nodes.insert(below.update.node.clone(), below);
+            return;
+        };
+        if below.route != route {
+            if update.epoch < below.update.epoch {
+                self.report_moved(route, &update.node, below.update.epoch);
+                return;
+            }
+            let was_up = below.missing_since.is_none();
+            if was_up && !is_up {
+                return;
+            }
+            if was_up && below.update.instance != update.instance {
+                changes.duplicates.push(update.node);
+                return;
+            }
+            self.report_moved(&below.route, &update.node, update.epoch);
+        }
+        let Some(below) = self.nodes.get_mut(&update.node) else {
+            return;
+        };
+        let moved = below.route != route;
+        if is_up && (moved || below.missing_since.is_some()) {
+            changes.came_back(below.missing_since.unwrap_or(now - LOSS_MARGIN));
+        }
+        below.missing_since = lost.map(|lost| below.missing_since.unwrap_or(lost));
+        route.clone_into(&mut below.route);
+        below.update = update;
     }
 
     /// Removes nodes that were lost long ago, and returns their keys.
@@ -394,19 +514,122 @@ impl Registry {
         nodes
     }
 
-    /// Returns the nodes whose values of the time `since` or later exist but cannot be requested
-    /// now.
-    pub(crate) fn unreachable_since(&self, since: Millis) -> Vec<String> {
-        let children = self.children.iter().filter(|(_, child)| {
-            child.link.is_none() && child.last_tick.is_some_and(|tick| tick >= since)
+    /// Returns the nodes that are away, with the time from which their values are missing.
+    fn away(&self) -> impl Iterator<Item = (&String, Millis)> {
+        let children = self
+            .children
+            .iter()
+            .filter(|(_, child)| child.link.is_none());
+        let children = children.filter_map(|(name, child)| Some((name, child.missing_since?)));
+        let below = self.nodes.iter();
+        children.chain(below.filter_map(|(name, below)| Some((name, below.missing_since?))))
+    }
+
+    /// Returns the time up to which values of nodes that are away are included in reduced values.
+    pub(crate) fn away_until(&self) -> Millis {
+        self.away()
+            .map(|(_, since)| since)
+            .max()
+            .unwrap_or(Millis::MIN)
+    }
+
+    /// Returns the nodes that have values of the time `since` or later and are away.
+    pub(crate) fn away_since(&self, since: Millis) -> Vec<String> {
+        let away = self.away().filter(|(_, missing)| *missing >= since);
+        away.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns whether a node is away since before `time`: its values are computed when it is back.
+    pub(crate) fn is_away_before(&self, node: &str, time: Millis) -> bool {
+        let since = match self.children.get(node) {
+            Some(child) if child.link.is_none() => child.missing_since,
+            Some(_) => None,
+            None => self.nodes.get(node).and_then(|below| below.missing_since),
+        };
+        since.is_some_and(|since| since < time)
+    }
+
+    /// Notes that reduced values from `since` on lack a node, so that they are computed again when
+    /// it answers.
+    pub(crate) fn lacks(&mut self, node: &str, since: Millis) {
+        let noted = match self.children.get_mut(node) {
+            Some(child) => Some(&mut child.missing_since),
+            None => self
+                .nodes
+                .get_mut(node)
+                .map(|below| &mut below.missing_since),
+        };
+        if let Some(noted) = noted {
+            *noted = Some(noted.map_or(since, |other| other.min(since)));
+        }
+    }
+
+    /// Returns all nodes, for the time after a restart.
+    pub(crate) fn known_nodes(&self, now: Millis) -> BTreeMap<String, KnownNode> {
+        let children = self.children.iter().map(|(name, child)| {
+            let last_tick = child.last_tick.unwrap_or(child.last_arrival);
+            let late = self.is_late(child, now).then_some(last_tick);
+            let node = KnownNode {
+                route: name.clone(),
+                missing_since: child.missing_since.or(late),
+            };
+            (name.clone(), node)
         });
-        let lost = children.map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        // Those below connected children are named in the children's responses.
-        let below = self.nodes.iter().filter(|(_, below)| {
-            lost.contains(&below.route) && below.missing_since.is_some_and(|lost| lost >= since)
+        let below = self.nodes.iter().map(|(name, below)| {
+            let node = KnownNode {
+                route: below.route.clone(),
+                missing_since: below.missing_since,
+            };
+            (name.clone(), node)
         });
-        let below: Vec<String> = below.map(|(name, _)| name.clone()).collect();
-        lost.into_iter().chain(below).collect()
+        below.chain(children).collect()
+    }
+
+    /// Adds the nodes that were known before a restart, as lost. Those of which nothing was missing
+    /// are missing since `reduced_until`.
+    pub(crate) fn restore(&mut self, nodes: BTreeMap<String, KnownNode>, reduced_until: Millis) {
+        for (name, node) in nodes {
+            if name == self.node {
+                continue;
+            }
+            let since = node
+                .missing_since
+                .unwrap_or(reduced_until)
+                .min(reduced_until);
+            let key = self.take_key();
+            if node.route == name {
+                let child = ChildNode {
+                    link: None,
+                    instance: Bytes::new(),
+                    epoch: 0,
+                    key,
+                    version: String::new(),
+                    is_parent: false,
+                    overview: unknown_overview(),
+                    last_tick: None,
+                    last_arrival: since,
+                    lag_ms: None,
+                    clock_offset_ms: None,
+                    lost: Some(since),
+                    missing_since: Some(since),
+                };
+                self.children.insert(name, child);
+            } else {
+                let update = NodeUpdate {
+                    node: name.clone(),
+                    parent: node.route.clone(),
+                    state: State::Lost as i32,
+                    ..NodeUpdate::default()
+                };
+                let below = SubtreeNode {
+                    key,
+                    route: node.route,
+                    update,
+                    missing_since: Some(since),
+                };
+                self.nodes.insert(name, below);
+            }
+        }
     }
 
     /// Returns the number of levels, this agent included.

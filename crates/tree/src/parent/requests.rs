@@ -20,6 +20,8 @@ use crate::messages::encode_to_child;
 
 /// The share of a deadline that a child gets, so that its response arrives in time.
 const CHILD_SHARE: f64 = 0.9;
+/// A child that does not answer a request for this time is listed as a problem.
+const NAMED_AFTER: Duration = Duration::from_secs(4);
 
 impl NodeTree for Parent {
     fn tree_json(&self) -> serde_json::Value {
@@ -144,7 +146,7 @@ impl Parent {
         let collector = FanOutCollector::new(links.len(), bytes_max);
         let guard = FanOutGuard { links, id };
         for (index, link) in guard.links.iter().enumerate() {
-            link.request_collected(id, message.clone(), collector.clone(), index);
+            link.request_collected(id, message.clone(), collector.clone(), index, credit);
         }
         let _ = timeout(deadline, collector.complete()).await;
         for (link, result) in guard.links.iter().zip(collector.take()) {
@@ -156,6 +158,10 @@ impl Parent {
                 Some(Err(error)) => error,
                 None => TreeCallError::TimedOut(link.node.clone()),
             };
+            if deadline >= NAMED_AFTER && matches!(error, TreeCallError::TimedOut(_)) {
+                let message = format!("no answer in {} s", deadline.as_secs());
+                self.context.problem("", &link.node, "timeout", &message);
+            }
             let nodes = self.registry.lock().nodes_of(&link.node);
             out.failed.push((error, nodes));
         }

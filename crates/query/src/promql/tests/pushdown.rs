@@ -141,6 +141,7 @@ fn transfer(series: Vec<PushedSeries>, request: &PushedRequest) -> Vec<PushedSer
         answered: 1,
         expected: 2,
         late: vec!["n9".to_owned()],
+        nodes: Vec::new(),
     };
     let body = encode_pushed_series(series, end.clone());
     let (received, received_end) = decode_pushed_series(&body, request).expect("as sent");

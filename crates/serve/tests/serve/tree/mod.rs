@@ -352,6 +352,7 @@ fn a_child_speaks_only_for_its_own_nodes() {
         answered: 2,
         expected: 3,
         late: vec!["p5".into(), "n1".into()],
+        nodes: Vec::new(),
     };
     let bytes = writer.finish(end);
     let truncated = bytes.slice(..bytes.len() - 1);

@@ -51,23 +51,23 @@ async fn a_fan_out_ends_when_all_children_responded_or_failed() {
     let (one, mut outgoing) = link();
     let (two, _kept) = link();
     let collector = FanOutCollector::new(2, 100);
-    one.request_collected(5, Bytes::from_static(b"q"), collector.clone(), 0);
-    two.request_collected(5, Bytes::from_static(b"q"), collector.clone(), 1);
+    one.request_collected(5, Bytes::from_static(b"q"), collector.clone(), 0, 200);
+    two.request_collected(5, Bytes::from_static(b"q"), collector.clone(), 1, 200);
     assert_eq!(outgoing.recv().await.as_deref(), Some(&b"q"[..]));
     assert_eq!(one.on_chunk(chunk(5, 101, true)), Ok(()));
     two.fail_all();
     collector.complete().await;
     let results = collector.take();
-    assert!(matches!(
-        &results[0],
-        Some(Err(TreeCallError::TooLarge { .. }))
-    ));
+    assert!(
+        matches!(&results[0], Some(Err(TreeCallError::Failed { message, .. })) if message.contains("exceeds 100 bytes")),
+        "{results:?}"
+    );
     assert!(matches!(
         &results[1],
         Some(Err(TreeCallError::NotConnected(_)))
     ));
     let later = FanOutCollector::new(1, 100);
-    two.request_collected(6, Bytes::new(), later.clone(), 0);
+    two.request_collected(6, Bytes::new(), later.clone(), 0, 200);
     later.complete().await;
 }
 
@@ -76,7 +76,7 @@ async fn a_child_that_does_not_read_fails_at_once() {
     let (link, _outgoing) = link();
     let collector = FanOutCollector::new(5, 100);
     for index in 0..5 {
-        link.request_collected(index as u64, Bytes::new(), collector.clone(), index);
+        link.request_collected(index as u64, Bytes::new(), collector.clone(), index, 200);
     }
     let results = collector.take();
     assert!(matches!(
@@ -84,4 +84,53 @@ async fn a_child_that_does_not_read_fails_at_once() {
         Some(Err(TreeCallError::Failed { .. }))
     ));
     assert!(results[..4].iter().all(Option::is_none));
+}
+
+#[test]
+fn a_flood_of_bytes_that_are_not_expected_ends_the_stream() {
+    let (link, _outgoing) = link();
+    let collector = FanOutCollector::new(1, 100);
+    link.request_collected(5, Bytes::new(), collector, 0, 200);
+    assert_eq!(link.on_chunk(chunk(5, 150, false)), Ok(()), "too large");
+    // What was on its way, and no more.
+    assert_eq!(
+        link.on_chunk(chunk(5, 50 + UNEXPECTED_BYTES_MAX, false)),
+        Ok(())
+    );
+    assert_eq!(link.on_chunk(chunk(5, 1, false)), Err(CreditExceeded));
+    let collector = FanOutCollector::new(1, 1000);
+    link.request_collected(6, Bytes::new(), collector, 0, 200);
+    assert_eq!(link.on_chunk(chunk(6, 201, false)), Err(CreditExceeded));
+}
+
+#[tokio::test]
+async fn responses_that_are_too_large_together_fail_and_one_alone_frees_its_bytes() {
+    let links: Vec<_> = (0..3).map(|_| link()).collect();
+    let collector = FanOutCollector::new(3, 100);
+    for (index, (link, _)) in links.iter().enumerate() {
+        link.request_collected(5, Bytes::new(), collector.clone(), index, 200);
+    }
+    assert_eq!(links[0].0.on_chunk(chunk(5, 90, false)), Ok(()));
+    assert_eq!(
+        links[0].0.on_chunk(chunk(5, 20, false)),
+        Ok(()),
+        "fails alone"
+    );
+    assert_eq!(links[1].0.on_chunk(chunk(5, 60, true)), Ok(()));
+    assert_eq!(
+        links[2].0.on_chunk(chunk(5, 60, true)),
+        Ok(()),
+        "too large together"
+    );
+    collector.complete().await;
+    let results = collector.take();
+    assert!(
+        matches!(&results[0], Some(Err(TreeCallError::Failed { .. }))),
+        "{results:?}"
+    );
+    assert!(matches!(&results[1], Some(Ok(_))), "{results:?}");
+    assert!(
+        matches!(&results[2], Some(Err(TreeCallError::TooLarge { .. }))),
+        "{results:?}"
+    );
 }

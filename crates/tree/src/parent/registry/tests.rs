@@ -87,27 +87,160 @@ fn loops_and_too_many_children_are_refused() {
     assert_eq!(looped, Err(LoopFound("head".to_owned())));
 }
 
+fn missing(since: Millis) -> Result<NodeChanges, LoopFound> {
+    Ok(NodeChanges {
+        missing_since: Some(since),
+        duplicates: Vec::new(),
+    })
+}
+
+fn nothing() -> Result<NodeChanges, LoopFound> {
+    Ok(NodeChanges::default())
+}
+
+/// Attaches a child; returns what is sent to it.
+fn attach_reading(registry: &mut Registry, hello: &Hello) -> mpsc::Receiver<Bytes> {
+    let (outgoing, sent) = mpsc::channel(10);
+    registry.attach(hello, &[], outgoing, 0).expect("admitted");
+    sent
+}
+
+fn moved(node: &str, epoch: u64) -> Bytes {
+    let node = node.to_owned();
+    encode_to_child(parent_message::Kind::Moved(NodeMoved { node, epoch }))
+}
+
 #[test]
 fn a_node_that_moved_is_dropped_at_its_old_place() {
     let mut registry = registry();
     let a = attach(&mut registry, &hello("a", 1, 1), 0).expect("admitted");
     attach(&mut registry, &hello("b", 2, 1), 0).expect("admitted");
-    let moved = registry.update_nodes("a", updates(vec![up("x", 5)]), &[], 100_000);
-    assert_eq!(moved, Ok(None));
+    let first = registry.update_nodes("a", updates(vec![up("x", 5)]), &[], 100_000);
+    assert_eq!(first, nothing());
     assert_eq!(registry.route("x").map(|route| route.0), Some("a"));
-    registry.child_mut(&a.link).expect("connected").last_tick = Some(150_000);
+    let child = registry.child_mut(&a.link).expect("connected");
+    (child.last_tick, child.missing_since) = (Some(150_000), None);
     registry.detach(&a.link, 151_000);
-    assert_eq!(registry.unreachable_since(150_000), ["a", "x"]);
-    assert!(registry.unreachable_since(150_001).is_empty());
+    assert_eq!(registry.away_until(), 150_000);
+    assert_eq!(registry.away_since(150_000), ["a"]);
+    let lost_below = 150_000 - LOSS_MARGIN;
+    assert_eq!(registry.away_since(lost_below), ["a", "x"]);
+    assert!(registry.is_away_before("x", 150_000) && !registry.is_away_before("b", 150_000));
     let below_b = registry.update_nodes("b", updates(vec![up("x", 6)]), &[], 160_000);
-    assert_eq!(below_b, Ok(Some(150_000)), "missing since then");
+    assert_eq!(below_b, missing(lost_below));
     assert_eq!(registry.route("x").map(|route| route.0), Some("b"));
     let stale = registry.update_nodes("a", updates(vec![up("x", 5)]), &[], 170_000);
-    assert_eq!(stale, Ok(None));
+    assert_eq!(stale, nothing());
     assert_eq!(registry.route("x").map(|route| route.0), Some("b"));
     assert_eq!(registry.levels(), 3);
-    let gone = registry.update_nodes("b", updates(Vec::new()), &[], 180_000);
-    assert_eq!((gone, registry.nodes.len()), (Ok(None), 0));
     registry.expire(151_000 + LOST_LISTED);
     assert_eq!(registry.children.keys().collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn a_node_that_its_parent_forgot_is_missing_until_it_is_back() {
+    let mut registry = registry();
+    attach(&mut registry, &hello("a", 1, 1), 0).expect("admitted");
+    attach(&mut registry, &hello("b", 2, 1), 0).expect("admitted");
+    let report = updates(vec![up("x", 5)]);
+    assert_eq!(registry.update_nodes("a", report, &[], 100_000), nothing());
+    // The parent was restarted.
+    let empty = registry.update_nodes("a", updates(Vec::new()), &[], 200_000);
+    assert_eq!(empty, nothing());
+    let since = 200_000 - LOSS_MARGIN;
+    assert_eq!(registry.away_since(since), ["x"]);
+    let elsewhere = registry.update_nodes("b", updates(vec![up("x", 6)]), &[], 210_000);
+    assert_eq!(elsewhere, missing(since));
+    assert_eq!(registry.away_until(), Millis::MIN);
+}
+
+#[test]
+fn the_former_parent_is_informed_of_a_node_that_moved() {
+    let mut registry = registry();
+    let mut a = attach_reading(&mut registry, &hello("a", 1, 1));
+    let mut b = attach_reading(&mut registry, &hello("b", 2, 1));
+    let report = |registry: &mut Registry, child, epoch| {
+        let report = updates(vec![up("x", epoch)]);
+        registry
+            .update_nodes(child, report, &[], 100_000)
+            .expect("no loop");
+    };
+    report(&mut registry, "a", 5);
+    assert!(a.try_recv().is_err());
+    report(&mut registry, "b", 6);
+    assert_eq!(a.try_recv().expect("informed"), moved("x", 6));
+    report(&mut registry, "a", 5);
+    assert_eq!(a.try_recv().expect("informed again"), moved("x", 6));
+    assert!(b.try_recv().is_err());
+    // The message is passed on, and the node is dropped.
+    registry.drop_moved("x", 6);
+    assert!(registry.nodes.contains_key("x"), "the same connection");
+    registry.drop_moved("x", 7);
+    assert_eq!(b.try_recv().expect("informed"), moved("x", 7));
+    assert!(registry.nodes.is_empty());
+    registry.drop_moved("a", 1);
+    registry.drop_moved("b", 2);
+    assert_eq!(registry.children.keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn a_connected_child_is_dropped_only_for_a_newer_connection_of_itself() {
+    let mut registry = registry();
+    attach(&mut registry, &hello("a", 1, 1), 0).expect("admitted");
+    let x = attach(&mut registry, &hello("x", 7, 5), 0).expect("admitted");
+    let child = registry.child_mut(&x.link).expect("connected");
+    (child.last_tick, child.missing_since) = (Some(90_000), None);
+    let report = |epoch, instance: u8| {
+        let instance = vec![instance; 16].into();
+        updates(vec![NodeUpdate {
+            instance,
+            ..up("x", epoch)
+        }])
+    };
+    let older = registry.update_nodes("a", report(4, 7), &[], 100_000);
+    assert_eq!(older, nothing());
+    let other = registry.update_nodes("a", report(6, 8), &[], 100_000);
+    assert_eq!(other.expect("no loop").duplicates, ["x"]);
+    assert_eq!(registry.connected().count(), 2);
+    let newer = registry.update_nodes("a", report(6, 7), &[], 100_000);
+    assert_eq!(newer, missing(90_000));
+    assert_eq!(registry.connected().count(), 1);
+    assert_eq!(registry.route("x").map(|route| route.0), Some("a"));
+}
+
+#[test]
+fn nodes_are_lost_after_a_restart_until_they_are_back() {
+    let mut registry = registry();
+    let a = attach(&mut registry, &hello("a", 1, 1), 0).expect("admitted");
+    let child = registry.child_mut(&a.link).expect("connected");
+    (child.last_tick, child.missing_since) = (Some(100_000), None);
+    child.last_arrival = 100_000;
+    let mut report = updates(vec![up("x", 5), up("y", 5)]);
+    report.nodes[1].set_state(State::Lost);
+    assert_eq!(registry.update_nodes("a", report, &[], 100_000), nothing());
+    let known = registry.known_nodes(100_500);
+    let since = known
+        .iter()
+        .map(|(name, node)| (name.as_str(), node.missing_since));
+    let y_lost = 100_000 - LOSS_MARGIN;
+    assert_eq!(
+        since.collect::<Vec<_>>(),
+        [("a", None), ("x", None), ("y", Some(y_lost))]
+    );
+    assert_eq!(
+        registry.known_nodes(200_000)["a"].missing_since,
+        Some(100_000),
+        "late"
+    );
+
+    let mut registry = self::registry();
+    registry.restore(known, 95_000);
+    assert_eq!(registry.away_until(), 95_000);
+    assert_eq!(registry.away_since(95_000), ["a", "x"]);
+    let a = attach(&mut registry, &hello("a", 1, 2), 110_000).expect("admitted");
+    let child = registry.child_mut(&a.link).expect("connected");
+    assert_eq!(child.missing_since, Some(95_000));
+    let back = registry.update_nodes("a", updates(vec![up("x", 5)]), &[], 111_000);
+    assert_eq!(back, missing(95_000));
+    assert_eq!(registry.away_since(0), ["y"]);
 }

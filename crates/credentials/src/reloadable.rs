@@ -13,7 +13,7 @@ type LoadFn<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
 
 /// The last good version of a value loaded from files. If a new version cannot be loaded, the error
 /// is logged and the old one stays in force.
-pub(crate) struct Reloadable<T, E> {
+pub struct Reloadable<T, E> {
     /// The name of the value, for messages.
     description: &'static str,
     files: Vec<PathBuf>,
@@ -32,7 +32,8 @@ struct LastCheck {
 type FileStamp = Option<[i64; 7]>;
 
 impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
-    pub(super) fn new(
+    /// Loads the value for the first time.
+    pub fn new(
         description: &'static str,
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
@@ -52,22 +53,23 @@ impl<T, E: std::error::Error + 'static> Reloadable<T, E> {
         })
     }
 
-    pub(super) fn get(&self) -> Arc<T> {
+    /// Returns the last good version.
+    pub fn get(&self) -> Arc<T> {
         self.current.read().clone()
     }
 
-    pub(super) fn has_files(&self) -> bool {
+    pub fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 
     /// Why the current content of the files is not in force.
-    pub(super) fn reload_error(&self) -> Option<String> {
+    pub fn reload_error(&self) -> Option<String> {
         let check = self.last_check.lock();
         check.error.clone()
     }
 
     /// Reloads the files if they changed, or unconditionally if `asked`. May block.
-    pub(super) fn refresh(&self, asked: bool) {
+    pub fn refresh(&self, asked: bool) {
         let mut check = self.last_check.lock();
         let stamps = file_stamps(&self.files);
         if !self.has_files() || (stamps == check.stamps && !asked) {

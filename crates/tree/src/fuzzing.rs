@@ -1,0 +1,3 @@
+//! Readers of files on disk, for fuzz targets.
+
+pub use crate::parent::parse_backfill_file;
