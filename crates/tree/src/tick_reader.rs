@@ -1,64 +1,67 @@
 //! The values of this node's own series at the times of ticks, read from the store: the newest
 //! sample at or before the time, unless the series ended or the sample is older than five minutes.
+//! A sample that was due at the time of a tick may have been read a little later, and has that time
+//! then: samples up to a tenth of the interval after the tick belong to it.
 //!
-//! A [`TickReader`] follows the present and reads each sample once. [`select_partials`] computes
-//! the same for times in the past.
+//! A [`TickReader`] follows the present. [`select_partials`] computes the same for times in the
+//! past.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pegel_metric::{Input, MetricKind, Millis, Selector, Series, is_stale};
-use pegel_reduction::{NodeCounterRates, Partial, is_reduced_name};
-use pegel_store::{QueryError, RangeQuery, SeriesChoice, Store, TickCompletion};
+use pegel_reduction::{NodeCounterRates, Partial, is_reducible_name};
+use pegel_store::{QueryError, RangeQuery, Store, TickCompletion};
 use pegel_tree_protocol::{
     Kind, PartialCell, SelectRequest, SelectedSeries, encode_partials, encode_times,
 };
 
 /// The age up to which the last sample of a series is its value.
 const LOOKBACK: Millis = 5 * 60 * 1000;
+/// Samples belong to a tick up to this part of an interval after it: a tenth.
+const READING_PART: Millis = 10;
 /// The memory of one query.
 const QUERY_BYTES_MAX: usize = 64 << 20;
-/// Series without a value for this time are forgotten.
-const FORGET_AFTER: Millis = 2 * LOOKBACK;
 /// The most ticks of one request for partial results.
 const TICKS_MAX: i64 = 3600;
 
-/// Returns whether a series is sent to parents: a series of this node that is not a reduction.
-fn is_sent(series: &Series) -> bool {
-    !series.is_remote() && series.family().input != Input::Tree && !is_reduced_name(series.name())
+/// Returns the time of the last sample that belongs to a tick.
+fn samples_end(tick: Millis, interval: Millis) -> Millis {
+    tick.saturating_add(interval / READING_PART)
 }
 
-fn tick_query(start: Millis, end: Millis, sample_interval: Millis, time: Duration) -> RangeQuery {
-    let choice = |series: &mut Vec<Arc<Series>>| series.retain(|series| is_sent(series));
+/// Returns whether a series is sent to parents: a series of this node that is not a reduction.
+fn is_sent(series: &Series) -> bool {
+    series.family().input != Input::Tree && !series.is_remote() && is_reducible_name(series.name())
+}
+
+fn tick_query(
+    selector: Selector,
+    (start, end): (Millis, Millis),
+    sample_interval: Millis,
+    time: Duration,
+) -> RangeQuery {
     RangeQuery {
         bytes_max: QUERY_BYTES_MAX,
         deadline: Instant::now() + time,
         ticks: Some(TickCompletion {
             interval: sample_interval,
         }),
-        choice: Some(SeriesChoice(Arc::new(choice))),
-        ..RangeQuery::new(Selector::all(), start, end, None)
+        ..RangeQuery::new(selector, start, end, None)
     }
 }
 
-/// The newest sample of a series.
-#[derive(Debug)]
-pub(crate) struct CurrentSample {
-    pub(crate) time: Millis,
-    /// NaN with the mark of the end: the series ended.
-    pub(crate) value: f64,
-}
-
 /// Reads the own series of this node tick by tick.
+///
+/// The current values of the store are those of the tick unless they changed since, which is so if
+/// samples are taken between the tick and its reading. Only the samples of such series are read.
 #[derive(Debug)]
 pub(crate) struct TickReader {
     store: Store,
     sample_interval: Millis,
-    samples: HashMap<Arc<Series>, CurrentSample>,
-    /// Samples up to this time were read.
-    read_until: Option<Millis>,
+    values: Vec<(Arc<Series>, f64)>,
 }
 
 impl TickReader {
@@ -66,51 +69,65 @@ impl TickReader {
         TickReader {
             store,
             sample_interval: millis(sample_interval).max(1),
-            samples: HashMap::new(),
-            read_until: None,
+            values: Vec::new(),
         }
     }
 
-    /// Reads the samples up to `time`. A part before the last time is read again: points may be
-    /// stored late.
+    /// Reads the values at `time`.
     pub(crate) fn read(&mut self, time: Millis, interval: Millis) -> Result<(), QueryError> {
-        let lookback = time - LOOKBACK;
-        if self.read_until.is_some_and(|until| until > time) {
-            // The clock was set back.
-            self.read_until = None;
-            self.samples.clear();
-        }
-        let start = match self.read_until {
-            Some(until) => (until - interval + 1).max(lookback),
-            None => lookback,
-        };
-        let limit = Duration::from_secs(10);
-        let query = tick_query(start, time, self.sample_interval, limit);
-        let samples = &mut self.samples;
-        self.store.query_columns(&query, &mut |series, column| {
-            let (Some(&time), Some(&value)) = (column.times.last(), column.values.last()) else {
-                return;
-            };
-            match samples.get_mut(series) {
-                Some(sample) if sample.time <= time => *sample = CurrentSample { time, value },
-                Some(_) => {}
-                None => {
-                    samples.insert(series.clone(), CurrentSample { time, value });
+        self.values.clear();
+        let end = samples_end(time, interval);
+        let mut changed_after = HashSet::new();
+        let values = &mut self.values;
+        self.store
+            .latest_without(Input::Tree, &mut |series, latest| {
+                if !is_sent(series) || time - latest.last_sampled > LOOKBACK {
+                    return;
                 }
+                if latest.last_changed <= end {
+                    values.push((series.clone(), latest.value));
+                } else {
+                    changed_after.insert(series.clone());
+                }
+            });
+        // Most of them have samples shortly before the time.
+        let shortly = interval.max(2 * self.sample_interval).min(LOOKBACK);
+        for lookback in [shortly, LOOKBACK] {
+            if !changed_after.is_empty() {
+                changed_after = self.read_before(end, lookback, changed_after)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the samples of some series up to `end`. Returns those that have none.
+    fn read_before(
+        &mut self,
+        end: Millis,
+        lookback: Millis,
+        wanted: HashSet<Arc<Series>>,
+    ) -> Result<HashSet<Arc<Series>>, QueryError> {
+        let limit = Duration::from_secs(10);
+        let mut left = wanted.clone();
+        let is_wanted =
+            move |series: &Series| series.family().input != Input::Tree && wanted.contains(series);
+        let selector = Selector::filter(is_wanted);
+        let query = tick_query(selector, (end - lookback, end), self.sample_interval, limit);
+        let values = &mut self.values;
+        self.store.query_columns(&query, &mut |series, column| {
+            left.remove(series);
+            if let Some(&value) = column.values.last()
+                && !is_stale(value)
+            {
+                values.push((series.clone(), value));
             }
         })?;
-        self.read_until = Some(time);
-        samples.retain(|_, sample| time - sample.time <= FORGET_AFTER);
-        Ok(())
+        Ok(left)
     }
 
     /// Returns the values at the time that was read last.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Arc<Series>, f64)> {
-        let time = self.read_until.unwrap_or(Millis::MIN);
-        let live =
-            move |sample: &CurrentSample| !is_stale(sample.value) && time - sample.time <= LOOKBACK;
-        let samples = self.samples.iter().filter(move |(_, sample)| live(sample));
-        samples.map(|(series, sample)| (series, sample.value))
+        self.values.iter().map(|(series, value)| (series, *value))
     }
 }
 
@@ -203,8 +220,10 @@ pub fn select_partials(
     // One tick more, for the rates at the first.
     let before = first - request.step_ms;
     let interval = millis(sample_interval).max(1);
-    let mut query = tick_query(before - LOOKBACK, last, interval, time_max);
-    query.selector = request_selector(request)?;
+    let end = samples_end(last, request.step_ms);
+    let requested = request_selector(request)?;
+    let selector = Selector::filter(move |series| is_sent(series) && requested.matches(series));
+    let query = tick_query(selector, (before - LOOKBACK, end), interval, time_max);
     let mut selected = Vec::new();
     store.query_columns(&query, &mut |series, column| {
         let family = series.family();
@@ -213,7 +232,8 @@ pub fn select_partials(
         let (mut times, mut cells) = (Vec::new(), Vec::new());
         let mut next = 0;
         for &tick in std::iter::once(&before).chain(&ticks) {
-            while column.times.get(next).is_some_and(|time| *time <= tick) {
+            let end = samples_end(tick, request.step_ms);
+            while column.times.get(next).is_some_and(|time| *time <= end) {
                 next += 1;
             }
             let Some(newest) = next.checked_sub(1) else {
@@ -247,3 +267,6 @@ pub fn select_partials(
     })?;
     Ok(selected)
 }
+
+#[cfg(test)]
+mod tests;

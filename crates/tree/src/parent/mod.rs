@@ -17,17 +17,18 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pegel_metric::Millis;
-use pegel_reduction::{Figure, OutlierFinder, OutlierRule};
+use pegel_reduction::{ClosedTick, DueTick, Figure, OutlierFinder, OutlierRule};
 use pegel_tree_protocol::{NodeOverview, NodeStatus};
 
 pub(crate) use backfill::{SELECT_TARGET, run_backfill, subtree_partials};
 pub(crate) use listener::accept_children;
-pub(crate) use reduce::{NO_KEY, ReducedGroup, ReducedTick};
+pub(crate) use reduce::{NO_KEY, ReducedGroups, ReducedTick};
 pub(crate) use registry::OWN_KEY;
 pub(crate) use requests::headers_of;
 
 use crate::child::UplinkState;
 use crate::context::TreeContext;
+use crate::figures::NodeFigures;
 use crate::overview::unknown_overview;
 use dirty_ticks::DirtyTicks;
 use reduce::Reduction;
@@ -50,6 +51,7 @@ pub(crate) struct Parent {
     pub(crate) own_overview: Mutex<NodeOverview>,
     dirty: Mutex<DirtyTicks>,
     outliers: Mutex<OutlierFinder>,
+    node_figures: Mutex<Arc<NodeFigures>>,
     next_request: AtomicU64,
     /// When the parent started, and the time up to which reduced values existed then.
     start: Mutex<(Millis, Millis)>,
@@ -75,6 +77,7 @@ impl Parent {
             own_overview: Mutex::new(unknown_overview()),
             dirty: Mutex::default(),
             outliers: Mutex::new(OutlierFinder::new(OutlierRule::default())),
+            node_figures: Mutex::default(),
             next_request: AtomicU64::new(1),
             start: Mutex::new((now, now)),
             uplink: OnceLock::new(),
@@ -115,14 +118,12 @@ impl Parent {
     }
 
     /// Returns the time from which a node that was not known is missing: since before the start of
-    /// this agent, if that was not long ago.
-    fn unknown_missing_since(&self, now: Millis) -> Millis {
+    /// this agent, if that was not long ago and reduced values of the time before exist. `None`:
+    /// it is new, and nothing is missing.
+    fn unknown_missing_since(&self, now: Millis) -> Option<Millis> {
         let (started, reduced_until) = *self.start.lock();
-        if now - started < RESTART_TIME {
-            reduced_until
-        } else {
-            now
-        }
+        let is_restarted = reduced_until < started;
+        (is_restarted && now - started < RESTART_TIME).then_some(reduced_until)
     }
 
     /// Closes the ticks that are due.
@@ -132,7 +133,13 @@ impl Parent {
             (registry.expected(now), registry.levels() as i64)
         };
         let lag = (CLOSE_INTERVALS + (levels - 2).max(0)) * self.interval;
-        self.reduction.lock().close(&expected, now - lag)
+        // Reducing takes long, and children wait for the lock: it is not held meanwhile.
+        let due = { self.reduction.lock() }.take_due(&expected, now - lag);
+        let closed: Vec<ClosedTick> = due.iter().map(DueTick::reduce).collect();
+        if closed.is_empty() {
+            return Vec::new();
+        }
+        self.reduction.lock().with_series(closed)
     }
 
     /// Finds the nodes that stand out at a tick.
