@@ -19,6 +19,22 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
+/// Returns the CPU time of another process so far, including threads that have ended.
+pub fn whole_process_cpu_time(pid: u32) -> Duration {
+    let mut clock = 0;
+    // SAFETY: the clock's id is written to a variable of its type.
+    let found = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };
+    assert_eq!(found, 0, "the process runs");
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to a variable of its type.
+    let read = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    assert_eq!(read, 0, "the process runs");
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
 /// Returns the CPU time of another process so far, from the scheduler's statistics. Threads that
 /// have ended are not included.
 pub fn process_cpu_time(pid: u32) -> Duration {

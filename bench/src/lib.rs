@@ -16,6 +16,7 @@ mod timed_exposition;
 pub use binary::release_binary;
 pub use cpu_meter::{
     agent_usage, cpu_time, process_cpu_time, resident_mb, thread_cpu_time, thread_cpu_time_of,
+    whole_process_cpu_time,
 };
 pub use cpu_query::sum_of_192;
 pub use peer_store::{PeerKind, PeerStore};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pegel_bench::{is_trial_run, release_binary, resident_mb};
+use pegel_bench::{is_trial_run, release_binary, resident_mb, whole_process_cpu_time};
 use pegel_testkit::{AgentBuilder, AgentProcess, PLANTED_TOKEN, eventually_within, get};
 use pegel_tree_simulator::{ChildSimulation, SimulationPlan};
 use tokio::runtime::Handle;
@@ -15,8 +15,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(120);
 /// Connections per second at the start.
 const CONNECTS_PER_SECOND: u64 = 200;
 
-/// The figures of a parent; each list has one figure per repetition.
+/// The figures of a parent in steady state; each list has one figure per repetition.
 pub(crate) struct ParentCost {
+    /// CPU time per second of the same agent before children connected: its own sampling.
+    pub idle_micros: f64,
     /// CPU time of the parent per child and second, beyond that of an agent without children.
     pub micros: Vec<f64>,
     pub bytes_up: Vec<f64>,
@@ -72,25 +74,13 @@ fn window() -> Duration {
     Duration::from_secs(if is_trial_run() { 2 } else { 10 })
 }
 
-/// Returns the CPU time of a process so far, in seconds. Unlike `process_cpu_time` it includes
-/// threads that have ended: the parent starts threads for back-filling and ends them.
-fn cpu_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
-    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks: f64 = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse::<f64>().expect("a number"))
-        .sum();
-    ticks / rustix::param::clock_ticks_per_second() as f64
-}
-
 /// Returns the CPU time per second of a process over a window.
 fn cpu_share(pid: u32) -> f64 {
-    let (before, started) = (cpu_seconds(pid), Instant::now());
+    // The parent starts threads for back-filling and ends them.
+    let (before, started) = (whole_process_cpu_time(pid), Instant::now());
     thread::sleep(window());
-    (cpu_seconds(pid) - before) / started.elapsed().as_secs_f64()
+    let used = whole_process_cpu_time(pid) - before;
+    used.as_secs_f64() / started.elapsed().as_secs_f64()
 }
 
 impl MeasuredParent {
@@ -145,6 +135,11 @@ impl MeasuredParent {
         });
         let warm_up = if is_trial_run() { 2 } else { 10 };
         thread::sleep(Duration::from_secs(warm_up));
+        eventually_within(CONNECT_MAX, "the past is filled in", || {
+            let tree = agent.get("/api/v1/tree").json();
+            let left = tree["dirty_ticks"].as_u64();
+            (left == Some(0)).then_some(()).ok_or(left)
+        });
         MeasuredParent {
             agent,
             _middles: middles,
@@ -160,6 +155,7 @@ impl MeasuredParent {
 
     pub(crate) fn cost(&self, repetitions: usize) -> ParentCost {
         let mut cost = ParentCost {
+            idle_micros: self.idle * 1e6,
             micros: Vec::new(),
             bytes_up: Vec::new(),
             bytes_down: Vec::new(),

@@ -49,7 +49,7 @@ type TreeMetric = (Family, fn(&TreeFigures) -> f64);
 static FIGURES: [TreeMetric; 15] = [
     (
         gauge("pegel_tree_children", "", "Number of connected children."),
-        |figures| figures.children as f64,
+        |figures| figures.below.children as f64,
     ),
     (
         gauge(
@@ -143,7 +143,7 @@ static FIGURES: [TreeMetric; 15] = [
             "",
             "Number of series that are reduced over nodes.",
         ),
-        |figures| figures.reduced_series as f64,
+        |figures| figures.below.reduced_series as f64,
     ),
     (
         counter(
@@ -209,16 +209,16 @@ impl SelfMetrics for TreeMetrics {
         for (family, (_, read)) in self.figures.iter().zip(&FIGURES) {
             put(family, &[], read(&figures));
         }
-        for (state, count) in &figures.nodes {
+        for (state, count) in &figures.below.nodes {
             put(&self.nodes, &[("state", state)], *count as f64);
         }
         for (reason, count) in &figures.refused {
             put(&self.refused, &[("reason", reason)], *count as f64);
         }
-        for (child, seconds) in &figures.clock_offsets {
+        for (child, seconds) in &figures.below.clock_offsets {
             put(&self.clock_offset, &[("child", child)], *seconds);
         }
-        for (node, count) in &figures.outliers {
+        for (node, count) in &figures.below.outliers {
             put(&self.outliers, &[("host", node)], *count as f64);
         }
     }

@@ -1,10 +1,6 @@
 //! The increase per second of counters between ticks.
 
-use std::collections::HashMap;
-
 use pegel_metric::Millis;
-
-use crate::series_table::AssignedKeyHash;
 
 /// The increase per second of the counters of one node between consecutive ticks.
 ///
@@ -13,20 +9,35 @@ use crate::series_table::AssignedKeyHash;
 /// - `started_ms` changes when the node's agent restarts. A counter that continues (it did not
 ///   decrease) has a rate across the restart; another one has none at its first tick.
 /// - After missing ticks the increase is divided by the time that passed.
+///
+/// Readings are kept by key: keys are small numbers that count up.
 #[derive(Debug, Default)]
 pub struct NodeCounterRates {
     started_ms: i64,
-    newest: HashMap<u32, CounterReading, AssignedKeyHash>,
+    newest: Vec<CounterReading>,
     /// The newest readings before the last restart, of counters that did not occur since.
-    before_restart: HashMap<u32, CounterReading, AssignedKeyHash>,
+    before_restart: Vec<CounterReading>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct CounterReading {
     time: Millis,
+    /// NaN: there is no reading.
     value: f64,
     /// NaN: none.
     rate: f64,
+}
+
+const NO_READING: CounterReading = CounterReading {
+    time: 0,
+    value: f64::NAN,
+    rate: f64::NAN,
+};
+
+/// Replaces the reading of a key and returns it.
+fn take_reading(readings: &mut [CounterReading], key: u32) -> CounterReading {
+    let reading = readings.get_mut(key as usize);
+    reading.map_or(NO_READING, |reading| std::mem::replace(reading, NO_READING))
 }
 
 impl NodeCounterRates {
@@ -44,28 +55,33 @@ impl NodeCounterRates {
             self.started_ms = started_ms;
             self.before_restart = std::mem::take(&mut self.newest);
         }
+        let index = key as usize;
+        if index >= self.newest.len() {
+            self.newest.resize(index + 1, NO_READING);
+        }
+        let last = self.newest[index];
         let mut rate = f64::NAN;
-        if let Some(last) = self.newest.get(&key) {
+        if !last.value.is_nan() {
             if last.time == time {
                 rate = last.rate;
             } else {
                 let base = if value < last.value { 0.0 } else { last.value };
                 rate = increase_per_second(value - base, last.time, time);
             }
-        } else if let Some(last) = self.before_restart.remove(&key)
-            && value >= last.value
-        {
-            rate = increase_per_second(value - last.value, last.time, time);
+        } else {
+            let last = take_reading(&mut self.before_restart, key);
+            if value >= last.value {
+                rate = increase_per_second(value - last.value, last.time, time);
+            }
         }
-        self.newest
-            .insert(key, CounterReading { time, value, rate });
+        self.newest[index] = CounterReading { time, value, rate };
         Some(rate).filter(|rate| !rate.is_nan())
     }
 
     /// Forgets a counter, before its key is used for another one.
     pub fn forget(&mut self, key: u32) {
-        self.newest.remove(&key);
-        self.before_restart.remove(&key);
+        take_reading(&mut self.newest, key);
+        take_reading(&mut self.before_restart, key);
     }
 }
 

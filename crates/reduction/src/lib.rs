@@ -12,12 +12,14 @@ mod partial;
 mod reduced_names;
 mod series_table;
 mod sketch;
+mod tick_cells;
 mod tick_window;
 
 pub use counter_rates::NodeCounterRates;
 pub use outliers::{Figure, Outlier, OutlierFinder, OutlierRule};
 pub use partial::Partial;
-pub use reduced_names::{is_reduced_name, reduced_values};
+pub use reduced_names::{is_reducible_name, partial_values, reduced_values};
 pub use series_table::{ReducedSeries, ReducedSeriesTable, SERIES_KEYS_MAX};
 pub use sketch::{BUCKETS_MAX, QuantileSketch, SKETCH_BYTES_MAX, SketchError};
-pub use tick_window::{CellValue, ClosedTick, PutOutcome, TickWindow};
+pub use tick_cells::TickCells;
+pub use tick_window::{ClosedTick, DueTick, PutOutcome, TickWindow};

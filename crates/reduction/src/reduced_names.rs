@@ -16,26 +16,38 @@ const RATE_SUFFIXES: [&str; 7] = [
 ];
 
 /// Returns the values of the families that the series `name` is reduced to, each with the suffix of
-/// its name. Gauges, and series of unknown kind, have `:sum`, `:min`, `:max`, `:avg`, `:count`,
-/// `:p50` and `:p99`. Counters have `:sum`, the sum of totals, and the same seven of their
-/// increases per second, from `:rate:sum` to `:rate:p99`. Without values there are no families, and
-/// reduced series are not reduced again.
+/// its name: those of [`partial_values`], or none if series of this name are not reduced.
 pub fn reduced_values(
     name: &str,
     kind: MetricKind,
     partial: &Partial,
 ) -> impl Iterator<Item = (&'static str, f64)> + use<> {
-    let is_reducible = !is_reduced_name(name);
+    let values = is_reducible_name(name).then(|| partial_values(kind, partial));
+    values.into_iter().flatten()
+}
+
+/// Returns the values of the families that a series is reduced to, each with the suffix of its
+/// name. Gauges, and series of unknown kind, have `:sum`, `:min`, `:max`, `:avg`, `:count`, `:p50`
+/// and `:p99`. Counters have `:sum`, the sum of totals, and the same seven of their increases per
+/// second, from `:rate:sum` to `:rate:p99`. Without values there are no families. The order is
+/// always the same.
+pub fn partial_values(
+    kind: MetricKind,
+    partial: &Partial,
+) -> impl Iterator<Item = (&'static str, f64)> + use<> {
     let is_counter = kind == MetricKind::Counter;
-    let total = (is_reducible && is_counter).then_some((":sum", partial.total));
+    let total = is_counter.then_some((":sum", partial.total));
     let suffixes = if is_counter {
         RATE_SUFFIXES
     } else {
         GAUGE_SUFFIXES
     };
-    let values = (is_reducible && partial.count > 0).then(|| {
+    let values = (partial.count > 0).then(|| {
         // Quantiles are estimates; a partial from another node may have inconsistent fields.
         let quantile = |q| {
+            if partial.min == partial.max {
+                return partial.min;
+            }
             let estimate = partial.sketch.quantile(q).unwrap_or(f64::NAN);
             estimate.min(partial.max).max(partial.min)
         };
@@ -58,8 +70,16 @@ pub fn reduced_values(
 /// Returns whether a name is one of a reduced family. Such series are not reduced again and are not
 /// sent to parents. The suffix decides, so this includes recording rules with names like
 /// `job:requests:sum`.
-pub fn is_reduced_name(name: &str) -> bool {
+pub(crate) fn is_reduced_name(name: &str) -> bool {
     GAUGE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// The names of the figures of one agent's tree: most have a series for each of its children.
+const TREE_PREFIX: &str = "pegel_tree_";
+
+/// Returns whether series of this name are reduced over nodes.
+pub fn is_reducible_name(name: &str) -> bool {
+    !is_reduced_name(name) && !name.starts_with(TREE_PREFIX)
 }
 
 #[cfg(test)]

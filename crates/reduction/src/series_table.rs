@@ -47,7 +47,7 @@ pub struct ReducedSeriesTable {
 
 #[derive(Debug)]
 struct TableEntry {
-    series: ReducedSeries,
+    series: Arc<ReducedSeries>,
     uses: u32,
     /// When the last use ended; only valid without uses.
     released: Millis,
@@ -79,12 +79,12 @@ impl ReducedSeriesTable {
         }
         let text: Arc<str> = text.into();
         let entry = TableEntry {
-            series: ReducedSeries {
+            series: Arc::new(ReducedSeries {
                 text: Arc::clone(&text),
                 kind,
                 unit: unit.into(),
                 help: help.into(),
-            },
+            }),
             uses: 1,
             released: 0,
         };
@@ -120,7 +120,7 @@ impl ReducedSeriesTable {
         removed
     }
 
-    pub fn get(&self, key: u32) -> Option<&ReducedSeries> {
+    pub fn get(&self, key: u32) -> Option<&Arc<ReducedSeries>> {
         let entry = self.entries.get(key as usize)?.as_ref()?;
         Some(&entry.series)
     }

@@ -42,8 +42,11 @@ type SketchBucket = (i32, u64);
 pub struct QuantileSketch {
     /// Sorted by key.
     buckets: Vec<SketchBucket>,
-    /// The first value, so that a sketch of one value allocates nothing. NaN: none.
+    /// The first value, so that a sketch of equal values allocates nothing: most nodes have the
+    /// same value of most series. NaN: none.
     first: f64,
+    /// How often the first value occurred.
+    first_count: u64,
     /// Further values that are not in `buckets`.
     pending: Vec<f64>,
 }
@@ -81,28 +84,40 @@ impl QuantileSketch {
         QuantileSketch {
             buckets: Vec::new(),
             first: f64::NAN,
+            first_count: 0,
             pending: Vec::new(),
         }
     }
 
+    #[inline]
     pub fn add(&mut self, value: f64) {
-        if value.is_nan() {
-            return;
-        }
-        if self.first.is_nan() {
-            self.first = value;
-            return;
-        }
-        self.pending.push(value);
-        if self.pending.len() >= PENDING_MAX {
-            self.buckets = self.all_buckets().into_owned();
-            self.first = f64::NAN;
-            self.pending.clear();
+        if value == self.first {
+            self.first_count += 1;
+        } else if value.is_nan() {
+            // Not counted.
+        } else if self.first.is_nan() {
+            (self.first, self.first_count) = (value, 1);
+        } else {
+            self.pending.push(value);
+            if self.pending.len() >= PENDING_MAX {
+                self.buckets = self.all_buckets().into_owned();
+                (self.first, self.first_count) = (f64::NAN, 0);
+                self.pending.clear();
+            }
         }
     }
 
     pub fn merge(&mut self, other: &QuantileSketch) {
-        self.add(other.first);
+        if other.first_count <= 1 {
+            self.add(other.first);
+        } else if self.first.is_nan() {
+            (self.first, self.first_count) = (other.first, other.first_count);
+        } else if self.first == other.first {
+            self.first_count += other.first_count;
+        } else {
+            let first = [(key_of(other.first), other.first_count)];
+            self.buckets = merge_buckets(&self.buckets, &first);
+        }
         for &value in &other.pending {
             self.add(value);
         }
@@ -117,7 +132,9 @@ impl QuantileSketch {
     pub fn count(&self) -> u64 {
         let in_buckets = self.buckets.iter().map(|(_, count)| *count);
         let in_buckets = in_buckets.fold(0, u64::saturating_add);
-        in_buckets.saturating_add(self.values().count() as u64)
+        in_buckets
+            .saturating_add(self.first_count)
+            .saturating_add(self.pending.len() as u64)
     }
 
     /// Returns the value at `q` of the sorted values, interpolated between two of them as PromQL's
@@ -130,7 +147,7 @@ impl QuantileSketch {
         let rank = q * (count - 1) as f64;
         let low_rank = rank as u64;
         let (low, high) = if self.buckets.is_empty() {
-            self.values_at(low_rank as usize)
+            self.values_at(low_rank)
         } else {
             let buckets = self.all_buckets();
             let at = |rank| value_of(key_at(&buckets, rank));
@@ -145,20 +162,26 @@ impl QuantileSketch {
 
     /// Returns the values of the buckets of the value at `rank` and of the next one. Only without
     /// buckets: order is preserved by them, so selecting among the values gives the same result.
-    fn values_at(&self, rank: usize) -> (f64, f64) {
-        let mut values: Vec<f64> = self.values().collect();
-        let rank = rank.min(values.len() - 1);
-        let (_, low, above) = values.select_nth_unstable_by(rank, f64::total_cmp);
-        let low = *low;
-        let high = above.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = if above.is_empty() { low } else { high };
+    fn values_at(&self, rank: u64) -> (f64, f64) {
+        let mut others = self.pending.clone();
+        // The first value occupies a range of ranks among the others.
+        let below = others.iter().filter(|value| **value < self.first).count() as u64;
+        let end = below + self.first_count;
+        let mut at = |rank: u64| {
+            if (below..end).contains(&rank) {
+                return self.first;
+            }
+            let index = if rank < below {
+                rank
+            } else {
+                rank - self.first_count
+            };
+            let index = (index as usize).min(others.len() - 1);
+            *others.select_nth_unstable_by(index, f64::total_cmp).1
+        };
+        let last = end + self.pending.len() as u64 - below - 1;
+        let (low, high) = (at(rank.min(last)), at((rank + 1).min(last)));
         (value_of(key_of(low)), value_of(key_of(high)))
-    }
-
-    /// The values that are not in `buckets`.
-    fn values(&self) -> impl Iterator<Item = f64> {
-        let first = Some(self.first).filter(|value| !value.is_nan());
-        first.into_iter().chain(self.pending.iter().copied())
     }
 
     /// Returns the buckets of all values.
@@ -167,11 +190,13 @@ impl QuantileSketch {
             // Then nothing is pending.
             return Cow::Borrowed(&self.buckets);
         }
-        let mut keys: Vec<i32> = self.values().map(key_of).collect();
+        let mut keys: Vec<i32> = self.pending.iter().copied().map(key_of).collect();
         keys.sort_unstable();
         let runs = keys.chunk_by(|a, b| a == b);
-        let buckets: Vec<SketchBucket> = runs.map(|run| (run[0], run.len() as u64)).collect();
-        Cow::Owned(merge_buckets(&self.buckets, &buckets))
+        let pending: Vec<SketchBucket> = runs.map(|run| (run[0], run.len() as u64)).collect();
+        let first = [(key_of(self.first), self.first_count)];
+        let buckets = merge_buckets(&self.buckets, &first);
+        Cow::Owned(merge_buckets(&buckets, &pending))
     }
 
     /// Encodes the buckets in the order of their keys. Each is the distance of its key from the one

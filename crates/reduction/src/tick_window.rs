@@ -2,21 +2,13 @@
 //! time is over.
 //!
 //! Contributions are kept apart until the tick closes, because a repeated one must replace the
-//! earlier one. They are stored as columns: a gauge takes 12 bytes and a counter 20.
+//! earlier one.
 
 use std::collections::BTreeMap;
 
 use pegel_metric::Millis;
 
-use crate::{Partial, SERIES_KEYS_MAX};
-
-/// What a child contributes to one series.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CellValue {
-    Gauge(f64),
-    Counter { rate: Option<f64>, total: f64 },
-    Partial(Partial),
-}
+use crate::{Partial, TickCells};
 
 /// What became of a contribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +48,15 @@ pub struct TickWindow {
     closed_until: Option<Millis>,
     /// The ticks after it. `None`: the tick was complete and is closed.
     ticks: BTreeMap<Millis, Option<OpenTick>>,
-    /// Scratch memory of `close`: the position of each series key among the partial results.
-    positions: Vec<u32>,
+}
+
+/// A tick that is closed and must be reduced.
+#[derive(Debug)]
+pub struct DueTick {
+    time: Millis,
+    tick: OpenTick,
+    /// The expected children without a contribution.
+    missing: Vec<u32>,
 }
 
 /// Contributions by child. Sorted: the rounding of sums does not depend on the order of arrival.
@@ -67,12 +66,7 @@ type OpenTick = BTreeMap<u32, ChildContribution>;
 struct ChildContribution {
     epoch: u64,
     nodes: u32,
-    gauge_keys: Box<[u32]>,
-    gauges: Box<[f64]>,
-    counter_keys: Box<[u32]>,
-    /// The rate (NaN: none) and the total of each counter.
-    counters: Box<[(f64, f64)]>,
-    partials: Vec<(u32, Partial)>,
+    cells: TickCells,
 }
 
 const NO_POSITION: u32 = u32::MAX;
@@ -85,20 +79,18 @@ impl TickWindow {
             open_max: open_max.max(1),
             closed_until: None,
             ticks: BTreeMap::new(),
-            positions: Vec::new(),
         }
     }
 
     /// Adds the contribution of a child to the tick at `time`, which is rounded down to a multiple
-    /// of the interval. Of two cells for one series the last counts. Series keys are those of a
-    /// [`crate::ReducedSeriesTable`]; others, from `SERIES_KEYS_MAX` on, are ignored.
+    /// of the interval.
     pub fn put(
         &mut self,
         child: u32,
         epoch: u64,
         time: Millis,
         nodes: u32,
-        cells: Vec<(u32, CellValue)>,
+        mut cells: TickCells,
     ) -> PutOutcome {
         let time = time.saturating_sub(time.rem_euclid(self.interval_ms));
         if self.closed_until.is_some_and(|until| time <= until) {
@@ -121,7 +113,13 @@ impl TickWindow {
         {
             return PutOutcome::Late;
         }
-        tick.insert(child, ChildContribution::new(epoch, nodes, cells));
+        cells.sort();
+        let contribution = ChildContribution {
+            epoch,
+            nodes,
+            cells,
+        };
+        tick.insert(child, contribution);
         PutOutcome::Open
     }
 
@@ -132,10 +130,16 @@ impl TickWindow {
         }
     }
 
+    /// Closes and reduces ticks, see [`TickWindow::take_due`].
+    pub fn close(&mut self, expected: &[u32], latest: Millis) -> Vec<ClosedTick> {
+        let due = self.take_due(expected, latest);
+        due.iter().map(DueTick::reduce).collect()
+    }
+
     /// Closes every tick to which all of `expected` contributed, or whose time is at or before
     /// `latest`, and returns them in the order of time. A tick without any contribution does not
     /// exist. If `latest` goes back by more than the window (the clock was set), ticks open again.
-    pub fn close(&mut self, expected: &[u32], latest: Millis) -> Vec<ClosedTick> {
+    pub fn take_due(&mut self, expected: &[u32], latest: Millis) -> Vec<DueTick> {
         let span = self.span();
         let until = match self.closed_until {
             Some(until) if until.saturating_sub(latest) <= span => until.max(latest),
@@ -145,7 +149,7 @@ impl TickWindow {
         let newest = self.newest_allowed();
         self.ticks.retain(|time, _| *time <= newest);
 
-        let mut closed = Vec::new();
+        let mut due = Vec::new();
         for (&time, slot) in &mut self.ticks {
             let is_complete = |tick: &mut OpenTick| {
                 tick.len() >= expected.len()
@@ -154,12 +158,18 @@ impl TickWindow {
             if let Some(tick) = slot.take_if(|tick| time <= until || is_complete(tick)) {
                 // Contributions of removed children leave empty ticks.
                 if !tick.is_empty() {
-                    closed.push(reduce_tick(time, &tick, expected, &mut self.positions));
+                    let missing = expected.iter().filter(|child| !tick.contains_key(child));
+                    let missing = missing.copied().collect();
+                    due.push(DueTick {
+                        time,
+                        tick,
+                        missing,
+                    });
                 }
             }
         }
         self.ticks.retain(|time, _| *time > until);
-        closed
+        due
     }
 
     /// Returns the number of open ticks.
@@ -178,77 +188,32 @@ impl TickWindow {
     }
 }
 
-impl ChildContribution {
-    fn new(epoch: u64, nodes: u32, mut cells: Vec<(u32, CellValue)>) -> ChildContribution {
-        if !cells.is_sorted_by(|a, b| a.0 < b.0) {
-            // Of equal keys the last one, which the stable sort of the reversed cells puts first.
-            cells.reverse();
-            cells.sort_by_key(|(key, _)| *key);
-            cells.dedup_by_key(|(key, _)| *key);
-        }
-        let (mut gauge_keys, mut gauges) = (Vec::with_capacity(cells.len()), Vec::new());
-        let (mut counter_keys, mut counters) = (Vec::new(), Vec::new());
-        let mut partials = Vec::new();
-        for (key, value) in cells {
-            if key as usize >= SERIES_KEYS_MAX {
-                break;
+impl DueTick {
+    /// Merges all contributions.
+    pub fn reduce(&self) -> ClosedTick {
+        let mut partials: Vec<(u32, Partial)> = Vec::new();
+        // The position of each series key among the partial results.
+        let mut positions = Vec::new();
+        let mut nodes = 0u32;
+        for contribution in self.tick.values() {
+            nodes = nodes.saturating_add(contribution.nodes);
+            for (key, value) in contribution.cells.gauges() {
+                partial_of(key, &mut partials, &mut positions).add_value(*value);
             }
-            match value {
-                CellValue::Gauge(value) => {
-                    gauge_keys.push(key);
-                    gauges.push(value);
-                }
-                CellValue::Counter { rate, total } => {
-                    counter_keys.push(key);
-                    counters.push((rate.unwrap_or(f64::NAN), total));
-                }
-                CellValue::Partial(partial) => partials.push((key, partial)),
+            for (key, (rate, total)) in contribution.cells.counters() {
+                partial_of(key, &mut partials, &mut positions).add_counter(Some(*rate), *total);
+            }
+            for (key, partial) in contribution.cells.partials() {
+                partial_of(key, &mut partials, &mut positions).merge(partial);
             }
         }
-        partials.shrink_to_fit();
-        ChildContribution {
-            epoch,
+        partials.sort_unstable_by_key(|(key, _)| *key);
+        ClosedTick {
+            time: self.time,
             nodes,
-            gauge_keys: gauge_keys.into(),
-            gauges: gauges.into(),
-            counter_keys: counter_keys.into(),
-            counters: counters.into(),
             partials,
+            missing: self.missing.clone(),
         }
-    }
-}
-
-/// Merges all contributions to a tick. `positions` is empty of positions before and after.
-fn reduce_tick(
-    time: Millis,
-    tick: &OpenTick,
-    expected: &[u32],
-    positions: &mut Vec<u32>,
-) -> ClosedTick {
-    let mut partials: Vec<(u32, Partial)> = Vec::new();
-    let mut nodes = 0u32;
-    for contribution in tick.values() {
-        nodes = nodes.saturating_add(contribution.nodes);
-        for (&key, &value) in contribution.gauge_keys.iter().zip(&contribution.gauges) {
-            partial_of(key, &mut partials, positions).add_value(value);
-        }
-        for (&key, &(rate, total)) in contribution.counter_keys.iter().zip(&contribution.counters) {
-            partial_of(key, &mut partials, positions).add_counter(Some(rate), total);
-        }
-        for (key, partial) in &contribution.partials {
-            partial_of(*key, &mut partials, positions).merge(partial);
-        }
-    }
-    for (key, _) in &partials {
-        positions[*key as usize] = NO_POSITION;
-    }
-    partials.sort_unstable_by_key(|(key, _)| *key);
-    let missing = expected.iter().filter(|child| !tick.contains_key(child));
-    ClosedTick {
-        time,
-        nodes,
-        partials,
-        missing: missing.copied().collect(),
     }
 }
 

@@ -223,7 +223,19 @@ impl Store {
         after: u64,
         visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> u64 {
-        let visited = self.visit_current(selector, after, &mut TimeLimit::new(None), visit);
+        let visited = self.visit_current(selector, after, &mut TimeLimit::new(None), None, visit);
+        visited.expect("without a deadline it does not fail")
+    }
+
+    /// Like [`Store::latest`] of all series, but leaves out groups of one input. That costs
+    /// nothing, however many series they have.
+    pub fn latest_without(
+        &self,
+        left_out: Input,
+        visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
+    ) -> u64 {
+        let (all, limit) = (Selector::all(), &mut TimeLimit::new(None));
+        let visited = self.visit_current(&all, 0, limit, Some(left_out), visit);
         visited.expect("without a deadline it does not fail")
     }
 
@@ -235,7 +247,8 @@ impl Store {
         after: u64,
         visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> Result<u64, QueryError> {
-        self.visit_current(selector, after, &mut TimeLimit::new(Some(deadline)), visit)
+        let limit = &mut TimeLimit::new(Some(deadline));
+        self.visit_current(selector, after, limit, None, visit)
     }
 
     fn visit_current(
@@ -243,12 +256,16 @@ impl Store {
         selector: &Selector,
         after: u64,
         limit: &mut TimeLimit,
+        left_out: Option<Input>,
         visit: &mut dyn FnMut(&Arc<Series>, LatestValue),
     ) -> Result<u64, QueryError> {
         let shared = &self.inner.shared;
         let hidden_ranges = shared.hidden_ranges.ranges();
         shared.show_due_points();
-        let current = shared.read().head.current();
+        let mut current = shared.read().head.current();
+        if let Some(input) = left_out {
+            current.groups.retain(|group| !group.is_of(input));
+        }
         let filters = self.filters_in_force();
         let mut shown = |series: &Arc<Series>, latest: LatestValue| {
             let is_hidden = hidden_ranges::is_hidden(&hidden_ranges, series, latest.last_sampled);

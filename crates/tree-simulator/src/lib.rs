@@ -1,8 +1,9 @@
 //! Children of a parent that exist only as connections, for tests and benchmarks. A
 //! [`ScriptedChild`] sends exactly the messages that the test chooses, valid or not. A
 //! [`ChildSimulation`] keeps many well-behaved children connected, which send ticks and answer
-//! requests for samples.
+//! requests for samples and aggregations.
 
+mod aggregate_answer;
 mod child_codec;
 mod counting_connector;
 mod scripted_child;

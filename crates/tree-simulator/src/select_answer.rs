@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use pegel_query::promql::LabelSet;
 use pegel_reduction::Partial;
 use pegel_tree_protocol::select_request::Content;
 use pegel_tree_protocol::series_matcher::Kind as MatchKind;
@@ -13,6 +14,7 @@ use pegel_tree_protocol::{
 };
 use regex_lite::Regex;
 
+use crate::aggregate_answer;
 use crate::simulated_values::definitions;
 
 /// The largest number of points of a series in an answer.
@@ -24,14 +26,18 @@ type SimulatedSelection = (Vec<SeriesMatcher>, Vec<String>, Arc<[usize]>);
 #[derive(Debug)]
 pub(crate) struct SeriesCatalog {
     pub definitions: Vec<SeriesDefinition>,
+    /// The labels of each definition.
+    pub labels: Vec<LabelSet>,
     /// The newest selection: a fan-out asks all children for the same.
     newest: Mutex<Option<SimulatedSelection>>,
 }
 
 impl SeriesCatalog {
     pub(crate) fn new() -> SeriesCatalog {
+        let definitions = definitions();
         SeriesCatalog {
-            definitions: definitions(),
+            labels: aggregate_answer::labels(&definitions),
+            definitions,
             newest: Mutex::new(None),
         }
     }

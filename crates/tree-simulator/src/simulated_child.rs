@@ -16,6 +16,7 @@ use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Status;
 
+use crate::aggregate_answer::SimulatedSeries;
 use crate::scripted_child::{ScriptedChild, hello};
 use crate::select_answer::SeriesCatalog;
 use crate::simulated_values::SimulatedValues;
@@ -149,15 +150,18 @@ impl SimulatedChild {
     /// Sends the head of a response and returns its body.
     async fn response(&self, stream: &ScriptedChild, request: &Request) -> QueuedResponse {
         let path = request.target.split('?').next().unwrap_or_default();
-        let select = SelectRequest::decode(request.body.as_ref());
-        let (status, rest) = match select {
-            Ok(select) if path == "/tree/select" => {
-                self.counts.requests.fetch_add(1, Ordering::Relaxed);
-                let body = self.catalog.answer(&select, &self.values.values, now_ms());
-                (200, body)
+        let values = &self.values.values;
+        let (status, rest) = match (path, SelectRequest::decode(request.body.as_ref())) {
+            ("/tree/select", Ok(select)) => (200, self.catalog.answer(&select, values, now_ms())),
+            ("/tree/aggregate", _) => {
+                let labels = &self.catalog.labels;
+                SimulatedSeries { labels, values }.answer(&request.body)
             }
             _ => (404, Bytes::from_static(b"a simulated node has no pages\n")),
         };
+        if status == 200 {
+            self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        }
         let head = ResponseHead {
             id: request.id,
             status,

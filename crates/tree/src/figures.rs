@@ -1,14 +1,12 @@
 //! Counts of the tree, for the agent's own metrics and `/status`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The figures of a tree at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeFigures {
-    /// Connected children.
-    pub children: u64,
-    /// The nodes below this agent by state: up, late, lost, refused.
-    pub nodes: Vec<(&'static str, u64)>,
+    pub below: Arc<NodeFigures>,
     /// Refused connections and streams by reason.
     pub refused: Vec<(&'static str, u64)>,
     /// Whether a parent is connected.
@@ -30,9 +28,19 @@ pub struct TreeFigures {
     pub requests_received: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
-    pub reduced_series: u64,
     /// Series that were not reduced or not sent because of a limit.
     pub refused_series: u64,
+}
+
+/// The figures of the nodes below an agent. They are computed once per second: the sampler, which
+/// reads them, must not wait for the locks of the tree.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeFigures {
+    /// Connected children.
+    pub children: u64,
+    /// The nodes below this agent by state: up, late, lost, refused.
+    pub nodes: Vec<(&'static str, u64)>,
+    pub reduced_series: u64,
     /// The clock of each child minus that of this agent, in seconds.
     pub clock_offsets: Vec<(String, f64)>,
     /// Nodes that stand out, with the number of figures in which they do.

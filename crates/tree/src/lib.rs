@@ -26,7 +26,7 @@ mod transport;
 mod tree;
 
 pub use credentials::TreeStartError;
-pub use figures::TreeFigures;
+pub use figures::{NodeFigures, TreeFigures};
 pub use settings::{
     CHILDREN_MAX, CertificateFingerprint, DEFAULT_PORT, ParentAddress, TreeSettings,
 };

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pegel_metric::{Input, MetricKind, Millis, Selector, Series, is_stale};
-use pegel_reduction::{NodeCounterRates, Partial, is_reduced_name};
-use pegel_store::{QueryError, RangeQuery, SeriesChoice, Store, TickCompletion};
+use pegel_reduction::{NodeCounterRates, Partial, is_reducible_name};
+use pegel_store::{QueryError, RangeQuery, Store, TickCompletion};
 use pegel_tree_protocol::{
     Kind, PartialCell, SelectRequest, SelectedSeries, encode_partials, encode_times,
 };
@@ -27,19 +27,19 @@ const TICKS_MAX: i64 = 3600;
 
 /// Returns whether a series is sent to parents: a series of this node that is not a reduction.
 fn is_sent(series: &Series) -> bool {
-    !series.is_remote() && series.family().input != Input::Tree && !is_reduced_name(series.name())
+    series.family().input != Input::Tree && !series.is_remote() && is_reducible_name(series.name())
 }
 
+/// Reduced series are left out while series are matched: collecting them first took most of the
+/// time of a parent.
 fn tick_query(start: Millis, end: Millis, sample_interval: Millis, time: Duration) -> RangeQuery {
-    let choice = |series: &mut Vec<Arc<Series>>| series.retain(|series| is_sent(series));
     RangeQuery {
         bytes_max: QUERY_BYTES_MAX,
         deadline: Instant::now() + time,
         ticks: Some(TickCompletion {
             interval: sample_interval,
         }),
-        choice: Some(SeriesChoice(Arc::new(choice))),
-        ..RangeQuery::new(Selector::all(), start, end, None)
+        ..RangeQuery::new(Selector::filter(is_sent), start, end, None)
     }
 }
 
@@ -232,7 +232,8 @@ pub fn select_partials(
     let before = first - request.step_ms;
     let interval = millis(sample_interval).max(1);
     let mut query = tick_query(before - LOOKBACK, last, interval, time_max);
-    query.selector = request_selector(request)?;
+    let requested = request_selector(request)?;
+    query.selector = Selector::filter(move |series| is_sent(series) && requested.matches(series));
     let mut selected = Vec::new();
     store.query_columns(&query, &mut |series, column| {
         let family = series.family();

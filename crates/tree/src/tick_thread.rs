@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pegel_metric::{MetricKind, Millis, Series};
-use pegel_reduction::{CellValue, NodeCounterRates, PutOutcome};
+use pegel_reduction::{NodeCounterRates, PutOutcome, TickCells};
 
 use crate::child::{UplinkItem, UplinkState};
 use crate::context::TreeContext;
 use crate::overview::OverviewReader;
-use crate::parent::{NO_KEY, OWN_KEY, Parent, ReducedGroup};
+use crate::parent::{NO_KEY, OWN_KEY, Parent, ReducedGroups};
 use crate::tick_reader::TickReader;
 
 /// A tick is made this share of an interval after its time: the samples are stored then.
@@ -21,6 +21,8 @@ const DELAY_PERCENT: i64 = 30;
 const CLOSE_EVERY: Millis = 50;
 /// How often lost nodes and unused series are removed.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
+/// How often the figures of the nodes are computed.
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
 /// Reduced values are current for this many intervals.
 const STALE_INTERVALS: i64 = 10;
 /// The most intervals that the thread stays behind after the clock was set back.
@@ -58,9 +60,11 @@ pub(crate) struct TickThread {
     reader: TickReader,
     overview: OverviewReader,
     own_series: OwnDefinitions,
-    reduced: ReducedGroup,
+    reduced: ReducedGroups,
     last: Option<Millis>,
     expired: Instant,
+    /// When the figures of the nodes were computed.
+    figures: Option<Instant>,
 }
 
 /// The keys of a parent's own series in its reduction.
@@ -68,6 +72,8 @@ pub(crate) struct TickThread {
 struct OwnDefinitions {
     keys: HashMap<Arc<Series>, (u32, bool)>,
     rates: NodeCounterRates,
+    /// The numbers of gauges and counters in the last tick.
+    cell_counts: (usize, usize),
 }
 
 impl TickThread {
@@ -79,7 +85,7 @@ impl TickThread {
     ) -> TickThread {
         TickThread {
             reader: TickReader::new(context.store.clone(), context.sample_interval),
-            reduced: ReducedGroup::new(STALE_INTERVALS * context.interval()),
+            reduced: ReducedGroups::new(STALE_INTERVALS * context.interval()),
             context,
             parent,
             uplink,
@@ -88,6 +94,7 @@ impl TickThread {
             own_series: OwnDefinitions::default(),
             last: None,
             expired: Instant::now(),
+            figures: None,
         }
     }
 
@@ -120,12 +127,23 @@ impl TickThread {
             let now = self.context.now();
             self.make_tick(now - delay, interval);
             self.close_ticks(now);
+            self.update_figures();
             if self.expired.elapsed() > EXPIRE_EVERY {
                 self.expired = Instant::now();
                 if let Some(parent) = &self.parent {
                     parent.expire(now);
                 }
             }
+        }
+    }
+
+    fn update_figures(&mut self) {
+        let Some(parent) = &self.parent else {
+            return;
+        };
+        if { self.figures }.is_none_or(|updated| updated.elapsed() >= FIGURES_EVERY) {
+            self.figures = Some(Instant::now());
+            parent.update_figures();
         }
     }
 
@@ -218,7 +236,8 @@ impl OwnDefinitions {
     /// Puts the values of this agent's own series into its reduction.
     fn put(&mut self, parent: &Parent, time: Millis, reader: &TickReader, started: Millis) {
         let mut reduction = parent.reduction.lock();
-        let mut cells = Vec::new();
+        let (gauges, counters) = self.cell_counts;
+        let mut cells = TickCells::with_capacity(gauges, counters);
         for (series, value) in reader.values() {
             let (key, is_counter) = match self.keys.get(series) {
                 Some(interned) => *interned,
@@ -234,15 +253,15 @@ impl OwnDefinitions {
             if key == NO_KEY {
                 continue;
             }
-            let cell = if is_counter {
+            if is_counter {
                 let rate = self.rates.rate(key, time, value, started);
-                CellValue::Counter { rate, total: value }
+                cells.add_counter(key, rate, value);
             } else {
-                CellValue::Gauge(value)
-            };
-            cells.push((key, cell));
+                cells.add_gauge(key, value);
+            }
         }
-        let live = cells.len();
+        self.cell_counts = cells.counts();
+        let live = self.cell_counts.0 + self.cell_counts.1;
         let outcome = reduction.put(OWN_KEY, 1, time, 1, cells);
         if self.keys.len() > 2 * live + 1000 {
             // Most series ended. The others are interned again at the next tick.

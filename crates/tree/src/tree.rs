@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use pegel_metric::{Clock, Millis};
 use pegel_store::Store;
 use pegel_supervisor::{CriticalThread, RestartedThread, Supervisor};
-use pegel_tree_protocol::{LocalServer, NodeStatus, NodeTree};
+use pegel_tree_protocol::{LocalServer, NodeTree};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
@@ -27,7 +27,9 @@ use crate::problems::Problems;
 use crate::settings::TreeSettings;
 use crate::tick_thread::{TickThread, TreeStop};
 
-const WORKER_THREADS: usize = 2;
+/// With a second one, each tick of a child would wake both. Responses are merged and samples are
+/// read on other threads.
+const WORKER_THREADS: usize = 1;
 /// How long tasks may take to end.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// How often the files of the credentials are checked for changes.
@@ -271,14 +273,14 @@ impl RunningTree {
     /// Describes the tree for `/status`.
     pub fn status_json(&self) -> Value {
         let figures = self.figures();
-        let nodes: serde_json::Map<String, Value> = { figures.nodes.iter() }
+        let nodes: serde_json::Map<String, Value> = { figures.below.nodes.iter() }
             .map(|(state, count)| ((*state).to_owned(), json!(count)))
             .collect();
         json!({
             "node": self.context.node,
             "accepts": self.parent.as_ref().map(|parent| parent.accept_address.to_string()),
             "parents": self.uplink.as_ref().map_or_else(|| json!([]), |uplink| uplink.to_json()),
-            "children": figures.children,
+            "children": figures.below.children,
             "nodes": nodes,
             "ticks_sent": figures.ticks_sent,
             "ticks_skipped": figures.ticks_skipped,
@@ -286,7 +288,7 @@ impl RunningTree {
             "ticks_late": figures.ticks_late,
             "dirty_ticks": figures.dirty_ticks,
             "backfilled_ticks": figures.backfilled_ticks,
-            "reduced_series": figures.reduced_series,
+            "reduced_series": figures.below.reduced_series,
         })
     }
 
@@ -321,31 +323,8 @@ impl RunningTree {
         let Some(parent) = &self.parent else {
             return figures;
         };
-        let rows = parent.nodes();
-        let below = || rows.iter().filter(|row| !row.parent.is_empty());
-        let statuses = [
-            NodeStatus::Up,
-            NodeStatus::Late,
-            NodeStatus::Lost,
-            NodeStatus::Refused,
-        ];
-        figures.nodes = { statuses.into_iter() }
-            .map(|status| {
-                let count = below().filter(|row| row.status == status).count();
-                (status.as_str(), count as u64)
-            })
-            .collect();
-        let children = || below().filter(|row| row.parent == self.context.node);
-        figures.children = parent.registry.lock().connected().count() as u64;
-        figures.clock_offsets = children()
-            .filter_map(|row| Some((row.node.clone(), f64::from(row.clock_offset_ms?) / 1000.0)))
-            .collect();
-        figures.outliers = { rows.iter() }
-            .filter(|row| !row.outliers.is_empty())
-            .map(|row| (row.node.clone(), row.outliers.len() as u64))
-            .collect();
+        figures.below = parent.node_figures();
         figures.dirty_ticks = parent.dirty_count() as u64;
-        figures.reduced_series = parent.reduction.lock().table.len() as u64;
         figures
     }
 

@@ -3,18 +3,22 @@ use std::collections::HashMap;
 
 use super::*;
 
-fn gauge(key: u32, value: f64) -> Vec<(u32, CellValue)> {
-    vec![(key, CellValue::Gauge(value))]
+fn gauges(cells: &[(u32, f64)]) -> TickCells {
+    let mut all = TickCells::default();
+    cells
+        .iter()
+        .for_each(|(key, value)| all.add_gauge(*key, *value));
+    all
 }
 
-fn total(value: f64) -> Vec<(u32, CellValue)> {
-    vec![(
-        0,
-        CellValue::Counter {
-            rate: None,
-            total: value,
-        },
-    )]
+fn gauge(key: u32, value: f64) -> TickCells {
+    gauges(&[(key, value)])
+}
+
+fn total(value: f64) -> TickCells {
+    let mut cells = TickCells::default();
+    cells.add_counter(0, None, value);
+    cells
 }
 
 #[test]
@@ -67,19 +71,19 @@ fn a_newer_epoch_replaces_and_an_older_one_is_ignored() {
 #[test]
 fn the_last_cell_of_a_series_counts() {
     let mut window = TickWindow::new(1_000, 5);
-    let mut cells = [
-        gauge(9, 1.0),
-        gauge(4, 2.0),
-        gauge(9, 3.0),
-        gauge(u32::MAX, 1.0),
-    ]
-    .concat();
-    cells.push((4, CellValue::Partial(Partial::of_gauge(8.0))));
+    let mut cells = gauges(&[(9, 1.0), (4, 8.0), (9, 3.0), (u32::MAX, 1.0)]);
+    for (rate, total) in [(1.0, 5.0), (2.0, 6.0)] {
+        cells.add_counter(7, Some(rate), total);
+    }
     window.put(1, 1, 1_000, 1, cells);
     let partials = &window.close(&[], 0)[0].partials;
     assert_eq!(
         *partials,
-        [(4, Partial::of_gauge(8.0)), (9, Partial::of_gauge(3.0))]
+        [
+            (4, Partial::of_gauge(8.0)),
+            (7, Partial::of_counter(Some(2.0), 6.0)),
+            (9, Partial::of_gauge(3.0))
+        ]
     );
     // Keys of the tick before have no effect.
     window.put(1, 1, 2_000, 1, gauge(4, 7.0));

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, GroupSeries, Millis, Selector, Series, is_stale};
+use pegel_metric::{GroupRow, GroupSeries, Input, Millis, Selector, Series, is_stale};
 
 use crate::range_query::{LatestValue, QueryError, TimeLimit};
 use crate::sample_run::{bit, set_bit};
@@ -136,6 +136,12 @@ impl CurrentValuesSnapshot {
 }
 
 impl CurrentGroup {
+    /// Returns whether the series are of an input. Those of a group are all of one class.
+    pub(crate) fn is_of(&self, input: Input) -> bool {
+        let first = self.members.series.first();
+        first.is_some_and(|series| series.family().input == input)
+    }
+
     pub(crate) fn is_live(&self, now: Millis) -> bool {
         now.saturating_sub(self.row.time) <= self.members.stale_after
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Clock, Family, Input, MetricKind, Millis, Point, Selector, Series};
+use pegel_metric::{
+    Clock, Family, Input, MetricKind, Millis, Point, SampleGroup, Selector, Series, Tick,
+};
 use pegel_store::{RangeQuery, Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
@@ -97,4 +99,28 @@ fn a_point_ahead_of_the_clock_is_current_when_its_time_has_come() {
             assert_eq!(Scene::current(&store), Some(expected), "{why}");
         }
     }
+}
+
+#[test]
+fn groups_of_one_input_can_be_left_out() {
+    let scene = Scene::new();
+    let store = scene.open();
+    for (name, input) in [("sampled", Input::Collect), ("reduced", Input::Tree)] {
+        let family = Family::new(name, MetricKind::Gauge, "", 1, "").of_input(input);
+        let mut group = SampleGroup::new(name, 3, 60_000);
+        let slot = group.declare(&Arc::new(family), &[]).expect("valid");
+        group.set(slot, 1.0);
+        let mut tick = Tick::new(input);
+        tick.reset(START);
+        group.append_to(&mut tick);
+        store.tick(&mut tick);
+    }
+    // Answered after the ticks.
+    scene.put(&store, START, 2.0);
+    let mut names = Vec::new();
+    store.latest_without(Input::Tree, &mut |series, _| {
+        names.push(series.name().to_owned());
+    });
+    names.sort();
+    assert_eq!(names, ["depth", "sampled"]);
 }

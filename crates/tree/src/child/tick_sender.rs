@@ -115,7 +115,8 @@ impl TickSender {
                     return Ok(Vec::new());
                 }
                 let mut cells = Vec::with_capacity(tick.partials.len());
-                for (series, partial) in &tick.partials {
+                for found in &tick.partials {
+                    let series = &found.series;
                     let name = SeriesName::Reduced(series.text.clone());
                     let define = |id| SeriesDefinition {
                         id,
@@ -125,7 +126,7 @@ impl TickSender {
                         help: series.help.to_string(),
                     };
                     match self.id(name, &mut definitions, define) {
-                        Some(id) => cells.push((id, encode_partial(partial))),
+                        Some(id) => cells.push((id, encode_partial(&found.partial))),
                         None => counts.refused_series.add(1),
                     }
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pegel_metric::{Family, MetricKind, Millis, Series, escape_unprintable};
-use pegel_reduction::{CellValue, NodeCounterRates, Partial, PutOutcome, QuantileSketch};
+use pegel_reduction::{NodeCounterRates, Partial, PutOutcome, QuantileSketch, TickCells};
 use pegel_tree_protocol::limits::PROTOCOL_VERSION;
 use pegel_tree_protocol::{
     ChildMessage, DefinitionCheck, Hello, NodeUpdates, PartialCell, PartialTickDecoder, Ping, Pong,
@@ -26,8 +26,10 @@ use crate::certificate_name::is_issued_to;
 use crate::messages::encode_to_child;
 use crate::tick_reader::metric_kind;
 
-/// The ticks that a child may send before it receives credit.
-const TICK_CREDIT: u32 = 8;
+/// The ticks that a child may send before it receives credit, and the number for which it is
+/// returned at once: a message for each tick would cost as much as the tick.
+const TICK_CREDIT: u32 = 16;
+const CREDIT_RETURNED: u32 = TICK_CREDIT / 2;
 /// The time between two pings, and the time after which a silent child is gone.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(40);
@@ -156,9 +158,15 @@ struct ChildStream {
     definitions: DefinitionCheck,
     /// The key of each defined series, and whether it is a counter.
     keys: Vec<(u32, bool)>,
+    /// The ids of the series that are reduced, sorted by key: the window needs them so.
+    ids_by_key: Vec<u32>,
+    /// The numbers of gauges and counters in the last tick.
+    cell_counts: (usize, usize),
     decoder: TickDecoder,
     rates: NodeCounterRates,
     last_tick: Option<Millis>,
+    /// Ticks for which no credit was returned yet.
+    credit_owed: u32,
     /// The address, for problems.
     peer: String,
 }
@@ -191,9 +199,12 @@ impl ChildStream {
             started_ms: hello.started_ms,
             definitions: DefinitionCheck::new(),
             keys: Vec::new(),
+            ids_by_key: Vec::new(),
+            cell_counts: (0, 0),
             decoder,
             rates: NodeCounterRates::new(),
             last_tick: None,
+            credit_owed: 0,
             peer,
             parent,
         }
@@ -294,6 +305,7 @@ impl ChildStream {
             self.keys.push(interned);
         }
         drop(reduction);
+        self.ids_by_key.clear();
         let count = self.keys.len();
         match &mut self.decoder {
             TickDecoder::Values(decoder) => decoder.set_series_max(count),
@@ -364,8 +376,13 @@ impl ChildStream {
         Ok(())
     }
 
-    fn return_credit(&self) {
-        let credit = TickCredit { ticks: 1 };
+    fn return_credit(&mut self) {
+        self.credit_owed += 1;
+        if self.credit_owed < CREDIT_RETURNED {
+            return;
+        }
+        let ticks = std::mem::take(&mut self.credit_owed);
+        let credit = TickCredit { ticks };
         let credit = parent_message::Kind::TickCredit(credit);
         self.link.send(encode_to_child(credit));
     }
@@ -389,38 +406,49 @@ impl ChildStream {
         }
     }
 
-    fn decode_cells(&mut self, tick: &Tick) -> Result<Vec<(u32, CellValue)>, ChildRefusal> {
-        let mut cells = Vec::with_capacity(self.keys.len());
+    fn sort_ids(&mut self) {
+        let keys = &self.keys;
+        let ids = (0..keys.len() as u32).filter(|id| keys[*id as usize].0 != NO_KEY);
+        self.ids_by_key = ids.collect();
+        self.ids_by_key
+            .sort_by_key(|id| (keys[*id as usize].0, *id));
+    }
+
+    fn decode_cells(&mut self, tick: &Tick) -> Result<TickCells, ChildRefusal> {
+        if self.ids_by_key.is_empty() {
+            self.sort_ids();
+        }
+        let (gauges, counters) = self.cell_counts;
+        let mut cells = TickCells::with_capacity(gauges, counters);
         match &mut self.decoder {
             TickDecoder::Values(decoder) => {
                 if let Err(error) = decoder.decode(&tick.values) {
                     return malformed(error.to_string());
                 }
-                for (id, value) in decoder.values() {
-                    let (key, is_counter) = self.keys[id as usize];
-                    if key == NO_KEY {
+                for &id in &self.ids_by_key {
+                    let Some(value) = decoder.value(id) else {
                         continue;
-                    }
-                    let cell = if is_counter {
-                        let rate = self.rates.rate(id, tick.time_ms, value, self.started_ms);
-                        CellValue::Counter { rate, total: value }
-                    } else {
-                        CellValue::Gauge(value)
                     };
-                    cells.push((key, cell));
+                    let (key, is_counter) = self.keys[id as usize];
+                    if is_counter {
+                        let rate = self.rates.rate(id, tick.time_ms, value, self.started_ms);
+                        cells.add_counter(key, rate, value);
+                    } else {
+                        cells.add_gauge(key, value);
+                    }
                 }
+                self.cell_counts = cells.counts();
             }
             TickDecoder::Partials(decoder) => {
                 if let Err(error) = decoder.decode(&tick.values) {
                     return malformed(error.to_string());
                 }
-                for (id, cell) in decoder.cells() {
-                    let (key, _) = self.keys[id as usize];
-                    if key == NO_KEY {
+                for &id in &self.ids_by_key {
+                    let Some(cell) = decoder.cell(id) else {
                         continue;
-                    }
+                    };
                     match decode_partial(cell) {
-                        Ok(partial) => cells.push((key, CellValue::Partial(partial))),
+                        Ok(partial) => cells.add_partial(self.keys[id as usize].0, partial),
                         Err(error) => return malformed(error),
                     }
                 }

@@ -20,19 +20,20 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pegel_metric::Millis;
-use pegel_reduction::{Figure, OutlierFinder, OutlierRule};
+use pegel_reduction::{ClosedTick, DueTick, Figure, OutlierFinder, OutlierRule};
 use pegel_tree_protocol::{NodeOverview, NodeStatus};
 
 pub(crate) use backfill::run_backfill;
 pub use backfill_file::parse_backfill_file;
 pub(crate) use listener::accept_children;
-pub(crate) use reduce::{NO_KEY, ReducedGroup, ReducedTick};
+pub(crate) use reduce::{NO_KEY, ReducedGroups, ReducedTick};
 pub(crate) use registry::OWN_KEY;
 pub(crate) use requests::headers_of;
 pub(crate) use subtree_partials::{SELECT_TARGET, subtree_partials};
 
 use crate::child::UplinkState;
 use crate::context::TreeContext;
+use crate::figures::NodeFigures;
 use crate::overview::unknown_overview;
 use backfill_file::BackfillState;
 use dirty_ticks::DirtyTicks;
@@ -52,6 +53,7 @@ pub(crate) struct Parent {
     pub(crate) own_overview: Mutex<NodeOverview>,
     dirty: Mutex<DirtyTicks>,
     outliers: Mutex<OutlierFinder>,
+    node_figures: Mutex<Arc<NodeFigures>>,
     next_request: AtomicU64,
     /// Ticks up to this time are closed and stored.
     stored_until: AtomicI64,
@@ -78,6 +80,7 @@ impl Parent {
             own_overview: Mutex::new(unknown_overview()),
             dirty: Mutex::default(),
             outliers: Mutex::new(OutlierFinder::new(OutlierRule::default())),
+            node_figures: Mutex::default(),
             next_request: AtomicU64::new(1),
             stored_until: AtomicI64::new(Millis::MIN),
             saved: Mutex::default(),
@@ -126,7 +129,13 @@ impl Parent {
         };
         let lag = (CLOSE_INTERVALS + (levels - 2).max(0)) * self.interval;
         let latest = now - lag;
-        (self.reduction.lock().close(&expected, latest), latest)
+        // Reducing takes long, and children wait for the lock: it is not held meanwhile.
+        let due = { self.reduction.lock() }.take_due(&expected, latest);
+        let closed: Vec<ClosedTick> = due.iter().map(DueTick::reduce).collect();
+        if closed.is_empty() {
+            return (Vec::new(), latest);
+        }
+        (self.reduction.lock().with_series(closed), latest)
     }
 
     /// Finds the nodes that stand out at a tick.

@@ -1,6 +1,7 @@
 //! The nodes and the shape of the tree, as the HTTP server shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pegel_metric::Millis;
 use pegel_tree_protocol::{NodeRow, NodeStatus, NodeUpdate, node_update::State};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Parent;
 use super::registry::{OWN_KEY, Registry};
+use crate::figures::NodeFigures;
 
 /// How long a refused node stays listed.
 const REFUSED_LISTED: Millis = 5 * 60 * 1000;
@@ -125,6 +127,43 @@ impl Parent {
                 }
             }
         }
+    }
+
+    /// Returns the figures of the nodes. They may be a second old.
+    pub(crate) fn node_figures(&self) -> Arc<NodeFigures> {
+        self.node_figures.lock().clone()
+    }
+
+    /// Computes the figures of the nodes.
+    pub(crate) fn update_figures(&self) {
+        let rows = self.node_rows();
+        let below = || rows.iter().filter(|row| !row.parent.is_empty());
+        let statuses = [
+            NodeStatus::Up,
+            NodeStatus::Late,
+            NodeStatus::Lost,
+            NodeStatus::Refused,
+        ];
+        let nodes = statuses.into_iter().map(|status| {
+            let count = below().filter(|row| row.status == status).count();
+            (status.as_str(), count as u64)
+        });
+        let children = below().filter(|row| row.parent == self.context.node);
+        let clock_offsets = children.filter_map(|row| {
+            let seconds = f64::from(row.clock_offset_ms?) / 1000.0;
+            Some((row.node.clone(), seconds))
+        });
+        let outliers = rows.iter().filter(|row| !row.outliers.is_empty());
+        let figures = NodeFigures {
+            children: self.registry.lock().connected().count() as u64,
+            nodes: nodes.collect(),
+            reduced_series: self.reduction.lock().table.len() as u64,
+            clock_offsets: clock_offsets.collect(),
+            outliers: outliers
+                .map(|row| (row.node.clone(), row.outliers.len() as u64))
+                .collect(),
+        };
+        *self.node_figures.lock() = Arc::new(figures);
     }
 
     /// Returns the nodes below this agent for its own parent.

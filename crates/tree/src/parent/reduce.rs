@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pegel_metric::{Family, Input, MetricKind, Millis, Point, SampleGroup, Series, Slot, Tick};
+use pegel_metric::{
+    Family, GroupSeries, Input, MetricKind, Millis, Point, SampleGroup, Series, Slot, Tick,
+};
 use pegel_reduction::{
-    CellValue, ClosedTick, Partial, PutOutcome, ReducedSeries, ReducedSeriesTable, TickWindow,
-    is_reduced_name, reduced_values,
+    ClosedTick, DueTick, Partial, PutOutcome, ReducedSeries, ReducedSeriesTable, TickCells,
+    TickWindow, is_reducible_name, partial_values, reduced_values,
 };
 
 /// The most series that are reduced, of all nodes together.
@@ -31,7 +33,15 @@ pub(crate) struct Reduction {
 pub(crate) struct ReducedTick {
     pub(crate) time: Millis,
     pub(crate) nodes: u32,
-    pub(crate) partials: Vec<(ReducedSeries, Partial)>,
+    pub(crate) partials: Vec<SeriesPartial>,
+}
+
+/// The partial result of a series. The key has this series as long as the pointer is the same.
+#[derive(Debug)]
+pub(crate) struct SeriesPartial {
+    key: u32,
+    pub(crate) series: Arc<ReducedSeries>,
+    pub(crate) partial: Partial,
 }
 
 impl Reduction {
@@ -52,14 +62,14 @@ impl Reduction {
         help: &str,
     ) -> (u32, bool) {
         let name = text.split('{').next().unwrap_or_default();
-        if is_reduced_name(name) {
+        if !is_reducible_name(name) {
             return (NO_KEY, false);
         }
         let Some(key) = self.table.intern(text, kind, unit, help) else {
             return (NO_KEY, false);
         };
         let series = self.table.get(key);
-        (key, series.is_some_and(ReducedSeries::is_counter))
+        (key, series.is_some_and(|series| series.is_counter()))
     }
 
     pub(crate) fn put(
@@ -68,18 +78,28 @@ impl Reduction {
         epoch: u64,
         time: Millis,
         nodes: u32,
-        cells: Vec<(u32, CellValue)>,
+        cells: TickCells,
     ) -> PutOutcome {
         self.window.put(child, epoch, time, nodes, cells)
     }
 
-    /// Closes the ticks that are complete, and those up to `latest`.
-    pub(crate) fn close(&mut self, expected: &[u32], latest: Millis) -> Vec<ReducedTick> {
-        let closed = self.window.close(expected, latest);
+    /// Takes the ticks that are complete, and those up to `latest`.
+    pub(crate) fn take_due(&mut self, expected: &[u32], latest: Millis) -> Vec<DueTick> {
+        self.window.take_due(expected, latest)
+    }
+
+    /// Adds their series to closed ticks.
+    pub(crate) fn with_series(&self, closed: Vec<ClosedTick>) -> Vec<ReducedTick> {
         let with_series = |tick: ClosedTick| {
             let partials = tick.partials.into_iter();
-            let partials =
-                partials.filter_map(|(key, partial)| Some((self.table.get(key)?.clone(), partial)));
+            let partials = partials.filter_map(|(key, partial)| {
+                let series = self.table.get(key)?.clone();
+                Some(SeriesPartial {
+                    key,
+                    series,
+                    partial,
+                })
+            });
             ReducedTick {
                 time: tick.time,
                 nodes: tick.nodes,
@@ -95,21 +115,33 @@ impl Reduction {
     }
 }
 
-/// A suffix, and the reduced series; `None` if there can be none.
-type SuffixedSeries = (&'static str, Option<Arc<Series>>);
-
-/// Makes points of partial results. Keeps the reduced series of each series.
+/// The families of reduced series, by name and suffix.
 #[derive(Debug, Default)]
-pub(crate) struct ReducedPoints {
-    families: HashMap<(String, &'static str), Arc<Family>>,
-    series: HashMap<Arc<str>, Vec<SuffixedSeries>>,
+struct ReducedFamilies(HashMap<(String, &'static str), Arc<Family>>);
+
+impl ReducedFamilies {
+    /// Returns a reduced series. `None`: a text that a child made up may be no series, or be too
+    /// long with its suffix.
+    fn series(&mut self, reduced: &ReducedSeries, suffix: &'static str) -> Option<Arc<Series>> {
+        let name = reduced.name();
+        let family = { self.0.entry((name.to_owned(), suffix)) }
+            .or_insert_with(|| Arc::new(reduced_family(reduced, suffix)));
+        let text = format!("{name}{suffix}{}", &reduced.text[name.len()..]);
+        Series::parse(&text, |_| family.clone()).ok().map(Arc::new)
+    }
 }
 
-/// More series than can be alive are kept for a while, then all are made again.
-const SERIES_KEPT_MAX: usize = 2 * REDUCED_SERIES_MAX;
+/// Makes points of the partial results of the past.
+#[derive(Debug, Default)]
+pub(crate) struct ReducedPoints {
+    families: ReducedFamilies,
+    /// The reduced series of the series that was appended last, in the order of its values.
+    series: Vec<Option<Arc<Series>>>,
+    of: Option<Arc<str>>,
+}
 
 impl ReducedPoints {
-    /// Appends the points of one partial result.
+    /// Appends the points of one partial result. Results of one series should follow each other.
     pub(crate) fn append(
         &mut self,
         reduced: &ReducedSeries,
@@ -117,107 +149,145 @@ impl ReducedPoints {
         time: Millis,
         points: &mut Vec<Point>,
     ) {
-        self.visit(reduced, partial, &mut |series, value| {
-            points.push(Point {
-                series: series.clone(),
-                time,
-                value,
-            });
-        });
-    }
-
-    /// Visits the reduced series of one partial result, with their values.
-    fn visit(
-        &mut self,
-        reduced: &ReducedSeries,
-        partial: &Partial,
-        visit: &mut dyn FnMut(&Arc<Series>, f64),
-    ) {
-        if self.series.len() > SERIES_KEPT_MAX {
+        if self.of.as_ref() != Some(&reduced.text) {
+            self.of = Some(reduced.text.clone());
             self.series.clear();
-            self.families.clear();
         }
-        let name = reduced.name();
-        if !self.series.contains_key(&reduced.text) {
-            self.series.insert(reduced.text.clone(), Vec::new());
-        }
-        let Some(outputs) = self.series.get_mut(&reduced.text) else {
-            return;
-        };
-        for (suffix, value) in reduced_values(name, reduced.kind, partial) {
-            let position = outputs.iter().position(|output| output.0 == suffix);
-            let position = position.unwrap_or_else(|| {
-                let families = &mut self.families;
-                let family = families
-                    .entry((name.to_owned(), suffix))
-                    .or_insert_with(|| Arc::new(reduced_family(reduced, suffix)));
-                let text = format!("{name}{suffix}{}", &reduced.text[name.len()..]);
-                // A text that a child made up may be no series, or be too long with its suffix.
-                let series = Series::parse(&text, |_| family.clone()).ok();
-                outputs.push((suffix, series.map(Arc::new)));
-                outputs.len() - 1
-            });
-            if let Some(series) = &outputs[position].1 {
-                visit(series, value);
+        let values = reduced_values(reduced.name(), reduced.kind, partial);
+        for (index, (suffix, value)) in values.enumerate() {
+            if index == self.series.len() {
+                self.series.push(self.families.series(reduced, suffix));
+            }
+            if let Some(series) = &self.series[index] {
+                points.push(Point {
+                    series: series.clone(),
+                    time,
+                    value,
+                });
             }
         }
     }
 }
 
-/// Makes ticks of a group of closed ticks: a tenth of the work of points.
+/// The group and the slot of a reduced series; `None` if there can be no such series.
+type ReducedSlot = Option<(usize, Slot)>;
+
+/// The slots of the reduced series of one series, in the order of its values.
 #[derive(Debug)]
-pub(crate) struct ReducedGroup {
-    points: ReducedPoints,
-    group: SampleGroup,
-    slots: HashMap<Arc<Series>, Slot>,
+struct SeriesSlots {
+    of: Arc<ReducedSeries>,
+    slots: Vec<ReducedSlot>,
+}
+
+/// The most series of a group, and the share of all series that it may have if that is more. A
+/// group whose series change is written to the log with all their texts, so that one group of all
+/// reduced series would be written again for each process that starts. New series are added to the
+/// newest group.
+const GROUP_SERIES_MAX: usize = 512;
+const GROUP_SHARE_MAX: usize = 16;
+
+/// Makes ticks of groups of closed ticks. Slots are found by the key of a series, so that nothing
+/// is hashed from tick to tick.
+#[derive(Debug)]
+pub(crate) struct ReducedGroups {
+    groups: Vec<SampleGroup>,
+    by_key: Vec<Option<SeriesSlots>>,
+    /// The slots of all series: one that gets another key stays in its group.
+    slots: HashMap<Arc<Series>, (usize, Slot)>,
+    families: ReducedFamilies,
     stale_after: Millis,
+    /// The groups before most series ended, until the next tick.
+    former: Vec<Arc<GroupSeries>>,
     tick: Tick,
 }
 
-impl ReducedGroup {
+impl ReducedGroups {
     /// A series without a value for `stale_after` milliseconds has ended.
-    pub(crate) fn new(stale_after: Millis) -> ReducedGroup {
-        ReducedGroup {
-            points: ReducedPoints::default(),
-            group: SampleGroup::new(GROUP, 0, stale_after),
+    pub(crate) fn new(stale_after: Millis) -> ReducedGroups {
+        ReducedGroups {
+            groups: Vec::new(),
+            by_key: Vec::new(),
             slots: HashMap::new(),
+            families: ReducedFamilies::default(),
             stale_after,
+            former: Vec::new(),
             tick: Tick::new(Input::Tree),
         }
     }
 
     /// Returns a closed tick for the store.
     pub(crate) fn tick(&mut self, reduced: &ReducedTick) -> &mut Tick {
-        self.group.clear();
+        self.groups.iter_mut().for_each(SampleGroup::clear);
         let mut count = 0;
-        let (group, slots) = (&mut self.group, &mut self.slots);
-        for (series, partial) in &reduced.partials {
-            self.points.visit(series, partial, &mut |series, value| {
-                count += 1;
-                let slot = match slots.get(series) {
-                    Some(slot) => *slot,
-                    None => {
-                        let slot = group.add(series.clone());
-                        slots.insert(series.clone(), slot);
-                        slot
-                    }
-                };
-                group.set(slot, value);
-            });
+        for partial in &reduced.partials {
+            count += self.set(partial);
         }
         self.tick.reset(reduced.time);
-        self.group.append_to(&mut self.tick);
+        for group in &mut self.groups {
+            group.append_to(&mut self.tick);
+        }
+        for members in self.former.drain(..).skip(self.groups.len()) {
+            self.tick.append_empty(members);
+        }
         if self.slots.len() > 2 * count + 1000 {
-            // Most series ended: the next tick has a group without them.
-            self.slots.clear();
-            self.group = SampleGroup::new(GROUP, 0, self.stale_after);
+            // Most series ended: the next tick has groups without them.
+            let former = self.groups.iter_mut().map(|group| group.members().clone());
+            *self = ReducedGroups {
+                former: former.collect(),
+                tick: std::mem::replace(&mut self.tick, Tick::new(Input::Tree)),
+                ..ReducedGroups::new(self.stale_after)
+            };
         }
         &mut self.tick
     }
-}
 
-/// The name of the group of reduced series in the store.
-const GROUP: &str = "tree";
+    /// Sets the values of one series, and returns their number.
+    fn set(&mut self, found: &SeriesPartial) -> usize {
+        let SeriesPartial {
+            key,
+            series,
+            partial,
+        } = found;
+        let key = *key as usize;
+        if key >= self.by_key.len() {
+            self.by_key.resize_with(key + 1, || None);
+        }
+        let known = self.by_key[key].take_if(|known| Arc::ptr_eq(&known.of, series));
+        let mut known = known.unwrap_or_else(|| SeriesSlots {
+            of: series.clone(),
+            slots: Vec::new(),
+        });
+        let mut count = 0;
+        for (index, (suffix, value)) in partial_values(series.kind, partial).enumerate() {
+            if index == known.slots.len() {
+                known.slots.push(self.slot(series, suffix));
+            }
+            if let Some((group, slot)) = known.slots[index] {
+                self.groups[group].set(slot, value);
+                count += 1;
+            }
+        }
+        self.by_key[key] = Some(known);
+        count
+    }
+
+    fn slot(&mut self, reduced: &ReducedSeries, suffix: &'static str) -> ReducedSlot {
+        let series = self.families.series(reduced, suffix)?;
+        if let Some(slot) = self.slots.get(&series) {
+            return Some(*slot);
+        }
+        let series_max = GROUP_SERIES_MAX.max(self.slots.len() / GROUP_SHARE_MAX);
+        if { self.groups.last() }.is_none_or(|group| group.len() >= series_max) {
+            let name = format!("tree-{}", self.groups.len());
+            self.groups
+                .push(SampleGroup::new(&name, 0, self.stale_after));
+        }
+        let group = self.groups.len() - 1;
+        let slot = self.groups[group].add(series.clone());
+        self.slots.insert(series, (group, slot));
+        Some((group, slot))
+    }
+}
 
 /// Returns the family of reduced series. A sum of totals is a gauge: it decreases when a node
 /// leaves.
@@ -255,6 +325,11 @@ fn reduced_family(reduced: &ReducedSeries, suffix: &'static str) -> Family {
 mod tests {
     use super::*;
 
+    fn closed_ticks(reduction: &mut Reduction, expected: &[u32]) -> Vec<ReducedTick> {
+        let due = reduction.take_due(expected, 0);
+        reduction.with_series(due.iter().map(DueTick::reduce).collect())
+    }
+
     #[test]
     fn a_closed_tick_becomes_points_of_reduced_families() {
         let mut reduction = Reduction::new(1000);
@@ -266,19 +341,17 @@ mod tests {
             NO_KEY
         );
         for (child, total) in [(1, 1000.0), (2, 500.0), (3, 7.0)] {
-            let cell = CellValue::Counter {
-                rate: Some(1.0),
-                total,
-            };
-            let outcome = reduction.put(child, 1, 5000, 1, vec![(key, cell)]);
+            let mut cells = TickCells::default();
+            cells.add_counter(key, Some(1.0), total);
+            let outcome = reduction.put(child, 1, 5000, 1, cells);
             assert_eq!(outcome, PutOutcome::Open);
         }
-        let closed = reduction.close(&[1, 2, 3], 0);
+        let closed = closed_ticks(&mut reduction, &[1, 2, 3]);
         assert_eq!((closed.len(), closed[0].nodes), (1, 3));
         let mut points = Vec::new();
         let mut maker = ReducedPoints::default();
-        for (series, partial) in &closed[0].partials {
-            maker.append(series, partial, closed[0].time, &mut points);
+        for found in &closed[0].partials {
+            maker.append(&found.series, &found.partial, closed[0].time, &mut points);
         }
         let texts: Vec<_> = points.iter().map(|p| (p.series.text(), p.value)).collect();
         assert_eq!(texts[0], ("hits:sum{a=\"b\"}", 1507.0));
@@ -286,5 +359,79 @@ mod tests {
         let family = points[1].series.family();
         assert_eq!(&*family.help, "Hits, per second: sum over nodes.");
         assert_eq!(family.input, Input::Tree);
+    }
+
+    /// Reduces gauges of one node that are all equal to `time`. Returns the closed tick for the
+    /// store: the reduced series that are present, with their values. The gauges end.
+    fn reduced_tick(
+        reduction: &mut Reduction,
+        groups: &mut ReducedGroups,
+        texts: &[&str],
+        time: Millis,
+    ) -> Vec<(String, f64)> {
+        let mut cells = TickCells::default();
+        for text in texts {
+            let (key, _) = reduction.intern(text, MetricKind::Gauge, "", "Help.");
+            cells.add_gauge(key, time as f64);
+            reduction.table.release(key, 0);
+        }
+        reduction.put(1, 1, time, 1, cells);
+        let closed = closed_ticks(reduction, &[1]);
+        reduction.reclaim(KEY_KEPT + time);
+        let mut found = Vec::new();
+        for row in groups.tick(&closed[0]).rows() {
+            let present = (0..row.values.len()).filter(|index| row.is_present(*index));
+            found.extend(present.map(|index| {
+                let series = &row.members.series[index];
+                (series.text().to_owned(), row.values[index])
+            }));
+        }
+        found
+    }
+
+    #[test]
+    fn a_key_that_gets_another_series_gets_its_slots() {
+        let mut reduction = Reduction::new(1000);
+        let mut groups = ReducedGroups::new(10_000);
+        for (time, text) in [(1000, "a"), (2000, "b"), (3000, "a"), (4000, "a")] {
+            let found = reduced_tick(&mut reduction, &mut groups, &[text], time);
+            assert_eq!(found.len(), 7);
+            let wanted = (format!("{text}:p99"), time as f64);
+            assert!(found.contains(&wanted), "{found:?}");
+            assert!(found.contains(&(format!("{text}:count"), 1.0)), "{found:?}");
+        }
+        assert_eq!(groups.slots.len(), 14);
+        assert_eq!(groups.groups[0].members().series.len(), 14);
+    }
+
+    #[test]
+    fn new_series_change_only_the_newest_group_and_ended_ones_are_removed() {
+        let mut reduction = Reduction::new(1000);
+        let mut groups = ReducedGroups::new(10_000);
+        let names: Vec<String> = (0..300).map(|number| format!("m{number}")).collect();
+        let mut texts: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = reduced_tick(&mut reduction, &mut groups, &texts, 1000);
+        assert_eq!((found.len(), groups.groups.len()), (2100, 5));
+        let members = |groups: &mut ReducedGroups| -> Vec<Arc<GroupSeries>> {
+            let groups = groups.groups.iter_mut();
+            groups.map(|group| group.members().clone()).collect()
+        };
+        let before = members(&mut groups);
+        texts.push("another");
+        let found = reduced_tick(&mut reduction, &mut groups, &texts, 2000);
+        assert_eq!(found.len(), 2107);
+        let after = members(&mut groups);
+        let same = before.iter().zip(&after).map(|(a, b)| Arc::ptr_eq(a, b));
+        assert_eq!(same.collect::<Vec<_>>(), [true, true, true, true, false]);
+
+        // After most series ended, the former groups have a row without values.
+        for time in [3000, 4000] {
+            let found = reduced_tick(&mut reduction, &mut groups, &["another"], time);
+            assert_eq!(found.len(), 7);
+        }
+        assert_eq!(groups.slots.len(), 7);
+        assert_eq!(groups.tick.rows().len(), 5);
+        reduced_tick(&mut reduction, &mut groups, &["another"], 5000);
+        assert_eq!(groups.tick.rows().len(), 1);
     }
 }
