@@ -48,6 +48,7 @@ impl SeriesSource for SimulatedSeries<'_> {
                 let samples = SelectedSamples {
                     times: &times,
                     values: &values,
+                    is_of_rule: false,
                 };
                 visit(labels.clone(), samples)?;
             }
@@ -67,6 +68,7 @@ impl SimulatedSeries<'_> {
             answered: 1,
             expected: 1,
             late: Vec::new(),
+            nodes: Vec::new(),
         };
         match evaluated {
             Ok(series) => (200, encode_pushed_series(series, end).into()),
