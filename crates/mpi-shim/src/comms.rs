@@ -7,8 +7,8 @@
 //! first use: its id is made from its members, and from how many communicators with the same
 //! members were found before.
 //!
-//! Handles are looked up in a hash table with one entry per bucket; what is not there is searched in
-//! the area, in the slow path of a wrapper.
+//! Handles are looked up in a hash table with one entry per bucket; what is not there is searched
+//! in the area, in the slow path of a wrapper.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -122,7 +122,8 @@ pub(crate) fn find_or_add(handle: usize) -> u64 {
     let family = mpi_family();
     let is = |known: Option<usize>| known.is_some_and(|known| known as u64 == masked_handle);
     if is(family.comm_null()) {
-        // Not queried: the library would report an error of a function that the program did not call.
+        // Not queried: the library would report an error of a function that the program did not
+        // call.
         return UNTRACKED;
     }
     if is(family.comm_world()) {

@@ -119,12 +119,12 @@ pub(crate) fn rank(comm: usize) -> Option<i32> {
 }
 
 /// A group of processes, freed when it is dropped.
-struct Group(usize);
+struct MpiGroup(usize);
 
 /// Defines a query for a group of a communicator.
 macro_rules! ask_group {
     ($name:ident, $symbol:literal) => {
-        fn $name(comm: usize) -> Option<Group> {
+        fn $name(comm: usize) -> Option<MpiGroup> {
             static REAL: RealFunction = RealFunction::new(concat!($symbol, "\0"));
             // Large enough for a handle of any library.
             let mut group = 0_usize;
@@ -135,7 +135,7 @@ macro_rules! ask_group {
                     std::mem::transmute(REAL.get());
                 real(comm, &raw mut group)
             };
-            (result == 0).then_some(Group(group))
+            (result == 0).then_some(MpiGroup(group))
         }
     };
 }
@@ -144,9 +144,9 @@ ask_group!(comm_group, "PMPI_Comm_group");
 ask_group!(comm_remote_group, "PMPI_Comm_remote_group");
 ask!(group_size, "PMPI_Group_size", size: i32);
 
-impl Group {
+impl MpiGroup {
     /// Returns the ranks of members in another group; negative for those that are not in it.
-    fn translate(&self, ranks: &[i32], to: &Group) -> Option<Vec<i32>> {
+    fn translate(&self, ranks: &[i32], to: &MpiGroup) -> Option<Vec<i32>> {
         static REAL: RealFunction = RealFunction::new("PMPI_Group_translate_ranks\0");
         let mut found = vec![-1; ranks.len()];
         // SAFETY: the signature is that of the MPI standard; both arrays have this length.
@@ -160,7 +160,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for MpiGroup {
     fn drop(&mut self) {
         static REAL: RealFunction = RealFunction::new("PMPI_Group_free\0");
         // SAFETY: the signature is that of the MPI standard; the group was created by a query.
@@ -184,7 +184,7 @@ const MEMBERS_MAX: i32 = 1 << 20;
 /// Returns a hash of the members of a communicator, in their order, which is the same on all of
 /// them. Those of an intercommunicator do not depend on the side.
 pub(crate) fn members_hash(comm: usize) -> u64 {
-    let hash = |group: Option<Group>| {
+    let hash = |group: Option<MpiGroup>| {
         let group = group?;
         let world = comm_group(comms::world()?)?;
         let (size,) = group_size(group.0)?;

@@ -108,7 +108,7 @@ fn launch() -> u64 {
         .or_else(|| variable("PALS_APID"));
     id.map_or(0, |id| {
         let words = id.bytes().map(u64::from);
-        words.fold(1, |hash, byte| comms::mix(hash, byte)).max(1)
+        words.fold(1, comms::mix).max(1)
     })
 }
 

@@ -2,8 +2,8 @@
 //! one to each function; `request_rule` has those of calls with requests.
 //!
 //! `enter` is inlined into the wrappers and only stores words. Everything else (a communicator that
-//! is used for the first time, requests of collectives) is done in the slow path of a wrapper, which
-//! is taken if `look_up` returns `None`.
+//! is used for the first time, requests of collectives) is done in the slow path of a wrapper,
+//! which is taken if `look_up` returns `None`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,7 +30,8 @@ pub(crate) trait StateRule {
         0
     }
 
-    /// Records the call. `found` is what `look_up` or `prepare` returned; `is_slow`: after `prepare`.
+    /// Records the call. `found` is what `look_up` or `prepare` returned; `is_slow`: after
+    /// `prepare`.
     fn enter(
         entry: &ThreadEntry,
         function: u64,
@@ -136,8 +137,8 @@ fn created_request(words: &[usize]) -> usize {
     }
 }
 
-/// A non-blocking collective, or the creation of a persistent one: the request is the last argument.
-/// The starts of a persistent request are counted.
+/// A non-blocking collective, or the creation of a persistent one: the request is the last
+/// argument. The starts of a persistent request are counted.
 #[derive(Debug)]
 pub(crate) struct Begins<const COMM: usize>;
 

@@ -1,6 +1,6 @@
-//! The wrapped functions of MPI 3.1, 4.0 and 4.1: name, number of arguments, rule of the bytes, rule
-//! of the state. Names and numbers are facts of the standard; a test compares them with the installed
-//! headers and libraries.
+//! The wrapped functions of MPI 3.1, 4.0 and 4.1: name, number of arguments, rule of the bytes,
+//! rule of the state. Names and numbers are facts of the standard; a test compares them with the
+//! installed headers and libraries.
 
 use crate::arguments::{Narrow, Wide};
 use crate::byte_rule::*;

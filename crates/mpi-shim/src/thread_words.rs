@@ -5,13 +5,12 @@
 //! at program start, so that its thread-local data is at a fixed offset from the thread pointer
 //! (the initial-exec model). Stable Rust cannot select that model, hence the assembly.
 
-use std::ptr::null;
 use std::sync::atomic::AtomicU64;
 
 use pegel_lane::mpi_state::ThreadEntry;
 
 #[repr(C)]
-struct Words {
+struct ThreadLocalWords {
     is_inside: bool,
     /// Null before the first timed call of the thread.
     entry: *const ThreadEntry,
@@ -19,7 +18,7 @@ struct Words {
 
 /// The words of the current thread. Must not be sent to another thread.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ThreadWords(*mut Words);
+pub(crate) struct ThreadWords(*mut ThreadLocalWords);
 
 impl ThreadWords {
     #[inline(always)]
@@ -37,7 +36,7 @@ impl ThreadWords {
     #[inline(always)]
     pub(crate) fn has_entry(self) -> bool {
         // SAFETY: as above.
-        unsafe { (*self.0).entry != null() }
+        unsafe { !(*self.0).entry.is_null() }
     }
 
     /// Returns the entry; one that is never read before [`ThreadWords::set_entry`].
@@ -56,9 +55,10 @@ impl ThreadWords {
 
 #[cfg(target_arch = "x86_64")]
 mod storage {
-    use super::Words;
+    use super::ThreadLocalWords;
 
-    const _: () = assert!(size_of::<Words>() == 16 && align_of::<Words>() == 8);
+    const _: () =
+        assert!(size_of::<ThreadLocalWords>() == 16 && align_of::<ThreadLocalWords>() == 8);
 
     std::arch::global_asm!(
         ".pushsection .tbss,\"awT\",@nobits",
@@ -72,8 +72,8 @@ mod storage {
     );
 
     #[inline(always)]
-    pub(super) fn address() -> *mut Words {
-        let at: *mut Words;
+    pub(super) fn address() -> *mut ThreadLocalWords {
+        let at: *mut ThreadLocalWords;
         // SAFETY: reads the thread pointer and adds the offset that the dynamic linker stored in
         // the GOT.
         unsafe {
@@ -93,16 +93,16 @@ mod storage {
     use std::cell::UnsafeCell;
     use std::ptr::null;
 
-    use super::Words;
+    use super::ThreadLocalWords;
 
     thread_local! {
-        static WORDS: UnsafeCell<Words> = const {
-            UnsafeCell::new(Words { is_inside: false, entry: null() })
+        static WORDS: UnsafeCell<ThreadLocalWords> = const {
+            UnsafeCell::new(ThreadLocalWords { is_inside: false, entry: null() })
         };
     }
 
     #[inline(always)]
-    pub(super) fn address() -> *mut Words {
+    pub(super) fn address() -> *mut ThreadLocalWords {
         WORDS.with(UnsafeCell::get)
     }
 }

@@ -121,8 +121,8 @@ pub(crate) fn count<R: ByteRule, S: StateRule, W: Width, const N: usize>(
     result
 }
 
-/// `Name arguments => rule: state;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the functions
-/// with large counts. Without a state rule, it is `Plain`.
+/// `Name arguments => rule: state;` defines `MPI_Name` and `PMPI_Name`; with `, c` also the
+/// functions with large counts. Without a state rule, it is `Plain`.
 macro_rules! calls {
     ($($name:ident $arity:tt => $rule:ty $(: $state:ty)? $(, $large:ident)?;)*) => {
         /// Every function of this table, with the number of its arguments.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::rank::{CommId, MpiRank, RankComm};
 
-/// The numbers of the communicators of a job, in the order of their creation: parents first, then by
-/// the number of the collective that created them, then by their first rank.
+/// The numbers of the communicators of a job, in the order of their creation: parents first, then
+/// by the number of the collective that created them, then by their first rank.
 #[derive(Debug, Default)]
 pub(crate) struct CommNames<'a> {
     numbers: HashMap<CommId, usize>,

@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use crate::comm_names::CommNames;
-use crate::position::{Position, Target, base_name, main_thread, position};
+use crate::position::{Position, WaitTarget, base_name, main_thread, position};
 use crate::rank::{CommId, MpiRank, RankPhase};
 use crate::text;
 
 /// Ranks that wait, and those for which they wait.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
+pub struct StuckFinding {
     /// The sentences, one per line.
     pub lines: Vec<String>,
     /// Ranks that wait.
@@ -38,25 +38,27 @@ enum Standing {
     Ahead,
 }
 
-fn standing(
-    rank: &MpiRank,
-    comm: CommId,
-    number: u64,
-    function: &str,
-    target: &Target,
-) -> Standing {
-    let position = position(rank);
+fn standing(rank: &MpiRank, target: &WaitTarget) -> Standing {
+    let WaitTarget::Collective {
+        comm,
+        number,
+        function,
+        ..
+    } = target
+    else {
+        return Standing::Ahead;
+    };
     let is_held = matches!(rank.state, Some('T' | 't' | 'Z' | 'X'));
-    let last = rank.comm(comm);
+    let last = rank.comm(*comm);
     let last_number = last.map_or(0, |last| last.last_number);
     let last_function = last.map_or("", |last| base_name(&last.last_function));
-    match position {
+    match position(rank) {
         Position::Ended(_) => Standing::Ended,
         Position::Inside(own) if own == *target && is_held => Standing::Held,
         Position::Inside(own) if own == *target => Standing::Waits,
-        _ if last_number < number => Standing::Behind,
-        _ if last_number == number && last_function != function => Standing::Other,
-        _ if last_number == number => Standing::Begun,
+        _ if last_number < *number => Standing::Behind,
+        _ if last_number == *number && last_function != function => Standing::Other,
+        _ if last_number == *number => Standing::Begun,
         _ => Standing::Ahead,
     }
 }
@@ -67,103 +69,114 @@ fn waited(rank: &MpiRank) -> f64 {
     thread.and_then(|thread| thread.seconds).unwrap_or(0.0)
 }
 
+/// The members of a communicator, by how they stand to a collective.
+struct Members<'a>(Vec<(&'a MpiRank, Standing)>);
+
+impl<'a> Members<'a> {
+    fn of(all: &'a [MpiRank], target: &WaitTarget) -> Members<'a> {
+        let is_member = |rank: &&MpiRank| match target {
+            WaitTarget::Collective { comm, .. } => rank.comm(*comm).is_some(),
+            WaitTarget::Function(_) => false,
+        };
+        let members = all.iter().filter(is_member);
+        Members(members.map(|rank| (rank, standing(rank, target))).collect())
+    }
+
+    fn with(&self, wanted: Standing) -> Vec<&'a MpiRank> {
+        let chosen = self.0.iter().filter(|(_, standing)| *standing == wanted);
+        chosen.map(|(rank, _)| *rank).collect()
+    }
+
+    /// Returns those for which the others wait, as far as known.
+    fn missing(&self) -> Vec<&'a MpiRank> {
+        let causes = [
+            Standing::Ended,
+            Standing::Held,
+            Standing::Other,
+            Standing::Behind,
+        ];
+        let missing: Vec<&MpiRank> = { causes.iter() }
+            .flat_map(|standing| self.with(*standing))
+            .collect();
+        match missing.is_empty() {
+            true => self.with(Standing::Begun),
+            false => missing,
+        }
+    }
+}
+
 /// Describes the ranks that wait in a collective, and where the other members are.
 pub(crate) fn collective_finding(
     all: &[MpiRank],
-    target: &Target,
+    target: &WaitTarget,
     names: &CommNames<'_>,
-) -> Option<Finding> {
-    let Target::Collective {
-        comm,
-        number,
-        starts,
-        function,
-    } = target
-    else {
+) -> Option<StuckFinding> {
+    let WaitTarget::Collective { comm, .. } = target else {
         return None;
     };
-    let members = || {
-        let is_member = |rank: &&MpiRank| rank.comm(*comm).is_some();
-        all.iter().filter(is_member).map(|rank| {
-            let standing = standing(rank, *comm, *number, function, target);
-            (rank, standing)
-        })
-    };
-    let of = |wanted: Standing| -> Vec<&MpiRank> {
-        let chosen = members().filter(|(_, standing)| *standing == wanted);
-        chosen.map(|(rank, _)| rank).collect()
-    };
-    let waiting = of(Standing::Waits);
+    let members = Members::of(all, target);
+    let waiting = members.with(Standing::Waits);
     let first = waiting.first()?;
-    let seconds = waiting.iter().map(|rank| waited(rank)).fold(0.0, f64::max);
-    let since = match seconds > 0.0 {
-        true => format!(" for {}", text::duration(seconds)),
-        false => String::new(),
-    };
-    let what = main_thread(first).map_or_else(String::new, |thread| thread.function.clone());
-    let call = match base_name(&what) == function {
-        true => format!(
-            "{function}{}",
-            text::collective(*comm, *number, *starts, names)
-        ),
-        false => {
-            let collective = text::collective(*comm, *number, *starts, names);
-            format!("{what} for {function}{collective}")
-        }
-    };
-    let mut lines = vec![format!("{} in {call}{since}", text::ranks(waiting.len()))];
-    let (other, ahead) = (of(Standing::Other), of(Standing::Ahead));
+    let (other, ahead) = (members.with(Standing::Other), members.with(Standing::Ahead));
+    let missing = members.missing();
+    let mut lines = vec![waiting_text(&waiting, target, names)];
     if !other.is_empty() {
-        lines.push(order_text(
-            &other, &waiting, *comm, *number, function, names,
-        ));
-    }
-    let mut missing: Vec<&MpiRank> = Vec::new();
-    for standing in [
-        Standing::Ended,
-        Standing::Held,
-        Standing::Other,
-        Standing::Behind,
-    ] {
-        missing.extend(of(standing));
-    }
-    if missing.is_empty() {
-        missing = of(Standing::Begun);
+        lines.push(order_text(&other, &waiting, target, names));
     }
     lines.extend(missing.iter().take(DESCRIBED_MAX).map(|rank| {
-        let last = last_collective(rank, *comm);
-        format!(
-            "{} is {}{last}",
-            text::rank_on_node(rank),
-            text::place(rank, names)
-        )
+        let (rank_text, place) = (text::rank_on_node(rank), text::place(rank, names));
+        format!("{rank_text} is {place}{}", last_collective(rank, *comm))
     }));
     // One sentence, if there is one rank to name.
-    if missing.len() == 1 && other.is_empty() && lines.len() == 2 {
+    if missing.len() == 1 && lines.len() == 2 {
         lines = vec![lines.join("; ")];
     }
     if let Some(more @ 1..) = missing.len().checked_sub(DESCRIBED_MAX) {
         lines.push(format!("{} more are elsewhere", text::ranks(more)));
     }
     if !ahead.is_empty() {
-        lines.push(format!(
-            "{} did not wait and went on",
-            text::rank_list(&ahead)
-        ));
+        let went_on = text::rank_list(&ahead);
+        lines.push(format!("{went_on} did not wait and went on"));
     }
     let size = first.comm(*comm).map_or(0, |comm| comm.size as usize);
-    lines.extend(unknown_text(
-        size.saturating_sub(members().count()),
-        all,
-        *comm,
-    ));
+    let unknown = size.saturating_sub(members.0.len());
+    lines.extend(unknown_text(unknown, all, *comm));
     lines.extend(names.origin(*comm));
-    Some(Finding {
+    Some(StuckFinding {
         lines,
         waiting: numbers(&waiting),
         missing: numbers(&missing),
         is_order_mismatch: !other.is_empty(),
     })
+}
+
+/// Describes what ranks wait in: `3 ranks in MPI_Wait for MPI_Ibarrier #2 (comm 1) for 31 s`.
+fn waiting_text(waiting: &[&MpiRank], target: &WaitTarget, names: &CommNames<'_>) -> String {
+    let (function, collective) = match target {
+        WaitTarget::Collective {
+            comm,
+            number,
+            starts,
+            function,
+        } => (
+            function.as_str(),
+            text::collective(*comm, *number, *starts, names),
+        ),
+        WaitTarget::Function(function) => (function.as_str(), String::new()),
+    };
+    let seconds = waiting.iter().map(|rank| waited(rank)).fold(0.0, f64::max);
+    let since = match seconds > 0.0 {
+        true => format!(" for {}", text::duration(seconds)),
+        false => String::new(),
+    };
+    let thread = waiting.first().and_then(|rank| main_thread(rank));
+    let call = thread.map_or(function, |thread| base_name(&thread.function));
+    let call = match call == function {
+        true => function.to_owned(),
+        false => format!("{call} for {function}"),
+    };
+    let count = text::ranks(waiting.len());
+    format!("{count} in {call}{collective}{since}")
 }
 
 fn numbers(ranks: &[&MpiRank]) -> Vec<u32> {
@@ -173,16 +186,23 @@ fn numbers(ranks: &[&MpiRank]) -> Vec<u32> {
 fn order_text(
     other: &[&MpiRank],
     waiting: &[&MpiRank],
-    comm: CommId,
-    number: u64,
-    function: &str,
+    target: &WaitTarget,
     names: &CommNames<'_>,
 ) -> String {
-    let theirs = other.first().and_then(|rank| rank.comm(comm));
+    let WaitTarget::Collective {
+        comm,
+        number,
+        function,
+        ..
+    } = target
+    else {
+        return String::new();
+    };
+    let theirs = other.first().and_then(|rank| rank.comm(*comm));
     let theirs = theirs.map_or("", |last| last.last_function.as_str());
     format!(
         "collectives in different order on {}: #{number} is {function} on {} and {theirs} on {}",
-        names.name(comm),
+        names.name(*comm),
         text::rank_list(waiting),
         text::rank_list(other)
     )
@@ -232,7 +252,7 @@ pub(crate) fn function_finding(
     waiting: &[&MpiRank],
     function: &str,
     names: &CommNames<'_>,
-) -> Finding {
+) -> StuckFinding {
     // All ranks of a program must call these.
     let is_for_all = matches!(function, "MPI_Init" | "MPI_Init_thread" | "MPI_Finalize");
     let is_elsewhere = |rank: &&MpiRank| {
@@ -246,12 +266,8 @@ pub(crate) fn function_finding(
         false => Vec::new(),
     };
     let described = if is_for_all { &missing[..] } else { waiting };
-    let seconds = waiting.iter().map(|rank| waited(rank)).fold(0.0, f64::max);
-    let since = text::duration(seconds);
-    let mut lines = vec![format!(
-        "{} in {function} for {since}",
-        text::ranks(waiting.len())
-    )];
+    let target = WaitTarget::Function(function.to_owned());
+    let mut lines = vec![waiting_text(waiting, &target, names)];
     lines.extend(described.iter().take(DESCRIBED_MAX).map(|rank| {
         format!(
             "{} is {}",
@@ -259,7 +275,7 @@ pub(crate) fn function_finding(
             text::place(rank, names)
         )
     }));
-    Finding {
+    StuckFinding {
         lines,
         waiting: numbers(waiting),
         missing: numbers(&missing),

@@ -63,7 +63,8 @@ fn split_by_launcher(ranks: Vec<MpiRank>) -> Vec<Vec<MpiRank>> {
     parts.into_values().map(newest_of_each).collect()
 }
 
-/// Sorts by rank. Of several processes with the same rank, the youngest stays: an earlier one ended.
+/// Sorts by rank. Of several processes with the same rank, the youngest stays: an earlier one
+/// ended.
 fn newest_of_each(mut ranks: Vec<MpiRank>) -> Vec<MpiRank> {
     ranks.sort_by(|a, b| {
         (a.rank, a.has_ended)

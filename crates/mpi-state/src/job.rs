@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::comm_names::CommNames;
-use crate::finding::{Finding, collective_finding, function_finding};
+use crate::finding::{StuckFinding, collective_finding, function_finding};
 use crate::grouping::group_by_start;
 use crate::late::{LateRank, late_rank};
-use crate::position::{Position, Target, main_thread, position};
+use crate::position::{Position, WaitTarget, main_thread, position};
 use crate::rank::{CommId, MpiRank, RankPhase};
 use crate::text;
 
@@ -26,7 +26,7 @@ pub struct MpiJob {
     /// Whether all ranks have ended, with or without `MPI_Finalize`.
     pub has_ended: bool,
     /// What ranks wait for, largest group first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<StuckFinding>,
     pub late: Option<LateRank>,
     /// The sentence that describes the late rank.
     pub late_text: Option<String>,
@@ -95,8 +95,8 @@ fn has_ended(rank: &MpiRank) -> bool {
 /// The most findings of one job; more would be a program whose communicators all hang alone.
 const FINDINGS_MAX: usize = 16;
 
-fn findings(ranks: &[MpiRank], names: &CommNames<'_>, after: f64) -> Vec<Finding> {
-    let mut waiting: BTreeMap<Target, Vec<&MpiRank>> = BTreeMap::new();
+fn findings(ranks: &[MpiRank], names: &CommNames<'_>, after: f64) -> Vec<StuckFinding> {
+    let mut waiting: BTreeMap<WaitTarget, Vec<&MpiRank>> = BTreeMap::new();
     for rank in ranks {
         if let Position::Inside(target) = position(rank) {
             waiting.entry(target).or_default().push(rank);
@@ -107,10 +107,10 @@ fn findings(ranks: &[MpiRank], names: &CommNames<'_>, after: f64) -> Vec<Finding
         thread.is_some_and(|thread| thread.seconds.is_some_and(|seconds| seconds >= after))
     };
     waiting.retain(|_, ranks| ranks.iter().any(is_long));
-    let mut order: Vec<(&Target, &Vec<&MpiRank>)> = waiting.iter().collect();
-    let is_collective = |target: &Target| matches!(target, Target::Collective { .. });
+    let mut order: Vec<(&WaitTarget, &Vec<&MpiRank>)> = waiting.iter().collect();
+    let is_collective = |target: &WaitTarget| matches!(target, WaitTarget::Collective { .. });
     order.sort_by_key(|(target, ranks)| (!is_collective(target), std::cmp::Reverse(ranks.len())));
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<StuckFinding> = Vec::new();
     let mut reported: Vec<(CommId, u64)> = Vec::new();
     for (target, ranks_waiting) in order {
         // Named before as those for whom others wait: that is where to look.
@@ -122,18 +122,18 @@ fn findings(ranks: &[MpiRank], names: &CommNames<'_>, after: f64) -> Vec<Finding
         };
         let is_known = match target {
             // Named as a collective in different order.
-            Target::Collective { comm, number, .. } => reported.contains(&(*comm, *number)),
-            Target::Function(_) => ranks_waiting.iter().all(is_named),
+            WaitTarget::Collective { comm, number, .. } => reported.contains(&(*comm, *number)),
+            WaitTarget::Function(_) => ranks_waiting.iter().all(is_named),
         };
         if is_known || findings.len() == FINDINGS_MAX {
             continue;
         }
-        if let Target::Collective { comm, number, .. } = target {
+        if let WaitTarget::Collective { comm, number, .. } = target {
             reported.push((*comm, *number));
         }
         findings.extend(match target {
-            Target::Collective { .. } => collective_finding(ranks, target, names),
-            Target::Function(function) => {
+            WaitTarget::Collective { .. } => collective_finding(ranks, target, names),
+            WaitTarget::Function(function) => {
                 Some(function_finding(ranks, ranks_waiting, function, names))
             }
         });

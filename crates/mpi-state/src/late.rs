@@ -18,8 +18,8 @@ const DISTANCE_MIN: f64 = 0.5;
 /// And at least this part of the median.
 const SHARE_MIN: f64 = 0.2;
 
-/// Returns the rank with the least time in collectives, of rank, node and seconds each, if it is far
-/// below the median.
+/// Returns the rank with the least time in collectives, of rank, node and seconds each, if it is
+/// far below the median.
 pub fn late_rank(ranks: &[(u32, &str, f64)]) -> Option<LateRank> {
     let mut seconds: Vec<f64> = ranks.iter().map(|(_, _, seconds)| *seconds).collect();
     seconds.sort_by(f64::total_cmp);

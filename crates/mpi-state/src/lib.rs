@@ -2,8 +2,8 @@
 //!
 //! `ingest` fills in [`MpiRank`]s from lanes, the server collects those of all nodes of a tree, and
 //! [`analyse`] compares them: the ranks of one start of a program form an [`MpiJob`], with one
-//! [`Finding`] for each operation in which ranks have been waiting for long. The texts are those
-//! that `pegel stuck` and the page show.
+//! [`StuckFinding`] for each operation in which ranks have been waiting for long. The texts are
+//! those that `pegel stuck` and the page show.
 //!
 //! Ids and numbers of communicators agree between ranks: see `pegel_lane::mpi_state`. Everything
 //! here comes from programs, and may be wrong or hostile: no input makes the analysis fail, and its
@@ -18,7 +18,7 @@ mod position;
 mod rank;
 mod text;
 
-pub use finding::Finding;
+pub use finding::StuckFinding;
 pub use job::{JobRank, MpiJob, analyse};
 pub use late::{LateRank, late_rank};
 pub use rank::{CommId, MpiRank, RankComm, RankOperation, RankPhase, RankThread};

@@ -4,7 +4,7 @@ use crate::rank::{CommId, MpiRank, RankOperation, RankPhase, RankThread};
 
 /// What a rank waits for, so that ranks that wait for the same have the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Target {
+pub(crate) enum WaitTarget {
     /// A collective: communicator, number, starts of a persistent request, and the function.
     Collective {
         comm: CommId,
@@ -20,10 +20,10 @@ pub(crate) enum Target {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Position {
     /// The process ended without `MPI_Finalize`; what it was in then.
-    Ended(Option<Target>),
+    Ended(Option<WaitTarget>),
     Finalized,
     /// In a call, or polling for a collective.
-    Inside(Target),
+    Inside(WaitTarget),
     /// In no call.
     Outside,
 }
@@ -68,9 +68,9 @@ pub(crate) fn base_name(function: &str) -> &str {
     function.strip_suffix("_c").unwrap_or(function)
 }
 
-fn target(thread: &RankThread) -> Target {
+fn target(thread: &RankThread) -> WaitTarget {
     match &thread.operation {
-        RankOperation::Collective { comm, number } => Target::Collective {
+        RankOperation::Collective { comm, number } => WaitTarget::Collective {
             comm: *comm,
             number: *number,
             starts: 0,
@@ -81,13 +81,13 @@ fn target(thread: &RankThread) -> Target {
             number,
             begun_by,
             starts,
-        } => Target::Collective {
+        } => WaitTarget::Collective {
             comm: *comm,
             number: *number,
             starts: *starts,
             function: base_name(begun_by).to_owned(),
         },
-        _ => Target::Function(thread.function.clone()),
+        _ => WaitTarget::Function(thread.function.clone()),
     }
 }
 

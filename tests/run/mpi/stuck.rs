@@ -42,7 +42,8 @@ impl HungProgram {
             .env("PEGEL_LANES", scene.dir.join("lanes"))
             .config(yaml)
             .start();
-        // Launchers end all ranks if one is killed: each has a shell that stays until the test ends.
+        // Launchers end all ranks if one is killed: each has a shell that stays until the test
+        // ends.
         let script = "\"$0\" \"$@\"; while [ -e lanes ]; do sleep 0.2; done";
         let shell = ["sh", "-c", script].map(Path::new);
         let words: Vec<&Path> = shell.iter().chain(program).copied().collect();
