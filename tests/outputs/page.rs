@@ -5,6 +5,7 @@ mod calls;
 mod charts;
 mod embedded;
 mod expressions;
+mod jobs;
 mod marks;
 mod mpi;
 mod nodes;

@@ -32,9 +32,8 @@ fn the_jobs_of_nodes_are_merged_by_id() {
         "a failure on one node is one of the job: {job}"
     );
     assert_eq!(job["on_nodes"].as_array().expect("parts").len(), 2);
-    let ids: Vec<Value> = { jobs(&root, "").iter() }
-        .map(|job| job["job"].clone())
-        .collect();
+    let all = jobs(&root, "");
+    let ids: Vec<Value> = { all.iter() }.map(|job| job["job"].clone()).collect();
     assert_eq!(ids, [json!("other"), json!("sim")], "the newest first");
     assert_eq!(jobs(&root, "?nodes=a")[0]["nodes"], json!(["a"]));
     let answer = root.get("/api/v1/jobs");
@@ -42,7 +41,8 @@ fn the_jobs_of_nodes_are_merged_by_id() {
 
     // A query of the job reads its nodes only.
     let load = "/api/v1/range?match=node_load1&start=-1h&job=sim";
-    let hosts: Vec<Value> = { root.get(load).json().as_array().expect("series").iter() }
+    let found = root.get(load).json();
+    let hosts: Vec<Value> = { found.as_array().expect("series").iter() }
         .map(|series| series["labels"]["host"].clone())
         .collect();
     assert!(

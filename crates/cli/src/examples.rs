@@ -216,6 +216,10 @@ const QUERY: &[Example] = &[
         "pegel query --watch=5s 'topk(5, rate(node_disk_written_bytes_total[30s]))'",
         "repeat every five seconds, until interrupted",
     ),
+    example(
+        "pegel query --job 4711 --range job 'sum(rate(node_cpu_seconds_total{mode!=\"idle\"}[1m]))'",
+        "draw how busy the CPUs of a job were, over its time",
+    ),
 ];
 const TRACK: &[Example] = &[
     example(
@@ -331,10 +335,6 @@ const JOBS: &[Example] = &[
         "write the jobs of a user as CSV",
     ),
     example("pegel jobs 4711 --steps", "show a job and its steps"),
-    example(
-        "pegel query --job 4711 'sum(rate(node_cpu_seconds_total{mode!=\"idle\"}[1m]))'",
-        "evaluate on the CPUs of a job, at its end",
-    ),
 ];
 
 const STUCK: &[Example] = &[

@@ -227,9 +227,9 @@ mod tests {
     #[test]
     fn jobs_are_shown_as_a_table() {
         let expected = "\
-JOB       USER  NODES                BEGIN                DURATION  CPU         GPU   MEMORY              STATE
-17        ada   n1,n2,n3 and 1 more  2023-11-14 22:13:20  1h02m     74 % of 64  -     1.0 GiB of 2.0 GiB  oom
-17.batch  ?     a,b                  2023-11-14 22:13:20  5 ms      0.25 s      of 2  -                   running
+JOB       USER  NODES                BEGIN                 DURATION  CPU         GPU   MEMORY          STATE
+17        ada   n1,n2,n3 and 1 more  2023-11-14 22:13:20Z  1h02m     74 % of 64  -     1 GiB of 2 GiB  oom
+17.batch  ?     a,b                  2023-11-14 22:13:20Z  5 ms      0.25 s      of 2  -               running
 ";
         assert_eq!(table(&jobs()), expected);
         assert_eq!(table(&[]), "no jobs\n");

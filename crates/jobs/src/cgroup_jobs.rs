@@ -189,6 +189,7 @@ impl CgroupJobs {
         files.read_limits(&mut job);
         files.read_usage(&mut job);
         complete_from_processes(&mut job, files.directories(), &self.files, is_listed);
+        self.inherit(path, &mut job, jobs);
         let begin = job.begin;
         let Some(number) = jobs.update(|state| state.begin(job)) else {
             return;
@@ -205,6 +206,19 @@ impl CgroupJobs {
         // A step can tell the user and the number of its job.
         if let Some((parent, _)) = path.rsplit_once('/') {
             self.read_usage(parent, jobs, now);
+        }
+    }
+
+    /// Completes a step by what is known of its job.
+    fn inherit(&self, path: &str, step: &mut JobInterval, jobs: &Jobs) {
+        let Some((parent, _)) = path.rsplit_once('/').filter(|_| step.step.is_some()) else {
+            return;
+        };
+        let number = self.groups.get(parent).map(|group| group.number);
+        let job = number.and_then(|number| jobs.update(|state| state.job_mut(number).cloned()));
+        if let Some(job) = job {
+            step.uid = step.uid.or(job.uid);
+            step.job = job.job;
         }
     }
 
@@ -282,6 +296,7 @@ impl CgroupJobs {
         if is_young || is_due {
             files.read_limits(&mut job);
             complete_from_processes(&mut job, files.directories(), &self.files, false);
+            self.inherit(path, &mut job, jobs);
         }
         files.read_usage(&mut job);
         job.seen = now;

@@ -100,21 +100,20 @@ impl JobInterval {
         self.begin <= end && self.end.is_none_or(|own_end| own_end >= start)
     }
 
-    /// Returns whether this is the id of the job: its number, its SLUID, or `JOB.STEP`.
+    /// Returns whether this is the id of the job: its number or its SLUID, or `JOB.STEP` for a step.
     pub fn has_id(&self, id: &str) -> bool {
-        // Flux writes ids with a sign that few can type.
-        let plain = id.replace('ƒ', "f");
-        let id = match *self.scheduler == *"flux" {
-            true => plain.as_str(),
-            false => id,
-        };
-        let is_job = |job: &str| *self.job == *job || self.sluid.as_deref() == Some(job);
         match &self.step {
-            None => is_job(id),
-            Some(step) => id
-                .rsplit_once('.')
-                .is_some_and(|(job, of)| *of == **step && is_job(job)),
+            None => self.is_of_job(id),
+            Some(step) => { id.rsplit_once('.') }
+                .is_some_and(|(job, of)| *of == **step && self.is_of_job(job)),
         }
+    }
+
+    /// Returns whether this is a job with this id, or a step of it.
+    pub(crate) fn is_of_job(&self, id: &str) -> bool {
+        // Flux writes ids with a sign that few can type.
+        let is_flux = *self.scheduler == *"flux" && *self.job == *id.replace('ƒ', "f");
+        *self.job == *id || self.sluid.as_deref() == Some(id) || is_flux
     }
 
     /// Returns the time of the interval until its end or `now`, in seconds.

@@ -117,9 +117,15 @@ impl ProcessJobs {
     ) -> Option<&mut ProcessJob> {
         let key = (Box::from(name), uid);
         if !self.jobs.contains_key(&key) {
-            let mut job = JobInterval::new(name, SCHEDULER, JobOrigin::Process, now);
-            job.uid = Some(uid);
-            let number = state.begin(job)?;
+            let number = match running_job(state, name, uid) {
+                // An earlier agent began it.
+                Some(number) => number,
+                None => {
+                    let mut job = JobInterval::new(name, SCHEDULER, JobOrigin::Process, now);
+                    job.uid = Some(uid);
+                    state.begin(job)?
+                }
+            };
             let job = ProcessJob {
                 number,
                 members: BTreeMap::new(),
@@ -130,8 +136,8 @@ impl ProcessJobs {
         self.jobs.get_mut(&key)
     }
 
-    /// Ends jobs of an earlier agent: their processes are not known any more. Those that still run
-    /// begin again with the next reading of their lanes.
+    /// Ends jobs of an earlier agent that have not been continued: their processes are not known any
+    /// more.
     pub(crate) fn end_unknown(state: &mut JobState) {
         let known = std::mem::take(&mut state.process_jobs);
         let is_known = |number: JobNumber| known.jobs.values().any(|job| job.number == number);
@@ -181,6 +187,15 @@ impl ProcessJobs {
         });
         state.process_jobs = own;
     }
+}
+
+/// Returns the number of a running job that a program of a user named.
+fn running_job(state: &JobState, name: &str, uid: u32) -> Option<JobNumber> {
+    let mut running = state.table().running();
+    let found = running.find(|(_, job)| {
+        job.origin == JobOrigin::Process && *job.job == *name && job.uid == Some(uid)
+    });
+    found.map(|(number, _)| number)
 }
 
 /// Returns whether a scheduler's job of this id runs, and is not another user's.

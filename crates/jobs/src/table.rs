@@ -31,7 +31,7 @@ impl JobFilter {
     fn accepts(&self, job: &JobInterval) -> bool {
         let is_of_user = self.uid.is_none_or(|uid| job.uid == Some(uid));
         let is_meant = match &self.id {
-            Some(id) => job.has_id(id) || self.steps && job.step.is_some() && *job.job == **id,
+            Some(id) => job.has_id(id) || self.steps && job.is_of_job(id),
             None => self.steps || job.step.is_none(),
         };
         is_of_user && is_meant && job.overlaps(self.since, Millis::MAX)

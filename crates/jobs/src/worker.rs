@@ -23,6 +23,8 @@ use crate::process_jobs::{LaneJob, ProcessJobs};
 const TICK: Duration = Duration::from_secs(1);
 /// How often all directories are listed, in case that events were missed.
 const RESCAN_INTERVAL: Duration = Duration::from_secs(30);
+/// How long jobs of lanes may take to be found again after a restart.
+const RESUME_TIME: Duration = Duration::from_secs(10);
 const PROC_STAT_BYTES_MAX: u64 = 4 << 20;
 
 /// Returns how long some GPUs, by the value of their label `gpu`, were busy in a range of time.
@@ -111,10 +113,10 @@ fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &StopSignal) {
         boot: boot.and_then(|seconds| seconds.checked_mul(1000)),
     };
     let clock = &options.clock;
-    jobs.update(ProcessJobs::end_unknown);
     let (mount, gpus) = (options.cgroup_mount.clone(), options.gpu_seconds.clone());
     let mut cgroups = CgroupJobs::open(mount, files.clone(), gpus, jobs, clock.utc());
-    let (mut next_tick, mut next_scan) = (Instant::now(), Instant::now() + RESCAN_INTERVAL);
+    let started = Instant::now();
+    let (mut next_tick, mut next_scan) = (started, started + RESCAN_INTERVAL);
     while !stop.is_set.load(Ordering::Acquire) {
         wait(
             &cgroups,
@@ -135,6 +137,9 @@ fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &StopSignal) {
         let lanes = (options.lane_jobs)();
         jobs.update(|state| {
             ProcessJobs::update(state, &lanes, &files, options.page_bytes, clock.utc());
+            if started.elapsed() > RESUME_TIME {
+                ProcessJobs::end_unknown(state);
+            }
             state.expire(clock.utc());
             state.compact();
         });

@@ -23,8 +23,14 @@ pub fn check_files(settings: &ServeSettings) -> Vec<(&'static str, Box<dyn Error
     if let Some(Err(error)) = settings.tls.files().map(|files| files.load()) {
         found.push(("tls", error.into()));
     }
-    if let Err(error) = LocalUsers::new(&settings.admitted_users()) {
-        found.push(("allow_users", error.into()));
+    let users = [
+        ("allow_users", &settings.allow_users),
+        ("operators", &settings.operators),
+    ];
+    for (key, users) in users {
+        if let Err(error) = LocalUsers::new(users) {
+            found.push((key, error.into()));
+        }
     }
     if let Some(Err(error)) = settings.socket.as_deref().map(check_socket) {
         found.push(("socket", error.into()));

@@ -26,10 +26,10 @@ let views = {
   overview: ["Overview", overviewView],
   node: ["Node", nodeView],
   processes: ["Processes", processesView],
-  jobs: ["Jobs", jobsView],
   programs: ["Programs", programsView],
   metrics: ["Metrics", metricsView],
   status: ["Status", statusView],
+  jobs: ["Jobs", jobsView],
 };
 
 /** The path of a node's page on its parent. */

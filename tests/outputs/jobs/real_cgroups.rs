@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use pegel_testkit::{ChildProcess, eventually, need_hardware};
+use serde_json::Value;
 
 use super::{job_in_state, need_root};
 use crate::PEGEL;
@@ -67,19 +68,23 @@ fn run_job(mut group: RealCgroup, id: &str) {
         "echo $$ >\"$0/cgroup.procs\"; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 3";
     command.args(["-c", script]).arg(group.job());
     let busy = ChildProcess::start(&mut command);
-    eventually("the job has a user", || {
+    // A hierarchy without controllers, as beside v1, has CPU time only, and that of the memory
+    // controller has memory only.
+    let has_figures = |job: &Value| {
+        job["cpu_seconds"]
+            .as_f64()
+            .is_some_and(|seconds| seconds > 0.0)
+            || job["memory_peak"].as_u64().is_some_and(|bytes| bytes > 0)
+    };
+    eventually("the job has a user and figures", || {
         let job = job_in_state(&agent, id, "running");
-        (job["uid"] == 0).then_some(()).ok_or(job)
+        let is_complete = job["uid"] == 0 && has_figures(&job);
+        is_complete.then_some(()).ok_or(job)
     });
     drop(busy);
     group.remove_job();
     let job = job_in_state(&agent, id, "ended");
-    // A hierarchy without controllers, as beside v1, has CPU time only.
-    let has_figures = job["cpu_seconds"]
-        .as_f64()
-        .is_some_and(|seconds| seconds > 0.0)
-        || job["memory_peak"].as_u64().is_some_and(|bytes| bytes > 0);
-    assert!(has_figures, "{job}");
+    assert!(has_figures(&job), "{job}");
 }
 
 #[test]
