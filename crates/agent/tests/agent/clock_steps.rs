@@ -58,7 +58,9 @@ impl ClockStepSetup {
         };
         let sink = {
             let store = store.clone();
-            Box::new(move |tick: &mut _| store.tick(tick))
+            Box::new(move |tick: &mut _| {
+                store.tick(tick);
+            })
         };
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/basic");
         let sampler = Sampler::start(
