@@ -665,6 +665,7 @@ fn version_completions_and_manual() {
         "inputs",
         "inputs-disable",
         "inputs-enable",
+        "job",
         "list",
         "man",
         "mark",
@@ -692,8 +693,10 @@ fn version_completions_and_manual() {
         "track",
         "tree",
         "tree-init",
+        "tunnel",
         "values",
         "version",
+        "view",
     ];
     let mut expected: Vec<String> = expected
         .iter()
@@ -711,6 +714,7 @@ fn help_is_stable() {
         "",
         "agent",
         "run",
+        "job",
         "list",
         "values",
         "get",
@@ -720,6 +724,8 @@ fn help_is_stable() {
         "nodes",
         "tree",
         "tree init",
+        "tunnel",
+        "view",
         "push",
         "mark",
         "alerts",

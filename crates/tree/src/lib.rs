@@ -23,6 +23,7 @@ mod tick_thread;
 mod transport;
 mod tree;
 
+pub use child::ParentContact;
 pub use credentials::TreeStartError;
 pub use figures::TreeFigures;
 pub use settings::{

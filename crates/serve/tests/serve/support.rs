@@ -160,6 +160,10 @@ impl TestServer {
             },
             annotations: Arc::new(Annotations::open_or_empty(&store.status().dir)),
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
+                let finish = finish.clone();
+                Arc::new(move || finish.store(true, Ordering::Relaxed))
+            }),
+            participants_done: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
             stop_supervised: None,
