@@ -665,6 +665,7 @@ fn version_completions_and_manual() {
         "inputs",
         "inputs-disable",
         "inputs-enable",
+        "job",
         "jobs",
         "list",
         "man",
@@ -694,8 +695,10 @@ fn version_completions_and_manual() {
         "track",
         "tree",
         "tree-init",
+        "tunnel",
         "values",
         "version",
+        "view",
     ];
     let mut expected: Vec<String> = expected
         .iter()
@@ -713,6 +716,7 @@ fn help_is_stable() {
         "",
         "agent",
         "run",
+        "job",
         "list",
         "values",
         "get",
@@ -724,6 +728,8 @@ fn help_is_stable() {
         "tree",
         "tree init",
         "stuck",
+        "tunnel",
+        "view",
         "push",
         "mark",
         "alerts",

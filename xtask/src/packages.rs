@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 36] = [
+const PROGRAMS: [(&str, &str); 44] = [
     ("apache2", "apache2-bin"),
     ("carbon-cache", "graphite-carbon"),
     ("collectd", "collectd-core"),
@@ -27,6 +27,7 @@ const PROGRAMS: [(&str, &str); 36] = [
     ("mpirun.mpich", "mpich"),
     ("mpirun.openmpi", "openmpi-bin"),
     // Builds the static binary, together with the sources of Rust's standard library.
+    ("munged", "munge"),
     ("musl-gcc", "musl-tools"),
     ("nm", "binutils"),
     ("openssl", "openssl"),
@@ -36,9 +37,16 @@ const PROGRAMS: [(&str, &str); 36] = [
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("promtool", "prometheus"),
     ("python3", "python3"),
+    ("salloc", "slurm-client"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("shellcheck", "shellcheck"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("srun", "slurm-client"),
+    ("ssh", "openssh-client"),
+    ("ssh-keygen", "openssh-client"),
+    ("sshd", "openssh-server"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
     ("tmux", "tmux"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pegel_collect::{CollectSettings, Host, REGISTRY};
-use pegel_config::{ByteSize, ListenAddress, Secret, UserRef};
+use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::pull::PullConfig;
@@ -80,6 +80,8 @@ pub struct AgentSettings {
     /// The agent was started for a job, which may stop it: by Dragon's keys or variable, or
     /// `--until-pid`.
     pub ends_with_job: bool,
+    /// The agent stops when all participants of the job on this node are done.
+    pub ends_with_participants: bool,
     /// Remove the store after an orderly stop.
     pub remove_store: bool,
     /// The limit on open files that all components are sized for.
@@ -174,11 +176,41 @@ impl AgentSettings {
             config_file: absolute_file(loaded),
             config_json: config_json::config_as_json(loaded),
             ends_with_job: loaded.uses_dragon_keys(environment),
+            ends_with_participants: loaded.uses_dragon_keys(environment),
             remove_store: config.dragon.delete_tmdb == Some(true),
             open_files,
             memory_limit,
             remarks,
         }
+    }
+}
+
+/// The longest time for which samples are kept: a hundred years.
+const FOREVER: u64 = 36_500 * 86_400;
+/// The largest store that is served.
+const STORED_BYTES_MAX: u64 = 1 << 40;
+
+impl AgentSettings {
+    /// Leaves only what serves stored samples: nothing is collected, received or sent, and no
+    /// sample is removed for its age.
+    pub fn only_serve_stored(&mut self) {
+        for entry in REGISTRY {
+            let settings = self
+                .collect
+                .collectors
+                .entry(entry.name.to_owned())
+                .or_default();
+            settings.enabled = Some(false);
+        }
+        self.store.keep.disk = TimeSpan::seconds(FOREVER);
+        self.store.keep.bytes = Some(ByteSize::bytes(STORED_BYTES_MAX));
+        self.lanes = None;
+        self.pull = PullConfig::default();
+        self.graphite = Vec::new();
+        self.statsd.keys.udp = Vec::new();
+        self.statsd.keys.tcp = Vec::new();
+        self.statsd.unix = None;
+        self.statsd.unix_stream = None;
     }
 }
 

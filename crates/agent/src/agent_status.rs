@@ -16,7 +16,7 @@ use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
-use pegel_tree::{RunningTree, TreeFigures};
+use pegel_tree::{ParentContact, RunningTree, TreeFigures};
 use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
@@ -216,6 +216,12 @@ impl AgentStatus {
         if let Some(tree) = self.tree.lock().as_ref() {
             tree.reload_credentials();
         }
+    }
+
+    /// Returns whether a parent is connected; `None` without parents.
+    pub(crate) fn parent_contact(&self) -> Option<ParentContact> {
+        let tree = self.tree.lock();
+        tree.as_ref().and_then(RunningTree::parent_contact)
     }
 
     /// Sends the last tick to the parent and closes the connections of the tree.

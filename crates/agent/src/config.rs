@@ -107,15 +107,17 @@ settings! {
         /// For files written for Dragon: a client that sends this key to /api/token gets a token
         /// that grants full access until the agent stops.
         auth_key: Option<Secret> = None => "KEY",
-        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        /// For files written for Dragon: `pegel job` opens a tunnel to this host. Has no effect
+        /// elsewhere, which the agent reports at its start.
         remote_tunnel_node: Option<String> = None => "login1",
-        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        /// For files written for Dragon: the port of that tunnel on the host.
         remote_tunnel_port: Option<u16> = None => "4242",
-        /// For files written for Dragon: an older name of `remote_tunnel_node`, without effect.
+        /// For files written for Dragon: an older name of `remote_tunnel_node`.
         remote_port_forward: Option<String> = None => "login1",
         /// For files written for Dragon: has no effect, which the agent reports at its start.
         dump_node: Option<String> = None => "nid0001",
-        /// For files written for Dragon: has no effect, which the agent reports at its start.
+        /// For files written for Dragon: `pegel job` writes the samples of all nodes to telemetry/
+        /// in this directory, as Dragon does. Has no effect elsewhere.
         dump_dir: Option<PathBuf> = None => "/scratch/telemetry",
     }
 }

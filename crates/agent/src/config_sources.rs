@@ -120,16 +120,18 @@ fn set_key(
 ) -> Result<(), ConfigError> {
     match (key, texts) {
         ("statsd", texts) => statsd::apply_statsd_argument(tree, texts, &origin)?,
-        ("listen", texts) => tree.set_list(key, texts, origin),
+        ("listen" | "forwarded", texts) => tree.set_list(key, texts, origin),
         ("tree.parents", texts) => {
             let section = tree.section("tree", origin.clone());
             section.set_list("parents", texts, origin);
         }
-        ("tree.accept", [text]) => {
-            let section = tree.section("tree", origin.clone());
-            section.set("accept", text, origin);
-        }
-        (_, [text]) => tree.set(key, text, origin),
+        (key, [text]) => match key.strip_prefix("tree.") {
+            Some(name) => {
+                let section = tree.section("tree", origin.clone());
+                section.set(name, text, origin);
+            }
+            None => tree.set(key, text, origin),
+        },
         _ => {}
     }
     Ok(())

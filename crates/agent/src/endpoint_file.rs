@@ -18,6 +18,8 @@ struct EndpointJson<'a> {
     version: &'a str,
     node: &'a str,
     http: &'a [SocketAddr],
+    /// The addresses for the ends of tunnels.
+    forwarded: &'a [SocketAddr],
     socket: Option<&'a Path>,
     statsd: StatsdEndpoints<'a>,
     /// The address for children of the tree; none or one.
@@ -60,7 +62,7 @@ impl EndpointFile {
     pub(crate) fn new(
         dir: &Path,
         node: &str,
-        http: &[SocketAddr],
+        (http, forwarded): (&[SocketAddr], &[SocketAddr]),
         socket: Option<&Path>,
         statsd: &BoundAddresses,
         accept: Option<SocketAddr>,
@@ -70,6 +72,7 @@ impl EndpointFile {
             version: env!("CARGO_PKG_VERSION"),
             node,
             http,
+            forwarded,
             socket,
             statsd: statsd.into(),
             accept: accept.into_iter().collect(),

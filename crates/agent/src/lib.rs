@@ -48,6 +48,7 @@ pub use pegel_collect::collectors::timex::is_synchronised;
 pub use pegel_collect::{CollectorState, CollectorStatus};
 pub use pegel_serve::socket::SYSTEM_SOCKET;
 pub use pegel_serve::{PortOwner, is_sock_diag_available, tcp_port_owner, udp_port_owner};
+pub use pegel_tree::ParentContact;
 pub use probe_collectors::probe_collectors;
 pub use running_agent::{AgentStartError, RunningAgent};
 pub use sample_once::{OnceSample, sample_once};

@@ -27,7 +27,7 @@ use pegel_serve::{
 };
 use pegel_store::{Store, StoreOpenError};
 use pegel_supervisor::Supervisor;
-use pegel_tree::Tree;
+use pegel_tree::{ParentContact, Tree};
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -115,6 +115,7 @@ pub struct RunningAgent {
     log: Option<Arc<dyn LogOutput>>,
     notify: Option<ServiceNotifier>,
     announcement: Vec<String>,
+    accept: Option<SocketAddr>,
     remove_store: Option<PathBuf>,
     supervisor: Supervisor,
     /// Declared last, so that everything that runs on it is dropped first.
@@ -189,6 +190,7 @@ impl RunningAgent {
             annotations: annotations.clone(),
             jobs: jobs.clone(),
             request_stop: plan.ends_with_job.then(|| stop_request(&finished)),
+            participants_done: plan.ends_with_participants.then(|| stop_request(&finished)),
             stop_supervised: plan.is_supervised.then(|| stop_request(&finished)),
             sessions: sessions.clone(),
             clock: plan.store.clock.clone(),
@@ -223,7 +225,7 @@ impl RunningAgent {
         let mut endpoint = EndpointFile::new(
             &dir,
             &plan.node,
-            http,
+            (http, running.forwarded_addresses()),
             socket,
             statsd.bound_addresses(),
             accept,
@@ -276,6 +278,7 @@ impl RunningAgent {
             log: plan.log,
             notify,
             announcement,
+            accept,
             remove_store,
             supervisor: plan.store.supervisor,
             runtime,
@@ -294,8 +297,25 @@ impl RunningAgent {
             .map_or(&[], RunningServer::http_addresses)
     }
 
+    /// The addresses for the ends of tunnels.
+    pub fn forwarded_addresses(&self) -> &[SocketAddr] {
+        let server = self.server.as_ref();
+        server.map_or(&[], RunningServer::forwarded_addresses)
+    }
+
     pub fn socket_path(&self) -> Option<&Path> {
         self.server.as_ref().and_then(RunningServer::socket_path)
+    }
+
+    /// The address for children of the tree.
+    pub fn accept_address(&self) -> Option<SocketAddr> {
+        self.accept
+    }
+
+    /// Returns a function that tells whether a parent is connected; it can be called on any thread.
+    pub fn parent_contact(&self) -> impl Fn() -> Option<ParentContact> + Send + use<> {
+        let status = self.status.clone();
+        move || status.parent_contact()
     }
 
     pub fn runtime(&self) -> &Handle {

@@ -1,6 +1,7 @@
-//! Stops the agent with another process (`--until-pid`) or with the last program that has a lane
-//! (`--until-lanes-end`).
+//! Stops the agent with another process (`--until-pid`), with the last program that has a lane
+//! (`--until-lanes-end`), or when a caller's check is true.
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -22,6 +23,16 @@ enum StopTrigger {
     Process(OwnedFd),
     /// The directories of programs' lanes.
     Lanes(Vec<PathBuf>),
+    Check(PolledCheck),
+}
+
+/// A check that is called until it returns true.
+struct PolledCheck(Box<dyn FnMut() -> bool + Send>);
+
+impl fmt::Debug for PolledCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PolledCheck")
+    }
 }
 
 /// How often to check for programs.
@@ -32,6 +43,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// Lanes beyond the number that an agent reads are ignored.
 const LANES_MAX: usize = 65_536;
+/// How often the check of a caller is called.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StopConditionError {
@@ -65,6 +78,11 @@ impl StopCondition {
         StopCondition(StopTrigger::Lanes(directories))
     }
 
+    /// Stops when `check` returns true; it is called five times a second.
+    pub fn when(check: impl FnMut() -> bool + Send + 'static) -> StopCondition {
+        StopCondition(StopTrigger::Check(PolledCheck(Box::new(check))))
+    }
+
     /// Resolves when the condition is met.
     pub async fn wait_async(self) -> io::Result<()> {
         let (sender, receiver) = oneshot::channel();
@@ -77,11 +95,17 @@ impl StopCondition {
         receiver.await.map_err(io::Error::other)?
     }
 
-    fn wait(&self) -> io::Result<()> {
-        match &self.0 {
-            StopTrigger::Process(process) => wait_for_process(process),
+    fn wait(self) -> io::Result<()> {
+        match self.0 {
+            StopTrigger::Process(process) => wait_for_process(&process),
             StopTrigger::Lanes(directories) => {
-                wait_for_lanes(directories, FIRST_WAIT, LAST_WAIT);
+                wait_for_lanes(&directories, FIRST_WAIT, LAST_WAIT);
+                Ok(())
+            }
+            StopTrigger::Check(mut check) => {
+                while !(check.0)() {
+                    std::thread::sleep(CHECK_INTERVAL);
+                }
                 Ok(())
             }
         }

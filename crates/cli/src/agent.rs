@@ -172,7 +172,9 @@ pub(crate) fn run_with(
     plan.log = Some(logging);
     plan.is_supervised = args.supervised;
     plan.ends_records = args.end_records;
-    plan.ends_with_job |= args.until_pid.is_some() || args.until_lanes_end;
+    let ends_with_job = args.until_pid.is_some() || args.until_lanes_end;
+    plan.ends_with_job |= ends_with_job;
+    plan.ends_with_participants |= ends_with_job;
     // Reject an invalid PID before starting anything.
     let mut until = args
         .until_pid

@@ -27,6 +27,11 @@ impl CommandError {
         .into()
     }
 
+    /// An exit code without a message: a command that was run printed its own.
+    pub(crate) fn silent(code: u8) -> anyhow::Error {
+        CommandError::with_code(code, "")
+    }
+
     pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
         CommandError::with_code(USAGE, message)
     }
@@ -47,7 +52,7 @@ impl std::error::Error for CommandError {}
 /// Returns the exit code of an error, and whether to print the error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> (u8, bool) {
     if let Some(failure) = error.downcast_ref::<CommandError>() {
-        return (failure.code, true);
+        return (failure.code, !failure.message.is_empty());
     }
     // The reader of our output closed the pipe: `pegel list | head` succeeds.
     let is_closed_pipe = error

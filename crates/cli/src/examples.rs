@@ -16,6 +16,9 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         [] => PEGEL,
         ["agent"] => AGENT,
         ["run"] => RUN,
+        ["job"] => JOB,
+        ["tunnel"] => TUNNEL,
+        ["view"] => VIEW,
         ["list"] => LIST,
         ["values"] => VALUES,
         ["get"] => GET,
@@ -128,6 +131,40 @@ const AGENT: &[Example] = &[
         "pegel agent --parent head1:1338 --parent head2:1338",
         "be a node of a tree, with a second parent if the first is not reachable",
     ),
+];
+
+const JOB: &[Example] = &[
+    example(
+        "pegel job -- srun -n 512 ./app",
+        "in an allocation of Slurm: an agent on every node while the program runs",
+    ),
+    example(
+        "pegel job --hosts n1,n2 --out run7 -- mpirun ./app",
+        "start the agents with ssh, and keep the samples of both nodes in run7",
+    ),
+    example(
+        "pegel job --level 2 --rate 1s -- ./app",
+        "on this machine, with fewer metrics, once a second",
+    ),
+];
+
+const TUNNEL: &[Example] = &[
+    example(
+        "pegel tunnel -J login1 nid0027:/tmp/pegel-job-1000-4fa29c",
+        "on your own machine: the page of a job at http://localhost:1337",
+    ),
+    example(
+        "pegel tunnel -J proxy1,login1 --port 8080 nid0027:/tmp/pegel-job-1000-4fa29c",
+        "through two hosts, at http://localhost:8080",
+    ),
+];
+
+const VIEW: &[Example] = &[
+    example(
+        "pegel view run7",
+        "serve what `pegel job --out run7` collected",
+    ),
+    example("pegel view run7/nid0003", "only one node"),
 ];
 
 const RUN: &[Example] = &[

@@ -15,12 +15,14 @@ mod config;
 mod config_rows;
 mod counter_rates;
 mod doctor;
+mod end_with_parent;
 mod examples;
 mod format;
 mod get;
 mod grafana;
 mod hook;
 mod inputs;
+mod job;
 mod jobs;
 mod list;
 mod listed_node;
@@ -49,6 +51,7 @@ mod tau_proxy;
 mod top;
 mod track;
 mod tree;
+mod tunnel;
 mod values;
 mod version;
 
@@ -77,6 +80,8 @@ struct Cli {
 enum CliCommand {
     Agent(Box<agent::AgentArgs>),
     Run(run::RunArgs),
+    Job(Box<job::JobArgs>),
+    JobAgent(job::node_agent::JobAgentArgs),
     List(list::ListArgs),
     Values(values::ValuesArgs),
     Get(get::GetArgs),
@@ -87,6 +92,8 @@ enum CliCommand {
     Nodes(nodes::NodesArgs),
     Tree(tree::TreeArgs),
     Stuck(stuck::StuckArgs),
+    Tunnel(tunnel::TunnelArgs),
+    View(job::view::ViewArgs),
     Push(push::PushArgs),
     Mark(mark::MarkArgs),
     Alerts(alerts::AlertsArgs),
@@ -148,6 +155,8 @@ fn main() -> ExitCode {
     let result = match command {
         CliCommand::Agent(args) => agent::run(args),
         CliCommand::Run(args) => run::run(args),
+        CliCommand::Job(args) => job::run(args),
+        CliCommand::JobAgent(args) => job::node_agent::run(args),
         CliCommand::List(args) => list::run(args),
         CliCommand::Values(args) => values::run(args),
         CliCommand::Get(args) => get::run(args),
@@ -158,6 +167,8 @@ fn main() -> ExitCode {
         CliCommand::Nodes(args) => nodes::run(args),
         CliCommand::Tree(args) => tree::run(args),
         CliCommand::Stuck(args) => stuck::run(args),
+        CliCommand::Tunnel(args) => tunnel::run(args),
+        CliCommand::View(args) => job::view::run(args),
         CliCommand::Push(args) => push::run(args),
         CliCommand::Mark(args) => mark::run(args),
         CliCommand::Alerts(args) => alerts::run(args),

@@ -34,6 +34,8 @@ pub struct AgentHandles {
     pub jobs: Jobs,
     /// Stops the agent. Set only if a job started the agent.
     pub request_stop: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Stops the agent when all participants of a job on this node are done.
+    pub participants_done: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Stops an agent that `pegel session start` started, so that another version replaces it.
     pub stop_supervised: Option<Arc<dyn Fn() + Send + Sync>>,
     /// The records of tasks.

@@ -40,6 +40,12 @@ pub enum ServerBindError {
          write here"
     )]
     Unauthenticated { address: SocketAddr },
+    #[error(
+        "forwarded: {address} can be reached from other machines; use a loopback address such as 127.0.0.1:1347"
+    )]
+    ForwardedExposed { address: SocketAddr },
+    #[error("forwarded requires a token: set token_file or PEGEL_TOKEN")]
+    ForwardedWithoutToken,
     #[error("cannot listen on {address}")]
     Io {
         address: SocketAddr,
@@ -61,6 +67,17 @@ fn by(holder: &Option<PortOwner>) -> String {
 /// Refuses addresses that other machines can reach, unless clients are authenticated over TLS or
 /// `--insecure` is set.
 pub(crate) fn check_exposure(settings: &ServeSettings) -> Result<(), ServerBindError> {
+    if let Some(address) = settings
+        .forwarded
+        .iter()
+        .find(|address| !address.is_loopback())
+    {
+        let address = address.socket();
+        return Err(ServerBindError::ForwardedExposed { address });
+    }
+    if !settings.forwarded.is_empty() && settings.token().is_none() {
+        return Err(ServerBindError::ForwardedWithoutToken);
+    }
     let is_authenticated =
         settings.token().is_some() || settings.auth_key.is_some() || settings.tls.ca.is_some();
     let mut exposed = settings

@@ -182,7 +182,7 @@ async fn respond(
     let caller = match context.guard.admit(&info, &head, access) {
         Ok(caller) => caller,
         Err(denied) => {
-            let offers_login = context.guard.offers_login(info.is_tls);
+            let offers_login = context.guard.offers_login(&info);
             return routes::denied_response(denied, &head, offers_login);
         }
     };

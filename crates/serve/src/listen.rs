@@ -54,6 +54,8 @@ pub(crate) struct TcpAcceptor {
     pub listener: TcpListener,
     /// Whether clients must use TLS.
     pub is_tls: bool,
+    /// Whether clients must present the token, whichever user they are.
+    pub is_forwarded: bool,
 }
 
 impl Listener for TcpAcceptor {
@@ -68,7 +70,11 @@ impl Listener for TcpAcceptor {
     }
 
     fn identify(&self, stream: &Self::Stream, guard: &Guard) -> io::Result<ConnectionInfo> {
-        guard.identify_tcp(stream)
+        let mut info = guard.identify_tcp(stream)?;
+        if self.is_forwarded {
+            info.peer = PeerIdentity::Forwarded;
+        }
+        Ok(info)
     }
 
     fn is_plaintext(&self) -> bool {

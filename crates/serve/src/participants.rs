@@ -71,6 +71,13 @@ impl Participants {
     pub(crate) fn counts(&self) -> ParticipantCounts {
         self.state.lock().counts()
     }
+
+    /// Like [`Participants::counts`], without those whose processes have ended.
+    pub(crate) fn live_counts(&self) -> ParticipantCounts {
+        let mut table = self.state.lock();
+        table.active.retain(|_, process| !process.has_ended());
+        table.counts()
+    }
 }
 
 impl ParticipantTable {

@@ -21,6 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::agent_handles::AgentHandles;
+use pegel_config::ListenAddress;
+
 use crate::bind::{ServerBindError, bind_tcp, check_exposure};
 use crate::body_memory::BodyMemory;
 use crate::connection_limit::ConnectionLimit;
@@ -52,6 +54,8 @@ pub struct BoundServer {
     guard: Arc<Guard>,
     addresses: Vec<SocketAddr>,
     listeners: Vec<TcpListener>,
+    forwarded: Vec<TcpListener>,
+    forwarded_addresses: Vec<SocketAddr>,
     socket: Option<(UnixListener, OwnedSocket)>,
 }
 
@@ -65,17 +69,8 @@ impl BoundServer {
         check_exposure(&settings)?;
         let refusals = Arc::new(RefusalCounters::default());
         let guard = Guard::new(&settings, &app.node, refusals.clone())?;
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        for address in &settings.listen {
-            let listener = bind_tcp(address, settings.port_search)?;
-            let bound = listener.local_addr();
-            addresses.push(bound.map_err(|source| ServerBindError::Io {
-                address: address.socket(),
-                source,
-            })?);
-            listeners.push(listener);
-        }
+        let (listeners, addresses) = bind_all(&settings.listen, settings.port_search)?;
+        let (forwarded, forwarded_addresses) = bind_all(&settings.forwarded, settings.port_search)?;
         let is_shared = !settings.allow_users.is_empty();
         let socket = settings.socket.as_deref();
         let socket = socket
@@ -91,6 +86,8 @@ impl BoundServer {
             guard: Arc::new(guard),
             addresses,
             listeners,
+            forwarded,
+            forwarded_addresses,
             socket,
         })
     }
@@ -169,11 +166,14 @@ impl BoundServer {
         });
         let _entered = handle.enter();
         let mut accepting = Vec::new();
-        for listener in self.listeners {
+        let forwarded = self.forwarded.into_iter().map(|listener| (listener, true));
+        let listeners = self.listeners.into_iter().map(|listener| (listener, false));
+        for (listener, is_forwarded) in listeners.chain(forwarded) {
             let is_tls = self.guard.tls().is_some() && !is_loopback(listener.local_addr()?.ip());
             let listener = listen::TcpAcceptor {
                 listener: tokio::net::TcpListener::from_std(listener)?,
                 is_tls,
+                is_forwarded,
             };
             let task = accept_all(listener, limits.tcp.clone(), context.clone());
             accepting.push(supervise("accept-tcp", task, &context));
@@ -196,11 +196,30 @@ impl BoundServer {
             connection_limits: limits,
             refusals: self.refusals,
             addresses: self.addresses,
+            forwarded_addresses: self.forwarded_addresses,
             socket,
             reload,
             context,
         })
     }
+}
+
+/// Binds all addresses of a list; also returns what they were bound to.
+fn bind_all(
+    list: &[ListenAddress],
+    port_search: bool,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), ServerBindError> {
+    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+    for address in list {
+        let listener = bind_tcp(address, port_search)?;
+        let bound = listener.local_addr();
+        addresses.push(bound.map_err(|source| ServerBindError::Io {
+            address: address.socket(),
+            source,
+        })?);
+        listeners.push(listener);
+    }
+    Ok((listeners, addresses))
 }
 
 /// Runs a task that ends only when the server stops; any other end is reported as a failure of the
@@ -258,6 +277,7 @@ pub struct RunningServer {
     connection_limits: ConnectionLimits,
     refusals: Arc<RefusalCounters>,
     addresses: Vec<SocketAddr>,
+    forwarded_addresses: Vec<SocketAddr>,
     socket: Option<OwnedSocket>,
     reload: CredentialReloader,
     context: Arc<ServerContext>,
@@ -281,6 +301,11 @@ impl RunningServer {
 
     pub fn http_addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The addresses for the ends of tunnels.
+    pub fn forwarded_addresses(&self) -> &[SocketAddr] {
+        &self.forwarded_addresses
     }
 
     pub fn socket_path(&self) -> Option<&Path> {

@@ -17,6 +17,10 @@ settings! {
         /// is where Grafana expects OpenTSDB. Addresses other than loopback require `tls` and a
         /// token, or `insecure: true`.
         listen: Vec<ListenAddress> = vec![ListenAddress::loopback(1337), ListenAddress::loopback(4242)],
+        /// Addresses on loopback for the ends of tunnels: clients need the token here, whichever
+        /// user they are, and browsers log in with it. A port that ssh forwards can be used by
+        /// every user of the machine where the tunnel begins. Requires a token.
+        forwarded: Vec<ListenAddress> = Vec::new(),
         /// The UNIX socket for programs and for `pegel list`, `values`, `get` and `track`.
         /// Without this key: $XDG_RUNTIME_DIR/pegel/push.sock, else /tmp/pegel-UID/push.sock.
         socket: Option<PathBuf> = None => "/run/pegel/push.sock",

@@ -25,6 +25,7 @@ mod tick_thread;
 mod transport;
 mod tree;
 
+pub use child::ParentContact;
 pub use credentials::TreeStartError;
 pub use figures::{NodeFigures, TreeFigures};
 pub use settings::{

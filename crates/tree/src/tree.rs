@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
-use crate::child::{Uplink, UplinkItem, UplinkState};
+use crate::child::{ParentContact, Uplink, UplinkItem, UplinkState};
 use crate::context::TreeContext;
 use crate::credentials::{TreeCredentials, TreeStartError};
 use crate::figures::{TreeCounts, TreeFigures};
@@ -296,6 +296,11 @@ impl RunningTree {
     /// error is logged. Blocks.
     pub fn reload_credentials(&self) {
         self.context.reloadable.refresh(true);
+    }
+
+    /// Returns whether a parent is connected; `None` without parents.
+    pub fn parent_contact(&self) -> Option<ParentContact> {
+        self.uplink.as_ref().map(|uplink| uplink.contact())
     }
 
     /// Returns the figures for the agent's own metrics.

@@ -5,11 +5,15 @@ use super::TidyIssue;
 use super::tree::SourceTree;
 
 /// Path prefixes where threads may be started without the supervisor, and the reason.
-const EXCEPTIONS: [(&str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str); 12] = [
     ("crates/supervisor/src/", "the supervisor itself"),
     ("crates/testkit/src/", "not in the agent"),
     ("crates/ingest/src/pull/tests/", "servers of tests"),
     ("crates/cli/src/top/", "not in the agent"),
+    (
+        "crates/cli/src/job/",
+        "mostly not in the agent; their ends are events of the job",
+    ),
     (
         "crates/cli/src/agent.rs",
         "ends the process when a thread hangs",

@@ -51,19 +51,33 @@ pub(crate) struct SessionCookie(String);
 
 impl SessionCookie {
     /// The value of `Set-Cookie`. The path is that of the whole host: behind a proxy, the agent
-    /// does not know its prefix.
-    pub(crate) fn header(&self) -> String {
+    /// does not know its prefix. `Secure` is left out for forwarded ports, where the browser sees
+    /// plain HTTP on loopback and ssh encrypts the rest of the way.
+    pub(crate) fn header(&self, caller: &Caller) -> String {
+        let seconds = SESSION_TIME.as_secs();
+        let id = &self.0;
         format!(
-            "{COOKIE}={}; Path=/; Max-Age={}; HttpOnly; Secure; SameSite=Strict",
-            self.0,
-            SESSION_TIME.as_secs()
+            "{COOKIE}={id}; Path=/; Max-Age={seconds}; {}",
+            attributes(caller)
         )
     }
 
     /// The value of `Set-Cookie` that removes the cookie.
-    pub(crate) fn removal() -> String {
-        format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict")
+    pub(crate) fn removal(caller: &Caller) -> String {
+        format!("{COOKIE}=; Path=/; Max-Age=0; {}", attributes(caller))
     }
+}
+
+fn attributes(caller: &Caller) -> &'static str {
+    match caller.is_tls {
+        true => "HttpOnly; Secure; SameSite=Strict",
+        false => "HttpOnly; SameSite=Strict",
+    }
+}
+
+/// Whether a browser can log in on a connection: over TLS, and through a tunnel of ssh.
+fn can_log_in(peer: PeerIdentity, is_tls: bool) -> bool {
+    is_tls || peer == PeerIdentity::Forwarded
 }
 
 #[derive(Debug, Default)]
@@ -171,9 +185,9 @@ impl LoginSessions {
 }
 
 impl Guard {
-    /// Whether a browser on this connection can log in: cookies are set over TLS only.
-    pub(crate) fn offers_login(&self, is_tls: bool) -> bool {
-        is_tls && self.token.is_some()
+    /// Whether a browser on this connection can log in.
+    pub(crate) fn offers_login(&self, info: &ConnectionInfo) -> bool {
+        can_log_in(info.peer, info.is_tls) && self.token.is_some()
     }
 
     /// Exchanges the token for a session.
@@ -182,7 +196,7 @@ impl Guard {
         caller: &Caller,
         given: &[u8],
     ) -> Result<SessionCookie, LoginError> {
-        let token = self.token.as_ref().filter(|_| caller.is_tls);
+        let token = { self.token.as_ref() }.filter(|_| can_log_in(caller.peer, caller.is_tls));
         let token = token.ok_or(LoginError::Unavailable)?.get();
         let opened = self
             .logins
@@ -208,7 +222,8 @@ impl Guard {
     /// A browser also sends cookies when a page of another site makes a request: those are not
     /// accepted, not even for reading.
     pub(super) fn has_session(&self, info: &ConnectionInfo, headers: &HeaderMap) -> bool {
-        let Some(token) = self.token.as_ref().filter(|_| info.is_tls) else {
+        let token = { self.token.as_ref() }.filter(|_| can_log_in(info.peer, info.is_tls));
+        let Some(token) = token else {
             return false;
         };
         !origin::is_cross_origin(headers, host_of(headers))
@@ -291,7 +306,12 @@ mod tests {
 
     fn open(logins: &LoginSessions, token: &Arc<Token>, now: Instant) -> HeaderMap {
         let cookie = logins.log_in(remote("192.0.2.9"), token, TEXT.as_bytes(), now);
-        let header = cookie.expect("the right token").header();
+        let caller = Caller {
+            peer: remote("192.0.2.9"),
+            rights: super::super::AccessRights::None,
+            is_tls: true,
+        };
+        let header = cookie.expect("the right token").header(&caller);
         let (pair, attributes) = header.split_once("; ").expect("attributes");
         assert_eq!(
             attributes,

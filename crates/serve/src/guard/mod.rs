@@ -380,6 +380,7 @@ impl Guard {
             PeerIdentity::Remote { .. } if self.allows_any_remote => AccessRights::User,
             // The rights of requests through the tree come with the request.
             PeerIdentity::Unknown
+            | PeerIdentity::Forwarded
             | PeerIdentity::Remote { .. }
             | PeerIdentity::ThroughTree
             | PeerIdentity::Tree => AccessRights::None,

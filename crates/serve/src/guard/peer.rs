@@ -17,6 +17,8 @@ pub(crate) enum PeerIdentity {
     /// Another machine. `certified`: it presented a certificate that the configured authority
     /// signed.
     Remote { address: IpAddr, certified: bool },
+    /// A client of an address in `forwarded`: any user of the machine where the tunnel begins.
+    Forwarded,
     /// A parent, which passes on the request of a client and the rights that the client has there.
     ThroughTree,
     /// A parent that needs data for a response of its own.
@@ -30,6 +32,7 @@ impl PeerIdentity {
             PeerIdentity::User(uid) => format!("uid {uid}"),
             PeerIdentity::Unknown => "unknown".to_owned(),
             PeerIdentity::Remote { address, .. } => address.to_string(),
+            PeerIdentity::Forwarded => "forwarded".to_owned(),
             PeerIdentity::ThroughTree | PeerIdentity::Tree => "tree".to_owned(),
         }
     }
@@ -41,6 +44,7 @@ impl fmt::Display for PeerIdentity {
             PeerIdentity::User(uid) => write!(f, "user {}", UserInfo::lookup(*uid)),
             PeerIdentity::Unknown => f.write_str("a local connection with unknown owner"),
             PeerIdentity::Remote { address, .. } => address.fmt(f),
+            PeerIdentity::Forwarded => f.write_str("a client of a forwarded port"),
             PeerIdentity::ThroughTree => f.write_str("a client of the agent's parent"),
             PeerIdentity::Tree => f.write_str("the agent's parent"),
         }

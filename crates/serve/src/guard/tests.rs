@@ -390,7 +390,7 @@ fn with_session(guard: &Guard, visit: &ConnectionInfo) -> request::Parts {
         .admit(visit, &with_host(get(&[]), visit), Access::Open)
         .expect("open to everyone");
     let cookie = guard.log_in(&caller, TOKEN.as_bytes()).expect("the token");
-    let cookie = cookie.header();
+    let cookie = cookie.header(&caller);
     let pair = cookie.split(';').next().expect("a pair");
     with_host(get(&[("cookie", pair)]), visit)
 }
@@ -443,10 +443,32 @@ fn sessions_exist_only_over_tls_and_only_with_a_token() {
     };
     let unavailable = Err("Unavailable".to_owned());
     assert_eq!(log_in(&guarded, &plain), unavailable);
-    assert!(!guarded.offers_login(false));
+    assert!(!guarded.offers_login(&plain));
     let without = guard(|settings| settings.token_variable = None);
     assert_eq!(log_in(&without, &encrypted), unavailable);
-    assert!(!without.offers_login(true));
+    assert!(!without.offers_login(&encrypted));
+}
+
+#[test]
+fn clients_of_a_forwarded_port_need_the_token_or_a_session() {
+    let guard = guard(|_| {});
+    let forwarded = visit(PeerIdentity::Forwarded);
+    let unknown = with_host(get(&[]), &forwarded);
+    assert_eq!(statuses(&guard, &forwarded, &unknown), [200, 401, 401, 401]);
+    assert!(guard.offers_login(&forwarded));
+    let head = with_session(&guard, &forwarded);
+    assert_eq!(statuses(&guard, &forwarded, &head), [200; 4]);
+    let mut foreign = head.clone();
+    let origin = "http://evil.example".parse().expect("a header");
+    foreign.headers.insert("origin", origin);
+    assert_eq!(statuses(&guard, &forwarded, &foreign), [200, 401, 401, 401]);
+    // The cookie is of no use on a plain address that other machines reach.
+    let remote = ConnectionInfo {
+        is_tls: false,
+        ..remote(false)
+    };
+    let head = with_host(head, &remote);
+    assert_eq!(statuses(&guard, &remote, &head), [200, 401, 401, 401]);
 }
 
 #[test]

@@ -72,6 +72,7 @@ pub(crate) async fn serve<S>(
         uid: match info.peer {
             PeerIdentity::User(uid) => Some(uid),
             PeerIdentity::Unknown
+            | PeerIdentity::Forwarded
             | PeerIdentity::Remote { .. }
             | PeerIdentity::ThroughTree
             | PeerIdentity::Tree => None,

@@ -90,15 +90,19 @@ pub(super) async fn log_in(
     let field = form_urlencoded::parse(&body).find(|(name, _)| name == "token");
     let given = field.map(|(_, token)| token).unwrap_or_default();
     match context.guard.log_in(&caller, given.trim().as_bytes()) {
-        Ok(cookie) => to_page(set_cookie(&cookie.header())),
+        Ok(cookie) => to_page(set_cookie(&cookie.header(&caller))),
         Err(error) => refused_response(error, &headers),
     }
 }
 
 /// Ends the session and removes its cookie.
-pub(super) async fn log_out(Extension(context): SharedContext, headers: HeaderMap) -> Response {
+pub(super) async fn log_out(
+    Extension(context): SharedContext,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Response {
     context.guard.log_out(&headers);
-    to_page(set_cookie(&SessionCookie::removal()))
+    to_page(set_cookie(&SessionCookie::removal(&caller)))
 }
 
 fn to_page(mut headers: HeaderMap) -> Response {

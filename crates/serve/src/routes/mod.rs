@@ -183,7 +183,7 @@ const ROUTES: &[Route] = &[
         get(dragon::shutdown)
     }),
     ("/api/set_telemetry_shutdown", Access::Owner, || {
-        get(dragon::shutdown)
+        get(dragon::shutdown).post(dragon::shutdown)
     }),
 ];
 

@@ -50,7 +50,7 @@ pub(super) async fn update(Extension(context): SharedContext, body: Bytes) -> Ha
     let participants = &context.participants;
     if body.state == ParticipantState::Done {
         let counts = participants.finish(&body.id);
-        let stop = context.agent.request_stop.as_ref();
+        let stop = context.agent.participants_done.as_ref();
         let stop = stop.filter(|_| counts.active == 0);
         stop.inspect(|stop| stop());
         return Ok(counts_reply(counts, stop.is_some()));

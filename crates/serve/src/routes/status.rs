@@ -46,6 +46,10 @@ pub(super) async fn status(Extension(context): SharedContext) -> impl IntoRespon
             "name_collisions": context.name_collisions.load(Ordering::Relaxed),
         },
     });
+    let participants = context.participants.live_counts();
+    if participants.active > 0 || participants.done > 0 {
+        ours["participants"] = json!({"active": participants.active, "done": participants.done});
+    }
     if app.tree.is_some() {
         let foreign_hosts = context.foreign_hosts.load(Ordering::Relaxed);
         ours["http"]["foreign_hosts"] = foreign_hosts.into();

@@ -161,6 +161,10 @@ impl TestServer {
             annotations: Arc::new(Annotations::open_or_empty(&store.status().dir)),
             jobs: pegel_jobs::Jobs::in_memory(&Default::default()),
             request_stop: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
+                let finish = finish.clone();
+                Arc::new(move || finish.store(true, Ordering::Relaxed))
+            }),
+            participants_done: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
             stop_supervised: None,

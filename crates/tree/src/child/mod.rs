@@ -117,6 +117,22 @@ struct ParentStatus {
     attempts: u64,
 }
 
+/// Whether a child reaches a parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParentContact {
+    Connected,
+    /// No parent is connected, and there may be one again.
+    Lost,
+    /// The machines of all parents refuse connections: no agent listens there.
+    Refused,
+}
+
+/// Returns the error of a connection that is refused.
+fn refused_error() -> String {
+    let refused = std::io::Error::from_raw_os_error(rustix::io::Errno::CONNREFUSED.raw_os_error());
+    format!("connect: {refused}")
+}
+
 /// The state of the connection to parents, shared with the thread that makes ticks.
 #[derive(Debug)]
 pub(crate) struct UplinkState {
@@ -171,6 +187,19 @@ impl UplinkState {
     /// Returns the ticks whose change the parent may not know.
     pub(crate) fn changed(&self, now: Millis) -> BTreeSet<Millis> {
         self.changed.lock().all(now)
+    }
+
+    pub(crate) fn contact(&self) -> ParentContact {
+        let parents = self.parents.lock();
+        if parents.iter().any(|parent| parent.since.is_some()) {
+            return ParentContact::Connected;
+        }
+        let is_refused =
+            |parent: &ParentStatus| parent.last_error.as_ref() == Some(&refused_error());
+        match parents.iter().all(is_refused) {
+            true => ParentContact::Refused,
+            false => ParentContact::Lost,
+        }
     }
 
     pub(crate) fn to_json(&self) -> Value {
