@@ -223,7 +223,7 @@ fn a_node_is_shown_through_the_tree() {
     // A node that does not exist is an error, before the screen changes.
     terminal.run("clear");
     terminal.run(&top(&head, "--node top-laef"));
-    let screen = terminal.wait_for("code=1");
+    let screen = terminal.wait_for("code=4");
     assert!(screen.contains("no node named top-laef"), "{screen}");
     drop(leaf);
 }

@@ -195,10 +195,10 @@ fn certificates_of_tree_init_connect_two_hosts() {
     };
     let host = link.address(0).to_string();
     let files = Arc::new(TreeCertificates::for_hosts(
-        &[host.clone()],
+        std::slice::from_ref(&host),
         &["good", "other"],
     ));
-    let strangers = TreeCertificates::for_hosts(&[host.clone()], &["evil"]);
+    let strangers = TreeCertificates::for_hosts(std::slice::from_ref(&host), &["evil"]);
     let client_ca = format!("client_ca: {}", files.path("ca.pem"));
     let place = |name: &str, section: String, space: &Arc<NetworkNamespace>| {
         let mut node = TreeAgent::new(name, &section);

@@ -57,10 +57,19 @@ enum PendingResponse {
         collector: Arc<FanOutCollector>,
         index: usize,
         status: u16,
-        body: Vec<u8>,
+        body: CollectedBody,
         /// The bytes that the child may still send.
         credit: usize,
     },
+}
+
+/// The body of a response that is collected.
+#[derive(Debug, Default)]
+struct CollectedBody {
+    bytes: Vec<u8>,
+    received: usize,
+    /// All responses together exceed the limit: bytes are counted and not kept.
+    is_dropped: bool,
 }
 
 impl PendingResponse {
@@ -180,7 +189,7 @@ impl ChildLink {
             collector,
             index,
             status: 0,
-            body: Vec::new(),
+            body: CollectedBody::default(),
             credit: credit as usize,
         };
         self.expect(id, response, message);
@@ -274,7 +283,7 @@ impl ChildLink {
             PendingResponse::Collect {
                 collector, body, ..
             } => {
-                if let Err(failed) = collector.add(body, &chunk.data, &self.node) {
+                if let Err(failed) = collector.add(body, &chunk.data, is_last, &self.node) {
                     error = Some(failed);
                     is_refused = true;
                 }
@@ -308,7 +317,7 @@ impl ChildLink {
                     child: self.node.clone(),
                     is_parent: self.is_parent,
                     status,
-                    body: body.into(),
+                    body: body.bytes.into(),
                 };
                 collector.finish(index, Ok(answer));
             }
@@ -351,20 +360,33 @@ impl FanOutCollector {
     }
 
     /// Appends bytes to a response. A response that exceeds the limit by itself fails: a child
-    /// knows the limit of a request. If all responses together exceed it, the last one fails.
-    fn add(&self, body: &mut Vec<u8>, data: &[u8], node: &str) -> Result<(), TreeCallError> {
+    /// knows the limit of a request. If all responses together exceed it, this one is dropped, and
+    /// too large at its end.
+    fn add(
+        &self,
+        body: &mut CollectedBody,
+        data: &[u8],
+        is_last: bool,
+        node: &str,
+    ) -> Result<(), TreeCallError> {
         let (node, limit) = (node.to_owned(), self.bytes_max);
+        body.received = body.received.saturating_add(data.len());
         let mut state = self.state.lock();
-        if body.len().saturating_add(data.len()) > limit {
-            state.bytes -= body.len();
+        let is_flood = body.received > limit;
+        body.is_dropped |= is_flood || state.bytes.saturating_add(data.len()) > limit;
+        if body.is_dropped {
+            state.bytes -= std::mem::take(&mut body.bytes).len();
+        } else {
+            state.bytes += data.len();
+            body.bytes.extend_from_slice(data);
+        }
+        if is_flood {
             let message = format!("its response exceeds {limit} bytes");
             return Err(TreeCallError::Failed { node, message });
         }
-        if state.bytes.saturating_add(data.len()) > limit {
+        if body.is_dropped && is_last {
             return Err(TreeCallError::TooLarge { node, limit });
         }
-        state.bytes += data.len();
-        body.extend_from_slice(data);
         Ok(())
     }
 

@@ -104,33 +104,27 @@ fn a_flood_of_bytes_that_are_not_expected_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn responses_that_are_too_large_together_fail_and_one_alone_frees_its_bytes() {
+async fn a_flood_fails_alone_and_large_responses_fail_together() {
     let links: Vec<_> = (0..3).map(|_| link()).collect();
     let collector = FanOutCollector::new(3, 100);
     for (index, (link, _)) in links.iter().enumerate() {
         link.request_collected(5, Bytes::new(), collector.clone(), index, 200);
     }
-    assert_eq!(links[0].0.on_chunk(chunk(5, 90, false)), Ok(()));
-    assert_eq!(
-        links[0].0.on_chunk(chunk(5, 20, false)),
-        Ok(()),
-        "fails alone"
-    );
-    assert_eq!(links[1].0.on_chunk(chunk(5, 60, true)), Ok(()));
-    assert_eq!(
-        links[2].0.on_chunk(chunk(5, 60, true)),
-        Ok(()),
-        "too large together"
-    );
+    let send = |index: usize, size, is_last| {
+        let (link, _) = &links[index];
+        assert_eq!(link.on_chunk(chunk(5, size, is_last)), Ok(()));
+    };
+    send(0, 90, false);
+    send(1, 5, false);
+    send(0, 9, false);
+    send(1, 55, true);
+    send(0, 2, false);
+    send(2, 60, true);
     collector.complete().await;
     let results = collector.take();
-    assert!(
-        matches!(&results[0], Some(Err(TreeCallError::Failed { .. }))),
-        "{results:?}"
-    );
+    let is_flood = matches!(&results[0], Some(Err(TreeCallError::Failed { .. })));
+    assert!(is_flood, "{results:?}");
     assert!(matches!(&results[1], Some(Ok(_))), "{results:?}");
-    assert!(
-        matches!(&results[2], Some(Err(TreeCallError::TooLarge { .. }))),
-        "{results:?}"
-    );
+    let is_large = matches!(&results[2], Some(Err(TreeCallError::TooLarge { .. })));
+    assert!(is_large, "{results:?}");
 }
