@@ -27,9 +27,11 @@ const RESCAN_INTERVAL: Duration = Duration::from_secs(30);
 const RESUME_TIME: Duration = Duration::from_secs(10);
 const PROC_STAT_BYTES_MAX: u64 = 4 << 20;
 
+type ReadGpuSeconds = dyn Fn(&[Box<str>], Millis, Millis) -> Option<f64> + Send + Sync;
+
 /// Returns how long some GPUs, by the value of their label `gpu`, were busy in a range of time.
 #[derive(Clone)]
-pub struct GpuSeconds(pub Arc<dyn Fn(&[Box<str>], Millis, Millis) -> Option<f64> + Send + Sync>);
+pub struct GpuSeconds(pub Arc<ReadGpuSeconds>);
 
 impl fmt::Debug for GpuSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
