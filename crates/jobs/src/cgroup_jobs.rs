@@ -38,6 +38,8 @@ struct TrackedGroup {
     /// The hierarchies with a directory of this job, as bits.
     hierarchies: u8,
     begin: Millis,
+    /// When this agent saw the directory first.
+    found: Millis,
     has_oom_kill: bool,
     next_read: Millis,
     next_write: Millis,
@@ -94,6 +96,7 @@ impl CgroupJobs {
                     number,
                     hierarchies,
                     begin: job.begin,
+                    found: job.seen,
                     has_oom_kill: false,
                     next_read: 0,
                     next_write: 0,
@@ -198,6 +201,7 @@ impl CgroupJobs {
             number,
             hierarchies: 1 << directory.hierarchy,
             begin,
+            found: now,
             has_oom_kill: files.has_oom_kill(),
             next_read: now + READ_INTERVAL_MS,
             next_write: now + WRITE_INTERVAL_MS,
@@ -276,7 +280,7 @@ impl CgroupJobs {
         if !files.directories().any(|directory| directory.is_dir()) {
             return;
         }
-        let is_young = now - group.begin < YOUNG_MS;
+        let is_young = now - group.found < YOUNG_MS;
         group.next_read = now
             + match is_young {
                 true => READ_INTERVAL_MS,

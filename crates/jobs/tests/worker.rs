@@ -43,7 +43,8 @@ fn find(jobs: &Jobs, id: &str) -> Option<JobInterval> {
 fn wait_for(jobs: &Jobs, id: &str, is_meant: impl Fn(&JobInterval) -> bool) -> JobInterval {
     eventually(id, || {
         let found = find(jobs, id);
-        found.clone().filter(&is_meant).ok_or(found)
+        let meant = found.clone().filter(&is_meant);
+        meant.ok_or_else(|| format!("{found:?}"))
     })
 }
 

@@ -237,11 +237,11 @@ fn job_list(
     now: Millis,
 ) -> JobList {
     type JobKey = (Box<str>, Option<Box<str>>, Option<u32>, u32);
+    type HostJobKey = (Box<str>, Option<Box<str>>, Option<u32>, String);
     let mut merged: BTreeMap<JobKey, Vec<NodeJob>> = BTreeMap::new();
     // An id may return on a node, as that of a requeued job does: the nth one there belongs to
     // the nth one of other nodes.
-    let mut seen: BTreeMap<(Box<str>, Option<Box<str>>, Option<u32>, String), u32> =
-        BTreeMap::new();
+    let mut seen: BTreeMap<HostJobKey, u32> = BTreeMap::new();
     for one in found {
         let id = (one.job.job.clone(), one.job.step.clone(), one.job.uid);
         let count = { seen.entry((id.0.clone(), id.1.clone(), id.2, one.host.clone())) }
