@@ -32,15 +32,14 @@ fn series_count(agent: &AgentProcess) -> usize {
 
 /// Runs jobs of a few microseconds each.
 fn run_jobs(agent: &AgentProcess, cgroups: &JobCgroups, jobs: std::ops::Range<u64>) {
-    let mut expected = agent.status()["jobs"]["begun"].as_u64().expect("a count");
-    for job in jobs {
+    let before = agent.status()["jobs"]["begun"].as_u64().expect("a count");
+    for (expected, job) in (before + 1..).zip(jobs) {
         let group = format!("{}/job_{job}", JobCgroups::SLURM);
         cgroups.begin(
             &group,
             &[("cpu.stat", "usage_usec 5000\n"), ("memory.peak", "4096\n")],
         );
         cgroups.end(&group);
-        expected += 1;
         if job % BATCH == BATCH - 1 {
             eventually_within(std::time::Duration::from_secs(120), "all are seen", || {
                 let begun = agent.status()["jobs"]["begun"].as_u64().expect("a count");
