@@ -12,8 +12,8 @@ use pegel_query::promql::{
     StoreSource,
 };
 use pegel_rules::{
-    AlertSettings, MissingNode, NodeSource, RuleEngine, RuleEngineOptions, RuleFilePattern,
-    RuleGroupSpec, RuleSample, RuleStorage, StoreStorage, load_rule_files,
+    AlertSettings, MissingNode, RuleEngine, RuleEngineOptions, RuleFilePattern, RuleGroupSpec,
+    RuleNodeSource, RuleSample, RuleStorage, StoreStorage, load_rule_files,
 };
 use pegel_serve::{NodeSeries, NodeSeriesNow};
 use pegel_store::Store;
@@ -85,7 +85,7 @@ impl RuleStorage for TreeStorage {
         self.own.source()
     }
 
-    fn nodes(&self) -> Option<Box<dyn NodeSource + '_>> {
+    fn nodes(&self) -> Option<Box<dyn RuleNodeSource + '_>> {
         Some(Box::new(TreeNodes(self.nodes.now())))
     }
 
@@ -118,7 +118,7 @@ impl SeriesSource for TreeNodes {
     }
 }
 
-impl NodeSource for TreeNodes {
+impl RuleNodeSource for TreeNodes {
     fn missing(&self) -> Vec<MissingNode> {
         let missing = self.0.missing().into_iter();
         missing

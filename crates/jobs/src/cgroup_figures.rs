@@ -6,7 +6,7 @@ use pegel_machine::{CGROUP_UNLIMITED_BYTES, key_value};
 use pegel_plain_file::read_plain;
 
 use crate::cgroup_hierarchies::{CgroupHierarchy, group_directory};
-use crate::cgroup_paths::CgroupVersion;
+use crate::cgroup_paths::HierarchyVersion;
 use crate::cpu_ranges::CpuRanges;
 use crate::interval::JobInterval;
 
@@ -34,7 +34,7 @@ impl<'a> CgroupFiles<'a> {
     fn directory(&self, controller: Option<&str>) -> Option<PathBuf> {
         let mut hierarchies = self.hierarchies.iter();
         let found = hierarchies.find(|one| match controller {
-            None => one.version == CgroupVersion::V2,
+            None => one.version == HierarchyVersion::V2,
             Some(controller) => one.controllers.contains(&controller),
         });
         Some(group_directory(&found?.root, self.path))

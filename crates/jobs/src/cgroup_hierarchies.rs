@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cgroup_paths::CgroupVersion;
+use crate::cgroup_paths::HierarchyVersion;
 
 /// The controllers of cgroups v1 whose hierarchies have directories of jobs.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "cpuset", "cpuacct", "freezer", "devices"];
@@ -12,7 +12,7 @@ pub(crate) const HIERARCHIES_MAX: usize = 8;
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupHierarchy {
-    pub version: CgroupVersion,
+    pub version: HierarchyVersion,
     /// The controllers of cgroups v1; empty for v2.
     pub controllers: Vec<&'static str>,
     pub root: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) fn find_hierarchies(mount: &Path) -> Vec<CgroupHierarchy> {
     for root in [mount.to_owned(), mount.join("unified")] {
         if root.join("cgroup.controllers").exists() {
             found.push(CgroupHierarchy {
-                version: CgroupVersion::V2,
+                version: HierarchyVersion::V2,
                 controllers: Vec::new(),
                 root,
             });
@@ -38,7 +38,7 @@ pub(crate) fn find_hierarchies(mount: &Path) -> Vec<CgroupHierarchy> {
         match found.iter_mut().find(|known| known.root == root) {
             Some(known) => known.controllers.push(controller),
             None if root.is_dir() => found.push(CgroupHierarchy {
-                version: CgroupVersion::V1,
+                version: HierarchyVersion::V1,
                 controllers: vec![controller],
                 root,
             }),
@@ -80,8 +80,8 @@ mod tests {
                 )
             })
             .collect();
-        let v1 = |name: &str| (CgroupVersion::V1, name.into());
-        let v2 = (CgroupVersion::V2, "unified".into());
+        let v1 = |name: &str| (HierarchyVersion::V1, name.into());
+        let v2 = (HierarchyVersion::V2, "unified".into());
         assert_eq!(names, [v2, v1("memory"), v1("cpuset"), v1("cpu,cpuacct")]);
     }
 }

@@ -7,7 +7,7 @@ use crate::interval::usable_name;
 
 /// The version of a cgroup hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CgroupVersion {
+pub(crate) enum HierarchyVersion {
     V1,
     V2,
 }
@@ -26,14 +26,14 @@ enum PathPart {
 
 /// The path of a scheduler's jobs, and whether the directories below a job are its steps.
 struct SchedulerPath {
-    version: CgroupVersion,
+    version: HierarchyVersion,
     job: &'static [PathPart],
     has_steps: bool,
 }
 
 const SCHEDULERS: [SchedulerPath; 8] = [
     SchedulerPath {
-        version: CgroupVersion::V2,
+        version: HierarchyVersion::V2,
         job: &[
             PathPart::Name("system.slice"),
             PathPart::Suffix("slurmstepd.scope"),
@@ -42,7 +42,7 @@ const SCHEDULERS: [SchedulerPath; 8] = [
         has_steps: true,
     },
     SchedulerPath {
-        version: CgroupVersion::V1,
+        version: HierarchyVersion::V1,
         job: &[
             PathPart::Prefix("slurm"),
             PathPart::Prefix("uid_"),
@@ -51,7 +51,7 @@ const SCHEDULERS: [SchedulerPath; 8] = [
         has_steps: true,
     },
     SchedulerPath {
-        version: CgroupVersion::V2,
+        version: HierarchyVersion::V2,
         job: &[
             PathPart::Name("pbs_jobs.service"),
             PathPart::Name("jobs"),
@@ -60,7 +60,7 @@ const SCHEDULERS: [SchedulerPath; 8] = [
         has_steps: false,
     },
     SchedulerPath {
-        version: CgroupVersion::V1,
+        version: HierarchyVersion::V1,
         job: &[
             PathPart::Name("pbs_jobs.service"),
             PathPart::Name("jobid"),
@@ -69,18 +69,18 @@ const SCHEDULERS: [SchedulerPath; 8] = [
         has_steps: false,
     },
     SchedulerPath {
-        version: CgroupVersion::V2,
+        version: HierarchyVersion::V2,
         job: &[PathPart::Name("lsf"), PathPart::Any, PathPart::LsfJob],
         has_steps: false,
     },
     SchedulerPath {
-        version: CgroupVersion::V1,
+        version: HierarchyVersion::V1,
         job: &[PathPart::Name("lsf"), PathPart::Any, PathPart::LsfJob],
         has_steps: false,
     },
     // Units of Flux's user, whose manager puts them into a slice by default.
     SchedulerPath {
-        version: CgroupVersion::V2,
+        version: HierarchyVersion::V2,
         job: &[
             PathPart::Name("user.slice"),
             PathPart::Prefix("user-"),
@@ -91,7 +91,7 @@ const SCHEDULERS: [SchedulerPath; 8] = [
         has_steps: false,
     },
     SchedulerPath {
-        version: CgroupVersion::V2,
+        version: HierarchyVersion::V2,
         job: &[
             PathPart::Name("user.slice"),
             PathPart::Prefix("user-"),
@@ -136,7 +136,7 @@ pub(crate) enum DirectoryKind {
 
 /// Returns what the directory at a path below the root is: `/system.slice/…`, or empty for the
 /// root.
-pub(crate) fn directory_kind(version: CgroupVersion, path: &str) -> DirectoryKind {
+pub(crate) fn directory_kind(version: HierarchyVersion, path: &str) -> DirectoryKind {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let schedulers = SCHEDULERS.iter().filter(|one| one.version == version);
     for scheduler in schedulers {
@@ -179,91 +179,91 @@ mod tests {
         let job = |has_steps| DirectoryKind::Job { has_steps };
         let ancestor = DirectoryKind::Ancestor;
         for (version, path, expected) in [
-            (CgroupVersion::V2, "", ancestor),
-            (CgroupVersion::V2, "/system.slice", ancestor),
-            (CgroupVersion::V2, "/user.slice", ancestor),
+            (HierarchyVersion::V2, "", ancestor),
+            (HierarchyVersion::V2, "/system.slice", ancestor),
+            (HierarchyVersion::V2, "/user.slice", ancestor),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/user.slice/user-5.slice/user@5.service",
                 ancestor,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/user.slice/user-5.slice/user@5.service/app.slice",
                 ancestor,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/user.slice/user-5.slice/session-1.scope",
                 DirectoryKind::Other,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/user.slice/user-5.slice/user@5.service/app.slice/shell-0-f1.service",
                 job(false),
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/sshd.service",
                 DirectoryKind::Other,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/n1_slurmstepd.scope",
                 ancestor,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/slurmstepd.scope/job_7",
                 job(true),
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/slurmstepd.scope/s06JQ5T8XK2M9R",
                 job(true),
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/slurmstepd.scope/system",
                 DirectoryKind::Other,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/slurmstepd.scope/job_7/step_0",
                 DirectoryKind::Step,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/system.slice/slurmstepd.scope/job_7/step_0/user",
                 DirectoryKind::Other,
             ),
-            (CgroupVersion::V1, "/slurm_n1/uid_1000/job_7", job(true)),
+            (HierarchyVersion::V1, "/slurm_n1/uid_1000/job_7", job(true)),
             (
-                CgroupVersion::V1,
+                HierarchyVersion::V1,
                 "/slurm_n1/uid_1000/job_7/step_batch",
                 DirectoryKind::Step,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/slurm_n1/uid_1000/job_7",
                 DirectoryKind::Other,
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/pbs_jobs.service/jobs/12[3].server",
                 job(false),
             ),
             (
-                CgroupVersion::V2,
+                HierarchyVersion::V2,
                 "/pbs_jobs.service/jobs/12.server/x",
                 DirectoryKind::Other,
             ),
             (
-                CgroupVersion::V1,
+                HierarchyVersion::V1,
                 "/pbs_jobs.service/jobid/12.server",
                 job(false),
             ),
-            (CgroupVersion::V1, "/lsf/alps/job.7.4711.17", job(false)),
+            (HierarchyVersion::V1, "/lsf/alps/job.7.4711.17", job(false)),
         ] {
             assert_eq!(directory_kind(version, path), expected, "{path}");
         }

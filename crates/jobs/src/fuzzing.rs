@@ -1,6 +1,6 @@
 //! Entry points for the fuzz targets.
 
-use crate::cgroup_paths::{CgroupVersion, directory_kind, job_of_path, uid_of_path};
+use crate::cgroup_paths::{HierarchyVersion, directory_kind, job_of_path, uid_of_path};
 use crate::cpu_ranges::CpuRanges;
 use crate::job_file::{parse_file, to_line};
 
@@ -20,7 +20,7 @@ pub fn job_file(bytes: &[u8]) {
 /// Reads the path of a cgroup and a list of CPUs.
 pub fn cgroup_path(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for version in [CgroupVersion::V1, CgroupVersion::V2] {
+    for version in [HierarchyVersion::V1, HierarchyVersion::V2] {
         directory_kind(version, &text);
     }
     job_of_path(&text);

@@ -100,7 +100,7 @@ impl JobInterval {
         self.begin <= end && self.end.is_none_or(|own_end| own_end >= start)
     }
 
-    /// Returns whether this is the id of the job: its number or its SLUID, or `JOB.STEP` for a step.
+    /// Returns whether this is the id of the job: its number or SLUID, or `JOB.STEP` for a step.
     pub fn has_id(&self, id: &str) -> bool {
         match &self.step {
             None => self.is_of_job(id),

@@ -38,7 +38,7 @@ struct JobRecord<T> {
 }
 
 #[derive(Debug)]
-pub(crate) struct JobFile {
+pub(crate) struct JobLog {
     dir: PathBuf,
     handle: Option<fs::File>,
     /// The length of the complete lines.
@@ -57,10 +57,10 @@ pub(crate) struct FileContents {
     pub malformed: usize,
 }
 
-impl JobFile {
+impl JobLog {
     /// Opens the file of a store and reads it.
-    pub(crate) fn open(dir: &Path) -> io::Result<(JobFile, NumberedJobs)> {
-        let mut file = JobFile {
+    pub(crate) fn open(dir: &Path) -> io::Result<(JobLog, NumberedJobs)> {
+        let mut file = JobLog {
             dir: dir.to_owned(),
             handle: None,
             len: 0,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn write(dir: &TempDir, numbers: &[u64]) -> Vec<u8> {
-        let (mut file, _) = JobFile::open(dir.path()).expect("opens");
+        let (mut file, _) = JobLog::open(dir.path()).expect("opens");
         for number in numbers {
             file.append(&to_line(*number, &job(*number)))
                 .expect("written");
@@ -210,8 +210,8 @@ mod tests {
         fs::read(dir.join(FILE_NAME)).expect("read")
     }
 
-    fn numbers(dir: &TempDir) -> (JobFile, Vec<u64>) {
-        let (file, jobs) = JobFile::open(dir.path()).expect("opens");
+    fn numbers(dir: &TempDir) -> (JobLog, Vec<u64>) {
+        let (file, jobs) = JobLog::open(dir.path()).expect("opens");
         (file, jobs.into_keys().collect())
     }
 
@@ -263,7 +263,7 @@ mod tests {
     fn a_rewritten_file_is_continued() {
         let dir = TempDir::new();
         write(&dir, &[1, 2]);
-        let (mut file, jobs) = JobFile::open(dir.path()).expect("opens");
+        let (mut file, jobs) = JobLog::open(dir.path()).expect("opens");
         file.rewrite(&to_line(2, &jobs[&2])).expect("rewritten");
         file.append(&to_line(3, &job(3))).expect("written");
         assert_eq!(numbers(&dir).1, [2, 3]);

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::interval::{JobInterval, usable_name};
 use crate::job_end::JobEnd;
-use crate::job_file::{JobFile, JobNumber, NumberedJobs, to_line};
+use crate::job_file::{JobLog, JobNumber, NumberedJobs, to_line};
 use crate::process_jobs::{ProcessJobs, Reporter};
 use crate::settings::JobsSettings;
 use crate::table::{JobFilter, JobTable};
@@ -31,7 +31,7 @@ pub struct Jobs {
 pub(crate) struct JobState {
     table: JobTable,
     /// `None` if it cannot be opened: jobs are then kept in memory only.
-    file: Option<JobFile>,
+    file: Option<JobLog>,
     pub(crate) process_jobs: ProcessJobs,
     counts: Arc<AtomicCounts>,
     is_dirty: bool,
@@ -116,7 +116,7 @@ impl Jobs {
     /// Opens the jobs of a store's directory. A file that cannot be read is reported, and jobs are
     /// kept in memory only.
     pub fn open(dir: &Path, settings: &JobsSettings) -> Jobs {
-        let opened = JobFile::open(dir).inspect_err(|error| {
+        let opened = JobLog::open(dir).inspect_err(|error| {
             tracing::error!(%error, dir = %dir.display(), "cannot read jobs.log; jobs are kept in memory only");
         });
         match opened {
@@ -130,7 +130,7 @@ impl Jobs {
         Jobs::new(None, NumberedJobs::new(), settings)
     }
 
-    fn new(file: Option<JobFile>, jobs: NumberedJobs, settings: &JobsSettings) -> Jobs {
+    fn new(file: Option<JobLog>, jobs: NumberedJobs, settings: &JobsSettings) -> Jobs {
         let keep = Millis::try_from(settings.keep.duration().as_millis()).unwrap_or(Millis::MAX);
         let counts = Arc::new(AtomicCounts::default());
         let mut state = JobState {
@@ -206,7 +206,7 @@ impl Jobs {
             if !std::mem::take(&mut state.is_dirty) {
                 return;
             }
-            state.file.as_ref().and_then(JobFile::sync_handle)
+            state.file.as_ref().and_then(JobLog::sync_handle)
         };
         if let Some(Err(error)) = handle.map(|file| file.sync_data()) {
             self.counts.write_errors.fetch_add(1, Ordering::Relaxed);

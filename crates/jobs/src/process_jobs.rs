@@ -136,8 +136,8 @@ impl ProcessJobs {
         self.jobs.get_mut(&key)
     }
 
-    /// Ends jobs of an earlier agent that have not been continued: their processes are not known any
-    /// more.
+    /// Ends jobs of an earlier agent that have not been continued: their processes are not known
+    /// any more.
     pub(crate) fn end_unknown(state: &mut JobState) {
         let known = std::mem::take(&mut state.process_jobs);
         let is_known = |number: JobNumber| known.jobs.values().any(|job| job.number == number);

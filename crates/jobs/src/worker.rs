@@ -65,11 +65,11 @@ impl fmt::Debug for JobWorkerOptions {
 #[derive(Debug)]
 pub struct JobWorker {
     thread: Option<RestartedThread>,
-    stop: Arc<StopSignal>,
+    stop: Arc<JobWorkerStop>,
 }
 
 #[derive(Debug)]
-struct StopSignal {
+struct JobWorkerStop {
     is_set: AtomicBool,
     event: OwnedFd,
 }
@@ -81,7 +81,7 @@ impl JobWorker {
         options: JobWorkerOptions,
         supervisor: &Supervisor,
     ) -> io::Result<JobWorker> {
-        let stop = Arc::new(StopSignal {
+        let stop = Arc::new(JobWorkerStop {
             is_set: AtomicBool::new(false),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
@@ -106,7 +106,7 @@ impl Drop for JobWorker {
     }
 }
 
-fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &StopSignal) {
+fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &JobWorkerStop) {
     let stat = read_plain(&options.proc.join("stat"), PROC_STAT_BYTES_MAX).unwrap_or_default();
     let boot = boot_time_seconds(&stat).and_then(|seconds| Millis::try_from(seconds).ok());
     let files = ProcFiles {
@@ -152,7 +152,7 @@ fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &StopSignal) {
 }
 
 /// Waits for an event, for the end of the agent, or for a time.
-fn wait(cgroups: &CgroupJobs, stop: &StopSignal, time: Duration) {
+fn wait(cgroups: &CgroupJobs, stop: &JobWorkerStop, time: Duration) {
     let mut descriptors = vec![PollFd::from_borrowed_fd(stop.event.as_fd(), PollFlags::IN)];
     let events = cgroups.watcher.descriptor();
     descriptors.extend(events.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));

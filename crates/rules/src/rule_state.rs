@@ -14,7 +14,7 @@ use crate::alert::{Alert, AlertState, DueAlert, RESOLVED_RETENTION, SendInterval
 use crate::expression::evaluate;
 use crate::restore::RestoredAlerts;
 use crate::rule_file::{AlertSpec, RuleSpec, RuleText};
-use crate::storage::{MissingNode, NodeSource, RuleSample, RuleStorage};
+use crate::storage::{MissingNode, RuleNodeSource, RuleSample, RuleStorage};
 use crate::template::TemplateData;
 
 /// The maximum number of alerts of one rule, whatever the limit of its group.
@@ -32,7 +32,7 @@ const NAMES_LISTED: usize = 20;
 pub(crate) struct EvaluationContext<'a> {
     pub storage: &'a dyn RuleStorage,
     /// On a parent: the series of all nodes.
-    pub nodes: Option<&'a dyn NodeSource>,
+    pub nodes: Option<&'a dyn RuleNodeSource>,
     pub limits: PromqlLimits,
     pub external_labels: &'a LabelSet,
     pub external_url: &'a str,
@@ -54,7 +54,7 @@ struct MissingNodes(Vec<MissingNode>);
 
 impl MissingNodes {
     fn of(context: &EvaluationContext<'_>) -> MissingNodes {
-        MissingNodes(context.nodes.map_or_else(Vec::new, NodeSource::missing))
+        MissingNodes(context.nodes.map_or_else(Vec::new, RuleNodeSource::missing))
     }
 
     /// Returns whether an element with these labels may be absent from the result only because of

@@ -23,7 +23,7 @@ pub struct MissingNode {
 }
 
 /// The series of all nodes of a tree, for one evaluation of a group.
-pub trait NodeSource: SeriesSource {
+pub trait RuleNodeSource: SeriesSource {
     /// Returns the nodes that did not answer so far.
     fn missing(&self) -> Vec<MissingNode>;
 }
@@ -34,7 +34,7 @@ pub trait RuleStorage: Send + Sync {
     fn source(&self) -> &dyn SeriesSource;
 
     /// The series of all nodes with the label `host`, if this node is a parent in a tree.
-    fn nodes(&self) -> Option<Box<dyn NodeSource + '_>> {
+    fn nodes(&self) -> Option<Box<dyn RuleNodeSource + '_>> {
         None
     }
 

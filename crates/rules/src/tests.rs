@@ -12,7 +12,7 @@ use crate::expression::evaluate;
 use crate::group::RuleGroup;
 use crate::rule_file::RuleFile;
 use crate::rule_state::EvaluationContext;
-use crate::storage::{MissingNode, NodeSource, RuleSample, RuleStorage};
+use crate::storage::{MissingNode, RuleNodeSource, RuleSample, RuleStorage};
 use crate::unit_test::memory_storage::MemoryStorage;
 
 /// A group over its storage, evaluated every ten seconds.
@@ -43,7 +43,7 @@ impl SeriesSource for IncompleteNodes<'_> {
     }
 }
 
-impl NodeSource for IncompleteNodes<'_> {
+impl RuleNodeSource for IncompleteNodes<'_> {
     fn missing(&self) -> Vec<MissingNode> {
         self.1.to_vec()
     }

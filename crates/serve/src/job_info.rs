@@ -34,7 +34,7 @@ impl IntervalSource for JobInfo {
         let mut jobs = self.0.running();
         jobs.retain(|job| job.overlaps(start, end));
         jobs.truncate(JOBS_MAX);
-        let mut users = UserNames::default();
+        let mut users = JobUserNames::default();
         let interval = |job: &JobInterval| LabelledInterval {
             labels: job_labels(job, &mut users),
             begin: job.begin,
@@ -51,7 +51,7 @@ pub(crate) fn job_info_readings(jobs: &Jobs) -> Vec<(Arc<Series>, f64)> {
         return Vec::new();
     }
     let family = Arc::new(JOB_INFO.clone());
-    let mut users = UserNames::default();
+    let mut users = JobUserNames::default();
     let series = running.iter().take(JOBS_MAX).filter_map(|job| {
         let labels = job_labels(job, &mut users);
         let labels: Vec<(&str, &str)> = { labels.iter() }
@@ -63,7 +63,7 @@ pub(crate) fn job_info_readings(jobs: &Jobs) -> Vec<(Arc<Series>, f64)> {
 }
 
 /// Labels that are unknown are left out.
-fn job_labels(job: &JobInterval, users: &mut UserNames) -> Vec<(&'static str, String)> {
+fn job_labels(job: &JobInterval, users: &mut JobUserNames) -> Vec<(&'static str, String)> {
     let mut labels = vec![
         ("jobid", job.job.to_string()),
         ("scheduler", job.scheduler.to_string()),
@@ -79,9 +79,9 @@ fn job_labels(job: &JobInterval, users: &mut UserNames) -> Vec<(&'static str, St
 
 /// The names of users, each looked up once per request.
 #[derive(Debug, Default)]
-pub(crate) struct UserNames(Vec<(u32, String)>);
+pub(crate) struct JobUserNames(Vec<(u32, String)>);
 
-impl UserNames {
+impl JobUserNames {
     pub(crate) fn name(&mut self, uid: u32) -> String {
         if let Some((_, name)) = self.0.iter().find(|(known, _)| *known == uid) {
             return name.clone();

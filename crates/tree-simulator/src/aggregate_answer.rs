@@ -26,12 +26,12 @@ pub(crate) fn labels(definitions: &[SeriesDefinition]) -> Vec<LabelSet> {
 }
 
 /// The series of one child, which have had their current values forever.
-pub(crate) struct SimulatedSeries<'a> {
+pub(crate) struct SimulatedChildSeries<'a> {
     pub labels: &'a [LabelSet],
     pub values: &'a [f64],
 }
 
-impl SeriesSource for SimulatedSeries<'_> {
+impl SeriesSource for SimulatedChildSeries<'_> {
     fn select(
         &self,
         selection: &Selection<'_>,
@@ -57,7 +57,7 @@ impl SeriesSource for SimulatedSeries<'_> {
     }
 }
 
-impl SimulatedSeries<'_> {
+impl SimulatedChildSeries<'_> {
     /// Returns status and body of the answer.
     pub(crate) fn answer(&self, request: &[u8]) -> (u32, Bytes) {
         let evaluated = decode_pushed_request(request).and_then(|request| {

@@ -16,7 +16,7 @@ use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Status;
 
-use crate::aggregate_answer::SimulatedSeries;
+use crate::aggregate_answer::SimulatedChildSeries;
 use crate::scripted_child::{ScriptedChild, hello};
 use crate::select_answer::SeriesCatalog;
 use crate::simulated_values::SimulatedValues;
@@ -155,7 +155,7 @@ impl SimulatedChild {
             ("/tree/select", Ok(select)) => (200, self.catalog.answer(&select, values, now_ms())),
             ("/tree/aggregate", _) => {
                 let labels = &self.catalog.labels;
-                SimulatedSeries { labels, values }.answer(&request.body)
+                SimulatedChildSeries { labels, values }.answer(&request.body)
             }
             _ => (404, Bytes::from_static(b"a simulated node has no pages\n")),
         };

@@ -11,18 +11,18 @@ use super::{job_in_state, need_root};
 use crate::PEGEL;
 
 /// A cgroup of a simulated Slurm, removed at the end.
-struct RealCgroup {
+struct RealJobCgroup {
     /// The directories from the outermost to the job's.
     directories: Vec<PathBuf>,
 }
 
-impl RealCgroup {
+impl RealJobCgroup {
     /// Creates a cgroup; `None`, with the skip recorded, if the kernel does not permit it.
     #[track_caller]
-    fn new(mount: &str, parts: &[&str]) -> Option<RealCgroup> {
+    fn new(mount: &str, parts: &[&str]) -> Option<RealJobCgroup> {
         need_root()?;
         let mut path = PathBuf::from(mount);
-        let mut group = RealCgroup {
+        let mut group = RealJobCgroup {
             directories: Vec::new(),
         };
         for part in parts {
@@ -50,7 +50,7 @@ impl RealCgroup {
     }
 }
 
-impl Drop for RealCgroup {
+impl Drop for RealJobCgroup {
     fn drop(&mut self) {
         for directory in self.directories.iter().rev() {
             // Another test may use the outer ones.
@@ -60,7 +60,7 @@ impl Drop for RealCgroup {
 }
 
 /// Runs a process in a cgroup and returns what the agent knows about the job at its end.
-fn run_job(mut group: RealCgroup, id: &str) {
+fn run_job(mut group: RealJobCgroup, id: &str) {
     let agent = PEGEL.agent().start();
     job_in_state(&agent, id, "running");
     let mut command = Command::new("sh");
@@ -95,7 +95,7 @@ fn a_job_in_a_real_cgroup_v1_is_seen_and_its_figures_are_kept() {
         format!("job_{id}"),
     );
     let parts = [slurm.as_str(), "uid_0", &job];
-    if let Some(group) = RealCgroup::new("/sys/fs/cgroup/memory", &parts) {
+    if let Some(group) = RealJobCgroup::new("/sys/fs/cgroup/memory", &parts) {
         run_job(group, &id);
     }
 }
@@ -111,7 +111,7 @@ fn a_job_in_a_real_cgroup_v2_is_seen_and_its_figures_are_kept() {
     let id = format!("92{}", std::process::id());
     let scope = format!("pegel{}_slurmstepd.scope", std::process::id());
     let parts = ["system.slice", &scope, &format!("job_{id}")];
-    if let Some(group) = RealCgroup::new(mount.expect("found"), &parts) {
+    if let Some(group) = RealJobCgroup::new(mount.expect("found"), &parts) {
         run_job(group, &id);
     }
 }

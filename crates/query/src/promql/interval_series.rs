@@ -7,7 +7,7 @@ use pegel_metric::{Family, Millis};
 
 use super::error::PromqlError;
 use super::labels::{LabelSet, NAME};
-use super::mark_series::interval_samples;
+use super::mark_series::{PHASE_INTERVAL, interval_samples};
 use super::series_view::NodeLabels;
 use super::source::Selection;
 
@@ -31,38 +31,58 @@ pub trait IntervalSource: fmt::Debug + Send + Sync {
 
 type IntervalSamples = Vec<(Millis, f64)>;
 
+/// Returns the intervals of a source that match and overlap the range, with their labels. Makes no
+/// samples: a request for labels may have no limits of time.
+pub(super) fn matching_intervals(
+    source: &dyn IntervalSource,
+    node: &NodeLabels,
+    selection: &Selection<'_>,
+) -> Vec<(LabelSet, LabelledInterval)> {
+    let name = &*source.family().name;
+    let mut names = { selection.matchers.iter() }.filter(|matcher| matcher.name == NAME);
+    if !names.all(|matcher| matcher.accepts(name)) {
+        return Vec::new();
+    }
+    let intervals = source.intervals(selection.start, selection.end);
+    let with_labels = intervals.into_iter().map(|interval| {
+        let own = interval.labels.iter();
+        let own = own.map(|(key, value)| (*key, value.as_str()));
+        let of_node = [("job", &*node.job), ("instance", &*node.instance)];
+        let labels = [(NAME, name)].into_iter().chain(own).chain(of_node);
+        let labels = LabelSet::new(labels.map(|(key, value)| (key.to_owned(), value)));
+        (labels, interval)
+    });
+    let is_selected = |labels: &LabelSet| {
+        let mut matchers = selection.matchers.iter();
+        matchers.all(|matcher| matcher.matches(labels))
+    };
+    with_labels
+        .filter(|(labels, _)| is_selected(labels))
+        .collect()
+}
+
 /// Returns the series of a source that match and have samples in the range.
 pub(super) fn interval_series(
     source: &dyn IntervalSource,
     node: &NodeLabels,
     selection: &Selection<'_>,
 ) -> Result<Vec<(LabelSet, IntervalSamples)>, PromqlError> {
-    let name = &*source.family().name;
-    let mut names = { selection.matchers.iter() }.filter(|matcher| matcher.name == NAME);
-    if !names.all(|matcher| matcher.accepts(name)) {
-        return Ok(Vec::new());
-    }
     let mut bytes = 0;
     let mut result = Vec::new();
-    for interval in source.intervals(selection.start, selection.end) {
-        let own = interval.labels.iter();
-        let own = own.map(|(key, value)| (*key, value.as_str()));
-        let of_node = [("job", &*node.job), ("instance", &*node.instance)];
-        let labels = [(NAME, name)].into_iter().chain(own).chain(of_node);
-        let labels = LabelSet::new(labels.map(|(key, value)| (key.to_owned(), value)));
-        if !selection
-            .matchers
-            .iter()
-            .all(|matcher| matcher.matches(&labels))
-        {
-            continue;
-        }
+    for (labels, interval) in matching_intervals(source, node, selection) {
         let span = (interval.begin, interval.end.unwrap_or(selection.end));
-        let samples = interval_samples(&[span], selection);
-        bytes += labels.bytes() + samples.len() * size_of::<(Millis, f64)>();
+        let start = span.0.max(selection.start);
+        let length = span.1.min(selection.end).saturating_sub(start).max(0);
+        let count = usize::try_from(length / PHASE_INTERVAL).unwrap_or(usize::MAX);
+        let sample_bytes = count.saturating_mul(size_of::<(Millis, f64)>());
+        bytes = labels
+            .bytes()
+            .saturating_add(sample_bytes)
+            .saturating_add(bytes);
         if bytes > selection.bytes_max {
             return Err(PromqlError::too_many_samples());
         }
+        let samples = interval_samples(&[span], selection);
         if !samples.is_empty() {
             result.push((labels, samples));
         }

@@ -18,7 +18,7 @@ use super::value::STALE_NAN;
 use crate::annotations::{Annotation, Annotations, ID_LABEL, KIND_LABEL, MarkKind};
 
 /// The samples of a running phase are this far apart: a fifth of the usual lookback.
-const PHASE_INTERVAL: Millis = 60_000;
+pub(super) const PHASE_INTERVAL: Millis = 60_000;
 /// The most marks and phases that one selection reads, the newest ones.
 const MARKS_MAX: usize = 10_000;
 

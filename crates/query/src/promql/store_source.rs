@@ -10,7 +10,7 @@ use pegel_metric::{Family, Input, Millis, Selector, Series};
 use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
 use super::error::PromqlError;
-use super::interval_series::{IntervalSource, interval_series};
+use super::interval_series::{IntervalSource, interval_series, matching_intervals};
 use super::labels::{LabelSet, NAME};
 use super::mark_series::{mark_family, mark_series};
 use super::matcher::{LabelMatcher, MatchKind};
@@ -91,7 +91,7 @@ impl StoreSource {
         })?;
         result?;
         if let Some(intervals) = self.intervals_for(selection) {
-            for (labels, _) in interval_series(intervals, &self.node, selection)? {
+            for (labels, _) in matching_intervals(intervals, &self.node, selection) {
                 visit(labels, intervals.family())?;
             }
         }

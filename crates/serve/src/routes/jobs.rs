@@ -20,7 +20,7 @@ use super::nodes_parameter::NodesParameter;
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller, JobVisibility, PeerIdentity};
-use crate::job_info::{UserNames, uid_of_user};
+use crate::job_info::{JobUserNames, uid_of_user};
 use crate::json_response::{JSON, json_response};
 use crate::query_parameters::QueryParameters;
 use crate::time_parameters::parse_time;
@@ -250,7 +250,7 @@ fn job_list(
         let key = (id.0, id.1, id.2, *count);
         merged.entry(key).or_default().push(one);
     }
-    let mut users = UserNames::default();
+    let mut users = JobUserNames::default();
     let mut jobs: Vec<ListedJob> = { merged.into_values() }
         .filter_map(|parts| listed_job(parts, &mut users, now))
         .collect();
@@ -268,7 +268,7 @@ fn sum_known<T: std::iter::Sum>(values: impl Iterator<Item = Option<T>>) -> Opti
     values.sum()
 }
 
-fn listed_job(parts: Vec<NodeJob>, users: &mut UserNames, now: Millis) -> Option<ListedJob> {
+fn listed_job(parts: Vec<NodeJob>, users: &mut JobUserNames, now: Millis) -> Option<ListedJob> {
     let first = parts.first()?.job.clone();
     let jobs = || parts.iter().map(|part| &part.job);
     let begin = jobs().map(|job| job.begin).min()?;

@@ -174,7 +174,7 @@ type ReducedSlot = Option<(usize, Slot)>;
 
 /// The slots of the reduced series of one series, in the order of its values.
 #[derive(Debug)]
-struct SeriesSlots {
+struct ReducedSlots {
     of: Arc<ReducedSeries>,
     slots: Vec<ReducedSlot>,
 }
@@ -191,7 +191,7 @@ const GROUP_SHARE_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ReducedGroups {
     groups: Vec<SampleGroup>,
-    by_key: Vec<Option<SeriesSlots>>,
+    by_key: Vec<Option<ReducedSlots>>,
     /// The slots of all series: one that gets another key stays in its group.
     slots: HashMap<Arc<Series>, (usize, Slot)>,
     families: ReducedFamilies,
@@ -253,7 +253,7 @@ impl ReducedGroups {
             self.by_key.resize_with(key + 1, || None);
         }
         let known = self.by_key[key].take_if(|known| Arc::ptr_eq(&known.of, series));
-        let mut known = known.unwrap_or_else(|| SeriesSlots {
+        let mut known = known.unwrap_or_else(|| ReducedSlots {
             of: series.clone(),
             slots: Vec::new(),
         });

@@ -1,5 +1,5 @@
-//! The partial results of a whole subtree for past ticks, from the stores of its nodes: the response
-//! to a parent, and the source of the back-fill.
+//! The partial results of a whole subtree for past ticks, from the stores of its nodes: the
+//! response to a parent, and the source of the back-fill.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
