@@ -37,9 +37,9 @@ fn the_ranks_of_mpi_programs_are_shown_with_what_they_are_in() {
     let agent = builder.start();
     let mut page = BrowserPage::start(&chromium);
     page.open(&format!("{}#/programs", url(&agent)));
-    page.until("document.body.innerText.includes('in MPI_Barrier #2 (MPI_COMM_WORLD)')");
+    page.until("document.body?.innerText.includes('in MPI_Barrier #2 (MPI_COMM_WORLD)')");
     // The wait is over: the row changes.
     entry[thread::STATE].store(1 | state::COLLECTIVE, Relaxed);
-    page.until("document.body.innerText.includes('outside MPI')");
+    page.until("document.body?.innerText.includes('outside MPI')");
     assert_eq!(page.console_errors(), [""; 0]);
 }

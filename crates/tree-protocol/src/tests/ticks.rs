@@ -9,7 +9,7 @@ fn bits(values: impl IntoIterator<Item = (u32, f64)>) -> Vec<(u32, u64)> {
 }
 
 /// A series of a node that runs.
-enum TickSeries {
+enum SentTestSeries {
     Counter(i64),
     Hundredths(i64),
     Thousandths(i64),
@@ -20,18 +20,18 @@ enum TickSeries {
 /// The series of an ordinary node, of which about a third changes in each second.
 struct ChangingNode {
     rng: Rng,
-    series: Vec<TickSeries>,
+    series: Vec<SentTestSeries>,
 }
 
 impl ChangingNode {
     fn new() -> ChangingNode {
         let mut rng = Rng::new(18);
         let series = (0..300).map(|index| match index % 10 {
-            0..=3 => TickSeries::Counter(rng.between(0..4_000_000_000)),
-            4 | 5 => TickSeries::Hundredths(rng.between(0..50_000_000)),
-            6 => TickSeries::Thousandths(rng.between(0..500_000_000)),
-            7 | 8 => TickSeries::Bytes(rng.between(0..64 << 30) / 4096),
-            _ => TickSeries::Float(rng.unit()),
+            0..=3 => SentTestSeries::Counter(rng.between(0..4_000_000_000)),
+            4 | 5 => SentTestSeries::Hundredths(rng.between(0..50_000_000)),
+            6 => SentTestSeries::Thousandths(rng.between(0..500_000_000)),
+            7 | 8 => SentTestSeries::Bytes(rng.between(0..64 << 30) / 4096),
+            _ => SentTestSeries::Float(rng.unit()),
         });
         let series = series.collect();
         ChangingNode { rng, series }
@@ -45,19 +45,19 @@ impl ChangingNode {
             let rng = &mut self.rng;
             match series {
                 // Most count few events, some count packets.
-                TickSeries::Counter(number) => *number += 1 << rng.below(15),
-                TickSeries::Hundredths(number) => *number += rng.between(1..100),
-                TickSeries::Thousandths(number) => *number += rng.between(1..1000),
-                TickSeries::Bytes(pages) => *pages = (*pages + rng.between(-2000..2000)).max(0),
-                TickSeries::Float(number) => *number = rng.unit() * 100.0,
+                SentTestSeries::Counter(number) => *number += 1 << rng.below(15),
+                SentTestSeries::Hundredths(number) => *number += rng.between(1..100),
+                SentTestSeries::Thousandths(number) => *number += rng.between(1..1000),
+                SentTestSeries::Bytes(pages) => *pages = (*pages + rng.between(-2000..2000)).max(0),
+                SentTestSeries::Float(number) => *number = rng.unit() * 100.0,
             }
         }
         let values = self.series.iter().map(|series| match *series {
-            TickSeries::Counter(number) => number as f64,
-            TickSeries::Hundredths(number) => number as f64 / 100.0,
-            TickSeries::Thousandths(number) => number as f64 / 1000.0,
-            TickSeries::Bytes(pages) => (pages * 4096) as f64,
-            TickSeries::Float(number) => number,
+            SentTestSeries::Counter(number) => number as f64,
+            SentTestSeries::Hundredths(number) => number as f64 / 100.0,
+            SentTestSeries::Thousandths(number) => number as f64 / 1000.0,
+            SentTestSeries::Bytes(pages) => (pages * 4096) as f64,
+            SentTestSeries::Float(number) => number,
         });
         (0..).zip(values).collect()
     }
