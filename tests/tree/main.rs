@@ -4,6 +4,9 @@
 mod chaos;
 mod counting;
 mod hostile;
+mod hostile_insider;
+mod hostile_parent;
+mod hostile_peers;
 mod hung_child;
 mod jobs;
 mod queries;

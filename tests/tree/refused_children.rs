@@ -344,7 +344,7 @@ fn peers_without_credentials_cost_no_memory() {
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(200));
         let grown = resident(head.agent().pid()).saturating_sub(before);
-        // The connections of an unoptimised agent, at most 80 at a time, and its own growth.
+        // The connections of an unoptimised agent, at most 128 at a time, and its own growth.
         assert!(grown < 20_000_000, "{} KB more", grown >> 10);
     }
     // A child gets in meanwhile.

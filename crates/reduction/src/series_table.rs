@@ -10,6 +10,9 @@ use pegel_metric::{MetricKind, Millis};
 /// The most series of a table, whatever its limit. All keys are below.
 pub const SERIES_KEYS_MAX: usize = 1 << 20;
 
+/// The agent itself among the children that define series: it may fill the table.
+const OWN_CHILD: u32 = 0;
+
 /// A series that is reduced over nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReducedSeries {
@@ -36,18 +39,23 @@ impl ReducedSeries {
 /// Keys count up from 0. Each definition by a child is one use of the key; a series without uses
 /// keeps its key until [`ReducedSeriesTable::reclaim`], so that ticks that are still open and
 /// children that reconnect find it. When the table is full, new series are refused and counted.
+/// So are those of a child that added as many as are left for all others.
 #[derive(Debug)]
 pub struct ReducedSeriesTable {
     series_max: usize,
     key_by_text: HashMap<Arc<str>, u32>,
     entries: Vec<Option<TableEntry>>,
     free_keys: Vec<u32>,
+    /// The number of series that each child added; 0 is the agent itself.
+    added: HashMap<u32, usize, AssignedKeyHash>,
     refused: u64,
 }
 
 #[derive(Debug)]
 struct TableEntry {
     series: Arc<ReducedSeries>,
+    /// The child that defined it first.
+    child: u32,
     uses: u32,
     /// When the last use ended; only valid without uses.
     released: Millis,
@@ -60,23 +68,34 @@ impl ReducedSeriesTable {
             key_by_text: HashMap::new(),
             entries: Vec::new(),
             free_keys: Vec::new(),
+            added: HashMap::default(),
             refused: 0,
         }
     }
 
     /// Returns the key of a series and counts one use of it. The kind, unit and help of the first
-    /// definition are kept. `None`: the table is full.
-    pub fn intern(&mut self, text: &str, kind: MetricKind, unit: &str, help: &str) -> Option<u32> {
+    /// definition are kept. `None`: the table is full, or the child added too many.
+    pub fn intern(
+        &mut self,
+        child: u32,
+        text: &str,
+        kind: MetricKind,
+        unit: &str,
+        help: &str,
+    ) -> Option<u32> {
         if let Some(&key) = self.key_by_text.get(text) {
             if let Some(entry) = self.entry_mut(key) {
                 entry.uses = entry.uses.saturating_add(1);
             }
             return Some(key);
         }
-        if self.key_by_text.len() >= self.series_max {
+        let left = self.series_max - self.key_by_text.len();
+        let added = self.added.entry(child).or_default();
+        if left == 0 || (child != OWN_CHILD && *added >= left) {
             self.refused += 1;
             return None;
         }
+        *added += 1;
         let text: Arc<str> = text.into();
         let entry = TableEntry {
             series: Arc::new(ReducedSeries {
@@ -85,6 +104,7 @@ impl ReducedSeriesTable {
                 unit: unit.into(),
                 help: help.into(),
             }),
+            child,
             uses: 1,
             released: 0,
         };
@@ -113,9 +133,13 @@ impl ReducedSeriesTable {
             let is_unused = |entry: &mut TableEntry| entry.uses == 0 && entry.released < before;
             if let Some(entry) = slot.take_if(is_unused) {
                 self.key_by_text.remove(&entry.series.text);
+                if let Some(added) = self.added.get_mut(&entry.child) {
+                    *added = added.saturating_sub(1);
+                }
                 removed.push(key as u32);
             }
         }
+        self.added.retain(|_, added| *added > 0);
         self.free_keys.extend(&removed);
         removed
     }
@@ -177,7 +201,7 @@ mod tests {
     use super::*;
 
     fn intern(table: &mut ReducedSeriesTable, text: &str) -> Option<u32> {
-        table.intern(text, MetricKind::Gauge, "bytes", "Help.")
+        table.intern(OWN_CHILD, text, MetricKind::Gauge, "bytes", "Help.")
     }
 
     #[test]
@@ -187,7 +211,7 @@ mod tests {
         assert_eq!(intern(&mut table, "a{b=\"c\"}"), Some(0));
         assert_eq!(intern(&mut table, "b"), Some(1));
         assert_eq!(
-            table.intern("a{b=\"c\"}", MetricKind::Counter, "", ""),
+            table.intern(7, "a{b=\"c\"}", MetricKind::Counter, "", ""),
             Some(0)
         );
         let series = table.get(0).unwrap();
@@ -224,5 +248,31 @@ mod tests {
         assert_eq!(&*table.get(0).unwrap().text, "c");
         table.release(99, 0);
         assert!(ReducedSeriesTable::new(usize::MAX).series_max <= SERIES_KEYS_MAX);
+    }
+
+    #[test]
+    fn a_child_with_very_many_series_leaves_half_of_the_room_to_others() {
+        let mut table = ReducedSeriesTable::new(100);
+        let mut define = |child: u32, number: u32| {
+            let text = format!("s{child}_{number}");
+            table
+                .intern(child, &text, MetricKind::Gauge, "", "")
+                .is_some()
+        };
+        assert_eq!((0..1000).filter(|number| define(1, *number)).count(), 50);
+        assert_eq!((0..1000).filter(|number| define(2, *number)).count(), 25);
+        assert!(define(3, 0), "a child with few series");
+        assert!(define(1, 7), "a series that is known");
+        assert_eq!((0..1000).filter(|number| define(0, *number)).count(), 24);
+        (0..50).for_each(|key| table.release(key, 5));
+        table.release(7, 5);
+        assert_eq!(table.reclaim(6).len(), 50);
+        assert!(intern(&mut table, "new").is_some());
+        let text = |number: u32| format!("again{number}");
+        let again = (0..1000).filter(|number| {
+            let interned = table.intern(1, &text(*number), MetricKind::Gauge, "", "");
+            interned.is_some()
+        });
+        assert_eq!(again.count(), 25, "its share counts what it has");
     }
 }

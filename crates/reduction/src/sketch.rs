@@ -137,6 +137,12 @@ impl QuantileSketch {
             .saturating_add(self.pending.len() as u64)
     }
 
+    /// Returns the memory that it takes besides its own size.
+    pub fn heap_bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<SketchBucket>()
+            + self.pending.capacity() * size_of::<f64>()
+    }
+
     /// Returns the value at `q` of the sorted values, interpolated between two of them as PromQL's
     /// `quantile` does. `None` without values, and if `q` is not in 0..=1.
     pub fn quantile(&self, q: f64) -> Option<f64> {

@@ -15,6 +15,8 @@ pub struct TickCells {
     /// The rate (NaN: none) and the total of each counter.
     counters: CellColumn<(f64, f64)>,
     partials: CellColumn<Partial>,
+    /// The memory of the sketches.
+    sketch_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl TickCells {
             gauges: CellColumn::with_capacity(gauges),
             counters: CellColumn::with_capacity(counters),
             partials: CellColumn::default(),
+            sketch_bytes: 0,
         }
     }
 
@@ -86,7 +89,13 @@ impl TickCells {
     }
 
     pub fn add_partial(&mut self, key: u32, partial: Partial) {
+        self.sketch_bytes += partial.sketch.heap_bytes();
         self.partials.push(key, partial);
+    }
+
+    /// Returns the memory of the sketches.
+    pub fn sketch_bytes(&self) -> usize {
+        self.sketch_bytes
     }
 
     /// Returns the numbers of gauges and counters.

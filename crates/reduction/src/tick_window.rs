@@ -19,7 +19,12 @@ pub enum PutOutcome {
     Late,
     /// It was ignored: the tick is too far in the future.
     TooEarly,
+    /// It was ignored: the open ticks have too much of this child.
+    TooLarge,
 }
+
+/// The memory for the sketches of one child in all open ticks.
+const CHILD_SKETCH_BYTES_MAX: usize = 64 << 20;
 
 /// A tick after the last change to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +100,14 @@ impl TickWindow {
         let time = time.saturating_sub(time.rem_euclid(self.interval_ms));
         if self.closed_until.is_some_and(|until| time <= until) {
             return PutOutcome::Late;
+        }
+        let open = self.ticks.iter().filter(|(other, _)| **other != time);
+        let open = open.filter_map(|(_, tick)| tick.as_ref()?.get(&child));
+        let open: usize = open
+            .map(|contribution| contribution.cells.sketch_bytes())
+            .sum();
+        if open.saturating_add(cells.sketch_bytes()) > CHILD_SKETCH_BYTES_MAX {
+            return PutOutcome::TooLarge;
         }
         let is_new = !self.ticks.contains_key(&time);
         if is_new && (self.ticks.len() >= self.open_max || time > self.newest_allowed()) {

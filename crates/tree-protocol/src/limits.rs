@@ -31,13 +31,17 @@ pub const REASON_BYTES_MAX: usize = 4 * 1024;
 /// The sketch of a partial result.
 pub const SKETCH_BYTES_MAX: usize = 16 * 1024;
 
+/// The sketches of all series of one child together, absent ones included.
+pub const SKETCHES_BYTES_MAX: usize = 32 << 20;
+
 /// The nodes below one child, itself included.
 pub const NODES_MAX: usize = 20_000;
 
 /// The names of nodes in a path to the root: the levels of a tree.
 pub const LEVELS_MAX: usize = 64;
 
-/// The time between two ticks.
+/// The time between two ticks. A child reads all its series for each.
+pub const INTERVAL_MS_MIN: u32 = 100;
 pub const INTERVAL_MS_MAX: u32 = 3_600_000;
 
 /// The random bytes that identify an agent.

@@ -95,7 +95,8 @@ pub fn check_hello(hello: &Hello) -> Result<(), MessageFault> {
 pub fn check_welcome(welcome: &Welcome) -> Result<(), MessageFault> {
     check_node_name("welcome.node", &welcome.node)?;
     let interval = i64::from(welcome.interval_ms);
-    check_range("welcome.interval_ms", interval, 1, INTERVAL_MS_MAX.into())?;
+    let (min, max) = (INTERVAL_MS_MIN.into(), INTERVAL_MS_MAX.into());
+    check_range("welcome.interval_ms", interval, min, max)?;
     check_count("welcome.path", welcome.path.len(), LEVELS_MAX)?;
     let mut path = welcome.path.iter();
     path.try_for_each(|node| check_node_name("welcome.path", node))

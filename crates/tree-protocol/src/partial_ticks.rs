@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::limits::SKETCH_BYTES_MAX;
+use crate::limits::{SKETCH_BYTES_MAX, SKETCHES_BYTES_MAX};
 use crate::number_forms::{NumberForm, NumberState};
 use crate::tick_bytes::{TickBytes, TickCodecError, put_varint, put_zigzag};
 use crate::value_ticks::{ABSENT, EntryReader, EntryWriter};
@@ -179,6 +179,8 @@ impl PartialTickEncoder {
 pub struct PartialTickDecoder {
     series: Vec<PartialSeries>,
     series_max: usize,
+    /// The bytes of all sketches, also of series that are absent: they are kept.
+    sketches: usize,
     is_failed: bool,
 }
 
@@ -188,6 +190,7 @@ impl PartialTickDecoder {
         PartialTickDecoder {
             series: Vec::new(),
             series_max,
+            sketches: 0,
             is_failed: false,
         }
     }
@@ -225,7 +228,13 @@ impl PartialTickDecoder {
                         self.series.resize(index + 1, PartialSeries::default());
                     }
                     let series = &mut self.series[index];
+                    self.sketches -= series.state.cell.sketch.len();
                     series.state.read(&mut reader.bytes)?;
+                    self.sketches += series.state.cell.sketch.len();
+                    if self.sketches > SKETCHES_BYTES_MAX {
+                        let limit = SKETCHES_BYTES_MAX;
+                        return Err(TickCodecError::SketchesSize { limit });
+                    }
                     series.is_present = true;
                 }
                 other => return Err(TickCodecError::Form(other)),

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use prost::Message;
 use prost::encoding::message;
 
-use crate::{SelectEnd, SelectPart, SelectedSeries, select_part};
+use crate::{
+    MessageFault, SelectEnd, SelectPart, SelectedSeries, check_message_elements, select_part,
+};
 
 /// The fields of [`SelectPart`].
 const SERIES_FIELD: u32 = 1;
@@ -77,6 +79,8 @@ pub enum SelectFrameError {
     Truncated,
     #[error("malformed part of the response: {0}")]
     Malformed(#[from] prost::DecodeError),
+    #[error("malformed part of the response: {0}")]
+    Elements(#[from] MessageFault),
     #[error("{0} bytes after the end of the response")]
     TrailingBytes(usize),
 }
@@ -107,6 +111,8 @@ impl<'a> SelectReader<'a> {
             .split_at_checked(length)
             .ok_or(SelectFrameError::Truncated)?;
         self.rest = rest;
+        // Small elements of lists take far more memory than bytes.
+        check_message_elements(frame)?;
         let part = SelectPart::decode(frame)?;
         if let Some(select_part::Kind::End(_)) = part.kind {
             self.is_finished = true;

@@ -24,6 +24,8 @@ pub enum TickCodecError {
     TimeOrder,
     #[error("a sketch of {length} bytes exceeds the limit of {limit}")]
     SketchSize { length: u64, limit: usize },
+    #[error("the sketches of all series exceed {limit} bytes")]
+    SketchesSize { limit: usize },
     #[error("an earlier tick of this stream was malformed")]
     Failed,
 }

@@ -244,8 +244,8 @@ impl OwnDefinitions {
                 None => {
                     let family = series.family();
                     let kind: MetricKind = family.kind;
-                    let interned =
-                        reduction.intern(series.text(), kind, &family.unit, &family.help);
+                    let (unit, help) = (&family.unit, &family.help);
+                    let interned = reduction.intern(OWN_KEY, series.text(), kind, unit, help);
                     self.keys.insert(series.clone(), interned);
                     interned
                 }

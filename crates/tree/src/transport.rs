@@ -152,8 +152,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     }
 }
 
-/// Serves HTTP/2 on a connection of a child until it ends.
-pub(crate) async fn serve_http2<F, R>(io: Box<dyn PeerStream>, respond: F) -> hyper::Result<()>
+/// Serves HTTP/2 on a connection of a child until it ends. After `finish` what is queued is sent,
+/// for at most `finish_time`.
+pub(crate) async fn serve_http2<F, R>(
+    io: Box<dyn PeerStream>,
+    respond: F,
+    finish: impl Future<Output = ()> + Send,
+    finish_time: Duration,
+) -> hyper::Result<()>
 where
     F: Fn(Request<Incoming>) -> R + Send + 'static,
     R: Future<Output = Response<Body>> + Send + 'static,
@@ -162,7 +168,7 @@ where
         let response = respond(request);
         async move { Ok::<_, Infallible>(response.await) }
     });
-    hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
@@ -170,8 +176,14 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
-        .serve_connection(TokioIo::new(io), service)
-        .await
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        ended = &mut connection => return ended,
+        () = finish => connection.as_mut().graceful_shutdown(),
+    }
+    let finished = tokio::time::timeout(finish_time, connection).await;
+    finished.unwrap_or(Ok(()))
 }
 
 /// Passes the stream of a child to `service`.

@@ -30,6 +30,8 @@ use crate::tick_thread::{TickThread, TreeStop};
 /// With a second one, each tick of a child would wake both. Responses are merged and samples are
 /// read on other threads.
 const WORKER_THREADS: usize = 1;
+/// Connections that the kernel keeps until they are accepted: all children may come at once.
+const BACKLOG: i32 = 1024;
 /// How long tasks may take to end.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// How often the files of the credentials are checked for changes.
@@ -116,6 +118,7 @@ impl Tree {
             };
             let listener = TcpListener::bind(accept.socket()).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
+            rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
             let address = listener.local_addr().map_err(failed)?;
             tree.listener = Some(listener);
             tree.parent = Some(Arc::new(Parent::new(context, address)));

@@ -2,6 +2,7 @@ use pegel_testkit::Rng;
 use std::collections::HashMap;
 
 use super::*;
+use crate::QuantileSketch;
 
 fn gauges(cells: &[(u32, f64)]) -> TickCells {
     let mut all = TickCells::default();
@@ -192,10 +193,34 @@ fn repeated_partials_replace_and_late_ones_change_nothing() {
                 match window.put(child, 1, time, 1, gauge(3, value)) {
                     PutOutcome::Open => drop(model.insert((time, child), value)),
                     PutOutcome::Late => late += 1,
-                    PutOutcome::TooEarly => panic!("{time} at {now}"),
+                    PutOutcome::TooEarly | PutOutcome::TooLarge => panic!("{time} at {now}"),
                 }
             }
         }
     }
     assert!(late > 100 && closed_times.len() > 100);
+}
+
+#[test]
+fn the_sketches_of_one_child_are_limited_over_all_open_ticks() {
+    let mut wide = Partial::default();
+    (1..=1024).for_each(|value| wide.add_value(1.05_f64.powi(value)));
+    let wide = || Partial {
+        sketch: QuantileSketch::decode(&wide.sketch.encode()).unwrap(),
+        ..wide.clone()
+    };
+    let cells = |count: u32| {
+        let mut cells = TickCells::default();
+        (0..count).for_each(|key| cells.add_partial(key, wide()));
+        cells
+    };
+    let size = cells(1).sketch_bytes();
+    assert!(size >= 16 * 1000, "{size} bytes");
+    let half = (CHILD_SKETCH_BYTES_MAX / size / 2) as u32;
+    let mut window = TickWindow::new(1000, 16);
+    assert_eq!(window.put(1, 1, 1000, 9, cells(half)), PutOutcome::Open);
+    assert_eq!(window.put(1, 1, 2000, 9, cells(half)), PutOutcome::Open);
+    assert_eq!(window.put(1, 1, 3000, 9, cells(half)), PutOutcome::TooLarge);
+    assert_eq!(window.put(2, 1, 3000, 9, cells(1)), PutOutcome::Open);
+    assert_eq!(window.put(1, 2, 2000, 9, cells(half)), PutOutcome::Open);
 }

@@ -150,10 +150,12 @@ fn stream_response(response: TreeResponse) -> Response {
 /// Returns the headers of a response, with those that keep browsers from running it.
 fn checked_headers(headers: &[(String, String)]) -> HeaderMap {
     let mut headers = returned_headers(headers);
-    // Only redirects within the node's own paths.
+    // Only redirects within the node's own paths. For browsers a backslash is a slash, and control
+    // characters are nothing.
     let is_relative = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
-        !text.is_empty() && !text.starts_with('/') && !text.contains(':')
+        let is_safe = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b':' | b'\\');
+        !text.is_empty() && !text.starts_with('/') && text.bytes().all(is_safe)
     };
     if headers
         .get(header::LOCATION)
@@ -208,5 +210,14 @@ mod tests {
         );
         assert!(!headers.contains_key("location") && !headers.contains_key("set-cookie"));
         assert_eq!(checked_headers(&[pair("location", "b/")])["location"], "b/");
+        for elsewhere in [
+            "//evil.example",
+            "\\\\evil.example",
+            "\t//evil.example",
+            "https:evil",
+        ] {
+            let headers = checked_headers(&[pair("location", elsewhere)]);
+            assert!(!headers.contains_key("location"), "{elsewhere:?}");
+        }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) const TREE_HEADER: &str = "pegel-tree";
 
 /// The largest response of all nodes together.
 const RESPONSES_BYTES_MAX: usize = 64 << 20;
+/// The memory that the series of one response may take: a series of few bytes takes hundreds.
+const RESPONSE_MEMORY_MAX: usize = 3 * RESPONSES_BYTES_MAX;
 /// The part of the time that is left which the nodes below may use: the rest is for the response.
 const NODES_TIME_PERCENT: u32 = 90;
 /// How often a waiting thread checks whether the client is gone.
@@ -286,9 +288,16 @@ impl ChosenNodes {
 /// Reads the complete response of a child.
 fn read_series(body: &[u8]) -> Result<(Vec<SelectedSeries>, SelectEnd), String> {
     let mut found = Vec::new();
+    let mut memory = 0;
     for part in SelectReader::new(body) {
         match part.map_err(|error| error.to_string())?.kind {
-            Some(select_part::Kind::Series(series)) => found.push(series),
+            Some(select_part::Kind::Series(series)) => {
+                memory += size_of::<SelectedSeries>() + series.encoded_len();
+                if memory > RESPONSE_MEMORY_MAX {
+                    return Err("its series take too much memory".to_owned());
+                }
+                found.push(series);
+            }
             Some(select_part::Kind::End(end)) => return Ok((found, end)),
             None => {}
         }

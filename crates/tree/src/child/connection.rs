@@ -123,8 +123,11 @@ impl ParentConnection {
     }
 
     async fn send(&self, kind: child_message::Kind) -> Result<(), String> {
-        let sent = self.stream.outgoing.send(encode_to_parent(kind)).await;
-        sent.map_err(|_| "the connection is closed".to_owned())
+        let sent = self.stream.outgoing.send(encode_to_parent(kind));
+        match timeout(SILENCE_MAX, sent).await {
+            Ok(sent) => sent.map_err(|_| "the connection is closed".to_owned()),
+            Err(_) => Err("the parent does not read".to_owned()),
+        }
     }
 
     async fn send_item(&mut self, item: UplinkItem, uplink: &Uplink) -> Result<(), String> {

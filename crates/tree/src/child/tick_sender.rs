@@ -23,6 +23,9 @@ const DEFINITIONS_PER_MESSAGE: usize = 2000;
 const DEFINITION_MESSAGE_BYTES: usize = 1 << 20;
 /// More credit than this is not kept: a parent cannot process more at once.
 const CREDIT_MAX: u32 = 1000;
+/// If the clock is set back by more intervals, the connection is opened again: ticks of one stream
+/// rise.
+const CLOCK_STEP_INTERVALS: Millis = 10;
 
 #[derive(Debug)]
 pub(super) struct TickSender {
@@ -78,6 +81,14 @@ impl TickSender {
         item: UplinkItem,
         counts: &TreeCounts,
     ) -> Result<Vec<child_message::Kind>, String> {
+        let time = match &item {
+            UplinkItem::Values { time, .. } => *time,
+            UplinkItem::Partials { tick, .. } => tick.time,
+        };
+        let step = CLOCK_STEP_INTERVALS * self.interval;
+        if self.last_sent.is_some_and(|last| last - time > step) {
+            return Err("the clock was set back; connecting again".to_owned());
+        }
         let mut definitions = DefinitionMessages::default();
         let (time, nodes, values, overview) = match item {
             UplinkItem::Values {
@@ -287,5 +298,18 @@ mod tests {
             .messages(item(4000, 0..1), &counts)
             .expect("messages");
         assert_eq!(kinds(&sent), "t");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_opens_the_connection_again() {
+        let counts = TreeCounts::default();
+        let mut sender = TickSender::new(9, 1000);
+        sender
+            .messages(item(90_000, 0..1), &counts)
+            .expect("a tick");
+        let little = sender.messages(item(80_000, 0..1), &counts);
+        assert!(little.expect("none").is_empty());
+        let error = sender.messages(item(70_000, 0..1), &counts);
+        assert!(error.expect_err("far back").contains("clock"));
     }
 }

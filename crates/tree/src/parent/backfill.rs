@@ -139,8 +139,9 @@ impl Parent {
     /// away.
     fn due_ticks(&self, now: Millis, count: usize) -> Vec<Millis> {
         let (lag, after) = {
-            let registry = self.registry.lock();
-            let intervals = super::CLOSE_INTERVALS + registry.levels() as i64;
+            let mut registry = self.registry.lock();
+            let levels = (registry.levels() as i64).min(super::CLOSE_LEVELS_MAX);
+            let intervals = super::CLOSE_INTERVALS + levels;
             (intervals * self.interval, registry.away_until())
         };
         let due = DueTicks {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pegel_metric::{Family, MetricKind, Millis, Series, escape_unprintable};
 use pegel_reduction::{NodeCounterRates, Partial, PutOutcome, QuantileSketch, TickCells};
-use pegel_tree_protocol::limits::PROTOCOL_VERSION;
+use pegel_tree_protocol::limits::{MESSAGE_BYTES_MAX, PROTOCOL_VERSION};
 use pegel_tree_protocol::{
     ChildMessage, DefinitionCheck, Hello, NodeUpdates, PartialCell, PartialTickDecoder, Ping, Pong,
     Refusal, SeriesDefinition, SeriesDefinitions, Tick, TickCredit, ValueTickDecoder, Welcome,
@@ -35,8 +35,8 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// Ticks may be this far ahead of the parent's clock, in milliseconds.
 const AHEAD_MAX: Millis = 10_000;
-/// Clocks that differ by more are not accepted: a year, in milliseconds.
-const CLOCK_OFFSET_MAX: u64 = 366 * 86_400_000;
+/// The bytes of all sketches of one tick. In the first tick of a stream they are part of a message.
+const TICK_SKETCHES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Serves the stream of a child until it ends.
 pub(crate) async fn serve_child(
@@ -73,6 +73,7 @@ pub(crate) async fn serve_child(
             return;
         }
     };
+    peer.stages.admitted.notify_one();
     // The link has its own sender; the stream ends when that is dropped.
     drop(outgoing);
     let node = hello.node.clone();
@@ -165,7 +166,8 @@ struct ChildStream {
     decoder: TickDecoder,
     rates: NodeCounterRates,
     last_tick: Option<Millis>,
-    /// Ticks for which no credit was returned yet.
+    /// The ticks that the child may send, and those for which no credit was returned yet.
+    credit: u32,
     credit_owed: u32,
     /// The address, for problems.
     peer: String,
@@ -204,6 +206,7 @@ impl ChildStream {
             decoder,
             rates: NodeCounterRates::new(),
             last_tick: None,
+            credit: TICK_CREDIT,
             credit_owed: 0,
             peer,
             parent,
@@ -298,7 +301,8 @@ impl ChildStream {
         let mut reduction = self.parent.reduction.lock();
         for series in &definitions.series {
             let kind = metric_kind(series.kind);
-            let interned = reduction.intern(&series.text, kind, &series.unit, &series.help);
+            let (text, key) = (&series.text, self.link.key);
+            let interned = reduction.intern(key, text, kind, &series.unit, &series.help);
             if interned.0 == NO_KEY {
                 self.parent.context.counts.refused_series.add(1);
             }
@@ -321,21 +325,28 @@ impl ChildStream {
         if time.rem_euclid(interval) != 0 {
             return malformed(format!("tick {time} is not a multiple of {interval} ms"));
         }
-        if time.abs_diff(now) > CLOCK_OFFSET_MAX {
-            return malformed(format!(
-                "tick {time} is more than a year from the parent's clock"
-            ));
+        if tick.nodes > 0 {
+            let credit = self.credit.checked_sub(1);
+            let Some(credit) = credit else {
+                return malformed("a tick without credit".to_owned());
+            };
+            self.credit = credit;
         }
         if let Some(message) = self.clock_problem(time, now) {
             let peer = &self.peer;
             { &parent.context }.problem(peer, &self.link.node, "clock", &message);
-            self.return_credit();
+            if tick.nodes > 0 {
+                self.return_credit();
+            }
             return Ok(());
         }
         if tick.nodes == 0 {
             // The child computed the tick again.
-            parent.mark_dirty(time, time);
+            self.mark_changed(time, now);
             return Ok(());
+        }
+        if let Some(last) = self.last_tick.filter(|last| time <= *last) {
+            return malformed(format!("tick {time} follows tick {last}"));
         }
         let cells = self.decode_cells(&tick)?;
         let parent = &self.parent;
@@ -344,8 +355,9 @@ impl ChildStream {
         let put = { parent.reduction.lock() }.put(link.key, link.epoch, time, tick.nodes, cells);
         if put != PutOutcome::Open {
             parent.context.counts.ticks_late.add(1);
-            parent.mark_dirty(time, time);
+            self.mark_changed(time, now);
         }
+        let parent = &self.parent;
         let child = parent
             .registry
             .lock()
@@ -360,7 +372,7 @@ impl ChildStream {
         {
             parent.mark_dirty(last + interval, time - interval);
         }
-        self.last_tick = Some(self.last_tick.map_or(time, |last| last.max(time)));
+        self.last_tick = Some(time);
         if let Some(child) = parent.registry.lock().child_mut(link) {
             child.last_tick = self.last_tick;
             child.last_arrival = now;
@@ -376,12 +388,27 @@ impl ChildStream {
         Ok(())
     }
 
+    /// Has a past tick computed again, unless this child had too many computed.
+    fn mark_changed(&self, time: Millis, now: Millis) {
+        let parent = &self.parent;
+        let is_permitted = { parent.registry.lock() }
+            .child_mut(&self.link)
+            .is_some_and(|child| child.changed_ticks.take(now));
+        if is_permitted {
+            parent.mark_dirty(time, time);
+        } else {
+            let message = "it has too many past ticks computed again";
+            { &parent.context }.problem(&self.peer, &self.link.node, "changes", message);
+        }
+    }
+
     fn return_credit(&mut self) {
         self.credit_owed += 1;
         if self.credit_owed < CREDIT_RETURNED {
             return;
         }
         let ticks = std::mem::take(&mut self.credit_owed);
+        self.credit += ticks;
         let credit = TickCredit { ticks };
         let credit = parent_message::Kind::TickCredit(credit);
         self.link.send(encode_to_child(credit));
@@ -443,10 +470,18 @@ impl ChildStream {
                 if let Err(error) = decoder.decode(&tick.values) {
                     return malformed(error.to_string());
                 }
+                let mut sketches = 0;
                 for &id in &self.ids_by_key {
                     let Some(cell) = decoder.cell(id) else {
                         continue;
                     };
+                    sketches += cell.sketch.len();
+                    if cell.count > tick.nodes.into() || sketches > TICK_SKETCHES_MAX {
+                        return malformed(format!(
+                            "a partial result of {} nodes in a tick of {}, or too large sketches",
+                            cell.count, tick.nodes
+                        ));
+                    }
                     match decode_partial(cell) {
                         Ok(partial) => cells.add_partial(self.keys[id as usize].0, partial),
                         Err(error) => return malformed(error),
@@ -475,6 +510,10 @@ impl ChildStream {
                     let message = format!("another agent with the name {node} is connected");
                     context.problem(&self.peer, &node, "duplicate", &message);
                 }
+                if changes.unlisted > 0 {
+                    let message = format!("{} nodes exceed the limits", changes.unlisted);
+                    context.problem(&self.peer, &self.link.node, "nodes", &message);
+                }
                 Ok(())
             }
             Err(found) => Err(ChildRefusal {
@@ -487,7 +526,7 @@ impl ChildStream {
     fn on_pong(&self, pong: Pong) {
         let now = self.parent.context.now();
         // A response of a past ping, which took long: the offset would be wrong by as much.
-        let round_trip = now - pong.sent_ms;
+        let round_trip = now.saturating_sub(pong.sent_ms);
         if !(0..=5_000).contains(&round_trip) {
             return;
         }
@@ -535,6 +574,7 @@ mod tests {
         let peer = ChildPeer {
             address: ([127, 0, 0, 1], 1).into(),
             certificate: None,
+            stages: Arc::default(),
         };
         let mut hello = Hello {
             protocol: PROTOCOL_VERSION,

@@ -1,5 +1,7 @@
 //! Accepts the connections of children. A peer without valid credentials costs a connection, a
-//! bounded handshake and a few counters: its token is checked before any message is decoded.
+//! bounded handshake and a few counters: its token is checked before any message is decoded. A
+//! connection has one stream, and ends with it: whoever holds credentials occupies no more places
+//! than it has names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,8 +15,8 @@ use pegel_credentials::parse_bearer;
 use pegel_tree_protocol::{BoxFuture, ChildMessage};
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -22,16 +24,17 @@ use tonic::{Status, Streaming, body::Body};
 
 use super::Parent;
 use super::child_stream::serve_child;
+use super::unproven_connections::{UnprovenConnections, UnprovenPlace};
 use crate::transport::{
     ATTACH_PATH, CountedStream, OUTGOING_MAX, PeerStream, respond_streaming, serve_http2,
 };
 
-/// Concurrent handshakes. Further peers wait in the kernel's queue.
-const HANDSHAKES_MAX: usize = 64;
-/// Connections beyond those of all children, for peers that are being refused.
-const SPARE_CONNECTIONS: usize = 16;
-/// The time for the handshake, and again for the first message.
+/// The time for the handshake, again for the stream, and again for the first message.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// How long the last messages of a stream may take.
+const FINISH_TIME: Duration = Duration::from_secs(1);
+/// How often a place is looked for if all are occupied. Further peers wait in the kernel's queue.
+const PLACE_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after a failure to accept: mostly too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,6 +44,16 @@ pub(crate) struct ChildPeer {
     pub(crate) address: SocketAddr,
     /// The certificate; `None` if none is required.
     pub(crate) certificate: Option<CertificateDer<'static>>,
+    pub(crate) stages: Arc<ConnectionStages>,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionStages {
+    /// A stream was opened with valid credentials.
+    is_opened: AtomicBool,
+    pub(crate) admitted: Notify,
+    pub(crate) ended: Notify,
 }
 
 impl ChildPeer {
@@ -51,13 +64,8 @@ impl ChildPeer {
 
 /// Accepts children until the task is dropped.
 pub(crate) async fn accept_children(parent: Arc<Parent>, listener: TcpListener) {
-    let connections = parent.context.settings.children_max as usize + SPARE_CONNECTIONS;
-    let connections = Arc::new(Semaphore::new(connections));
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let unproven = Arc::new(UnprovenConnections::default());
     loop {
-        let Ok(handshake) = handshakes.clone().acquire_owned().await else {
-            return;
-        };
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -66,25 +74,37 @@ pub(crate) async fn accept_children(parent: Arc<Parent>, listener: TcpListener) 
                 continue;
             }
         };
-        let Ok(connection) = connections.clone().try_acquire_owned() else {
-            let host = address.ip().to_string();
-            parent
-                .context
-                .problem(&host, "", "connections", "too many connections");
-            continue;
-        };
-        let parent = parent.clone();
-        tokio::spawn(async move {
-            let _connection = connection;
-            let prepared = timeout(HANDSHAKE_TIME, prepare(&parent, stream, address)).await;
-            drop(handshake);
-            let host = address.ip().to_string();
-            match prepared {
-                Ok(Ok((io, peer))) => serve_connection(parent, io, peer).await,
-                Ok(Err(message)) => parent.context.problem(&host, "", "handshake", &message),
-                Err(_) => parent.context.problem(&host, "", "handshake", "timed out"),
+        let place = loop {
+            match unproven.add(address.ip(), Instant::now()) {
+                Some(place) => break place,
+                None => sleep(PLACE_PAUSE).await,
             }
-        });
+        };
+        tokio::spawn(serve_peer(parent.clone(), stream, address, place));
+    }
+}
+
+/// Serves a connection until it ends, or has to make room before a child is attached.
+async fn serve_peer(
+    parent: Arc<Parent>,
+    stream: TcpStream,
+    address: SocketAddr,
+    place: UnprovenPlace,
+) {
+    let host = address.ip().to_string();
+    let served = async {
+        match timeout(HANDSHAKE_TIME, prepare(&parent, stream, address)).await {
+            Ok(Ok((io, peer))) => serve_connection(&parent, io, peer, &place).await,
+            Ok(Err(message)) => parent.context.problem(&host, "", "handshake", &message),
+            Err(_) => parent.context.problem(&host, "", "handshake", "timed out"),
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = place.displaced() => {
+            let message = "too many connections without a child";
+            parent.context.problem(&host, "", "connections", message);
+        }
     }
 }
 
@@ -98,10 +118,10 @@ async fn prepare(
     let stream = CountedStream::new(stream, parent.context.counts.clone());
     let credentials = parent.context.credentials();
     let Some(config) = &credentials.server else {
-        let certificate = None;
         let peer = ChildPeer {
             address,
-            certificate,
+            certificate: None,
+            stages: Arc::default(),
         };
         return Ok((Box::new(stream), peer));
     };
@@ -117,36 +137,51 @@ async fn prepare(
     let peer = ChildPeer {
         address,
         certificate: certificate.map(|certificate| certificate.clone().into_owned()),
+        stages: Arc::default(),
     };
     Ok((Box::new(stream), peer))
 }
 
-async fn serve_connection(parent: Arc<Parent>, io: Box<dyn PeerStream>, peer: ChildPeer) {
-    let is_attached = Arc::new(AtomicBool::new(false));
+async fn serve_connection(
+    parent: &Arc<Parent>,
+    io: Box<dyn PeerStream>,
+    peer: ChildPeer,
+    place: &UnprovenPlace,
+) {
+    let stages = peer.stages.clone();
     let host = peer.host();
     let served = {
-        let (parent, is_attached) = (parent.clone(), is_attached.clone());
-        serve_http2(io, move |request| {
-            respond(parent.clone(), peer.clone(), is_attached.clone(), request)
-        })
+        let (parent, peer) = (parent.clone(), peer);
+        let ended = stages.clone();
+        serve_http2(
+            io,
+            move |request| respond(parent.clone(), peer.clone(), request),
+            async move { ended.ended.notified().await },
+            FINISH_TIME,
+        )
     };
     let mut served = std::pin::pin!(served);
-    tokio::select! {
-        ended = &mut served => {
-            if let Err(error) = ended {
-                tracing::debug!(host, %error, "connection of a child ended");
-            }
-            return;
+    let stages_in_time = async {
+        sleep(HANDSHAKE_TIME).await;
+        if stages.is_opened.load(Ordering::Relaxed) {
+            sleep(HANDSHAKE_TIME).await;
         }
-        () = sleep(HANDSHAKE_TIME) => {}
-    }
-    if is_attached.load(Ordering::Relaxed) {
-        if let Err(error) = served.await {
+    };
+    let log_end = |ended: hyper::Result<()>| {
+        if let Err(error) = ended {
             tracing::debug!(host, %error, "connection of a child ended");
         }
-    } else {
-        let message = "the peer opened no stream";
-        parent.context.problem(&host, "", "handshake", message);
+    };
+    tokio::select! {
+        ended = &mut served => log_end(ended),
+        () = stages.admitted.notified() => {
+            place.free();
+            log_end(served.await);
+        }
+        () = stages_in_time => {
+            let message = "the peer opened no stream";
+            parent.context.problem(&host, "", "handshake", message);
+        }
     }
 }
 
@@ -154,7 +189,6 @@ async fn serve_connection(parent: Arc<Parent>, io: Box<dyn PeerStream>, peer: Ch
 async fn respond(
     parent: Arc<Parent>,
     peer: ChildPeer,
-    is_attached: Arc<AtomicBool>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     if request.uri().path() != ATTACH_PATH {
@@ -179,7 +213,9 @@ async fn respond(
             return Status::unauthenticated(message).into_http();
         }
     }
-    is_attached.store(true, Ordering::Relaxed);
+    if peer.stages.is_opened.swap(true, Ordering::Relaxed) {
+        return Status::already_exists("a connection has one stream").into_http();
+    }
     respond_streaming(AttachService { parent, peer }, request).await
 }
 
@@ -198,7 +234,13 @@ impl tonic::server::StreamingService<ChildMessage> for AttachService {
     fn call(&mut self, request: tonic::Request<Streaming<ChildMessage>>) -> Self::Future {
         let (outgoing, queued) = mpsc::channel(OUTGOING_MAX);
         let (parent, peer) = (self.parent.clone(), self.peer.clone());
-        tokio::spawn(serve_child(parent, peer, request.into_inner(), outgoing));
+        let stages = self.peer.stages.clone();
+        let served = serve_child(parent, peer, request.into_inner(), outgoing);
+        tokio::spawn(async move {
+            // Also if it panics, the connection ends.
+            let _ = tokio::spawn(served).await;
+            stages.ended.notify_one();
+        });
         let queued: OutgoingStream = Box::new(ReceiverStream::new(queued).map(Ok));
         Box::pin(async move { Ok(tonic::Response::new(queued)) })
     }

@@ -3,9 +3,11 @@
 
 mod backfill;
 mod backfill_file;
+mod changed_ticks_budget;
 mod child_link;
 mod child_stream;
 mod dirty_ticks;
+mod disputes;
 mod listener;
 mod node_rows;
 mod reduce;
@@ -13,6 +15,7 @@ mod registry;
 mod requests;
 mod restart;
 mod subtree_partials;
+mod unproven_connections;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -35,14 +38,20 @@ use crate::child::UplinkState;
 use crate::context::TreeContext;
 use crate::figures::NodeFigures;
 use crate::overview::unknown_overview;
+use crate::tick_reader::millis;
 use backfill_file::BackfillState;
 use dirty_ticks::DirtyTicks;
+use disputes::Disputes;
 use reduce::Reduction;
 use registry::Registry;
 
 /// A tick closes this many intervals after its time, even if children are missing; one more for
-/// each level between them and this agent.
+/// each level between them and this agent, but not for more levels than the second number: the
+/// window of open ticks is limited, and a child may claim any number. Values from further below
+/// are computed again later.
 const CLOSE_INTERVALS: i64 = 2;
+const CLOSE_LEVELS_MAX: i64 = 8;
+
 /// The parent's side of an agent. The HTTP server calls it as `NodeTree`.
 pub(crate) struct Parent {
     pub(crate) context: Arc<TreeContext>,
@@ -52,6 +61,7 @@ pub(crate) struct Parent {
     pub(crate) reduction: Mutex<Reduction>,
     pub(crate) own_overview: Mutex<NodeOverview>,
     dirty: Mutex<DirtyTicks>,
+    disputes: Mutex<Disputes>,
     outliers: Mutex<OutlierFinder>,
     node_figures: Mutex<Arc<NodeFigures>>,
     next_request: AtomicU64,
@@ -75,10 +85,12 @@ impl Parent {
                 context.instance.clone(),
                 children_max,
                 interval,
+                millis(context.settings.backfill.duration()),
             )),
             reduction: Mutex::new(Reduction::new(interval)),
             own_overview: Mutex::new(unknown_overview()),
             dirty: Mutex::default(),
+            disputes: Mutex::default(),
             outliers: Mutex::new(OutlierFinder::new(OutlierRule::default())),
             node_figures: Mutex::default(),
             next_request: AtomicU64::new(1),
@@ -113,7 +125,7 @@ impl Parent {
     }
 
     fn backfill_time(&self) -> Millis {
-        crate::tick_reader::millis(self.context.settings.backfill.duration())
+        millis(self.context.settings.backfill.duration())
     }
 
     /// Notes that the ticks up to `latest` are closed and stored.
@@ -124,10 +136,10 @@ impl Parent {
     /// Closes the ticks that are due. Returns them, and the time up to which all are closed.
     pub(crate) fn close_ticks(&self, now: Millis) -> (Vec<ReducedTick>, Millis) {
         let (expected, levels) = {
-            let registry = self.registry.lock();
+            let mut registry = self.registry.lock();
             (registry.expected(now), registry.levels() as i64)
         };
-        let lag = (CLOSE_INTERVALS + (levels - 2).max(0)) * self.interval;
+        let lag = (CLOSE_INTERVALS + (levels - 2).clamp(0, CLOSE_LEVELS_MAX)) * self.interval;
         let latest = now - lag;
         // Reducing takes long, and children wait for the lock: it is not held meanwhile.
         let due = { self.reduction.lock() }.take_due(&expected, latest);

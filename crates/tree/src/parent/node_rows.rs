@@ -14,15 +14,15 @@ use crate::figures::NodeFigures;
 /// How long a refused node stays listed.
 const REFUSED_LISTED: Millis = 5 * 60 * 1000;
 /// Clock offsets from here on are reported as problems.
-const CLOCK_OFFSET_MS: i32 = 1000;
+const CLOCK_OFFSET_MS: u32 = 1000;
 
 fn problem_text(status: NodeStatus, offset: Option<i32>) -> String {
     match (status, offset) {
         (NodeStatus::Lost, _) => "not connected".to_owned(),
         (NodeStatus::Late, _) => "connected, and no ticks arrive".to_owned(),
-        (_, Some(offset)) if offset.abs() >= CLOCK_OFFSET_MS => {
+        (_, Some(offset)) if offset.unsigned_abs() >= CLOCK_OFFSET_MS => {
             let direction = if offset > 0 { "ahead of" } else { "behind" };
-            let seconds = f64::from(offset.abs()) / 1000.0;
+            let seconds = f64::from(offset.unsigned_abs()) / 1000.0;
             format!("its clock is {seconds:.1} s {direction} its parent's")
         }
         _ => String::new(),

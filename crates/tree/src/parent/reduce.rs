@@ -56,6 +56,7 @@ impl Reduction {
     /// reduced.
     pub(crate) fn intern(
         &mut self,
+        child: u32,
         text: &str,
         kind: MetricKind,
         unit: &str,
@@ -65,7 +66,7 @@ impl Reduction {
         if !is_reducible_name(name) {
             return (NO_KEY, false);
         }
-        let Some(key) = self.table.intern(text, kind, unit, help) else {
+        let Some(key) = self.table.intern(child, text, kind, unit, help) else {
             return (NO_KEY, false);
         };
         let series = self.table.get(key);
@@ -334,10 +335,10 @@ mod tests {
     fn a_closed_tick_becomes_points_of_reduced_families() {
         let mut reduction = Reduction::new(1000);
         let text = "hits{a=\"b\"}";
-        let (key, is_counter) = reduction.intern(text, MetricKind::Counter, "", "Hits.");
+        let (key, is_counter) = reduction.intern(1, text, MetricKind::Counter, "", "Hits.");
         assert!(is_counter);
         assert_eq!(
-            reduction.intern("x:sum", MetricKind::Gauge, "", "").0,
+            reduction.intern(1, "x:sum", MetricKind::Gauge, "", "").0,
             NO_KEY
         );
         for (child, total) in [(1, 1000.0), (2, 500.0), (3, 7.0)] {
@@ -371,7 +372,7 @@ mod tests {
     ) -> Vec<(String, f64)> {
         let mut cells = TickCells::default();
         for text in texts {
-            let (key, _) = reduction.intern(text, MetricKind::Gauge, "", "Help.");
+            let (key, _) = reduction.intern(1, text, MetricKind::Gauge, "", "Help.");
             cells.add_gauge(key, time as f64);
             reduction.table.release(key, 0);
         }

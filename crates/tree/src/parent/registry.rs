@@ -4,11 +4,12 @@
 //! A name belongs to one instance of an agent. Of two places of one node, the one with the higher
 //! epoch is valid: a node that moved is dropped at its old place.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pegel_metric::Millis;
+use pegel_tree_protocol::limits::LEVELS_MAX;
 use pegel_tree_protocol::{
     Hello, NodeMoved, NodeOverview, NodeStatus, NodeUpdate, NodeUpdates, node_update::State,
     parent_message, refusal::Reason,
@@ -16,6 +17,7 @@ use pegel_tree_protocol::{
 use tokio::sync::mpsc;
 
 use super::backfill_file::KnownNode;
+use super::changed_ticks_budget::ChangedTicksBudget;
 use super::child_link::ChildLink;
 use crate::messages::encode_to_child;
 use crate::overview::unknown_overview;
@@ -24,8 +26,11 @@ use crate::overview::unknown_overview;
 const NAME_HELD: Millis = 60 * 1000;
 /// How long a lost node stays listed.
 const LOST_LISTED: Millis = 3600 * 1000;
-/// The most nodes below all children. Others are not listed.
+/// The most nodes below all children, and below one of them. Others are not listed.
 const NODES_LISTED_MAX: usize = 100_000;
+const NODES_OF_CHILD_MAX: usize = pegel_tree_protocol::limits::NODES_MAX;
+/// The most children that are listed without being connected, besides as many as may be connected.
+const LOST_MAX: usize = 1000;
 /// The key of the agent itself among the keys of nodes.
 pub(crate) const OWN_KEY: u32 = 0;
 /// A node is late after this number of intervals without a tick, but at least three seconds.
@@ -53,6 +58,20 @@ pub(crate) struct ChildNode {
     pub(crate) lost: Option<Millis>,
     /// The time from which its values are missing, until the first tick of its next connection.
     pub(crate) missing_since: Option<Millis>,
+    /// How many past ticks it may have computed again.
+    pub(crate) changed_ticks: ChangedTicksBudget,
+}
+
+impl ChildNode {
+    /// Returns whether the name still belongs to the instance.
+    fn is_held(&self, now: Millis) -> bool {
+        self.lost.is_none_or(|lost| now - lost < NAME_HELD)
+    }
+
+    fn is_other_than(&self, instance: &Bytes) -> bool {
+        // The instance of a node that is known from before a restart is empty.
+        self.instance != *instance && !self.instance.is_empty()
+    }
 }
 
 /// A node below a child.
@@ -73,11 +92,14 @@ pub(crate) struct Registry {
     instance: Bytes,
     children_max: usize,
     interval: Millis,
+    backfill_time: Millis,
     next_key: u32,
     /// Until the first time, a node that is not known is missing since the second.
     unknown_missing: Option<(Millis, Millis)>,
     pub(crate) children: BTreeMap<String, ChildNode>,
     pub(crate) nodes: BTreeMap<String, SubtreeNode>,
+    /// The number of levels; `None` since the nodes changed.
+    levels: Option<usize>,
 }
 
 /// A child that was admitted.
@@ -95,6 +117,8 @@ pub(crate) struct NodeChanges {
     pub(crate) missing_since: Option<Millis>,
     /// Nodes that another agent of their name has the place of.
     pub(crate) duplicates: Vec<String>,
+    /// The number of nodes beyond the limits.
+    pub(crate) unlisted: usize,
 }
 
 impl NodeChanges {
@@ -127,16 +151,19 @@ impl Registry {
         instance: Bytes,
         children_max: usize,
         interval: Millis,
+        backfill_time: Millis,
     ) -> Registry {
         Registry {
             node: node.to_owned(),
             instance,
             children_max,
             interval,
+            backfill_time,
             next_key: OWN_KEY,
             unknown_missing: None,
             children: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            levels: None,
         }
     }
 
@@ -144,6 +171,10 @@ impl Registry {
         // 2^32 children later, the keys of the first ones are free.
         self.next_key = self.next_key.wrapping_add(1).max(1);
         self.next_key
+    }
+
+    fn new_budget(&self, now: Millis) -> ChangedTicksBudget {
+        ChangedTicksBudget::new(self.backfill_time, self.interval, now)
     }
 
     pub(crate) fn connected(&self) -> impl Iterator<Item = &Arc<ChildLink>> {
@@ -173,10 +204,7 @@ impl Registry {
         let duplicate = format!("another agent with the name {name} is connected");
         let known = self.children.get(name);
         if let Some(child) = known {
-            let is_held = child.lost.is_none_or(|lost| now - lost < NAME_HELD);
-            // The instance of a node that is known from before a restart is empty.
-            let is_other = child.instance != hello.instance && !child.instance.is_empty();
-            if is_other && is_held {
+            if child.is_held(now) && child.is_other_than(&hello.instance) {
                 return refuse(Reason::Duplicate, duplicate);
             }
             if child.link.is_some() && hello.epoch <= child.epoch {
@@ -233,8 +261,11 @@ impl Registry {
             clock_offset_ms: None,
             lost: None,
             missing_since: Some(missing_since),
+            changed_ticks: { earlier.as_ref() }
+                .map_or_else(|| self.new_budget(now), |child| child.changed_ticks),
         };
         self.children.insert(name.clone(), child);
+        self.levels = None;
         Ok(Admitted {
             link,
             replaced: earlier.and_then(|child| child.link),
@@ -277,11 +308,13 @@ impl Registry {
         {
             self.report_moved(&below.route, node, epoch);
             self.nodes.remove(node);
+            self.levels = None;
         }
     }
 
     fn drop_child(&mut self, node: &str) -> Option<ChildNode> {
         let child = self.children.remove(node)?;
+        self.levels = None;
         if let Some(link) = &child.link {
             link.close();
             link.fail_all();
@@ -307,6 +340,25 @@ impl Registry {
                 below.missing_since.get_or_insert(since - LOSS_MARGIN);
             }
         }
+        self.limit_lost();
+    }
+
+    /// Forgets lost children beyond the limit: those that never sent a value first, then those that
+    /// are lost for the longest time.
+    fn limit_lost(&mut self) {
+        let lost = { self.children.iter() }.filter_map(|(name, child)| {
+            let lost = child.lost?;
+            // Nodes that are known from before a restart have no instance.
+            let had_values = child.last_tick.is_some() || child.instance.is_empty();
+            Some((had_values, lost, name))
+        });
+        if lost.clone().count() <= self.children_max + LOST_MAX {
+            return;
+        }
+        if let Some(name) = lost.min().map(|(_, _, name)| name.clone()) {
+            self.children.remove(&name);
+            self.levels = None;
+        }
     }
 
     /// Returns the entry of a connection, unless a newer one replaced it.
@@ -325,6 +377,10 @@ impl Registry {
         now: Millis,
     ) -> Result<NodeChanges, LoopFound> {
         let mut changes = NodeChanges::default();
+        self.levels = None;
+        let mut count = { self.nodes.values() }
+            .filter(|below| below.route == route)
+            .count();
         if updates.is_complete {
             self.miss_unlisted(route, &updates.nodes, now);
         }
@@ -343,8 +399,16 @@ impl Registry {
                 }
                 continue;
             }
-            if self.children.contains_key(name) && !self.take_child(route, &update, &mut changes) {
+            let is_child = self.children.contains_key(name);
+            if is_child && !self.take_child(route, &update, now, &mut changes) {
                 continue;
+            }
+            if !self.nodes.contains_key(name) {
+                if count >= NODES_OF_CHILD_MAX || self.nodes.len() >= NODES_LISTED_MAX {
+                    changes.unlisted += 1;
+                    continue;
+                }
+                count += 1;
             }
             self.update_node(route, update, now, &mut changes);
         }
@@ -365,7 +429,13 @@ impl Registry {
 
     /// Drops a child of this agent that moved to a place below another child. Returns false if it
     /// did not, so that the report is not used.
-    fn take_child(&mut self, route: &str, update: &NodeUpdate, changes: &mut NodeChanges) -> bool {
+    fn take_child(
+        &mut self,
+        route: &str,
+        update: &NodeUpdate,
+        now: Millis,
+        changes: &mut NodeChanges,
+    ) -> bool {
         let Some(child) = self.children.get(&update.node) else {
             return true;
         };
@@ -376,8 +446,8 @@ impl Registry {
         if update.state() != State::Up {
             return false;
         }
-        // A connected child is dropped only for the instance that it is itself.
-        if child.link.is_some() && child.instance != update.instance {
+        // A child is dropped only for the instance that it is itself, as long as it has its name.
+        if child.is_held(now) && child.is_other_than(&update.instance) {
             changes.duplicates.push(update.node.clone());
             return false;
         }
@@ -397,9 +467,6 @@ impl Registry {
         let is_up = update.state() == State::Up;
         let lost = (!is_up).then_some(now - LOSS_MARGIN);
         let Some(below) = self.nodes.get(&update.node) else {
-            if self.nodes.len() >= NODES_LISTED_MAX {
-                return;
-            }
             let since = self.unknown_missing_since(now);
             if is_up && since < now {
                 changes.came_back(since);
@@ -422,7 +489,12 @@ impl Registry {
             if was_up && !is_up {
                 return;
             }
-            if was_up && below.update.instance != update.instance {
+            let held_until = below
+                .missing_since
+                .map(|since| since + LOSS_MARGIN + NAME_HELD);
+            let is_held = held_until.is_none_or(|until| now < until);
+            let is_other = below.update.instance != update.instance;
+            if is_held && is_other && !below.update.instance.is_empty() {
                 changes.duplicates.push(update.node);
                 return;
             }
@@ -612,6 +684,7 @@ impl Registry {
                     clock_offset_ms: None,
                     lost: Some(since),
                     missing_since: Some(since),
+                    changed_ticks: self.new_budget(since),
                 };
                 self.children.insert(name, child);
             } else {
@@ -632,21 +705,35 @@ impl Registry {
         }
     }
 
-    /// Returns the number of levels, this agent included.
-    pub(crate) fn levels(&self) -> usize {
-        let mut levels = 1 + usize::from(!self.children.is_empty());
-        for (name, below) in &self.nodes {
-            let mut depth = 3;
-            let mut parent = &below.update.parent;
-            while *parent != below.route && depth < pegel_tree_protocol::limits::LEVELS_MAX {
-                let Some(next) = self.nodes.get(parent).filter(|_| parent != name) else {
-                    break;
-                };
-                depth += 1;
-                parent = &next.update.parent;
-            }
-            levels = levels.max(depth);
+    /// Returns the number of levels, this agent included. Called for every tick: only the first
+    /// call after a change reads the nodes, each of them once.
+    pub(crate) fn levels(&mut self) -> usize {
+        if let Some(levels) = self.levels {
+            return levels;
         }
+        let mut depths: HashMap<&str, usize> = HashMap::new();
+        let mut path: Vec<&str> = Vec::new();
+        let mut levels = 1 + usize::from(!self.children.is_empty());
+        for name in self.nodes.keys() {
+            // Up to an agent whose level is known: a child, or a node on an earlier path.
+            let mut at = name.as_str();
+            let mut depth = loop {
+                if let Some(depth) = depths.get(at) {
+                    break *depth;
+                }
+                let Some(below) = self.nodes.get(at).filter(|_| path.len() < LEVELS_MAX) else {
+                    break 2;
+                };
+                path.push(at);
+                at = below.update.parent.as_str();
+            };
+            for node in path.drain(..).rev() {
+                depth = (depth + 1).min(LEVELS_MAX);
+                depths.insert(node, depth);
+                levels = levels.max(depth);
+            }
+        }
+        self.levels = Some(levels);
         levels
     }
 }

@@ -1,13 +1,14 @@
 //! The partial results of a whole subtree for past ticks, from the stores of its nodes: the
 //! response to a parent, and the source of the back-fill.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pegel_metric::{MetricKind, Millis};
 use pegel_reduction::Partial;
+use pegel_tree_protocol::limits::NODES_MAX;
 use pegel_tree_protocol::{
     ChildAnswer, FanOut, NodeTree, SelectEnd, SelectReader, SelectRequest, SelectTooLarge,
     SelectWriter, SelectedSeries, TreeCallError, TreeRequest, decode_partials, decode_times,
@@ -23,8 +24,9 @@ use crate::tick_reader::{
     encode_partial, metric_kind, requested_ticks, select_partials, wire_kind,
 };
 
-/// The most series of one response.
+/// The most series of one response, and the most cells (series × ticks): about 100 bytes each.
 const SERIES_MAX: usize = 200_000;
+const CELLS_MAX: usize = 4_000_000;
 
 pub(crate) const SELECT_TARGET: &str = "/tree/select";
 
@@ -34,6 +36,12 @@ pub(crate) struct SubtreePartials {
     pub(super) ticks: Vec<Millis>,
     pub(super) series: BTreeMap<String, SubtreeSeries>,
     pub(crate) end: SelectEnd,
+    /// Nodes that did not answer, and the children that say so.
+    late_below: Vec<(String, String)>,
+    /// Children whose answers were not used, and why.
+    refused: Vec<(String, String)>,
+    /// Series that exceed the limit.
+    left_out: u64,
 }
 
 #[derive(Debug)]
@@ -45,51 +53,106 @@ pub(super) struct SubtreeSeries {
     pub(super) cells: Vec<Option<Partial>>,
 }
 
+/// A series of an answer, with the positions of its ticks.
+struct AnsweredSeries {
+    selected: SelectedSeries,
+    cells: Vec<(usize, Partial)>,
+}
+
+/// The memory that one answer may take when it is decoded: sketches of few bytes may have many
+/// buckets, and a cell that repeats the one before it has a single byte.
+const ANSWER_MEMORY_MAX: usize = 256 << 20;
+
 impl SubtreePartials {
-    fn add(&mut self, selected: SelectedSeries) -> Result<(), String> {
-        let known = self.series.contains_key(&selected.text);
-        if !known && self.series.len() >= SERIES_MAX {
-            return Ok(());
-        }
+    /// Decodes a series; takes its memory from `memory`.
+    fn decode(
+        &self,
+        mut selected: SelectedSeries,
+        memory: &mut usize,
+    ) -> Result<AnsweredSeries, String> {
         let count = self.ticks.len();
         let times = decode_times(&selected.times, count).map_err(|error| error.to_string())?;
-        let cells = decode_partials(&selected.partials, count);
-        let cells = cells.map_err(|error| error.to_string())?;
+        let columns = std::mem::take(&mut selected.partials);
+        let columns = decode_partials(&columns, count).map_err(|error| error.to_string())?;
+        let mut take = |bytes: usize| {
+            *memory = memory
+                .checked_sub(bytes)
+                .ok_or("it takes too much memory")?;
+            Ok::<(), String>(())
+        };
+        let texts = selected.text.len() + selected.help.len() + selected.unit.len();
+        take(size_of::<AnsweredSeries>() + texts)?;
+        let mut cells = Vec::new();
+        for (time, cell) in times.iter().zip(&columns) {
+            let Ok(index) = self.ticks.binary_search(time) else {
+                continue;
+            };
+            let partial = decode_partial(cell)?;
+            if partial.count > NODES_MAX as u64 {
+                return Err(format!("a partial result of {} nodes", partial.count));
+            }
+            take(size_of::<(usize, Partial)>() + partial.sketch.heap_bytes())?;
+            cells.push((index, partial));
+        }
+        Ok(AnsweredSeries { selected, cells })
+    }
+
+    /// Adds a series. A new one is left out if that would exceed the limit of cells.
+    fn add(&mut self, answered: AnsweredSeries, series_max: usize) {
+        let AnsweredSeries { selected, cells } = answered;
+        let count = self.ticks.len();
+        if !self.series.contains_key(&selected.text) && self.series.len() >= series_max {
+            self.left_out += 1;
+            return;
+        }
         let series = { self.series.entry(selected.text) }.or_insert_with(|| SubtreeSeries {
             kind: metric_kind(selected.kind.cast_signed()),
             unit: selected.unit,
             help: selected.help,
             cells: vec![None; count],
         });
-        for (time, cell) in times.iter().zip(&cells) {
-            let Ok(index) = self.ticks.binary_search(time) else {
-                continue;
-            };
-            let partial = decode_partial(cell)?;
+        for (index, partial) in cells {
             match &mut series.cells[index] {
                 Some(sum) => sum.merge(&partial),
                 empty => *empty = Some(partial),
             }
         }
-        Ok(())
     }
 
-    /// Adds the response of a child. After an error the child counts as missing.
-    fn add_answer(&mut self, answer: &ChildAnswer) -> Result<SelectEnd, String> {
-        if answer.status != 200 {
-            return Err(format!("status {}", answer.status));
-        }
-        let parts = SelectReader::new(&answer.body).collect::<Result<Vec<_>, _>>();
-        let parts = parts.map_err(|error| error.to_string())?;
+    /// Decodes the answer of a child, without adding it.
+    fn read_answer(
+        &self,
+        answer: &ChildAnswer,
+    ) -> Result<(Vec<AnsweredSeries>, SelectEnd), String> {
+        let mut memory = ANSWER_MEMORY_MAX;
+        let mut series = Vec::new();
         let mut end = SelectEnd::default();
-        for part in parts {
-            match part.kind {
-                Some(select_part::Kind::Series(series)) => self.add(series)?,
+        for part in SelectReader::new(&answer.body) {
+            match part.map_err(|error| error.to_string())?.kind {
+                Some(select_part::Kind::Series(found)) => {
+                    series.push(self.decode(found, &mut memory)?);
+                }
                 Some(select_part::Kind::End(found)) => end = found,
                 None => {}
             }
         }
-        Ok(end)
+        if !end.nodes.contains(&answer.child) {
+            end.nodes.push(answer.child.clone());
+        }
+        Ok((series, end))
+    }
+
+    /// Completes the end with the nodes that did not answer.
+    fn complete(mut self, mut late: Vec<String>) -> SubtreePartials {
+        // A node that moved is away at its former parent.
+        late.retain(|node| self.end.nodes.binary_search(node).is_err());
+        late.sort();
+        late.dedup();
+        late.truncate(NODES_MAX);
+        self.end.answered = self.end.nodes.len() as u32;
+        self.end.expected = self.end.answered + late.len() as u32;
+        self.end.late = late;
+        self
     }
 
     /// Encodes the response to a request for them.
@@ -160,61 +223,154 @@ pub(crate) async fn subtree_partials(
             late.extend(nodes);
         }
     }
-    let answers = below.answers;
-    let own = context.node.clone();
-    let merged = tokio::task::spawn_blocking(move || merge(ticks, own, local, &answers, late));
-    merged.await.map_err(|error| error.to_string())?
+    let (answers, others): (Vec<_>, Vec<_>) =
+        { below.answers.into_iter() }.partition(|answer| answer.status == 200);
+    late.extend(others.into_iter().map(|answer| answer.child));
+    let mut input = MergeInput {
+        ticks,
+        own: context.node.clone(),
+        local,
+        answers,
+    };
+    loop {
+        let merging = tokio::task::spawn_blocking(move || (merge(&input), input));
+        let (merged, returned) = merging.await.map_err(|error| error.to_string())?;
+        input = returned;
+        match (merged, parent) {
+            (Ok(all), None) => return Ok(all.complete(late)),
+            (Ok(mut all), Some(parent)) => {
+                late.extend(parent.check_answers(&mut all));
+                return Ok(all.complete(late));
+            }
+            (Err(error), Some(parent)) => {
+                let liar = parent.left_out(&error).ok_or(error.to_string())?;
+                input.answers.retain(|answer| answer.child != liar);
+            }
+            (Err(error), None) => return Err(error.to_string()),
+        }
+    }
 }
 
-/// Adds up the partial results of the agent itself and those of its children. A node that two
-/// children include moved while they were asked: the result would count it twice.
-fn merge(
+impl Parent {
+    /// Returns the nodes that are missing in merged answers. Names below a child count only if
+    /// that child leads to them.
+    fn check_answers(&self, all: &mut SubtreePartials) -> Vec<String> {
+        let (context, now) = (&self.context, self.context.now());
+        context.counts.refused_series.add(all.left_out);
+        let mut late = Vec::new();
+        for (child, error) in std::mem::take(&mut all.refused) {
+            context.problem("", &child, "malformed", &error);
+            if !self.disputes.lock().add(&child, now) {
+                late.push(child);
+            }
+        }
+        let registry = self.registry.lock();
+        for (node, child) in std::mem::take(&mut all.late_below) {
+            if { registry.route(&node) }.is_some_and(|(route, _)| *route == *child) {
+                late.push(node);
+            }
+        }
+        late
+    }
+
+    /// Returns the child whose answer is left out because it includes a node of another child for
+    /// a minute. `None`: the node may be moving.
+    fn left_out(&self, error: &MergeError) -> Option<String> {
+        let MergeError::Twice {
+            node,
+            first,
+            second,
+        } = error
+        else {
+            return None;
+        };
+        let registry = self.registry.lock();
+        let route = registry.route(node).map(|(route, _)| route.to_owned());
+        drop(registry);
+        let liar = match route.as_ref() == Some(second) {
+            true => first,
+            false => second,
+        };
+        if *liar == self.context.node || !self.disputes.lock().add(liar, self.context.now()) {
+            return None;
+        }
+        let message = error.to_string();
+        self.context.problem("", liar, "duplicate", &message);
+        Some(liar.clone())
+    }
+}
+
+/// What is merged.
+struct MergeInput {
     ticks: Vec<Millis>,
     own: String,
     local: Vec<SelectedSeries>,
-    answers: &[ChildAnswer],
-    mut late: Vec<String>,
-) -> Result<SubtreePartials, String> {
+    answers: Vec<ChildAnswer>,
+}
+
+/// Why partial results cannot be merged.
+#[derive(Debug, thiserror::Error)]
+enum MergeError {
+    #[error("{0}")]
+    Own(String),
+    /// The node moved while its parents were asked, or one of them does not tell the truth: the
+    /// result would count it twice.
+    #[error("node {node} is part of the answers of {first} and {second}")]
+    Twice {
+        node: String,
+        first: String,
+        second: String,
+    },
+}
+
+/// Adds up the partial results of the agent itself and those of its children. A malformed answer
+/// is left out as a whole.
+fn merge(input: &MergeInput) -> Result<SubtreePartials, MergeError> {
+    let MergeInput { ticks, own, .. } = input;
     let mut all = SubtreePartials {
-        ticks,
+        ticks: ticks.clone(),
         series: BTreeMap::new(),
         end: SelectEnd::default(),
+        late_below: Vec::new(),
+        refused: Vec::new(),
+        left_out: 0,
     };
-    for series in local {
-        all.add(series)?;
+    let series_max = SERIES_MAX.min(CELLS_MAX / ticks.len().max(1));
+    let mut memory = usize::MAX;
+    for series in &input.local {
+        let series = all.decode(series.clone(), &mut memory);
+        all.add(series.map_err(MergeError::Own)?, series_max);
     }
-    let mut nodes = BTreeSet::from([own]);
-    for answer in answers {
-        match all.add_answer(answer) {
-            Ok(mut end) => {
-                if !end.nodes.contains(&answer.child) {
-                    end.nodes.push(answer.child.clone());
-                }
-                for node in end.nodes {
-                    if let Some(twice) = nodes.replace(node) {
-                        return Err(format!("node {twice} moved during the request"));
-                    }
-                }
-                late.extend(end.late);
-            }
+    let mut nodes: BTreeMap<String, &str> = BTreeMap::from([(own.clone(), own.as_str())]);
+    for answer in &input.answers {
+        let (series, end) = match all.read_answer(answer) {
+            Ok(read) => read,
             Err(error) => {
-                tracing::debug!(child = answer.child, error, "partial results are malformed");
-                late.push(answer.child.clone());
+                all.refused.push((answer.child.clone(), error));
+                continue;
+            }
+        };
+        for node in end.nodes {
+            if let Some(first) = nodes.insert(node.clone(), &answer.child) {
+                let (first, second) = (first.to_owned(), answer.child.clone());
+                return Err(MergeError::Twice {
+                    node,
+                    first,
+                    second,
+                });
             }
         }
+        let late = end.late.into_iter();
+        all.late_below
+            .extend(late.map(|node| (node, answer.child.clone())));
+        // One child takes at most half of the room that is left for series.
+        let known = all.series.len();
+        let series_max = known + series_max.saturating_sub(known) / 2;
+        for series in series {
+            all.add(series, series_max);
+        }
     }
-    // A node that moved is away at its former parent.
-    late.retain(|node| !nodes.contains(node));
-    late.sort();
-    late.dedup();
-    late.truncate(pegel_tree_protocol::limits::NODES_MAX);
-    let answered = nodes.len() as u32;
-    all.end = SelectEnd {
-        answered,
-        expected: answered + late.len() as u32,
-        late,
-        nodes: nodes.into_iter().collect(),
-    };
+    all.end.nodes = nodes.into_keys().collect();
     Ok(all)
 }
 

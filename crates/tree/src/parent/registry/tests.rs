@@ -10,7 +10,7 @@ fn hello(node: &str, instance: u8, epoch: u64) -> Hello {
 }
 
 fn registry() -> Registry {
-    Registry::new("head", vec![0; 16].into(), 2, 1000)
+    Registry::new("head", vec![0; 16].into(), 2, 1000, 3_600_000)
 }
 
 fn attach(registry: &mut Registry, hello: &Hello, now: Millis) -> Result<Admitted, Reason> {
@@ -90,7 +90,7 @@ fn loops_and_too_many_children_are_refused() {
 fn missing(since: Millis) -> Result<NodeChanges, LoopFound> {
     Ok(NodeChanges {
         missing_since: Some(since),
-        duplicates: Vec::new(),
+        ..NodeChanges::default()
     })
 }
 
@@ -243,4 +243,108 @@ fn nodes_are_lost_after_a_restart_until_they_are_back() {
     let back = registry.update_nodes("a", updates(vec![up("x", 5)]), &[], 111_000);
     assert_eq!(back, missing(95_000));
     assert_eq!(registry.away_since(0), ["y"]);
+}
+
+#[test]
+fn a_lost_child_keeps_its_name_for_a_minute_whoever_reports_it() {
+    let mut registry = registry();
+    attach(&mut registry, &hello("liar", 1, 1), 0).expect("admitted");
+    let x = attach(&mut registry, &hello("x", 7, 5), 0).expect("admitted");
+    registry.detach(&x.link, 1000);
+    let report = || {
+        updates(vec![NodeUpdate {
+            instance: vec![8; 16].into(),
+            ..up("x", u64::MAX)
+        }])
+    };
+    let early = registry.update_nodes("liar", report(), &[], 2000);
+    assert_eq!(early.expect("no loop").duplicates, ["x"]);
+    attach(&mut registry, &hello("x", 7, 6), 3000).expect("the child itself is back");
+    let while_connected = registry.update_nodes("liar", report(), &[], 200_000);
+    assert_eq!(while_connected.expect("no loop").duplicates, ["x"]);
+}
+
+#[test]
+fn a_node_below_another_child_keeps_its_name_for_a_minute() {
+    let mut registry = registry();
+    let m = attach(&mut registry, &hello("m", 1, 1), 0).expect("admitted");
+    attach(&mut registry, &hello("liar", 2, 1), 0).expect("admitted");
+    let report = |instance: u8, epoch| {
+        updates(vec![NodeUpdate {
+            instance: vec![instance; 16].into(),
+            ..up("x", epoch)
+        }])
+    };
+    let reported = registry.update_nodes("m", report(7, 5), &[], 0);
+    assert!(reported.is_ok());
+    registry.detach(&m.link, 1000);
+    let other = registry.update_nodes("liar", report(8, 6), &[], 30_000);
+    assert_eq!(other.expect("no loop").duplicates, ["x"]);
+    let itself = registry.update_nodes("liar", report(7, 6), &[], 30_000);
+    assert!(itself.expect("no loop").duplicates.is_empty());
+    assert_eq!(registry.route("x").map(|route| route.0), Some("liar"));
+}
+
+#[test]
+fn the_nodes_of_one_child_and_the_lost_children_are_limited() {
+    let mut registry = registry();
+    attach(&mut registry, &hello("liar", 1, 1), 0).expect("admitted");
+    let names = |from: usize| {
+        let nodes = (from..from + NODES_OF_CHILD_MAX).map(|number| up(&format!("n{number}"), 1));
+        NodeUpdates {
+            is_complete: false,
+            nodes: nodes.collect(),
+        }
+    };
+    let first = registry.update_nodes("liar", names(0), &[], 0);
+    assert_eq!(first, nothing());
+    let second = registry.update_nodes("liar", names(NODES_OF_CHILD_MAX), &[], 0);
+    assert_eq!(second.expect("no loop").unlisted, NODES_OF_CHILD_MAX);
+    assert_eq!(registry.nodes.len(), NODES_OF_CHILD_MAX);
+
+    let useful = attach(&mut registry, &hello("useful", 2, 1), 0).expect("admitted");
+    registry
+        .child_mut(&useful.link)
+        .expect("connected")
+        .last_tick = Some(1);
+    registry.detach(&useful.link, 1);
+    for number in 0..3 * LOST_MAX as i64 {
+        let name = format!("lost{number}");
+        let lost = attach(&mut registry, &hello(&name, 3, 1), number).expect("admitted");
+        registry.detach(&lost.link, number);
+    }
+    assert!(registry.children.len() <= LOST_MAX + 2 + 1);
+    assert!(registry.children.contains_key("useful"), "it had values");
+}
+
+#[test]
+fn levels_are_counted_once_for_each_node() {
+    let mut registry = registry();
+    assert_eq!(registry.levels(), 1);
+    attach(&mut registry, &hello("a", 1, 1), 0).expect("admitted");
+    assert_eq!(registry.levels(), 2);
+    // A chain as long as a child may report.
+    let chain = (0..NODES_OF_CHILD_MAX).map(|number| {
+        let parent = match number {
+            0 => "a".to_owned(),
+            _ => format!("n{}", number - 1),
+        };
+        NodeUpdate {
+            parent,
+            ..up(&format!("n{number}"), 1)
+        }
+    });
+    let report = updates(chain.take(10).collect());
+    assert!(registry.update_nodes("a", report, &[], 0).is_ok());
+    assert_eq!(registry.levels(), 12);
+    let cycle = [("x", "y"), ("y", "x")].map(|(node, parent)| NodeUpdate {
+        parent: parent.to_owned(),
+        ..up(node, 1)
+    });
+    assert!(
+        registry
+            .update_nodes("a", updates(cycle.to_vec()), &[], 0)
+            .is_ok()
+    );
+    assert!(registry.levels() <= LEVELS_MAX);
 }
