@@ -186,7 +186,16 @@ fn pegel_tunnel_opens_a_private_socket_and_a_page_with_the_token() {
         !Path::new(&socket).parent().is_some_and(Path::exists),
         "{socket}"
     );
+    // Another one ends with the job.
+    let tunnel = ChildProcess::start(&mut command);
+    eventually("the tunnel is announced", || {
+        let text = tunnel.stderr();
+        text.contains("PEGEL_SOCKET=").then_some(()).ok_or(text)
+    });
     finish(&job, running);
+    let ended = tunnel.wait(JOB_TIME);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert!(ended.stderr.contains("the job has ended"), "{ended}");
     let bad = PEGEL
         .command(&laptop)
         .args(["tunnel", "nowhere"])

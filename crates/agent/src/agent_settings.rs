@@ -70,6 +70,10 @@ pub struct AgentSettings {
     pub is_supervised: bool,
     /// The agent cannot outlive the task that started it: records end when it stops.
     pub ends_records: bool,
+    /// The agent ends with its job: jobs that programs named end when it stops.
+    pub ends_jobs: bool,
+    /// See [`AgentSettings::only_serve_stored`].
+    pub(crate) serves_stored_only: bool,
     /// Maximum number of programs that are counted for wrappers at one time.
     pub(crate) programs_max: usize,
     /// What a snapshot of this machine reads.
@@ -169,6 +173,8 @@ impl AgentSettings {
             jobs: config.agent.jobs.clone(),
             is_supervised: false,
             ends_records: false,
+            ends_jobs: false,
+            serves_stored_only: false,
             programs_max,
             snapshot: snapshot_options(loaded, environment),
             log: None,
@@ -186,14 +192,15 @@ impl AgentSettings {
 }
 
 /// The longest time for which samples are kept: a hundred years.
-const FOREVER: u64 = 36_500 * 86_400;
+pub(crate) const FOREVER: u64 = 36_500 * 86_400;
 /// The largest store that is served.
-const STORED_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const STORED_BYTES_MAX: u64 = 1 << 40;
 
 impl AgentSettings {
     /// Leaves only what serves stored samples: nothing is collected, received or sent, and no
     /// sample is removed for its age.
     pub fn only_serve_stored(&mut self) {
+        self.serves_stored_only = true;
         for entry in REGISTRY {
             let settings = self
                 .collect

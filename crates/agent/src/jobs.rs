@@ -20,13 +20,17 @@ const GPU_QUERY_BYTES: usize = 4 << 20;
 /// The steps of a reading; the mean over each is the same as over all samples.
 const GPU_STEPS: Millis = 500;
 
-/// Starts the thread that finds jobs.
+/// Starts the thread that finds jobs; none if the agent only serves what another one stored.
 pub(crate) fn start_jobs(
     plan: &AgentSettings,
     jobs: &Jobs,
     store: &Store,
     ingest: &Arc<Ingest>,
-) -> io::Result<JobWorker> {
+) -> io::Result<Option<JobWorker>> {
+    if plan.serves_stored_only {
+        jobs.end_all_as_lost();
+        return Ok(None);
+    }
     let for_gpus = store.clone();
     let ingest = Arc::downgrade(ingest);
     let lane_jobs = move || {
@@ -45,8 +49,9 @@ pub(crate) fn start_jobs(
         gpu_seconds: GpuSeconds(Arc::new(move |gpus, begin, end| {
             gpu_seconds(&for_gpus, gpus, begin, end)
         })),
+        ends_jobs: plan.ends_jobs,
     };
-    JobWorker::start(jobs, options, store.supervisor())
+    JobWorker::start(jobs, options, store.supervisor()).map(Some)
 }
 
 /// Returns how long GPUs were busy: the mean share of each, times the length of the interval.

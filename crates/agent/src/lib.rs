@@ -28,6 +28,7 @@ mod pull_metrics;
 mod remove_store;
 mod rules;
 mod running_agent;
+mod sample_import;
 mod sample_once;
 mod service_notifier;
 mod sessions;
@@ -51,6 +52,7 @@ pub use pegel_serve::{PortOwner, is_sock_diag_available, tcp_port_owner, udp_por
 pub use pegel_tree::ParentContact;
 pub use probe_collectors::probe_collectors;
 pub use running_agent::{AgentStartError, RunningAgent};
+pub use sample_import::{SampleImport, SampleImportError};
 pub use sample_once::{OnceSample, sample_once};
 pub use signals::{StopSignals, on_stop_signal};
 pub use snapshots::snapshot_options;

@@ -269,7 +269,7 @@ impl RunningAgent {
             statsd,
             status,
             sessions,
-            job_worker: Some(job_worker),
+            job_worker,
             stop_requested: finished,
             server: running,
             endpoint: Some(endpoint),

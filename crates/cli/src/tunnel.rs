@@ -2,7 +2,9 @@
 //! job's token, because every user of this machine can connect to it; the socket for commands has
 //! mode 0600 and requires none.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use crate::output;
 
 /// The most bytes of the head's description.
 const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
+/// How often the head is asked whether it is still there.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long ssh may take to open the socket.
 const OPEN_TIME: Duration = Duration::from_secs(60);
 
@@ -106,17 +110,45 @@ fn announce_and_wait(
         socket.display()
     ));
     let pid = Pid::from_child(&child);
+    let mut next_check = Instant::now() + CHECK_INTERVAL;
     let is_stopped = Arc::new(AtomicBool::new(false));
     let stopped = is_stopped.clone();
     pegel_agent::on_stop_signal(move || {
         stopped.store(true, Ordering::Relaxed);
         let _ = kill_process(pid, Signal::TERM);
     })?;
-    let status = child.wait()?;
-    match status.success() || is_stopped.load(Ordering::Relaxed) {
-        true => Ok(()),
-        false => bail!("{} ended with {status}", args.ssh),
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return match status.success() || is_stopped.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => bail!("{} ended with {status}", args.ssh),
+            };
+        }
+        if next_check <= Instant::now() && !is_stopped.load(Ordering::Relaxed) {
+            next_check = Instant::now() + CHECK_INTERVAL;
+            if has_ended(socket) {
+                output::print_message("pegel: the job has ended");
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(());
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Returns whether the head is gone: ssh then closes the connection without an answer. A head that
+/// is slow has not ended.
+fn has_ended(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return false;
+    };
+    let request = b"GET /-/ready HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    let asked = stream
+        .set_read_timeout(Some(CHECK_INTERVAL))
+        .and_then(|()| stream.write_all(request));
+    // EPIPE: it was closed before the request was sent.
+    asked.is_err() || matches!(stream.read(&mut [0; 16]), Ok(0))
 }
 
 /// Reads the addresses and the token of the head.

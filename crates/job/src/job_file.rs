@@ -26,6 +26,8 @@ pub enum JobFileError {
     },
     #[error("other users can read the job file {0}; its mode must be 0600")]
     Exposed(PathBuf),
+    #[error("the job file {0} belongs to another user")]
+    Foreign(PathBuf),
     #[error("cannot write the job file {path}: {source}; choose another directory with --shared")]
     Write {
         path: PathBuf,
@@ -79,6 +81,8 @@ pub struct JobFile {
     pub out: Option<PathBuf>,
     /// Serve copies of the stores in this directory, and sample nothing.
     pub view: Option<PathBuf>,
+    /// The database files to serve instead, one for each node; empty if stores are served.
+    pub databases: Vec<PathBuf>,
     /// Keep the directories of the agents at the end.
     pub keeps_dir: bool,
     /// Where the job file is; the head removes it at its end, in case `pegel job` was killed.
@@ -115,6 +119,11 @@ impl JobFile {
         let found = std::fs::metadata(path).map_err(failed)?;
         if found.mode() & 0o077 != 0 {
             return Err(JobFileError::Exposed(path.to_owned()));
+        }
+        // Root's files can have another owner on file systems that do not trust root.
+        let user = rustix::process::geteuid();
+        if found.uid() != user.as_raw() && !user.is_root() {
+            return Err(JobFileError::Foreign(path.to_owned()));
         }
         let bytes = pegel_plain_file::read_plain(path, JOB_FILE_BYTES_MAX).map_err(failed)?;
         JobFile::parse(&bytes)

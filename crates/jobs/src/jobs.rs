@@ -77,6 +77,9 @@ pub struct JobReport {
     /// Whether the program ended; else it begins.
     #[serde(default)]
     pub end: bool,
+    /// Whether the job ended with the program, whatever other processes of it do.
+    #[serde(default)]
+    pub is_last: bool,
     #[serde(default)]
     pub exit: Option<i32>,
     #[serde(default)]
@@ -184,6 +187,19 @@ impl Jobs {
         };
         let reporter = Reporter { uid, report, ended };
         self.update(|state| reporter.apply(state, now))
+    }
+
+    /// Ends all jobs that are recorded as running, at the time when they were last seen: they are
+    /// those of another agent, which has ended.
+    pub fn end_all_as_lost(&self) {
+        self.update(|state| {
+            let running: Vec<(JobNumber, Millis)> = { state.table.running() }
+                .map(|(number, job)| (number, job.seen))
+                .collect();
+            for (number, seen) in running {
+                state.end(number, seen, JobEnd::Lost);
+            }
+        });
     }
 
     pub fn counts(&self) -> JobCounts {

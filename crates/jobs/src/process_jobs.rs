@@ -1,7 +1,7 @@
 //! Jobs that programs name: the job of their lanes, or of `pegel run -j`. Such a job lasts as long
 //! as one of its processes. A job that has a cgroup of the scheduler is not recorded twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -36,6 +36,8 @@ pub struct LaneJob {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessJobs {
     jobs: HashMap<(Box<str>, u32), ProcessJob>,
+    /// Jobs that ended before their lanes: they do not begin again while these exist.
+    closed: HashSet<(Box<str>, u32)>,
 }
 
 #[derive(Debug)]
@@ -151,6 +153,20 @@ impl ProcessJobs {
         state.process_jobs = known;
     }
 
+    /// Ends all jobs that programs named, because the agent ends with its job.
+    pub(crate) fn end_all(state: &mut JobState, now: Millis) {
+        let own = std::mem::take(&mut state.process_jobs);
+        let running: Vec<JobNumber> = { state.table().running() }
+            .filter(|(_, job)| job.origin == JobOrigin::Process)
+            .map(|(number, _)| number)
+            .collect();
+        for number in running {
+            let known = own.jobs.values().find(|job| job.number == number);
+            let ended = known.and_then(|job| job.ended);
+            state.end(number, now, ended.unwrap_or(JobEnd::Ended));
+        }
+    }
+
     /// Adds the jobs of lanes, reads the processes of all jobs, and ends jobs without processes.
     pub(crate) fn update(
         state: &mut JobState,
@@ -160,7 +176,14 @@ impl ProcessJobs {
         now: Millis,
     ) {
         let mut own = std::mem::take(&mut state.process_jobs);
+        own.closed.retain(|(name, uid)| {
+            let mut lanes = lanes.iter();
+            lanes.any(|lane| *lane.job == **name && lane.uid == *uid)
+        });
         for lane in lanes {
+            if own.closed.contains(&(Box::from(&*lane.job), lane.uid)) {
+                continue;
+            }
             if usable_name(&lane.job).is_some() && !has_cgroup(state, &lane.job, lane.uid) {
                 own.begin(state, &lane.job, lane.uid, now);
             }
@@ -278,6 +301,7 @@ impl Reporter<'_> {
         now: Millis,
     ) -> Result<(), JobReportError> {
         let report = self.report;
+        own.closed.remove(&(Box::from(&*report.job), self.uid));
         let job = own.begin(state, &report.job, self.uid, now);
         let job = job.ok_or(JobReportError::Full)?;
         let member = job.add(report.pid, now).ok_or(JobReportError::Full)?;
@@ -292,14 +316,18 @@ impl Reporter<'_> {
         if job.ended.is_none_or(|ended| ended == JobEnd::Exit(0)) {
             job.ended = self.ended.or(job.ended);
         }
-        let (number, is_over) = (job.number, job.is_over());
+        let (number, is_over) = (job.number, report.is_last || job.is_over());
         let ended = job.ended.unwrap_or(JobEnd::Ended);
         if let Some(interval) = state.job_mut(number) {
             interval.seen = now;
             job.write_figures(interval);
         }
         if is_over {
-            own.jobs.remove(&(Box::from(&*report.job), self.uid));
+            let key = (Box::from(&*report.job), self.uid);
+            own.jobs.remove(&key);
+            if report.is_last {
+                own.closed.insert(key);
+            }
             state.end(number, now, ended);
         }
         Ok(())

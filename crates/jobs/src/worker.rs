@@ -51,6 +51,8 @@ pub struct JobWorkerOptions {
     /// Returns the jobs of running programs with lanes.
     pub lane_jobs: Arc<dyn Fn() -> Vec<LaneJob> + Send + Sync>,
     pub gpu_seconds: GpuSeconds,
+    /// The agent ends with its job: the jobs that programs named end when the worker does.
+    pub ends_jobs: bool,
 }
 
 impl fmt::Debug for JobWorkerOptions {
@@ -148,6 +150,9 @@ fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &JobWorkerStop) {
         jobs.sync();
     }
     cgroups.flush(jobs, clock.utc());
+    if options.ends_jobs {
+        jobs.update(|state| ProcessJobs::end_all(state, clock.utc()));
+    }
     jobs.sync();
 }
 

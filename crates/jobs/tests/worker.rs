@@ -15,6 +15,10 @@ use pegel_testkit::{ChildProcess, JobCgroups, TempDir, eventually, now_millis};
 type LaneJobs = Arc<Mutex<Vec<LaneJob>>>;
 
 fn start(jobs: &Jobs, cgroups: &JobCgroups, lanes: &LaneJobs) -> JobWorker {
+    start_worker(jobs, cgroups, lanes, false)
+}
+
+fn start_worker(jobs: &Jobs, cgroups: &JobCgroups, lanes: &LaneJobs, ends_jobs: bool) -> JobWorker {
     let lanes = lanes.clone();
     let options = JobWorkerOptions {
         cgroup_mount: cgroups.group(""),
@@ -27,6 +31,7 @@ fn start(jobs: &Jobs, cgroups: &JobCgroups, lanes: &LaneJobs) -> JobWorker {
         gpu_seconds: GpuSeconds(Arc::new(|gpus, begin, end| {
             Some(gpus.len() as f64 * (end - begin) as f64)
         })),
+        ends_jobs,
     };
     JobWorker::start(jobs, options, &Supervisor::default()).expect("started")
 }
@@ -53,6 +58,7 @@ fn report(job: &str, pid: u32) -> JobReport {
         job: job.to_owned(),
         pid,
         end: false,
+        is_last: false,
         exit: None,
         signal: None,
         cpu_seconds: None,
@@ -84,6 +90,62 @@ fn a_job_lasts_as_long_as_the_lanes_of_its_processes() {
     drop(worker);
     let again = Jobs::open(dir.path(), &JobsSettings::default());
     assert_eq!(find(&again, "solver"), Some(ended));
+}
+
+#[test]
+fn the_jobs_of_programs_end_with_an_agent_that_ends_with_its_job() {
+    let (cgroups, dir, lanes) = (JobCgroups::v2(), TempDir::new(), LaneJobs::default());
+    let own = rustix::process::geteuid().as_raw();
+    lanes.lock().push(LaneJob {
+        job: "solver".to_owned(),
+        uid: own,
+        pids: vec![u32::MAX - 1],
+    });
+    for ends_jobs in [false, true] {
+        let jobs = Jobs::open(dir.path(), &JobsSettings::default());
+        let worker = start_worker(&jobs, &cgroups, &lanes, ends_jobs);
+        wait_for(&jobs, "solver", JobInterval::is_running);
+        drop(worker);
+        let left = find(&jobs, "solver").expect("kept");
+        assert_eq!(left.is_running(), !ends_jobs);
+    }
+    // The agent was killed: the job ends when it was last seen, for those who look later.
+    let jobs = Jobs::in_memory(&JobsSettings::default());
+    jobs.report(own, &report("mine", 1), 5_000).expect("begun");
+    jobs.end_all_as_lost();
+    let lost = find(&jobs, "mine").expect("kept");
+    assert_eq!((lost.end, lost.ended), (Some(5_000), Some(JobEnd::Lost)));
+}
+
+#[test]
+fn the_last_report_ends_a_job_of_which_other_processes_run() {
+    let jobs = Jobs::in_memory(&JobsSettings::default());
+    for pid in [1, 2] {
+        jobs.report(7, &report("mpi", pid), 1_000).expect("begun");
+    }
+    let last = JobReport {
+        end: true,
+        is_last: true,
+        exit: Some(0),
+        ..report("mpi", 1)
+    };
+    jobs.report(7, &last, 3_000).expect("ended");
+    // Its lanes still exist for a moment.
+    let (cgroups, lanes) = (JobCgroups::v2(), LaneJobs::default());
+    for (job, uid) in [("mpi", 7), ("next", 8)] {
+        lanes.lock().push(LaneJob {
+            job: job.to_owned(),
+            uid,
+            pids: vec![u32::MAX - 1],
+        });
+    }
+    let _worker = start(&jobs, &cgroups, &lanes);
+    wait_for(&jobs, "next", JobInterval::is_running);
+    let ended = find(&jobs, "mpi").expect("kept");
+    assert_eq!(
+        (ended.end, ended.ended),
+        (Some(3_000), Some(JobEnd::Exit(0)))
+    );
 }
 
 #[test]

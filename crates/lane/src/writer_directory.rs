@@ -86,7 +86,13 @@ impl WriterDirectory {
     /// Chooses the directory, and creates it if it is the user's own.
     pub(crate) fn choose() -> Option<WriterDirectory> {
         if let Some(path) = configured_directory() {
-            return WriterDirectory::in_path(path);
+            // The agent of a job creates the directory and removes it at the end; a process that
+            // outlives the job must not create it again.
+            let is_of_job = std::env::var_os("PEGEL_JOB_ID").is_some();
+            return match is_of_job {
+                true => WriterDirectory::existing(path),
+                false => WriterDirectory::in_path(path),
+            };
         }
         Some(if Path::new(SYSTEM_DIRECTORY).is_dir() {
             WriterDirectory::System
@@ -99,6 +105,10 @@ impl WriterDirectory {
         use std::os::unix::fs::DirBuilderExt;
         // It may exist already; whether it is usable is checked when it is opened.
         let _ = fs::DirBuilder::new().mode(0o700).create(&path);
+        WriterDirectory::existing(path)
+    }
+
+    fn existing(path: PathBuf) -> Option<WriterDirectory> {
         let path = CString::new(OsString::from(path).into_vec()).ok()?;
         Some(WriterDirectory::Configured(path))
     }

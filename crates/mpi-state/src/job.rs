@@ -58,13 +58,7 @@ fn analyse_job(ranks: Vec<MpiRank>, after: f64) -> MpiJob {
     let names = CommNames::new(&ranks);
     let findings = findings(&ranks, &names, after);
     let texts: Vec<String> = ranks.iter().map(|rank| text::place(rank, &names)).collect();
-    let running = ranks
-        .iter()
-        .filter(|rank| rank.phase == RankPhase::Running && !rank.has_ended);
-    let seconds: Vec<(u32, &str, f64)> = running
-        .filter_map(|rank| Some((rank.rank?, rank.node.as_str(), rank.collective_seconds)))
-        .collect();
-    let late = late_rank(&seconds);
+    let late = late_of(&ranks);
     let mut nodes: Vec<&str> = ranks.iter().map(|rank| rank.node.as_str()).collect();
     nodes.sort_unstable();
     nodes.dedup();
@@ -86,6 +80,18 @@ fn analyse_job(ranks: Vec<MpiRank>, after: f64) -> MpiJob {
             .map(|(state, text)| JobRank { state, text })
             .collect(),
     }
+}
+
+/// Returns the late rank: of those that run, or of all if the program has ended.
+fn late_of(ranks: &[MpiRank]) -> Option<LateRank> {
+    let is_over = ranks.iter().all(has_ended);
+    let is_compared =
+        |rank: &&MpiRank| is_over || (rank.phase == RankPhase::Running && !rank.has_ended);
+    let compared = ranks.iter().filter(is_compared);
+    let seconds: Vec<(u32, &str, f64)> = compared
+        .filter_map(|rank| Some((rank.rank?, rank.node.as_str(), rank.collective_seconds)))
+        .collect();
+    late_rank(&seconds)
 }
 
 fn has_ended(rank: &MpiRank) -> bool {

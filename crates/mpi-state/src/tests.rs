@@ -215,3 +215,20 @@ fn ranks_are_read_as_they_are_written() {
     let wrong = text.replace("\"0000000000000009\"", "\"x\"");
     assert!(serde_json::from_str::<MpiRank>(&wrong).is_err());
 }
+
+#[test]
+fn the_late_rank_of_a_program_that_ended_is_named() {
+    let ended = |rank, seconds| MpiRank {
+        phase: RankPhase::Finalized,
+        has_ended: true,
+        collective_seconds: seconds,
+        ..in_collective(rank, "MPI_Barrier", 9)
+    };
+    let late = |ranks| job(ranks).late.map(|late| late.rank);
+    let ranks = vec![ended(0, 8.0), ended(1, 8.1), ended(2, 0.1), ended(3, 8.0)];
+    assert_eq!(late(ranks.clone()), Some(2));
+    let mut running = in_collective(0, "MPI_Barrier", 9);
+    running.collective_seconds = 8.0;
+    let ranks = [vec![running], ranks[1..].to_vec()].concat();
+    assert_eq!(late(ranks), None, "only one of them still runs");
+}

@@ -23,6 +23,8 @@ pub(super) enum JobEvent {
     /// A client requested the end of the telemetry.
     HeadEnding,
     HeadEnded,
+    /// All participants on all nodes are done.
+    ParticipantsDone,
     /// The launcher with this index ended.
     LauncherEnded(usize, ExitStatus),
 }

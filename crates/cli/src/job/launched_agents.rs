@@ -1,7 +1,9 @@
 //! The launchers of a job: the processes that started agents on the other nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -10,7 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use parking_lot::Mutex;
 use pegel_job::{JobFile, LaunchCommand, Launcher, LauncherKind, MpiFlavour};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group};
 
 use super::events::{JobEvent, JobEvents};
 use super::plan::JobPlan;
@@ -22,6 +26,10 @@ use crate::node_access;
 const TAIL_BYTES: usize = 4 << 10;
 /// How long launchers may take to end after a signal.
 const SIGNAL_TIME: Duration = Duration::from_secs(5);
+/// How long launchers may take to end whose nodes never came up.
+const MISSING_TIME: Duration = Duration::from_secs(2);
+/// What any pipe holds at once.
+const PIPE_BYTES: usize = 4 << 10;
 /// The threads that wait for launchers need little.
 const STACK_BYTES: usize = 128 << 10;
 
@@ -75,6 +83,8 @@ struct AgentLauncher {
     errors: Arc<Mutex<OutputTail>>,
     /// Held open while the job runs; its end is the end of the agent.
     stdin: Option<std::process::ChildStdin>,
+    /// Whether none of its nodes came up in time.
+    was_missing: bool,
     end: Option<ExitStatus>,
 }
 
@@ -130,12 +140,28 @@ impl LaunchedAgents {
 
     /// Returns whether all launchers of these nodes have ended: none of the nodes can come up.
     pub(super) fn have_given_up(&self, nodes: &[&str]) -> bool {
-        let is_of =
-            |one: &&AgentLauncher| one.nodes.iter().any(|node| nodes.contains(&node.as_str()));
-        self.processes
-            .iter()
-            .filter(is_of)
-            .all(|one| one.end.is_some())
+        self.of_nodes(nodes).all(|one| one.end.is_some())
+    }
+
+    /// Takes note of the nodes that did not come up: their launchers are not waited for.
+    pub(super) fn set_missing(&mut self, nodes: &[&str]) {
+        let missing: HashSet<&str> = nodes.iter().copied().collect();
+        for process in &mut self.processes {
+            process.was_missing = process
+                .nodes
+                .iter()
+                .all(|node| missing.contains(node.as_str()));
+        }
+    }
+
+    /// Returns the launchers of any of these nodes.
+    fn of_nodes(&self, nodes: &[&str]) -> impl Iterator<Item = &AgentLauncher> {
+        let nodes: HashSet<&str> = nodes.iter().copied().collect();
+        let is_of = move |one: &&AgentLauncher| {
+            let mut own = one.nodes.iter();
+            own.any(|node| nodes.contains(node.as_str()))
+        };
+        self.processes.iter().filter(is_of)
     }
 
     pub(super) fn have_failed(&self) -> bool {
@@ -159,10 +185,7 @@ impl LaunchedAgents {
 
     /// Describes the launchers of these nodes that ended.
     pub(super) fn failures_of(&self, nodes: &[&str]) -> Vec<String> {
-        let is_of = |one: &&AgentLauncher| {
-            one.end.is_some() && one.nodes.iter().any(|node| nodes.contains(&node.as_str()))
-        };
-        let failed = self.processes.iter().filter(is_of);
+        let failed = self.of_nodes(nodes).filter(|one| one.end.is_some());
         failed.map(AgentLauncher::describe).take(10).collect()
     }
 
@@ -182,19 +205,31 @@ impl LaunchedAgents {
         for process in &mut self.processes {
             drop(process.stdin.take());
         }
-        self.wait(bound, events);
+        let is_missing = |one: &AgentLauncher| one.was_missing;
+        if self.processes.iter().any(is_missing) {
+            self.wait(MISSING_TIME.min(bound), events, is_missing);
+            self.signal(Signal::TERM, is_missing);
+        }
+        let any = |_: &AgentLauncher| true;
+        self.wait(bound, events, any);
         for signal in [Signal::TERM, Signal::KILL] {
-            for process in self.processes.iter().filter(|one| one.end.is_none()) {
-                let _ = kill_process_group(process.pid, signal);
-            }
-            self.wait(SIGNAL_TIME, events);
+            self.signal(signal, any);
+            self.wait(SIGNAL_TIME, events, any);
         }
     }
 
-    /// Waits until all launchers ended, or for `bound`. A signal ends the wait.
-    fn wait(&mut self, bound: Duration, events: &JobEvents) {
+    fn signal(&self, signal: Signal, is_chosen: fn(&AgentLauncher) -> bool) {
+        let running = self.processes.iter().filter(|one| one.end.is_none());
+        for process in running.filter(|one| is_chosen(one)) {
+            let _ = kill_process_group(process.pid, signal);
+        }
+    }
+
+    /// Waits until the chosen launchers ended, or for `bound`. A signal ends the wait.
+    fn wait(&mut self, bound: Duration, events: &JobEvents, is_chosen: fn(&AgentLauncher) -> bool) {
         let deadline = Instant::now() + bound;
-        while self.processes.iter().any(|one| one.end.is_none()) {
+        let is_running = |one: &AgentLauncher| is_chosen(one) && one.end.is_none();
+        while self.processes.iter().any(is_running) {
             let left = deadline.saturating_duration_since(Instant::now());
             match events.next_new(left) {
                 Some(JobEvent::LauncherEnded(index, status)) => self.on_end(index, status),
@@ -249,17 +284,16 @@ fn start_launcher(
         ))
     })?;
     let pid = Pid::from_child(&child);
-    let mut stdin = child.stdin.take();
-    if let Some(stdin) = &mut stdin {
-        // A launcher that has ended already reports why by itself.
-        let _ = stdin.write_all(job.as_bytes()).and_then(|()| stdin.flush());
+    let stdin = child.stdin.take();
+    if let Some(stdin) = &stdin {
+        feed(stdin, job)?;
     }
     let stderr = child.stderr.take().context("no pipe from the launcher")?;
     let errors = Arc::new(Mutex::new(OutputTail::default()));
     let (tail, sender) = (errors.clone(), events.sender());
     let waiter = std::thread::Builder::new().stack_size(STACK_BYTES);
     waiter.spawn(move || {
-        read_tail(stderr, &tail);
+        read_until_end(stderr, pid, &tail);
         if let Ok(status) = child.wait() {
             let _ = sender.send(JobEvent::LauncherEnded(index, status));
         }
@@ -270,8 +304,54 @@ fn start_launcher(
         pid,
         errors,
         stdin,
+        was_missing: false,
         end: None,
     })
+}
+
+/// Writes the job file to a launcher. A thread of its own writes what a pipe cannot hold: ssh reads
+/// when it is connected, and other launchers do not wait for that.
+fn feed(stdin: &std::process::ChildStdin, job: &str) -> anyhow::Result<()> {
+    let mut pipe = File::from(stdin.as_fd().try_clone_to_owned()?);
+    let is_short = job.len() <= PIPE_BYTES;
+    let job = job.to_owned();
+    // A launcher that has ended already reports why by itself.
+    let mut write = move || drop(pipe.write_all(job.as_bytes()));
+    if is_short {
+        write();
+        return Ok(());
+    }
+    // Detached: it ends when the launcher read everything or is gone.
+    let writer = std::thread::Builder::new().stack_size(STACK_BYTES);
+    writer.spawn(write)?;
+    Ok(())
+}
+
+/// Reads the messages of a process until it ends. Others may hold its standard error open for
+/// longer: ssh leaves a process for connections that are shared (`ControlPersist`).
+fn read_until_end(mut stream: std::process::ChildStderr, pid: Pid, tail: &Mutex<OutputTail>) {
+    let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return read_tail(stream, tail);
+    };
+    let mut buffer = [0; 1024];
+    loop {
+        let mut ready = [
+            PollFd::new(&stream, PollFlags::IN),
+            PollFd::new(&process, PollFlags::IN),
+        ];
+        if !matches!(poll(&mut ready, None), Ok(_) | Err(Errno::INTR)) {
+            return;
+        }
+        let [has_text, has_ended] = ready.map(|one| !one.revents().is_empty());
+        if has_text {
+            match stream.read(&mut buffer) {
+                Ok(count @ 1..) => tail.lock().push(&buffer[..count]),
+                _ => return,
+            }
+        } else if has_ended {
+            return;
+        }
+    }
 }
 
 /// Recognises the implementation of `mpirun`.
@@ -290,11 +370,20 @@ fn mpi_flavour(launcher: &Launcher) -> anyhow::Result<MpiFlavour> {
 }
 
 /// Returns which of these nodes are up.
-pub(super) fn nodes_up(client: &AgentClient, all: &[String]) -> anyhow::Result<BTreeSet<String>> {
+pub(super) fn nodes_up(
+    client: &AgentClient,
+    all: &HashSet<String>,
+) -> anyhow::Result<BTreeSet<String>> {
     let listing = node_access::list_nodes(client)?;
-    let up = listing.nodes.iter().filter(|node| node.is_up());
+    let up = listing.nodes.into_iter().filter(|node| node.is_up());
     let known = up.filter(|node| all.contains(&node.node));
-    Ok(known.map(|node| node.node.clone()).collect())
+    Ok(known.map(|node| node.node).collect())
+}
+
+/// Returns how long to wait before the nodes are listed again: a long list takes the head time that
+/// the nodes need to come up.
+pub(super) fn listing_pause(last: Duration) -> Duration {
+    (last * 4).max(Duration::from_millis(25))
 }
 
 /// Lists names, and how many more there are.

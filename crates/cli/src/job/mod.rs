@@ -10,6 +10,7 @@ mod command_process;
 mod credentials;
 mod events;
 mod head_process;
+mod job_reports;
 mod launched_agents;
 pub(crate) mod node_agent;
 mod node_directory;
@@ -17,6 +18,7 @@ mod participants;
 mod plan;
 mod reverse_tunnel;
 mod sqlite_dump;
+mod sqlite_import;
 mod summary;
 pub(crate) mod view;
 
@@ -33,7 +35,9 @@ use crate::output;
 use command_process::CommandProcess;
 use events::{JobEvent, JobEvents};
 use head_process::HeadProcess;
+use job_reports::JobReports;
 use launched_agents::LaunchedAgents;
+use participants::ParticipantWatch;
 use plan::JobPlan;
 use reverse_tunnel::ReverseTunnel;
 
@@ -41,6 +45,8 @@ use reverse_tunnel::ReverseTunnel;
 const END_TIME: Duration = Duration::from_secs(20);
 /// The same if they copy their samples to a shared directory.
 const COPY_TIME: Duration = Duration::from_secs(600);
+/// How often the tunnel is checked.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of missing nodes that are named.
 const NAMED_MAX: usize = 10;
 
@@ -208,7 +214,8 @@ impl<'a> RunningJob<'a> {
         }
         let variables = self.plan.variables();
         let command = CommandProcess::start(&self.args.command, &variables, &self.events)?;
-        self.watch(&command)
+        let reports = JobReports::begin(self.plan.job_id(), self.head.socket());
+        self.watch(&command, reports)
     }
 
     /// Waits until all nodes are up, or for the timeout. Returns an exit code if a signal ends the
@@ -217,14 +224,17 @@ impl<'a> RunningJob<'a> {
         let client = self.client()?;
         let deadline = self.started + self.args.timeout.duration();
         let all = self.plan.all_nodes();
+        let known = all.iter().cloned().collect();
         let (up, missing) = loop {
-            let up = launched_agents::nodes_up(&client, &all)?;
+            let asked = Instant::now();
+            let up = launched_agents::nodes_up(&client, &known)?;
+            let pause = launched_agents::listing_pause(asked.elapsed());
             let missing = all.iter().filter(|node| !up.contains(*node));
             let missing: Vec<&str> = missing.map(String::as_str).collect();
             if self.agents.have_given_up(&missing) || Instant::now() >= deadline {
                 break (up, missing);
             }
-            match self.events.next(Duration::from_millis(25)) {
+            match self.events.next(pause) {
                 Some(JobEvent::Signal(signal)) => return Ok(Some(exit_code_of(signal))),
                 Some(JobEvent::HeadEnded) => anyhow::bail!("{}", self.head.failure()),
                 Some(JobEvent::LauncherEnded(index, status)) => {
@@ -244,6 +254,7 @@ impl<'a> RunningJob<'a> {
             up.len(),
             all.len()
         ));
+        self.agents.set_missing(&missing);
         if !missing.is_empty() {
             let text = launched_agents::named(&missing, NAMED_MAX);
             output::print_message(&format!("pegel: missing: {text}"));
@@ -255,20 +266,24 @@ impl<'a> RunningJob<'a> {
     }
 
     /// Watches the command until its end; returns its exit code.
-    fn watch(&mut self, command: &CommandProcess) -> anyhow::Result<u8> {
-        let mut participants = participants::ParticipantWatch::new(self.plan.all_nodes().len());
+    fn watch(&mut self, command: &CommandProcess, reports: JobReports) -> anyhow::Result<u8> {
+        let watch = ParticipantWatch::start(self.head.socket(), &self.plan, &self.events)?;
+        let mut watch = Some(watch);
         loop {
-            match self.events.next(participants.pause()) {
+            match self.events.next(WATCH_INTERVAL) {
                 Some(JobEvent::CommandEnded(status)) => {
+                    drop(watch);
+                    reports.end(status);
                     self.finish_telemetry();
                     return Ok(command_process::exit_code(status));
                 }
                 Some(JobEvent::Signal(signal)) => command.forward(signal),
                 Some(JobEvent::HeadEnding) => {
-                    self.print("the end of the telemetry was requested; the command continues");
-                    self.finish_telemetry();
-                    self.stop();
+                    self.end_early("the end of the telemetry was requested; the command continues");
                 }
+                Some(JobEvent::ParticipantsDone) => self.end_early(
+                    "all participants are done; the command continues without telemetry",
+                ),
                 Some(JobEvent::HeadEnded) if !self.is_telemetry_over => {
                     self.is_telemetry_over = true;
                     let reason = self.head.failure();
@@ -284,15 +299,29 @@ impl<'a> RunningJob<'a> {
                 }
                 Some(JobEvent::HeadEnded) | None => {}
             }
-            if !self.is_telemetry_over
-                && self
-                    .client()
-                    .is_ok_and(|client| participants.are_done(&client, &self.plan))
-            {
-                self.print("all participants are done; the command continues without telemetry");
-                self.finish_telemetry();
-                self.stop();
+            if self.is_telemetry_over {
+                watch = None;
             }
+            self.report_lost_tunnel();
+        }
+    }
+
+    /// Ends the telemetry while the command continues.
+    fn end_early(&mut self, reason: &str) {
+        if self.is_telemetry_over {
+            return;
+        }
+        self.print(reason);
+        self.finish_telemetry();
+        self.stop();
+    }
+
+    /// Reports a tunnel to the login host that has ended.
+    fn report_lost_tunnel(&mut self) {
+        let reason = self.tunnel.as_mut().and_then(ReverseTunnel::end_reason);
+        if let Some(reason) = reason {
+            output::print_message(&format!("pegel: {reason}"));
+            self.tunnel = None;
         }
     }
 
@@ -301,9 +330,9 @@ impl<'a> RunningJob<'a> {
         if std::mem::replace(&mut self.is_telemetry_over, true) {
             return;
         }
+        let elapsed = self.started.elapsed();
         // The nodes take their last samples of the program.
         std::thread::sleep(self.plan.last_sample_time());
-        let elapsed = self.started.elapsed();
         let line = match self.client() {
             Ok(client) => summary::summary_line(&client, &self.plan, elapsed),
             Err(error) => format!("no summary: {error:#}"),
@@ -333,9 +362,8 @@ impl<'a> RunningJob<'a> {
     fn stop(&mut self) {
         self.is_telemetry_over = true;
         self.plan.remove_job_file();
-        if let Some(error) = self.tunnel.take().and_then(ReverseTunnel::stop) {
-            output::print_message(&format!("pegel: {error}"));
-        }
+        self.report_lost_tunnel();
+        self.tunnel = None;
         let bound = match self.plan.file.out.is_some() {
             true => COPY_TIME,
             false => END_TIME,

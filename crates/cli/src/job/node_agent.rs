@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::collect::{DEPTH_MAX, copy_dir, copy_store};
 use super::node_directory::NodeDirectory;
+use super::sqlite_import::import_database;
 use crate::command_error::CommandError;
 use crate::{logging, output};
 
@@ -114,11 +115,16 @@ fn run_agent(
     plan.ends_with_job = args.head;
     plan.ends_with_participants = false;
     plan.remove_store = false;
+    plan.ends_jobs = true;
     if let Some(source) = &job.view {
         plan.only_serve_stored();
         if !args.head {
-            let copied = copy_dir(&source.join(name), &dir.store(), DEPTH_MAX);
-            copied.context("cannot copy the samples")?;
+            let database = job.number_of(name).and_then(|n| job.databases.get(n));
+            match database {
+                Some(database) => import_database(database, &dir.store())?,
+                None => copy_dir(&source.join(name), &dir.store(), DEPTH_MAX)
+                    .context("cannot copy the samples")?,
+            }
         }
     }
     let mut node = RunningAgent::start(plan)?;

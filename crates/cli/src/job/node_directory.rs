@@ -50,6 +50,9 @@ pub(super) struct NodeDirectory {
     is_primary: bool,
     is_kept: bool,
     _lock: File,
+    /// Keeps the lanes from being taken for those of a killed agent; `--dir` of another job may be
+    /// another one.
+    _lanes_lock: File,
 }
 
 impl NodeDirectory {
@@ -64,7 +67,7 @@ impl NodeDirectory {
             remove_stale(base);
         }
         if let Some(base) = job.lanes.parent() {
-            remove_stale_lanes(base, job_dir.parent());
+            remove_stale_lanes(base);
         }
         ensure_private(&job_dir)?;
         let name = match (is_head, job.number_of(node)) {
@@ -87,16 +90,19 @@ impl NodeDirectory {
             true => job.lanes.clone(),
             false => own.join("lanes"),
         };
-        let dir = NodeDirectory {
+        ensure_private(&lanes)?;
+        let lanes_lock = File::open(&lanes)
+            .and_then(|dir| Ok(dir.try_lock().map(|()| dir)?))
+            .with_context(|| format!("cannot lock {}", lanes.display()))?;
+        Ok(Some(NodeDirectory {
             job_dir,
             own,
             lanes,
             is_primary,
             is_kept: job.keeps_dir,
             _lock: lock,
-        };
-        ensure_private(&dir.lanes)?;
-        Ok(Some(dir))
+            _lanes_lock: lanes_lock,
+        }))
     }
 
     pub(super) fn store(&self) -> PathBuf {
@@ -204,11 +210,13 @@ fn remove_stale(base: &Path) {
     }
 }
 
-/// Removes directories of lanes whose jobs have no directory any more.
-fn remove_stale_lanes(base: &Path, jobs: Option<&Path>) {
+/// Removes directories of lanes whose agents were killed.
+fn remove_stale_lanes(base: &Path) {
     for lanes in job_directories(base) {
-        let job = { jobs.zip(lanes.file_name()) }.map(|(jobs, name)| jobs.join(name));
-        if job.is_some_and(|job| !job.exists()) {
+        let Ok(lock) = File::open(&lanes) else {
+            continue;
+        };
+        if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&lanes);
         }
     }
@@ -323,6 +331,24 @@ mod tests {
         }
         remove_stale(base.path());
         assert!(used.dir.exists() && new.exists() && store.exists() && !killed.exists());
+        // Lanes of a job whose directory is elsewhere.
+        let memory = TempDir::new();
+        let elsewhere = JobFile {
+            dir: job_directory(base.path(), "elsewhere"),
+            lanes: job_directory(memory.path(), "elsewhere"),
+            ..job(&base)
+        };
+        let other = NodeDirectory::claim(&elsewhere, true, "h")
+            .expect("claimed")
+            .expect("first");
+        let left = job_directory(memory.path(), "left");
+        fs::create_dir(&left).expect("made");
+        for dir in [&elsewhere.lanes, &left] {
+            old(dir);
+        }
+        remove_stale_lanes(memory.path());
+        assert!(elsewhere.lanes.exists() && !left.exists());
+        drop(other);
         drop(agent);
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 use pegel_agent::{ConfigArgument, LoadedConfig};
 use pegel_job::{
     AgentInvocation, Allocation, AllocationRequest, JobFile, Launcher, LauncherKind, NetworkError,
-    SecretText, Tunnel, choose_address, login_host, own_node,
+    SecretText, Site, Tunnel, choose_address, login_host, own_node,
 };
 
 use super::head_process::{HeadProcess, token_path};
@@ -37,6 +37,10 @@ pub(super) struct JobPlan {
     pub(super) agent: AgentInvocation,
     is_head_in_allocation: bool,
     login: Option<String>,
+    /// The id of the job in `pegel jobs`: the scheduler's, if there is one.
+    job_id: String,
+    /// Whether no scheduler gives programs of the job an id.
+    names_job: bool,
     level: u8,
     /// Where Dragon's tools look for the samples of all nodes.
     dump_dir: Option<PathBuf>,
@@ -81,6 +85,9 @@ impl JobPlan {
         let given = args.login.as_deref().or(tunnel_host);
         let environment = |name: &str| std::env::var(name).ok();
         Ok(JobPlan {
+            names_job: matches!(allocation.site, Site::Hosts | Site::Local)
+                && pegel_lane::job_id().is_none(),
+            job_id: pegel_lane::job_id().unwrap_or_else(|| file.id.clone()),
             launcher: launcher.filter(|_| !file.nodes.is_empty()),
             is_head_in_allocation: own.is_some(),
             login: login_host(given, environment, &host),
@@ -97,6 +104,10 @@ impl JobPlan {
             agent,
             file,
         })
+    }
+
+    pub(super) fn job_id(&self) -> &str {
+        &self.job_id
     }
 
     /// Returns the nodes of the allocation.
@@ -150,6 +161,9 @@ impl JobPlan {
                 self.level.to_string().into(),
             ),
         ];
+        if self.names_job {
+            variables.push(("PEGEL_JOB".to_owned(), OsString::from(&self.job_id)));
+        }
         if let Some(path) = &self.dragon_config {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             variables.push(("DRAGON_TELEMETRY_CONFIG".to_owned(), path.into_os_string()));
@@ -269,6 +283,7 @@ fn describe_job(
         settings: settings(args, loaded),
         out: out.map(|out| collect::prepare(out, "--out")).transpose()?,
         view: None,
+        databases: Vec::new(),
         keeps_dir: loaded.config.dragon.delete_tmdb == Some(false),
         lost_after: LOST_AFTER,
         path: shared_dir(args)?.join(&id),

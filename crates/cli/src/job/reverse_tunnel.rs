@@ -34,16 +34,20 @@ impl ReverseTunnel {
         Ok(ReverseTunnel { child, errors })
     }
 
-    /// Ends the tunnel. Returns why it had ended before.
-    pub(super) fn stop(mut self) -> Option<String> {
-        let ended = self.child.try_wait().ok().flatten();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let status = ended?;
+    /// Returns why the tunnel ended; `None` while it is open.
+    pub(super) fn end_reason(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
         let text = self.errors.lock().text();
         Some(match text.is_empty() {
             true => format!("the tunnel to the login host ended with {status}"),
             false => format!("the tunnel to the login host ended: {text}"),
         })
+    }
+}
+
+impl Drop for ReverseTunnel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! The line that a job prints at its end: duration, nodes, CPU, memory, MPI, and the node that
-//! stands out most.
+//! The line that a job prints at its end: duration, nodes, CPU, memory, MPI, the late rank, and the
+//! node that stands out most.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use crate::agent_client::AgentClient;
 /// A node stands out if it is so many points away from the median of at least so many nodes.
 const POINTS_MIN: f64 = 15.0;
 const NODES_MIN: usize = 3;
+/// The most times at which running ranks are counted.
+const STEPS_MAX: u64 = 5_000;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// Values by node.
@@ -33,22 +35,56 @@ pub(super) fn summary_line(client: &AgentClient, plan: &JobPlan, elapsed: Durati
     let available = query(&format!(
         "min_over_time(node_memory_MemAvailable_bytes[{seconds}s])"
     ));
-    let mpi_seconds: f64 = query("sum by (host) (mpi_time_total)").values().sum();
-    let ranks: f64 = query("sum by (host) (mpi_hits_total{call=~\"MPI_Init|MPI_Init_thread\"})")
-        .values()
-        .sum();
     let mut parts = vec![duration_text(elapsed), nodes_text(busy.len(), nodes.len())];
     if !busy.is_empty() {
         let mean = busy.values().sum::<f64>() / busy.len() as f64;
         parts.push(format!("CPU {mean:.0} %"));
     }
     parts.extend(memory_text(&memory, &available));
-    if ranks > 0.0 && elapsed > Duration::ZERO {
-        let share = 100.0 * mpi_seconds / (ranks * elapsed.as_secs_f64());
-        parts.push(format!("MPI {:.0} %", share.min(100.0)));
-    }
+    parts.extend(mpi_texts(client, &plan.file.head, seconds));
     parts.extend(outlier_text(&busy));
     parts.join(" · ")
+}
+
+/// Describes the share of MPI in the time of all ranks, and the late rank.
+fn mpi_texts(client: &AgentClient, head: &str, seconds: u64) -> Vec<String> {
+    // Of all nodes, also of a head that is not in the allocation: the ranks are where they are.
+    let total = |expression: &str| query(client, expression, head).values().sum::<f64>();
+    let in_mpi = total("sum(mpi_time_total)");
+    if in_mpi <= 0.0 {
+        return Vec::new();
+    }
+    let step = seconds.div_ceil(STEPS_MAX);
+    let started = "sum(mpi_hits_total{call=~\"MPI_Init|MPI_Init_thread\"})";
+    let ended = "sum(mpi_hits_total{call=\"MPI_Finalize\"})";
+    // The ranks that run at each step, added up. Those that started and ended between two steps
+    // have no time outside MPI here.
+    let ranks = format!("sum_over_time(({started} - ({ended} or vector(0)))[{seconds}s:{step}s])");
+    let share = mpi_share(in_mpi, total(&ranks) * step as f64);
+    let mut texts = vec![format!("MPI {share:.0} %")];
+    let answer = client.get("/api/v1/mpi", &[]).unwrap_or(Value::Null);
+    texts.extend(late_text(&answer));
+    texts
+}
+
+/// Returns the percentage of MPI in the time of all ranks.
+fn mpi_share(in_mpi: f64, of_ranks: f64) -> f64 {
+    100.0 * in_mpi / of_ranks.max(in_mpi)
+}
+
+/// Names the rank for which all others waited longest, of all programs.
+fn late_text(answer: &Value) -> Option<String> {
+    let jobs = answer["jobs"].as_array()?;
+    let late = jobs.iter().filter_map(|job| {
+        let late = &job["late"];
+        let waited = late["median"].as_f64()? - late["seconds"].as_f64()?;
+        Some((waited, late["rank"].as_u64()?, late["node"].as_str()?))
+    });
+    let (waited, rank, node) = late.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let waited = duration_text(Duration::try_from_secs_f64(waited).ok()?);
+    Some(format!(
+        "rank {rank} on {node} late: others waited {waited} for it"
+    ))
 }
 
 /// Evaluates a PromQL expression; series without the label `host` are those of the head.
@@ -140,6 +176,27 @@ mod tests {
             Some("memory 104/251 GiB")
         );
         assert_eq!(memory_text(&total, &NodeValues::new()), None);
+    }
+
+    #[test]
+    fn the_share_of_mpi_is_that_of_the_time_in_which_ranks_ran() {
+        assert_eq!(mpi_share(19.0, 50.0), 38.0);
+        assert_eq!(mpi_share(2.0, 0.0), 100.0, "too short to be counted");
+    }
+
+    #[test]
+    fn the_rank_that_most_was_waited_for_is_named() {
+        let answer = serde_json::json!({"jobs": [
+            {"late": {"rank": 3, "node": "n1", "seconds": 1.0, "median": 2.0}},
+            {"late": null},
+            {"late": {"rank": 317, "node": "nid0019", "seconds": 12.0, "median": 43.5}},
+        ]});
+        assert_eq!(
+            late_text(&answer).as_deref(),
+            Some("rank 317 on nid0019 late: others waited 31s for it")
+        );
+        assert_eq!(late_text(&Value::Null), None);
+        assert_eq!(late_text(&serde_json::json!({"jobs": []})), None);
     }
 
     #[test]

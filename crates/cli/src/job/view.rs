@@ -1,6 +1,6 @@
-//! `pegel view`: serves the samples that `pegel job --out` collected. Every node gets an agent on
-//! this machine that serves a copy of its store and samples nothing; they form a tree as in the
-//! job, so that page and APIs are the same.
+//! `pegel view`: serves the samples that `pegel job --out` collected, or those of database files of
+//! Dragon's telemetry. Every node gets an agent on this machine that serves a copy of its samples
+//! and takes none; they form a tree as in the job, so that page and APIs are the same.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ const NODES_MAX: usize = 256;
 /// Works on a copy, and changes nothing in DIR. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ViewArgs {
-    /// Directory of `pegel job --out`, or that of one node in it
+    /// Directory of `pegel job --out`, or that of one node in it; or a directory of ts_NODE.db files
+    /// of Dragon's telemetry, or one such file
     #[arg(value_name = "DIR")]
     source: PathBuf,
     /// Directory for the copies [default: /tmp]
@@ -54,7 +55,11 @@ pub(crate) fn run(args: &ViewArgs) -> anyhow::Result<()> {
 
 /// Describes the tree: one agent for each store.
 fn describe(args: &ViewArgs) -> anyhow::Result<JobFile> {
-    let (source, nodes) = find_stores(&args.source)?;
+    let ViewSource {
+        dir: source,
+        nodes,
+        databases,
+    } = find_samples(&args.source)?;
     let id = credentials::random_digits(6)?;
     let issued = credentials::issue_certificate(HEAD)?;
     let base = args.dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -75,45 +80,92 @@ fn describe(args: &ViewArgs) -> anyhow::Result<JobFile> {
         ],
         lost_after: END_TIME.as_secs_f64(),
         view: Some(source),
+        databases,
         nodes,
         id,
         ..JobFile::default()
     })
 }
 
-/// Returns the directory with the stores, and the names of their nodes.
-fn find_stores(given: &Path) -> anyhow::Result<(PathBuf, Vec<String>)> {
+/// The samples to serve.
+struct ViewSource {
+    dir: PathBuf,
+    nodes: Vec<String>,
+    /// One for each node; empty if they are stores.
+    databases: Vec<PathBuf>,
+}
+
+/// Finds the stores of nodes in a directory or, if there are none, the database files.
+fn find_samples(given: &Path) -> anyhow::Result<ViewSource> {
     let usage = |problem: String| CommandError::usage(format!("{}: {problem}", given.display()));
     let given_absolute = fs::canonicalize(given).map_err(|error| usage(error.to_string()))?;
     let is_store = |dir: &Path| dir.join("format").is_file() && dir.join("log").is_dir();
-    let name = |dir: &Path| {
-        dir.file_name()
+    let name = |path: &Path| {
+        path.file_name()
             .map(|name| name.to_string_lossy().into_owned())
     };
-    if let (true, Some(parent), Some(name)) = (
-        is_store(&given_absolute),
-        given_absolute.parent(),
-        name(&given_absolute),
-    ) {
-        return Ok((parent.to_owned(), vec![name]));
-    }
-    let entries = fs::read_dir(&given_absolute).map_err(|error| usage(error.to_string()))?;
-    let stores = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| is_store(path));
-    let mut nodes: Vec<String> = stores.filter_map(|path| name(&path)).collect();
+    let is_one = given_absolute.is_file() || is_store(&given_absolute);
+    let (dir, found) = match given_absolute.parent().filter(|_| is_one) {
+        Some(parent) => (parent.to_owned(), vec![given_absolute.clone()]),
+        None => {
+            let entries =
+                fs::read_dir(&given_absolute).map_err(|error| usage(error.to_string()))?;
+            let paths = entries.flatten().map(|entry| entry.path());
+            (given_absolute.clone(), paths.collect())
+        }
+    };
+    let stores = found.iter().filter(|path| is_store(path));
+    let mut nodes: Vec<String> = stores.filter_map(|path| name(path)).collect();
     nodes.retain(|name| !name.starts_with('.'));
     nodes.sort();
+    let mut databases = Vec::new();
+    if nodes.is_empty() {
+        let files = found.iter().filter(|path| path.is_file());
+        let named = files.filter_map(|path| Some((node_of_database(&name(path)?)?, path.clone())));
+        let mut named: Vec<(String, PathBuf)> = named.collect();
+        named.sort();
+        // Two files of one node, of two jobs: each is shown under the name of its file.
+        let names: Vec<String> = named.iter().map(|(node, _)| node.clone()).collect();
+        for (node, path) in named {
+            let is_single = names.iter().filter(|name| **name == node).count() == 1;
+            let file_name = path.file_stem().unwrap_or_default().to_string_lossy();
+            nodes.push(match is_single {
+                true => node,
+                false => file_name.into_owned(),
+            });
+            databases.push(path);
+        }
+    }
     match nodes.len() {
         0 => Err(usage(
-            "no samples of a node here; expected a directory of `pegel job --out`".to_owned(),
+            "no samples of a node here; expected a directory of `pegel job --out`, or ts_NODE.db \
+             files of Dragon's telemetry"
+                .to_owned(),
         )),
-        1..=NODES_MAX => Ok((given_absolute, nodes)),
+        1..=NODES_MAX => Ok(ViewSource {
+            dir,
+            nodes,
+            databases,
+        }),
         count => Err(usage(format!(
             "{count} nodes exceed the limit of {NODES_MAX}; view single nodes: DIR/NODE"
         ))),
     }
+}
+
+/// Returns the node of a database file: `ts_NODE.db`, or `ts_USER_NODE_DATE_TIME.db` of a dump.
+fn node_of_database(file_name: &str) -> Option<String> {
+    let stem = file_name.strip_prefix("ts_")?.strip_suffix(".db")?;
+    let is_number =
+        |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    let of_dump = || {
+        let (rest, time) = stem.rsplit_once('_')?;
+        let (rest, date) = rest.rsplit_once('_')?;
+        let (_, node) = rest.split_once('_')?;
+        (is_number(date, 8) && is_number(time, 6)).then_some(node)
+    };
+    let node = of_dump().unwrap_or(stem);
+    (!node.is_empty()).then(|| node.to_owned())
 }
 
 fn commands(nodes: &[String]) -> anyhow::Result<Vec<LaunchCommand>> {
@@ -138,8 +190,9 @@ fn serve(
 ) -> anyhow::Result<()> {
     let client = AgentClient::find(Some(head.socket()), &[])?;
     let deadline = Instant::now() + START_TIME;
+    let known = file.nodes.iter().cloned().collect();
     loop {
-        let up = launched_agents::nodes_up(&client, &file.nodes)?;
+        let up = launched_agents::nodes_up(&client, &known)?;
         let missing = file.nodes.iter().filter(|node| !up.contains(*node));
         let missing: Vec<&str> = missing.map(String::as_str).collect();
         if agents.have_given_up(&missing) || Instant::now() >= deadline {
@@ -182,7 +235,8 @@ fn print_addresses(file: &JobFile, head: &HeadProcess, client: &AgentClient) {
         status["store"]["oldest"].as_i64()
     });
     let source = file.view.iter();
-    let ends = source.flat_map(|source| file.nodes.iter().map(move |node| source.join(node)));
+    let stores = source.flat_map(|source| file.nodes.iter().map(move |node| source.join(node)));
+    let ends = stores.chain(file.databases.iter().cloned());
     let ends = ends.filter_map(|dir| fs::metadata(dir).and_then(|found| found.modified()).ok());
     let end = ends
         .max()
@@ -201,4 +255,23 @@ fn print_addresses(file: &JobFile, head: &HeadProcess, client: &AgentClient) {
 fn time_text(millis: i64) -> Option<String> {
     let time = Timestamp::from_millisecond(millis).ok()?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn database_files_are_named_after_their_nodes() {
+        for (file, node) in [
+            ("ts_nid0003.db", Some("nid0003")),
+            ("ts_my_node.db", Some("my_node")),
+            ("ts_ada_nid0003_20240417_093012.db", Some("nid0003")),
+            ("ts_nid0003.db.partial", None),
+            ("ts_.db", None),
+            ("other.db", None),
+        ] {
+            assert_eq!(node_of_database(file).as_deref(), node, "{file}");
+        }
+    }
 }
