@@ -238,6 +238,10 @@ fn directories_of_killed_agents_are_removed_by_the_next_job() {
     let left = left.filter(|path| path.display().to_string().contains("/pegel-job-"));
     let left: Vec<_> = left.collect();
     assert_eq!(left.len(), 1, "head and job were killed at once: {left:?}");
+    // A killed process has no descriptors in /proc before the last of its threads has ended.
+    let lock = fs::File::open(left[0].join("head/lock")).expect("opened");
+    pegel_testkit::eventually("the lock is released", || lock.try_lock());
+    drop(lock);
     let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
     let dir = fs::File::open(&left[0]).expect("opened");
     dir.set_modified(hour_ago).expect("set");

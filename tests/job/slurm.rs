@@ -1,11 +1,14 @@
 //! A real Slurm with several nodes on this machine, started by the test in a directory of its own.
+//! The jobs of one test have cgroups, as on clusters.
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{ChildProcess, TempDir, eventually_within, need, need_hardware, set_mode};
+use serde_json::Value;
 
 use crate::PEGEL;
 use crate::ssh_server::JOB_TIME;
@@ -19,11 +22,19 @@ struct SlurmCluster {
     _daemons: Vec<ChildProcess>,
 }
 
+/// How Slurm keeps track of the processes of a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProcessTracking {
+    Parents,
+    /// Cgroups of version 1: Slurm's plugin for version 2 needs systemd.
+    Cgroups,
+}
+
 impl SlurmCluster {
     /// Starts munged, slurmctld and three slurmd; `None`, with the skip recorded, where they are
     /// missing or cannot run.
     #[track_caller]
-    fn start() -> Option<SlurmCluster> {
+    fn start(tracking: ProcessTracking) -> Option<SlurmCluster> {
         for program in ["munged", "slurmctld", "slurmd", "srun", "salloc", "sinfo"] {
             need(program)?;
         }
@@ -36,7 +47,8 @@ impl SlurmCluster {
         }
         fs::write(dir.join("munge.key"), [0x5a; 1024]).expect("written");
         set_mode(dir.join("munge.key"), 0o400);
-        fs::write(dir.join("slurm.conf"), configuration(&dir)).expect("written");
+        fs::write(dir.join("slurm.conf"), configuration(&dir, tracking)).expect("written");
+        fs::write(dir.join("cgroup.conf"), CGROUP_CONFIGURATION).expect("written");
         let mut cluster = SlurmCluster {
             dir,
             _daemons: Vec::new(),
@@ -90,7 +102,20 @@ impl SlurmCluster {
     }
 }
 
-fn configuration(dir: &TempDir) -> String {
+const CGROUP_CONFIGURATION: &str = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n\
+    ConstrainCores=yes\nConstrainRAMSpace=yes\n";
+
+fn configuration(dir: &TempDir, tracking: ProcessTracking) -> String {
+    let plugins = match tracking {
+        ProcessTracking::Parents => {
+            "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+             JobAcctGatherType=jobacct_gather/none\nSelectTypeParameters=CR_CPU\n"
+        }
+        ProcessTracking::Cgroups => {
+            "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\n\
+             JobAcctGatherType=jobacct_gather/cgroup\nSelectTypeParameters=CR_CPU_Memory\n"
+        }
+    };
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -108,8 +133,7 @@ fn configuration(dir: &TempDir) -> String {
          SlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={dir}/munge.sock\n\
          CredType=cred/munge\nStateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool/%n\n\
          SlurmctldPidFile={dir}/ctld.pid\nSlurmdPidFile={dir}/d-%n.pid\n\
-         ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
-         SelectTypeParameters=CR_CPU\nReturnToService=2\nJobAcctGatherType=jobacct_gather/none\n\
+         {plugins}SelectType=select/cons_tres\nReturnToService=2\n\
          AccountingStorageType=accounting_storage/none\nMpiDefault=none\nSwitchType=switch/none\n",
         ports[0]
     );
@@ -125,7 +149,7 @@ fn configuration(dir: &TempDir) -> String {
 
 #[test]
 fn slurm_starts_an_agent_on_every_node_of_the_allocation() {
-    let Some(cluster) = SlurmCluster::start() else {
+    let Some(cluster) = SlurmCluster::start(ProcessTracking::Parents) else {
         return;
     };
     let job = TestJob::new();
@@ -176,7 +200,7 @@ fn slurm_starts_an_agent_on_every_node_of_the_allocation() {
 
 #[test]
 fn a_failure_of_srun_is_reported_in_its_own_words() {
-    let Some(cluster) = SlurmCluster::start() else {
+    let Some(cluster) = SlurmCluster::start(ProcessTracking::Parents) else {
         return;
     };
     let job = TestJob::new();
@@ -191,4 +215,61 @@ fn a_failure_of_srun_is_reported_in_its_own_words() {
     assert!(ended.stderr.contains("srun: error: "), "{ended}");
     assert!(!job.home.join("ran").exists());
     job.leaves_nothing("");
+}
+
+#[test]
+fn jobs_of_slurms_own_cgroups_are_listed_with_their_figures() {
+    let has_v1 = ["freezer", "memory", "cpuset", "cpuacct"]
+        .iter()
+        .all(|controller| Path::new("/sys/fs/cgroup").join(controller).is_dir());
+    if need_hardware(has_v1, "cgroups of version 1").is_none() {
+        return;
+    }
+    let Some(cluster) = SlurmCluster::start(ProcessTracking::Cgroups) else {
+        return;
+    };
+    let agent = PEGEL.agent().start();
+    // Filled pages count, and a second of CPU time.
+    let script = "x = bytearray(60 << 20); import time; end = time.process_time() + 1\n\
+                  while time.process_time() < end: pass";
+    let mut long = cluster.command("srun");
+    long.args(["-wn1", "-n1", "--mem=100", "python3", "-c", script]);
+    let ended = ChildProcess::start(&mut long).wait(JOB_TIME);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    for _ in 0..5 {
+        let mut short = cluster.command("srun");
+        short.args(["-wn1", "-n1", "--mem=10", "sleep", "0.2"]);
+        let ended = ChildProcess::start(&mut short).wait(JOB_TIME);
+        assert_eq!(ended.code(), Some(0), "{ended}");
+    }
+    let jobs = eventually_within(JOB_TIME, "all jobs ended", || {
+        // The machine may run other jobs.
+        let own = |job: &Value| {
+            job["on_nodes"][0]["cgroup"]
+                .to_string()
+                .contains("slurm_n1")
+        };
+        let jobs = agent.get("/api/v1/jobs").json()["jobs"].clone();
+        let listed = jobs.as_array().cloned().unwrap_or_default();
+        let listed: Vec<Value> = listed.into_iter().filter(own).collect();
+        let are_over = listed.iter().all(|job| job["state"] == "ended");
+        (listed.len() == 6 && are_over)
+            .then_some(listed)
+            .ok_or(jobs)
+    });
+    for job in &jobs {
+        assert_eq!(job["scheduler"], "slurm", "{job}");
+        assert_eq!(job["uid"], 0, "{job}");
+        assert!(job["cpu_seconds"].is_number(), "{job}");
+        assert!(job["memory_peak"].is_number(), "{job}");
+        assert_eq!(job["cpus"], 1, "{job}");
+    }
+    let first = { jobs.iter() }
+        .find(|job| job["job"] == "1")
+        .expect("the first job");
+    let number = |name: &str| first[name].as_f64().expect(name);
+    assert!(number("memory_peak") >= f64::from(60 << 20), "{first}");
+    assert_eq!(number("memory_limit"), f64::from(100 << 20), "{first}");
+    // The last reading is at three quarters of its time or later.
+    assert!(number("cpu_seconds") > 0.3, "{first}");
 }

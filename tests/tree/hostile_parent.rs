@@ -165,51 +165,55 @@ fn requests_without_end_cost_the_child_little() {
             ..wide.clone()
         };
         let mut id = 0;
-        for _ in 0..100 {
-            for select in [&wide, &many_ticks, &selectors] {
+        // A child that is behind stops reading: the flood ends with its time.
+        let flood = async {
+            for _ in 0..100 {
+                for select in [&wide, &many_ticks, &selectors] {
+                    id += 1;
+                    parent
+                        .send(FromParent::Request(Request {
+                            method: "POST".to_owned(),
+                            body: select.encode_to_vec().into(),
+                            ..request(id, "/tree/select")
+                        }))
+                        .await;
+                }
+                id += 1;
+                // Streams that never end, and one that may send nothing.
+                parent
+                    .send(FromParent::Request(request(id, "/api/v1/stream?match=*")))
+                    .await;
                 id += 1;
                 parent
                     .send(FromParent::Request(Request {
-                        method: "POST".to_owned(),
-                        body: select.encode_to_vec().into(),
-                        ..request(id, "/tree/select")
+                        credit: 0,
+                        deadline_ms: 0,
+                        ..request(id, "/metrics")
                     }))
                     .await;
+                for bytes in [u32::MAX; 4] {
+                    let credit = ResponseCredit { id, bytes };
+                    parent.send(FromParent::ResponseCredit(credit)).await;
+                }
+                let ticks = u32::MAX;
+                parent
+                    .send(FromParent::TickCredit(TickCredit { ticks }))
+                    .await;
+                let ping = Ping { sent_ms: i64::MIN };
+                parent.send(FromParent::Ping(ping)).await;
+                let moved = NodeMoved {
+                    node: "child".to_owned(),
+                    epoch: u64::MAX,
+                };
+                parent.send(FromParent::Moved(moved)).await;
+                // The parent reads slowly.
+                let _ = timeout(Duration::from_millis(5), parent.receive()).await;
             }
-            id += 1;
-            // Streams that never end, and one that may send nothing.
-            parent
-                .send(FromParent::Request(request(id, "/api/v1/stream?match=*")))
-                .await;
-            id += 1;
-            parent
-                .send(FromParent::Request(Request {
-                    credit: 0,
-                    deadline_ms: 0,
-                    ..request(id, "/metrics")
-                }))
-                .await;
-            for bytes in [u32::MAX; 4] {
-                let credit = ResponseCredit { id, bytes };
-                parent.send(FromParent::ResponseCredit(credit)).await;
+            for id in 0..id {
+                parent.send(FromParent::Cancel(Cancel { id })).await;
             }
-            let ticks = u32::MAX;
-            parent
-                .send(FromParent::TickCredit(TickCredit { ticks }))
-                .await;
-            let ping = Ping { sent_ms: i64::MIN };
-            parent.send(FromParent::Ping(ping)).await;
-            let moved = NodeMoved {
-                node: "child".to_owned(),
-                epoch: u64::MAX,
-            };
-            parent.send(FromParent::Moved(moved)).await;
-            // The parent reads slowly.
-            let _ = timeout(Duration::from_millis(5), parent.receive()).await;
-        }
-        for id in 0..id {
-            parent.send(FromParent::Cancel(Cancel { id })).await;
-        }
+        };
+        let _ = timeout(Duration::from_secs(10), flood).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     });
     scene.expect_unharmed();

@@ -2,7 +2,7 @@
 //! job's token, because every user of this machine can connect to it; the socket for commands has
 //! mode 0600 and requires none.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -137,8 +137,8 @@ fn announce_and_wait(
     }
 }
 
-/// Returns whether the head is gone: ssh then closes the connection without an answer. A head that
-/// is slow has not ended.
+/// Returns whether the head is gone: ssh then closes or resets the connection without an answer. A
+/// head that is slow has not ended.
 fn has_ended(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket) else {
         return false;
@@ -148,7 +148,13 @@ fn has_ended(socket: &Path) -> bool {
         .set_read_timeout(Some(CHECK_INTERVAL))
         .and_then(|()| stream.write_all(request));
     // EPIPE: it was closed before the request was sent.
-    asked.is_err() || matches!(stream.read(&mut [0; 16]), Ok(0))
+    if asked.is_err() {
+        return true;
+    }
+    match stream.read(&mut [0; 16]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 /// Reads the addresses and the token of the head.

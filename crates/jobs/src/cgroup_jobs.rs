@@ -3,8 +3,8 @@
 //!
 //! Files of a removed cgroup cannot be read, not even through descriptors that are open. The
 //! figures of a job are those of the last reading: when its last process left, when a step ended,
-//! and every second to five seconds before. A job that is gone when its directory is first looked
-//! at has no figures, but its id, begin and end are known from the events.
+//! and at intervals that grow with its age from 25 ms to five seconds. A job that is gone when its
+//! directory is first looked at has no figures, but its id, begin and end are known from the events.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,8 +24,11 @@ use crate::job_file::JobNumber;
 use crate::jobs::Jobs;
 use crate::worker::GpuSeconds;
 
-/// Young jobs are read every second, older ones every five.
+/// Young jobs are read every second, older ones every five. In the first four seconds the time
+/// between two readings is a quarter of the age of the job: short jobs have figures, too.
 const YOUNG_MS: Millis = 30_000;
+const NEW_MS: Millis = 4 * READ_INTERVAL_MS;
+const FIRST_READ_INTERVAL_MS: Millis = 25;
 const READ_INTERVAL_MS: Millis = 1_000;
 const OLD_READ_INTERVAL_MS: Millis = 5_000;
 /// How often the state of a running job is written to the file, and limits are read again.
@@ -174,7 +177,13 @@ impl CgroupJobs {
     fn add(&mut self, directory: &JobDirectory, jobs: &Jobs, now: Millis, is_listed: bool) {
         let path = directory.path.as_str();
         if let Some(group) = self.groups.get_mut(path) {
-            group.hierarchies |= 1 << directory.hierarchy;
+            let hierarchy = 1 << directory.hierarchy;
+            let is_new = group.hierarchies & hierarchy == 0;
+            group.hierarchies |= hierarchy;
+            // Limits and figures are in several hierarchies, which a scheduler creates in turn.
+            if is_new {
+                self.read_usage(path, jobs, now);
+            }
             return;
         }
         let Some(named) = job_of_path(path) else {
@@ -203,7 +212,7 @@ impl CgroupJobs {
             begin,
             found: now,
             has_oom_kill: files.has_oom_kill(),
-            next_read: now + READ_INTERVAL_MS,
+            next_read: now + FIRST_READ_INTERVAL_MS,
             next_write: now + WRITE_INTERVAL_MS,
         };
         self.groups.insert(path.to_owned(), group);
@@ -280,10 +289,11 @@ impl CgroupJobs {
         if !files.directories().any(|directory| directory.is_dir()) {
             return;
         }
-        let is_young = now - group.found < YOUNG_MS;
+        let age = now - group.found;
+        let is_young = age < YOUNG_MS;
         group.next_read = now
             + match is_young {
-                true => READ_INTERVAL_MS,
+                true => (age / 4).clamp(FIRST_READ_INTERVAL_MS, READ_INTERVAL_MS),
                 false => OLD_READ_INTERVAL_MS,
             };
         group.has_oom_kill |= files.has_oom_kill();
@@ -313,6 +323,13 @@ impl CgroupJobs {
                 state.write(number);
             }
         });
+    }
+
+    /// Returns when a job in its first seconds is to be read: earlier than others, which are read
+    /// with the next tick.
+    pub(crate) fn next_early_read(&self, now: Millis) -> Option<Millis> {
+        let new = { self.groups.values() }.filter(|group| now - group.found < NEW_MS);
+        new.map(|group| group.next_read).min()
     }
 
     /// Reads the jobs whose time has come.

@@ -122,12 +122,14 @@ fn run(jobs: &Jobs, options: &JobWorkerOptions, stop: &JobWorkerStop) {
     let started = Instant::now();
     let (mut next_tick, mut next_scan) = (started, started + RESCAN_INTERVAL);
     while !stop.is_set.load(Ordering::Acquire) {
-        wait(
-            &cgroups,
-            stop,
-            next_tick.saturating_duration_since(Instant::now()),
-        );
+        let early = { cgroups.next_early_read(clock.utc()) }
+            .map(|due| Duration::from_millis((due - clock.utc()).max(1).unsigned_abs()));
+        let tick = next_tick.saturating_duration_since(Instant::now());
+        wait(&cgroups, stop, early.map_or(tick, |early| early.min(tick)));
         cgroups.apply_events(jobs, clock.utc());
+        if early.is_some() {
+            cgroups.poll(jobs, clock.utc());
+        }
         let now = Instant::now();
         if now < next_tick {
             continue;

@@ -120,8 +120,10 @@ fn the_jobs_of_programs_end_with_an_agent_that_ends_with_its_job() {
 #[test]
 fn the_last_report_ends_a_job_of_which_other_processes_run() {
     let jobs = Jobs::in_memory(&JobsSettings::default());
+    let now = now_millis();
     for pid in [1, 2] {
-        jobs.report(7, &report("mpi", pid), 1_000).expect("begun");
+        jobs.report(7, &report("mpi", pid), now - 2_000)
+            .expect("begun");
     }
     let last = JobReport {
         end: true,
@@ -129,7 +131,7 @@ fn the_last_report_ends_a_job_of_which_other_processes_run() {
         exit: Some(0),
         ..report("mpi", 1)
     };
-    jobs.report(7, &last, 3_000).expect("ended");
+    jobs.report(7, &last, now).expect("ended");
     // Its lanes still exist for a moment.
     let (cgroups, lanes) = (JobCgroups::v2(), LaneJobs::default());
     for (job, uid) in [("mpi", 7), ("next", 8)] {
@@ -142,10 +144,7 @@ fn the_last_report_ends_a_job_of_which_other_processes_run() {
     let _worker = start(&jobs, &cgroups, &lanes);
     wait_for(&jobs, "next", JobInterval::is_running);
     let ended = find(&jobs, "mpi").expect("kept");
-    assert_eq!(
-        (ended.end, ended.ended),
-        (Some(3_000), Some(JobEnd::Exit(0)))
-    );
+    assert_eq!((ended.end, ended.ended), (Some(now), Some(JobEnd::Exit(0))));
 }
 
 #[test]

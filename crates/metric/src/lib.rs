@@ -42,7 +42,7 @@ pub use series::{LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesError, TEXT_B
 pub use series_list::split_series_list;
 pub use stale::{STALE_NAN, is_stale};
 pub use tick::{GroupRow, GroupSeries, Point, SampleGroup, Slot, Tick};
-pub use unprintable::{escape_unprintable, is_unprintable};
+pub use unprintable::{escape_unprintable, is_unprintable, one_line};
 
 /// Milliseconds since 1970-01-01 00:00 UTC.
 pub type Millis = i64;

@@ -28,6 +28,12 @@ pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Returns text of a peer as one line that cannot control a terminal.
+pub fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    escape_unprintable(&words.join(" ")).into_owned()
+}
+
 /// Escapes unprintable characters in the values of labels.
 pub(crate) fn escape_values<'a>(labels: &[(&'a str, &'a str)]) -> Vec<(&'a str, Cow<'a, str>)> {
     labels

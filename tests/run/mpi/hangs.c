@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static int rank, size;
@@ -31,6 +32,17 @@ static void skip(void) {
 static void stop(void) {
     allreduce(MPI_COMM_WORLD);
     if (rank == 1) raise(SIGSTOP);
+    allreduce(MPI_COMM_WORLD);
+}
+
+/* Rank 1 waits for the end of a child in vfork, uninterruptible but for SIGKILL: its state is D. */
+static void blocked(void) {
+    allreduce(MPI_COMM_WORLD);
+    if (rank == 1 && vfork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sleep(120);
+        _exit(0);
+    }
     allreduce(MPI_COMM_WORLD);
 }
 
@@ -118,7 +130,7 @@ int main(int argc, char **argv) {
         void (*hang)(void);
     } ways[] = {{"skip", skip},       {"stop", stop},           {"spin", spins},  {"kill", killed},   {"order", order},
                 {"derived", derived}, {"nonblocking", nonblocking}, {"polls", polls}, {"finalize", finalize}, {"late", late},
-                {"persistent", persistent}};
+                {"persistent", persistent}, {"blocked", blocked}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

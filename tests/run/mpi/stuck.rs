@@ -167,6 +167,20 @@ fn a_stopped_rank_is_named() {
 }
 
 #[test]
+fn a_rank_that_sleeps_uninterruptibly_is_named() {
+    each_library(3, "blocked", |library, hung| {
+        let job = hung.finds(&[
+            "2 ranks in MPI_Allreduce #3 (MPI_COMM_WORLD)",
+            "rank 1 on ",
+            "uninterruptible",
+            "its last collective was #2 MPI_Allreduce",
+        ]);
+        assert_eq!(HungProgram::missing(&job), [1], "{library:?}: {job:#}");
+        assert_eq!(job["ranks"][1]["state"], "D");
+    });
+}
+
+#[test]
 fn a_rank_that_spins_is_named() {
     each_library(3, "spin", |library, hung| {
         let job = hung.finds(&[

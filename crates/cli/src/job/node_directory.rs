@@ -315,6 +315,7 @@ mod tests {
         fs::create_dir(&new).expect("made");
         let keeping = JobFile {
             dir: job_directory(base.path(), "kept"),
+            lanes: base.join("lanes-of-kept"),
             keeps_dir: true,
             ..job(&base)
         };

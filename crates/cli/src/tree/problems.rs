@@ -1,7 +1,7 @@
 //! Lists what is wrong in the tree, with what to do about it.
 
 use jiff::Timestamp;
-use pegel_metric::escape_unprintable;
+use pegel_metric::one_line;
 use serde_json::Value;
 
 use super::drawing::TreeNode;
@@ -118,12 +118,6 @@ fn named(names: &[&str]) -> String {
 
 fn text(json: &Value) -> String {
     one_line(json.as_str().unwrap_or_default())
-}
-
-/// Returns text of a peer as one line that cannot control a terminal.
-fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    escape_unprintable(&words.join(" ")).into_owned()
 }
 
 /// Returns a time given in seconds since 1970.

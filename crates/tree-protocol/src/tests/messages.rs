@@ -237,7 +237,7 @@ fn every_kind_of_message_is_checked() {
     };
     assert_eq!(
         text_of(parent(Parent::Welcome(welcome))),
-        "welcome.interval_ms is 0; 1 to 3600000 are accepted"
+        "welcome.interval_ms is 0; 100 to 3600000 are accepted"
     );
     let refusal = Refusal {
         message: "x".repeat(REASON_BYTES_MAX + 1),

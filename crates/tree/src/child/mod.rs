@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pegel_metric::{Millis, Series};
+use pegel_metric::{Millis, Series, one_line};
 use pegel_tree_protocol::{LocalServer, NodeOverview};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -305,7 +305,7 @@ impl Uplink {
             status.since = None;
             if let ConnectionEnd::Failed(error) = end {
                 tracing::info!(parent = status.address, error, "lost the parent");
-                status.last_error = Some(error.clone());
+                status.last_error = Some(one_line(error));
             }
         });
     }
@@ -319,8 +319,9 @@ impl Uplink {
                 Ok(connection) => return Some((index, Box::new(connection))),
                 Err(error) => {
                     tracing::debug!(parent = %address, error, "cannot attach to a parent");
+                    // It may have the words of the parent.
                     self.state
-                        .update(index, |status| status.last_error = Some(error));
+                        .update(index, |status| status.last_error = Some(one_line(&error)));
                 }
             }
         }

@@ -302,7 +302,9 @@ impl ChildStream {
         for series in &definitions.series {
             let kind = metric_kind(series.kind);
             let (text, key) = (&series.text, self.link.key);
-            let interned = reduction.intern(key, text, kind, &series.unit, &series.help);
+            let unit = escape_unprintable(&series.unit);
+            let help = escape_unprintable(&series.help);
+            let interned = reduction.intern(key, text, kind, &unit, &help);
             if interned.0 == NO_KEY {
                 self.parent.context.counts.refused_series.add(1);
             }
