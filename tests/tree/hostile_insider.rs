@@ -8,12 +8,12 @@ use pegel_tree_protocol::child_message::Kind as FromChild;
 use pegel_tree_protocol::parent_message::Kind as FromParent;
 use pegel_tree_protocol::{
     Hello, NodeOverview, NodeUpdate, NodeUpdates, PartialCell, PartialTickEncoder, Pong, Request,
-    ResponseChunk, ResponseHead, SelectEnd, SelectWriter, Tick, node_update,
+    ResponseChunk, ResponseHead, SelectEnd, SelectWriter, Tick, ValueTickEncoder, node_update,
 };
 use pegel_tree_simulator::{ScriptedChild, hello};
 use tokio::time::timeout;
 
-use crate::hostile::{HostileScene, definition, definitions, ended, resident, this_tick, tick};
+use crate::hostile::{HostileScene, definition, definitions, ended, resident, this_tick};
 use crate::tree_agent::TreeAgent;
 
 /// The time for one attack.
@@ -360,18 +360,31 @@ fn names_that_come_and_go_cost_bounded_memory() {
 #[test]
 fn help_texts_cannot_forge_lines_of_metrics() {
     let scene = HostileScene::new();
-    let _child = scene.attack(async {
+    let child = scene.attack(async {
         let child = scene.accepted("forger").await;
         let mut series = definition(0, "forged_total".to_owned());
         series.help = "x\nnode_load1:sum 99\n\u{1b}[31m\u{202e}".to_owned();
         child.send(definitions(vec![series])).await;
-        for number in 0..4 {
-            child
-                .send(tick(this_tick() + 1000 * number, &[(0, 1.0)]))
-                .await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
         child
+    });
+    let sending = scene.runtime.spawn(async move {
+        let (mut encoder, mut last) = (ValueTickEncoder::new(), 0);
+        for _ in 0..600 {
+            let time_ms = this_tick();
+            if time_ms > last {
+                last = time_ms;
+                let values = encoder.encode(&[(0, 1.0)]);
+                let (nodes, overview) = (1, None);
+                let tick = Tick {
+                    time_ms,
+                    nodes,
+                    values,
+                    overview,
+                };
+                child.send(FromChild::Tick(tick)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     });
     scene.head.reduces("forged_total:sum", 1.0);
     let metrics = scene.head.get("/metrics").text().to_owned();
@@ -383,6 +396,7 @@ fn help_texts_cannot_forge_lines_of_metrics() {
             "a control character"
         );
     }
+    sending.abort();
 }
 
 #[test]

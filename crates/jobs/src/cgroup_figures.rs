@@ -52,9 +52,10 @@ impl<'a> CgroupFiles<'a> {
         let cpus = cpus.or_else(|| self.read("cpuset.cpus", ("cpuset", "cpuset.cpus")));
         let cpus = cpus.and_then(|text| CpuRanges::parse(&String::from_utf8_lossy(&text)));
         job.cpus = cpus.or(job.cpus.take());
-        let limit = self.read("memory.max", ("memory", "memory.limit_in_bytes"));
-        let limit = limit.as_deref().and_then(number);
-        job.memory_limit = limit.filter(|bytes| *bytes < CGROUP_UNLIMITED_BYTES);
+        // The hierarchies of v1 are removed in turn: what was known stays known.
+        if let Some(limit) = self.read("memory.max", ("memory", "memory.limit_in_bytes")) {
+            job.memory_limit = number(&limit).filter(|bytes| *bytes < CGROUP_UNLIMITED_BYTES);
+        }
         let devices = self.directory(Some("devices"));
         let devices = devices.and_then(|directory| read(&directory.join("devices.list")));
         if let Some(devices) = devices {

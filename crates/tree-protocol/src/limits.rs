@@ -37,8 +37,9 @@ pub const SKETCHES_BYTES_MAX: usize = 32 << 20;
 /// The nodes below one child, itself included.
 pub const NODES_MAX: usize = 20_000;
 
-/// The names of nodes in a path to the root: the levels of a tree.
-pub const LEVELS_MAX: usize = 64;
+/// The names of nodes in a path to the root: the levels of a tree. The shape of a tree in JSON
+/// nests twice as deep, and parsers accept 128.
+pub const LEVELS_MAX: usize = 32;
 
 /// The time between two ticks. A child reads all its series for each.
 pub const INTERVAL_MS_MIN: u32 = 100;

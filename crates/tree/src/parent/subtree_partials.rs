@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pegel_metric::{MetricKind, Millis};
+use pegel_metric::{MetricKind, Millis, escape_unprintable};
 use pegel_reduction::Partial;
 use pegel_tree_protocol::limits::NODES_MAX;
 use pegel_tree_protocol::{
@@ -107,8 +107,8 @@ impl SubtreePartials {
         }
         let series = { self.series.entry(selected.text) }.or_insert_with(|| SubtreeSeries {
             kind: metric_kind(selected.kind.cast_signed()),
-            unit: selected.unit,
-            help: selected.help,
+            unit: escape_unprintable(&selected.unit).into_owned(),
+            help: escape_unprintable(&selected.help).into_owned(),
             cells: vec![None; count],
         });
         for (index, partial) in cells {
