@@ -95,7 +95,7 @@ fn milliseconds(value: ValueRef<'_>) -> Option<Millis> {
         .then_some(millis.round() as Millis)
 }
 
-/// Reads tags: an object in JSON whose values are texts, numbers or truth values.
+/// Reads tags: an object in JSON whose values are texts, numbers or booleans.
 fn labels(tags: &str) -> Option<Vec<(String, String)>> {
     if tags.is_empty() {
         return Some(Vec::new());

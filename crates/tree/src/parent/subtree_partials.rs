@@ -243,8 +243,8 @@ pub(crate) async fn subtree_partials(
                 return Ok(all.complete(late));
             }
             (Err(error), Some(parent)) => {
-                let liar = parent.left_out(&error).ok_or(error.to_string())?;
-                input.answers.retain(|answer| answer.child != liar);
+                let claimant = parent.left_out(&error).ok_or(error.to_string())?;
+                input.answers.retain(|answer| answer.child != claimant);
             }
             (Err(error), None) => return Err(error.to_string()),
         }
@@ -287,16 +287,17 @@ impl Parent {
         let registry = self.registry.lock();
         let route = registry.route(node).map(|(route, _)| route.to_owned());
         drop(registry);
-        let liar = match route.as_ref() == Some(second) {
+        let claimant = match route.as_ref() == Some(second) {
             true => first,
             false => second,
         };
-        if *liar == self.context.node || !self.disputes.lock().add(liar, self.context.now()) {
+        if *claimant == self.context.node || !self.disputes.lock().add(claimant, self.context.now())
+        {
             return None;
         }
         let message = error.to_string();
-        self.context.problem("", liar, "duplicate", &message);
-        Some(liar.clone())
+        self.context.problem("", claimant, "duplicate", &message);
+        Some(claimant.clone())
     }
 }
 
@@ -313,7 +314,7 @@ struct MergeInput {
 enum MergeError {
     #[error("{0}")]
     Own(String),
-    /// The node moved while its parents were asked, or one of them does not tell the truth: the
+    /// The node moved while its parents were asked, or one of them claims a node of the other: the
     /// result would count it twice.
     #[error("node {node} is part of the answers of {first} and {second}")]
     Twice {
