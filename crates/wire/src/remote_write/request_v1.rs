@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::RemoteMetricType;
-use super::fields::{FieldReader, ProtobufError};
+use crate::protobuf_fields::{FieldReader, ProtobufError};
 use super::labels::{LabelsError, SentLabels};
 use super::samples::{SAMPLES_FIELD, Samples};
 

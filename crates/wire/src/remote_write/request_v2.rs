@@ -2,7 +2,7 @@
 //! which labels and metadata refer.
 
 use super::RemoteMetricType;
-use super::fields::{FieldReader, FieldValue, ProtobufError};
+use crate::protobuf_fields::{FieldReader, FieldValue, ProtobufError};
 use super::labels::{LabelsError, SentLabels};
 use super::samples::{SAMPLES_FIELD, Samples};
 
