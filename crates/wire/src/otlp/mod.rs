@@ -19,6 +19,7 @@ pub mod names;
 mod protobuf_attributes;
 mod protobuf_points;
 mod protobuf_request;
+pub mod status;
 #[cfg(test)]
 mod tests;
 

@@ -11,7 +11,7 @@ use pegel_metric::{DropReason, Series};
 use pegel_wire::statsd::{StatsdMetric, StatsdType};
 
 use super::changes::NewSeries;
-use super::compensated_sum::CompensatedSum;
+use crate::compensated_sum::CompensatedSum;
 use super::member_set::MemberSet;
 use super::timer::TimerState;
 use super::{CounterState, MetricEntry, SenderGroup, SeriesHandle, StatsdTable, TaggedName};

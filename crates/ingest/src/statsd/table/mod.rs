@@ -21,7 +21,6 @@
 mod admit;
 mod budget;
 mod changes;
-mod compensated_sum;
 mod cumulative;
 mod key_arena;
 mod key_index;
@@ -41,7 +40,7 @@ use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 
 use self::budget::StatsdMemoryBudget;
 pub(crate) use self::changes::{ChangedWriters, NewSeries, SeriesValueChange};
-use self::compensated_sum::CompensatedSum;
+use crate::compensated_sum::CompensatedSum;
 use self::cumulative::CumulativeTotals;
 use self::key_arena::{KeyArena, KeyRef};
 use self::key_index::KeyIndex;
