@@ -148,9 +148,8 @@ impl BodyMemory {
         body: Bytes,
         rights: AccessRights,
     ) -> Result<Bytes, (ApiError, DropReason)> {
-        let refuse = |status, message: String| {
-            Err((ApiError::new(status, message), DropReason::Malformed))
-        };
+        let refuse =
+            |status, message: String| Err((ApiError::new(status, message), DropReason::Malformed));
         let Some((&[flag, ref length @ ..], message)) = body.split_first_chunk::<5>() else {
             let message = "the body is not a message of gRPC".to_owned();
             return refuse(StatusCode::BAD_REQUEST, message);

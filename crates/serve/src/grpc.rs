@@ -117,7 +117,9 @@ mod tests {
 
     fn converted(response: Response<Body>) -> Response<Body> {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.expect("a runtime").block_on(grpc_response(response))
+        runtime
+            .expect("a runtime")
+            .block_on(grpc_response(response))
     }
 
     #[test]
@@ -127,7 +129,11 @@ mod tests {
             is_grpc(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)]))
         };
         assert!(is_grpc("application/grpc") && is_grpc("application/grpc+proto"));
-        for other in ["application/grpc-web", "application/grpc+json", "application/json"] {
+        for other in [
+            "application/grpc-web",
+            "application/grpc+json",
+            "application/json",
+        ] {
             assert!(!is_grpc(other), "{other}");
         }
     }
@@ -154,7 +160,9 @@ mod tests {
     fn a_message_is_framed_and_followed_by_its_status() {
         let response = converted(Response::new(Body::from("abc")));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let body = runtime.expect("a runtime").block_on(response.into_body().collect());
+        let body = runtime
+            .expect("a runtime")
+            .block_on(response.into_body().collect());
         let body = body.expect("a body");
         assert_eq!(body.trailers().expect("trailers")[STATUS], "0");
         assert_eq!(body.to_bytes(), &b"\0\0\0\0\x03abc"[..]);

@@ -61,7 +61,11 @@ struct ExportFailure {
 }
 
 impl OtlpInput {
-    fn export(&self, request: &InputRequest<'_>, form: MessageForm) -> Result<OtlpResult, ExportFailure> {
+    fn export(
+        &self,
+        request: &InputRequest<'_>,
+        form: MessageForm,
+    ) -> Result<OtlpResult, ExportFailure> {
         let sender = self.ingest.sender(Input::Otlp, request.sender);
         let message = match form {
             MessageForm::Protobuf => OtlpMessage::Protobuf(request.body),
@@ -99,7 +103,10 @@ fn partial_message(written: &OtlpResult) -> String {
         return String::new();
     }
     let (kept, count) = (written.kept, written.refused.count());
-    format!("stored {kept} samples, refused {count}: {}", written.refused)
+    format!(
+        "stored {kept} samples, refused {count}: {}",
+        written.refused
+    )
 }
 
 impl RequestHandler for OtlpHttp {
@@ -139,7 +146,9 @@ impl RequestHandler for OtlpGrpc {
             Ok(written) => MessageForm::Protobuf.write_response(&written, response),
             Err(failure) => {
                 let error = InputError::refused(failure.status, failure.message, "");
-                let retry = failure.retry_after.map(|after| (RETRY_AFTER, after.to_string()));
+                let retry = failure
+                    .retry_after
+                    .map(|after| (RETRY_AFTER, after.to_string()));
                 Err(error.with_headers(retry.into_iter().collect()))
             }
         }

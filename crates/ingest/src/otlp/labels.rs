@@ -60,7 +60,11 @@ pub(super) fn resource_labels(
         let is_chosen = matches(&settings.resource_attributes, key)
             && !matches(&settings.ignored_attributes, key);
         if is_chosen {
-            push_label(&mut labels, key_of(attribute), Cow::Borrowed(&attribute.value));
+            push_label(
+                &mut labels,
+                key_of(attribute),
+                Cow::Borrowed(&attribute.value),
+            );
         }
     }
     labels
@@ -139,7 +143,10 @@ mod tests {
             ("zone", "north"),
         ]);
         let resource = resource_labels(&resource, &settings);
-        assert_eq!(text(&resource), "le=r,process_pid=7,service_name=app,zone=north");
+        assert_eq!(
+            text(&resource),
+            "le=r,process_pid=7,service_name=app,zone=north"
+        );
         let scope = scope_labels(&Scope {
             name: "lib".into(),
             version: "".into(),

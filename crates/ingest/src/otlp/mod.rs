@@ -102,11 +102,7 @@ pub struct OtlpWriter {
 }
 
 impl OtlpWriter {
-    pub fn new(
-        admission: Arc<Admission>,
-        store: Store,
-        settings: OtlpInputSettings,
-    ) -> OtlpWriter {
+    pub fn new(admission: Arc<Admission>, store: Store, settings: OtlpInputSettings) -> OtlpWriter {
         OtlpWriter {
             points: PointWriter::new(admission.clone(), store),
             admission,

@@ -160,7 +160,8 @@ impl OtlpRequest<'_> {
             added_label(data),
         );
         if mode == ValueMode::Delta {
-            self.streams.load_totals(self.writer.points.store(), self.now);
+            self.streams
+                .load_totals(self.writer.points.store(), self.now);
         }
         let is_delta = data == MetricData::ExponentialHistogram(Temporality::Delta);
         if is_delta && !point.has_no_value {

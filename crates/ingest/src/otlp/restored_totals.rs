@@ -47,7 +47,10 @@ impl RestoredTotals {
         });
         if let Err(error) = searched {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "cannot read older totals of OTLP; they start from zero");
+            tracing::warn!(
+                error,
+                "cannot read older totals of OTLP; they start from zero"
+            );
         }
         store.latest(&of_otlp(), 0, &mut |series: &Arc<Series>, latest| {
             totals.insert(series.text(), latest.value, Some(latest.last_sampled));

@@ -256,7 +256,13 @@ impl Streams {
         state.time = state.time.max(times.time);
         state.windows.get_or_insert_default();
         let value = state.total.value();
-        out.push(SeriesSample { value, ..sample.clone() }.at(state.time));
+        out.push(
+            SeriesSample {
+                value,
+                ..sample.clone()
+            }
+            .at(state.time),
+        );
     }
 
     fn add_cumulative(
@@ -322,7 +328,9 @@ impl Streams {
             true => MembersChange::First,
             false => MembersChange::Changed,
         };
-        let members = samples.iter().map(|sample| (sample.bound, sample.series.clone()));
+        let members = samples
+            .iter()
+            .map(|sample| (sample.bound, sample.series.clone()));
         let state = CompositeState {
             members: members.collect(),
             time: times.time.max(before.time),
@@ -349,17 +357,29 @@ impl Streams {
             return;
         }
         let new = samples.iter().filter(|sample| {
-            let is_known = before.members.iter().any(|(_, series)| sample.is_of(series));
+            let is_known = before
+                .members
+                .iter()
+                .any(|(_, series)| sample.is_of(series));
             sample.bound.is_finite()
                 && sample.series.family().kind == MetricKind::Counter
                 && !is_known
         });
         for sample in new {
-            let below = before.members.iter().filter(|(bound, _)| *bound < sample.bound);
+            let below = before
+                .members
+                .iter()
+                .filter(|(bound, _)| *bound < sample.bound);
             let below = below.max_by(|(a, _), (b, _)| a.total_cmp(b));
             let below = below.and_then(|(_, series)| self.series.get(series.text()));
             let value = below.map_or(0.0, |state| state.total.value());
-            out.push(SeriesSample { value, ..sample.clone() }.at(before.time));
+            out.push(
+                SeriesSample {
+                    value,
+                    ..sample.clone()
+                }
+                .at(before.time),
+            );
         }
     }
 
@@ -392,15 +412,21 @@ impl Streams {
             self.replaced.push(Replaced::Composite(key, Some(known)));
         }
         for sample in samples {
-            out.push(SeriesSample { value: STALE_NAN, ..sample.clone() }.at(times.time));
+            out.push(
+                SeriesSample {
+                    value: STALE_NAN,
+                    ..sample.clone()
+                }
+                .at(times.time),
+            );
         }
     }
 }
 
 impl CompositeState {
     fn has_members(&self, samples: &[SeriesSample]) -> bool {
-        self.members.len() == samples.len()
-            && { self.members.iter().zip(samples) }.all(|((_, series), sample)| sample.is_of(series))
+        self.members.len() == samples.len() && { self.members.iter().zip(samples) }
+            .all(|((_, series), sample)| sample.is_of(series))
     }
 }
 

@@ -306,7 +306,9 @@ mod tests {
 
     #[test]
     fn counts_at_the_bounds_are_exact() {
-        let values = [0.001, 0.0099, 0.35, 1.0, 1.5, 3.0, 100.0, 101.0, 0.0, -2.5, -0.1];
+        let values = [
+            0.001, 0.0099, 0.35, 1.0, 1.5, 3.0, 100.0, 101.0, 0.0, -2.5, -0.1,
+        ];
         for scale in [-1, 0, 2, 5, 20] {
             let merged = merge_scale(&histogram(scale, &values)).expect("valid");
             assert!(merged.scale <= SCALE_MAX.min(scale));
@@ -348,10 +350,13 @@ mod tests {
         let merged = merge_scale(&wide).expect("valid");
         assert_eq!(merged.positive.counts, [1]);
         assert!(classic_buckets(&merged, 2).is_ok());
-        let wider = add_buckets(&merged, &ExponentialBuckets {
-            positive: run(i32::MIN, &[1]),
-            ..wide.clone()
-        });
+        let wider = add_buckets(
+            &merged,
+            &ExponentialBuckets {
+                positive: run(i32::MIN, &[1]),
+                ..wide.clone()
+            },
+        );
         assert!(wider.expect("valid").positive.counts.len() <= CLASSIC_MAX);
         for scale in [33, -33, i32::MAX, i32::MIN] {
             let histogram = ExponentialBuckets {

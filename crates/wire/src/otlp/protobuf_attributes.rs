@@ -108,7 +108,11 @@ fn write_any(out: &mut String, message: &[u8], depth: usize) -> Result<(), OtlpE
 fn write_value(out: &mut String, field: &Field<'_>, depth: usize) -> Result<(), OtlpError> {
     match field.number {
         1 => push_quoted(out, &text(field)?),
-        2 => out.push_str(if field.number()? == 0 { "false" } else { "true" }),
+        2 => out.push_str(if field.number()? == 0 {
+            "false"
+        } else {
+            "true"
+        }),
         3 => {
             // Writing to a string cannot fail.
             let _ = write!(out, "{}", field.number()? as i64);

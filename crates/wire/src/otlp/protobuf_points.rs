@@ -80,11 +80,7 @@ impl PointValue {
     }
 }
 
-fn read_value(
-    field: &Field<'_>,
-    kind: PointKind,
-    value: &mut PointValue,
-) -> Result<(), OtlpError> {
+fn read_value(field: &Field<'_>, kind: PointKind, value: &mut PointValue) -> Result<(), OtlpError> {
     match (kind, field.number) {
         (PointKind::Number, 4) => value.number = Some(field.double()?),
         (PointKind::Number, 6) => value.number = Some(field.fixed64()? as i64 as f64),

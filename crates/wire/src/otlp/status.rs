@@ -135,6 +135,9 @@ mod tests {
     #[test]
     fn a_response_without_refusals_is_empty() {
         assert_eq!(export_response(0, "").encode_to_vec(), b"");
-        assert_eq!(export_response(2, "x").encode_to_vec(), b"\x0a\x05\x08\x02\x12\x01x");
+        assert_eq!(
+            export_response(2, "x").encode_to_vec(),
+            b"\x0a\x05\x08\x02\x12\x01x"
+        );
     }
 }

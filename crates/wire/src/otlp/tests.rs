@@ -50,7 +50,9 @@ impl MetricVisitor for Recorder {
 }
 
 fn listed(attributes: &[Attribute<'_>]) -> String {
-    let pairs = attributes.iter().map(|one| format!("{}={}", one.key, one.value));
+    let pairs = attributes
+        .iter()
+        .map(|one| format!("{}={}", one.key, one.value));
     pairs.collect::<Vec<_>>().join(",")
 }
 
@@ -133,57 +135,72 @@ fn request() -> ExportMetricsServiceRequest {
         ..NumberDataPoint::default()
     };
     let metrics = vec![
-        metric("gauge", Data::Gauge(Gauge {
-            data_points: vec![number(Number::AsDouble(-0.25)), empty],
-        })),
-        metric("sum", Data::Sum(Sum {
-            data_points: vec![number(Number::AsInt(i64::MAX))],
-            aggregation_temporality: 1,
-            is_monotonic: true,
-        })),
-        metric("histogram", Data::Histogram(Histogram {
-            data_points: vec![HistogramDataPoint {
-                count: 6,
-                sum: Some(7.5),
-                bucket_counts: vec![1, 2, 3],
-                explicit_bounds: vec![0.5, 2.0],
-                min: Some(0.1),
-                max: Some(3.0),
-                time_unix_nano: 9,
-                ..HistogramDataPoint::default()
-            }],
-            aggregation_temporality: 2,
-        })),
-        metric("exponential", Data::ExponentialHistogram(ExponentialHistogram {
-            data_points: vec![ExponentialHistogramDataPoint {
-                count: 600,
-                sum: None,
-                scale: -3,
-                zero_count: 2,
-                positive: Some(Buckets {
-                    offset: -7,
-                    bucket_counts: vec![300, 0, 1],
-                }),
-                negative: Some(Buckets {
-                    offset: 5,
-                    bucket_counts: vec![1],
-                }),
-                zero_threshold: 0.001,
-                ..ExponentialHistogramDataPoint::default()
-            }],
-            aggregation_temporality: 2,
-        })),
-        metric("summary", Data::Summary(Summary {
-            data_points: vec![SummaryDataPoint {
-                count: 3,
-                sum: 1.5,
-                quantile_values: vec![ValueAtQuantile {
-                    quantile: 0.5,
-                    value: 0.25,
+        metric(
+            "gauge",
+            Data::Gauge(Gauge {
+                data_points: vec![number(Number::AsDouble(-0.25)), empty],
+            }),
+        ),
+        metric(
+            "sum",
+            Data::Sum(Sum {
+                data_points: vec![number(Number::AsInt(i64::MAX))],
+                aggregation_temporality: 1,
+                is_monotonic: true,
+            }),
+        ),
+        metric(
+            "histogram",
+            Data::Histogram(Histogram {
+                data_points: vec![HistogramDataPoint {
+                    count: 6,
+                    sum: Some(7.5),
+                    bucket_counts: vec![1, 2, 3],
+                    explicit_bounds: vec![0.5, 2.0],
+                    min: Some(0.1),
+                    max: Some(3.0),
+                    time_unix_nano: 9,
+                    ..HistogramDataPoint::default()
                 }],
-                ..SummaryDataPoint::default()
-            }],
-        })),
+                aggregation_temporality: 2,
+            }),
+        ),
+        metric(
+            "exponential",
+            Data::ExponentialHistogram(ExponentialHistogram {
+                data_points: vec![ExponentialHistogramDataPoint {
+                    count: 600,
+                    sum: None,
+                    scale: -3,
+                    zero_count: 2,
+                    positive: Some(Buckets {
+                        offset: -7,
+                        bucket_counts: vec![300, 0, 1],
+                    }),
+                    negative: Some(Buckets {
+                        offset: 5,
+                        bucket_counts: vec![1],
+                    }),
+                    zero_threshold: 0.001,
+                    ..ExponentialHistogramDataPoint::default()
+                }],
+                aggregation_temporality: 2,
+            }),
+        ),
+        metric(
+            "summary",
+            Data::Summary(Summary {
+                data_points: vec![SummaryDataPoint {
+                    count: 3,
+                    sum: 1.5,
+                    quantile_values: vec![ValueAtQuantile {
+                        quantile: 0.5,
+                        value: 0.25,
+                    }],
+                    ..SummaryDataPoint::default()
+                }],
+            }),
+        ),
     ];
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
@@ -249,7 +266,8 @@ fn a_truncated_message_is_an_error_at_every_length() {
 fn errors_in_json_name_the_field_and_its_place() {
     let error = |body: &str| visited_json(body).expect_err("invalid").to_string();
     assert_eq!(error("[]"), "byte 0: the request is not an object");
-    let points = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"sum":{"dataPoints":[VALUE]}}]}]}]}"#;
+    let points =
+        r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"sum":{"dataPoints":[VALUE]}}]}]}]}"#;
     let point = |value: &str| error(&points.replace("VALUE", value));
     assert_eq!(
         point(r#"{"asInt":"x"}"#),
@@ -259,7 +277,10 @@ fn errors_in_json_name_the_field_and_its_place() {
         point(r#"{"timeUnixNano":-1}"#),
         "byte 87: timeUnixNano is not a whole number of 64 bits"
     );
-    assert_eq!(point(r#"{"asDouble":"inf"}"#), "byte 83: asDouble is not a number");
+    assert_eq!(
+        point(r#"{"asDouble":"inf"}"#),
+        "byte 83: asDouble is not a number"
+    );
     assert_eq!(point("7"), "byte 71: dataPoints is not an object");
     assert!(error("{\"resourceMetrics\":").starts_with("not JSON: byte 19"));
 }
