@@ -27,7 +27,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 9] = [
+const PEERS: [PeerPackage; 11] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -58,6 +58,17 @@ const PEERS: [PeerPackage; 9] = [
         folder: "node",
         marker_file: "node_modules/statsd/stats.js",
         install: "npm install --silent --no-audit --no-fund --prefix \"$1\" hot-shots statsd-client statsd",
+    },
+    // OpenTelemetry's SDKs: senders of metrics, and the messages for a receiver.
+    PeerPackage {
+        folder: "opentelemetry-python",
+        marker_file: "bin/opentelemetry-sdk",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet opentelemetry-sdk opentelemetry-exporter-otlp-proto-http opentelemetry-exporter-otlp-proto-grpc && touch \"$1/bin/opentelemetry-sdk\"",
+    },
+    PeerPackage {
+        folder: "opentelemetry-node",
+        marker_file: "node_modules/@opentelemetry/exporter-metrics-otlp-http/package.json",
+        install: "cd \"$1\" && echo '{}' > package.json && npm install --silent --no-audit --no-fund @opentelemetry/api @opentelemetry/sdk-metrics @opentelemetry/resources @opentelemetry/exporter-metrics-otlp-http",
     },
     // Storage for records.
     PeerPackage {
