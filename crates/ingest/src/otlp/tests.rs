@@ -289,19 +289,15 @@ fn series_end_when_their_point_has_no_value_or_their_bound_is_gone() {
 #[test]
 fn exponential_histograms_of_both_kinds_have_exact_counts() {
     let f = Fixture::new();
-    let send = |name: &str,
-                temporality: u8,
-                second: i64,
-                offset: i32,
-                counts: Value,
-                count: u64| {
-        let start = if temporality == 1 { second - 1 } else { 0 };
-        f.send(json!([{"name": name, "exponentialHistogram": {
+    let send =
+        |name: &str, temporality: u8, second: i64, offset: i32, counts: Value, count: u64| {
+            let start = if temporality == 1 { second - 1 } else { 0 };
+            f.send(json!([{"name": name, "exponentialHistogram": {
         "aggregationTemporality": temporality, "dataPoints": [{
             "startTimeUnixNano": f.at(start), "timeUnixNano": f.at(second), "scale": 3,
             "count": count, "sum": count, "positive": {"offset": offset, "bucketCounts": counts},
         }]}}]));
-    };
+        };
     // Three values up to 2, then one up to 4 in addition.
     send("c", 2, 1, 7, json!([3]), 3);
     send("c", 2, 2, 7, json!([3, 0, 0, 0, 0, 0, 0, 0, 1]), 4);
