@@ -31,7 +31,7 @@ if protocol == "grpc":
     import grpc
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
-    options = {"insecure": True, "compression": grpc.Compression.Gzip}
+    options = {"insecure": endpoint.startswith("http:"), "compression": grpc.Compression.Gzip}
     headers = tuple(headers.items())
 else:
     from opentelemetry.exporter.otlp.proto.http import Compression

@@ -1,13 +1,13 @@
 //! The output of OTLP: to a receiver on OpenTelemetry's own messages, decoded by Google's protobuf,
-//! and to a real Prometheus.
+//! and to a real VictoriaMetrics.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentProcess, ChildProcess, PrometheusProcess, REPOSITORY, TempDir, eventually_within, get,
-    isolate, need_peer, post,
+    AgentProcess, ChildProcess, REPOSITORY, TempDir, VictoriaMetrics, eventually_within, isolate,
+    need_peer, post,
 };
 use serde_json::{Value, json};
 
@@ -254,37 +254,25 @@ fn a_receiver_that_is_down_delays_nothing_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn a_prometheus_receives_the_values() {
-    let Some(program) = need_peer("prometheus/usr/bin/prometheus") else {
+fn a_victoria_metrics_receives_the_values() {
+    let Some(engine) = VictoriaMetrics::start() else {
         return;
     };
-    let prometheus = PrometheusProcess::start(&program, |home| {
-        let config = home.join("prometheus.yml");
-        fs::write(&config, "{}\n").expect("written");
-        vec![
-            format!("--config.file={}", config.display()),
-            format!("--storage.tsdb.path={}", home.join("data").display()),
-            "--web.enable-otlp-receiver".to_owned(),
-        ]
-    });
-    let prometheus = prometheus.until_ready();
     let config = format!(
-        "otlp:\n  - url: http://{}/api/v1/otlp/v1/metrics\n    interval: 1s\n    names: [\"node_*\", \"h*\"]\n",
-        prometheus.address
+        "otlp:\n  - url: {}/v1/metrics\n    interval: 1s\n    names: [\"node_*\", \"h*\"]\n",
+        engine.otlp_endpoint()
     );
     let agent = PEGEL.agent().config(&config).start();
     send_histogram(&agent);
     let query = |query: &str| -> Result<f64, String> {
-        let path = format!("/api/v1/query?query={query}");
-        let answer = get(&prometheus.address, &path).map_err(|error| error.to_string())?;
-        let answer = answer.json();
+        let answer = engine.query(query)?;
         let value = answer["data"]["result"][0]["value"][1].as_str();
         let value = value.and_then(|text| text.parse().ok());
         value.ok_or_else(|| format!("{answer}\n{}", counts(&agent)))
     };
     // Names stay as they are: nothing is appended to them.
     for (expression, expected) in [
-        ("h_bucket%7Ble=%221%22%7D", 2.0),
+        ("h_bucket{le=\"1\"}", 2.0),
         ("h_sum", 7.5),
         ("h_count", 5.0),
         ("count(node_memory_MemTotal_bytes)", 1.0),
@@ -297,9 +285,11 @@ fn a_prometheus_receives_the_values() {
     }
     let total = eventually_within(BOUND, "the memory", || query("node_memory_MemTotal_bytes"));
     let ours = agent
-        .get("/api/v1/values?names=node_memory_MemTotal_bytes")
-        .text()
-        .to_owned();
-    assert!(ours.contains(&format!("{total}")), "{total}: {ours}");
+        .get("/api/v1/query?query=node_memory_MemTotal_bytes")
+        .json();
+    let ours = ours["data"]["result"][0]["value"][1]
+        .as_str()
+        .and_then(|text| text.parse().ok());
+    assert_eq!(ours, Some(total));
     assert_eq!(counts(&agent)["rejected"], 0, "{}", counts(&agent));
 }
