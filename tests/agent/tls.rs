@@ -9,8 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use pegel_testkit::{
-    AgentAddress, AgentBuilder, AgentProcess, NetworkNamespace, OtherUser, PLANTED_TOKEN, TempDir,
-    curl, eventually, need, set_mode,
+    AgentAddress, AgentBuilder, AgentProcess, ChildProcess, NetworkNamespace, OtherUser,
+    PLANTED_TOKEN, REPOSITORY, TempDir, curl, eventually, isolate, need, need_peer, now_seconds,
+    post, set_mode,
 };
 use rustix::process::Signal;
 
@@ -264,6 +265,64 @@ fn connections_without_tls_get_an_error_and_are_counted() {
             "others are served meanwhile"
         );
         agent.assert_conserved();
+    });
+}
+
+/// gRPC offers HTTP/2 alone and gets it; an agent sends to another one, and OpenTelemetry's SDK too.
+#[test]
+fn metrics_of_opentelemetry_arrive_over_tls_with_the_token() {
+    let Some(island) = prepared() else { return };
+    let Some(marker) = need_peer("opentelemetry-python/bin/opentelemetry-sdk") else {
+        return;
+    };
+    let authority = Authority::new();
+    authority.sign("node");
+    let files = CertificateFiles::new(&authority, "node");
+    island.run_inside(|| {
+        let receiver = agent().config(&files.config(None)).start();
+        let (url, ca) = (outside(&receiver), authority.path("ca.pem"));
+        let target = |protocol: &str, token: &str| {
+            format!(
+                "  - url: https://{url}\n    protocol: {protocol}\n    interval: 1s\n    names: [depth*]\n    \
+                 ca_file: {ca}\n    headers: {{authorization: \"Bearer {token}\"}}\n    resource: {{via: {protocol}}}\n"
+            )
+        };
+        let list = [
+            target("grpc", PLANTED_TOKEN),
+            target("http", PLANTED_TOKEN),
+            target("grpc", "wrong"),
+        ];
+        let sender = PEGEL.agent().config(&format!("otlp:\n{}", list.concat())).start();
+        let body = format!("depth,a=b value=7 {}", now_seconds());
+        let answer = post(sender.http(), "/write?precision=s", &[], body.as_bytes());
+        assert_eq!(answer.expect("an answer").status, 204);
+        for protocol in ["grpc", "http"] {
+            let query = format!("/api/v1/query?query=depth%7Bvia%3D%22{protocol}%22%7D");
+            eventually("the value arrives", || {
+                let answer = receiver.get(&query).json();
+                let value = answer["data"]["result"][0]["value"][1].clone();
+                (value == "7").then_some(()).ok_or(answer)
+            });
+        }
+        eventually("the wrong token is refused", || {
+            let counts = sender.status()["otlp_output"][2].clone();
+            let error = counts["last_error"].as_str().unwrap_or_default();
+            let is_refused = error.contains("gRPC status 16") && counts["rejected"] != 0;
+            is_refused.then_some(()).ok_or(counts)
+        });
+        let mut python = Command::new(marker.with_file_name("python3"));
+        let home = TempDir::new();
+        isolate(&mut python, &home);
+        let script = format!("{REPOSITORY}/tests/inputs/otlp/sender.py");
+        python
+            .args([&script, "grpc", &format!("https://{url}"), "cumulative"])
+            .arg(format!("authorization=Bearer {PLANTED_TOKEN}"))
+            .env("OTEL_EXPORTER_OTLP_CERTIFICATE", &ca)
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        let finished = ChildProcess::start(&mut python).wait(Duration::from_secs(120));
+        assert!(finished.status.success(), "{finished}");
+        let found = receiver.get("/api/v1/query?query=queue_length").json();
+        assert_eq!(found["data"]["result"][0]["value"][1], "4", "{found}");
     });
 }
 

@@ -5,6 +5,7 @@ mod client_libraries;
 mod http_in;
 mod lanes;
 mod marks;
+mod otlp;
 mod pull;
 mod push;
 mod push_formats;

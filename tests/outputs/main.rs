@@ -6,6 +6,7 @@ mod graphite;
 mod jobs;
 mod node_exporter;
 mod opentsdb;
+mod otlp;
 mod page;
 mod processes;
 mod prometheus;

@@ -14,24 +14,31 @@ struct PeerPackage {
     install: &'static str,
 }
 
-/// Downloads Prometheus 3 from Debian unstable and unpacks it: Debian 12 has version 2, whose
-/// ranges are closed on the left. Its only requirement is the C library of Debian 12.
-const PROMETHEUS: &str = r#"
+/// Downloads the package with the name of the folder from Debian unstable and unpacks it: Debian 12
+/// has Prometheus 2, whose ranges are closed on the left, and a VictoriaMetrics without OTLP. The
+/// only requirement of both is the C library of Debian 12.
+const UNSTABLE: &str = r#"
 set -e
+name=$(basename "$1")
 trap 'rm -f "$1/packages" "$1/package.deb"' EXIT
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | sed -n '1s/^http:/https:/;1p')
 curl -sfL "$mirror/dists/sid/main/binary-$(dpkg --print-architecture)/Packages.xz" | xz -dc |
-    sed -n '/^Package: prometheus$/,/^$/p' > "$1/packages"
+    sed -n "/^Package: $name\$/,/^\$/p" > "$1/packages"
 curl -sfL -o "$1/package.deb" "$mirror/$(sed -n 's/^Filename: //p' "$1/packages")"
 echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c --quiet
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 9] = [
+const PEERS: [PeerPackage; 12] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
-        install: PROMETHEUS,
+        install: UNSTABLE,
+    },
+    PeerPackage {
+        folder: "victoria-metrics",
+        marker_file: "usr/bin/victoria-metrics",
+        install: UNSTABLE,
     },
     PeerPackage {
         folder: "prometheus-python",
@@ -58,6 +65,17 @@ const PEERS: [PeerPackage; 9] = [
         folder: "node",
         marker_file: "node_modules/statsd/stats.js",
         install: "npm install --silent --no-audit --no-fund --prefix \"$1\" hot-shots statsd-client statsd",
+    },
+    // OpenTelemetry's SDKs: senders of metrics, and the messages for a receiver.
+    PeerPackage {
+        folder: "opentelemetry-python",
+        marker_file: "bin/opentelemetry-sdk",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet opentelemetry-sdk opentelemetry-exporter-otlp-proto-http opentelemetry-exporter-otlp-proto-grpc && touch \"$1/bin/opentelemetry-sdk\"",
+    },
+    PeerPackage {
+        folder: "opentelemetry-node",
+        marker_file: "node_modules/@opentelemetry/exporter-metrics-otlp-http/package.json",
+        install: "cd \"$1\" && echo '{}' > package.json && npm install --silent --no-audit --no-fund @opentelemetry/api @opentelemetry/sdk-metrics @opentelemetry/resources @opentelemetry/exporter-metrics-otlp-http",
     },
     // Storage for records.
     PeerPackage {

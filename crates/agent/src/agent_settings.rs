@@ -10,6 +10,7 @@ use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
+use pegel_ingest::otlp::OtlpInputSettings;
 use pegel_ingest::pull::PullConfig;
 use pegel_ingest::reserved_names::ReservedNames;
 use pegel_ingest::rules::RelabelRules;
@@ -21,6 +22,7 @@ use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
+use pegel_sink::otlp::OtlpReceiver;
 use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
@@ -34,6 +36,7 @@ use crate::jobs;
 use crate::log_output::LogOutput;
 use crate::marks;
 use crate::memory_limit::MemoryLimit;
+use crate::otlp;
 use crate::pull_metrics;
 use crate::rules::{self, RuleSources};
 use crate::service_notifier::ServiceNotifier;
@@ -63,6 +66,8 @@ pub struct AgentSettings {
     pub pull: PullConfig,
     pub rules: RuleSources,
     pub graphite: Vec<GraphiteServer>,
+    pub otlp: Vec<OtlpReceiver>,
+    pub otlp_input: OtlpInputSettings,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -168,6 +173,8 @@ impl AgentSettings {
             pull: config.agent.inputs.clone(),
             rules,
             graphite: config.agent.graphite.clone(),
+            otlp: config.agent.otlp.clone(),
+            otlp_input: config.agent.otlp_input.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -214,6 +221,7 @@ impl AgentSettings {
         self.lanes = None;
         self.pull = PullConfig::default();
         self.graphite = Vec::new();
+        self.otlp = Vec::new();
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -323,6 +331,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(snapshots::families())
         .chain(rules::families())
         .chain(graphite::families())
+        .chain(otlp::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

@@ -14,6 +14,7 @@ use pegel_mpi_state::MpiRank;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
+use pegel_sink::otlp::{OtlpCounts, OtlpOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use pegel_tree::{ParentContact, RunningTree, TreeFigures};
@@ -24,6 +25,7 @@ use crate::graphite::status_json;
 use crate::hosted_inputs::HostedInputs;
 use crate::jobs::status_json_of_jobs;
 use crate::log_output::LogOutput;
+use crate::otlp;
 use crate::rules::RuleSources;
 use crate::service_notifier::ServiceNotifier;
 
@@ -47,6 +49,7 @@ pub(crate) struct AgentStatus {
     rules: Mutex<Option<RuleEngine>>,
     rule_sources: Option<RuleSources>,
     graphite: Mutex<Vec<GraphiteOutput>>,
+    otlp: Mutex<Vec<OtlpOutput>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -200,6 +203,20 @@ impl AgentStatus {
     /// Sends the newest values to Graphite and ends the outputs.
     pub(crate) fn stop_graphite(&self) {
         let outputs = std::mem::take(&mut *self.graphite.lock());
+        drop(outputs);
+    }
+
+    pub(crate) fn set_otlp(&self, outputs: Vec<OtlpOutput>) {
+        *self.otlp.lock() = outputs;
+    }
+
+    pub(crate) fn otlp_counts(&self) -> Vec<OtlpCounts> {
+        self.otlp.lock().iter().map(OtlpOutput::counts).collect()
+    }
+
+    /// Sends the newest values to OTLP receivers and ends the outputs.
+    pub(crate) fn stop_otlp(&self) {
+        let outputs = std::mem::take(&mut *self.otlp.lock());
         drop(outputs);
     }
 
@@ -358,6 +375,10 @@ impl StatusSource for AgentStatus {
         let graphite = self.graphite_counts();
         if !graphite.is_empty() {
             fields.insert("graphite".to_owned(), status_json(&graphite));
+        }
+        let otlp = self.otlp_counts();
+        if !otlp.is_empty() {
+            fields.insert("otlp_output".to_owned(), otlp::status_json(&otlp));
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

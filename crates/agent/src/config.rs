@@ -7,6 +7,7 @@ use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
 };
 use pegel_ingest::admission::SenderLimits;
+use pegel_ingest::otlp::OtlpInputSettings;
 use pegel_ingest::pull::PullConfig;
 use pegel_ingest::rules::RelabelRule;
 use pegel_ingest::statsd::StatsdSettings;
@@ -15,6 +16,7 @@ use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
+use pegel_sink::otlp::OtlpReceiver;
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
 use pegel_tree::TreeSettings;
@@ -46,6 +48,8 @@ settings! {
         limits: LimitsConfig = LimitsConfig::default(),
         /// The addresses that accept statsd lines, and how the lines are processed.
         statsd: StatsdSettings = StatsdSettings::default(),
+        /// How metrics that programs send by OpenTelemetry's protocol are named: docs/otlp.md.
+        otlp_input: OtlpInputSettings = OtlpInputSettings::default(),
         /// Sources that the agent reads by itself: docs/inputs.md lists the keys.
         inputs: PullConfig = PullConfig::default(),
         /// Collectors to disable, or to run at a different rate.
@@ -61,6 +65,9 @@ settings! {
         alerts: AlertSettings = AlertSettings::default(),
         /// Graphite servers to which current values are sent: docs/graphite.md lists the keys.
         graphite: Vec<GraphiteServer> = Vec::new(),
+        /// Receivers of OpenTelemetry's protocol to which current values are sent: docs/otlp.md
+        /// lists the keys.
+        otlp: Vec<OtlpReceiver> = Vec::new(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

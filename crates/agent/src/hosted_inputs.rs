@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use pegel_ingest::Ingest;
 use pegel_ingest::handlers::{
-    CommandSession, DragonCleanup, DragonMetrics, InfluxVersion, InfluxWrite, Pushgateway,
-    PutPoints, RemoteWrite, SocketLines, SwitchInputs, TelnetLines,
+    CommandSession, DragonCleanup, DragonMetrics, InfluxVersion, InfluxWrite, OtlpGrpc, OtlpHttp,
+    OtlpInput, Pushgateway, PutPoints, RemoteWrite, SocketLines, SwitchInputs, TelnetLines,
 };
+use pegel_ingest::otlp::OtlpWriter;
 use pegel_ingest::pull::PullInputs;
 use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::StatsdInput;
@@ -16,10 +17,14 @@ use pegel_run::CountingService;
 use pegel_serve::{Access, ChargeBytes, InputRoute, RemoteMetric};
 use serde_json::{Value, json};
 
+/// The method of gRPC by which OpenTelemetry's metrics arrive.
+const OTLP_GRPC_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
 /// The input from programs.
 #[derive(Debug, Clone)]
 pub(crate) struct HostedInputs {
     pub ingest: Arc<Ingest>,
+    pub otlp: Arc<OtlpWriter>,
     pub statsd: Arc<StatsdInput>,
     pub push_groups: Arc<PushGroups>,
     /// Counts system calls for wrappers that lack the privilege to do so themselves.
@@ -35,7 +40,13 @@ impl HostedInputs {
             ingest: ingest(),
             version,
         };
+        let otlp = || OtlpInput {
+            ingest: ingest(),
+            writer: self.otlp.clone(),
+        };
         vec![
+            InputRoute::new("/v1/metrics", Access::Change, OtlpHttp(otlp())),
+            InputRoute::new(OTLP_GRPC_PATH, Access::Change, OtlpGrpc(otlp())),
             InputRoute::new("/api/put", Access::Change, PutPoints(ingest())),
             InputRoute::new("/api/v1/write", Access::Change, RemoteWrite(ingest())),
             InputRoute::new("/api/metrics", Access::Change, DragonMetrics(ingest())),
@@ -102,7 +113,7 @@ impl HostedInputs {
     }
 
     /// The fields of `/status`.
-    pub(crate) fn status_fields(&self) -> [(&'static str, Value); 5] {
+    pub(crate) fn status_fields(&self) -> [(&'static str, Value); 6] {
         let unavailable = self.counting_service.unavailable_reason();
         let watching = json!({
             "ebpf": unavailable.is_none(),
@@ -114,6 +125,7 @@ impl HostedInputs {
             ("lanes", json!(self.ingest.lanes_status())),
             ("statsd", json!(self.statsd.status())),
             ("remote_write", json!(self.ingest.remote_writer().status())),
+            ("otlp", json!(self.otlp.status())),
             ("watching", watching),
         ]
     }

@@ -22,6 +22,7 @@ mod jobs;
 mod log_output;
 mod marks;
 mod memory_limit;
+mod otlp;
 mod private_files;
 mod probe_collectors;
 mod pull_metrics;

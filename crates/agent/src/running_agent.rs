@@ -15,6 +15,7 @@ use pegel_collect::{Sampler, SelfMetrics};
 use pegel_config::ConfigError;
 use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
+use pegel_ingest::otlp::OtlpWriter;
 use pegel_ingest::pull::{OnceSink, PullInputs};
 use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
@@ -43,6 +44,7 @@ use crate::jobs::{JobMetrics, start_jobs};
 use crate::log_output::{LogMetrics, LogOutput};
 use crate::marks::{AnnotationMarks, MarkMetrics};
 use crate::memory_limit::MEMORY_MIN;
+use crate::otlp::{OtlpMetrics, start_otlp};
 use crate::pull_metrics::PullMetrics;
 use crate::rules::{RuleMetrics, start_rules};
 use crate::service_notifier::ServiceNotifier;
@@ -159,8 +161,14 @@ impl RunningAgent {
         let metrics = Arc::new(StatsdInput::new(&plan.statsd.keys, ingest.admission()));
         let counting_service =
             CountingService::new(store.supervisor()).with_programs_max(plan.programs_max);
+        let otlp = OtlpWriter::new(
+            ingest.admission().clone(),
+            store.clone(),
+            plan.otlp_input.clone(),
+        );
         let inputs = HostedInputs {
             ingest: ingest.clone(),
+            otlp: Arc::new(otlp),
             statsd: metrics.clone(),
             push_groups: PushGroups::open(ingest.clone(), &dir, store.supervisor().clone()),
             counting_service: Arc::new(counting_service),
@@ -211,6 +219,8 @@ impl RunningAgent {
         // Before the first request: `/status` always lists every Graphite server.
         let outputs = start_graphite(&plan, &store).map_err(AgentStartError::Runtime)?;
         status.set_graphite(outputs);
+        let outputs = start_otlp(&plan, &store, version).map_err(AgentStartError::Runtime)?;
+        status.set_otlp(outputs);
         let promql_source = server.promql_source();
         let running = server
             .start(runtime.handle())
@@ -400,6 +410,7 @@ impl RunningAgent {
         self.status.stop_snapshot_worker();
         self.status.stop_rules();
         self.status.stop_graphite();
+        self.status.stop_otlp();
         self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
@@ -512,6 +523,9 @@ fn start_sampler(
     }
     if !plan.graphite.is_empty() {
         own.push(GraphiteMetrics::new(source));
+    }
+    if !plan.otlp.is_empty() {
+        own.push(OtlpMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

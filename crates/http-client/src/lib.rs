@@ -1,4 +1,4 @@
-//! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
+//! A blocking HTTP/1.1 client, with calls of gRPC over HTTP/2 ([`call_http2`]), for the requests that Pegel sends itself: to an agent's UNIX socket,
 //! to metadata services, to receivers of alerts and to storage of records over TCP, with or without
 //! TLS. One request per connection; no redirects, no proxies.
 //!
@@ -7,9 +7,11 @@
 //! names, [`tls_config`] reads authorities), and limit the size of a body with [`Read::take`].
 
 mod connect;
+mod http2_call;
 mod server_url;
 
 pub use connect::{ServerTrust, connect_tcp, tls_config};
+pub use http2_call::{Http2Response, call_http2};
 pub use server_url::ServerUrl;
 
 use std::fmt;
@@ -226,6 +228,14 @@ impl WaitLimit {
         runtime: &Runtime,
         future: impl Future<Output = hyper::Result<T>>,
     ) -> io::Result<T> {
+        self.wait_for(runtime, async { future.await.map_err(io::Error::other) })
+    }
+
+    fn wait_for<T>(
+        &self,
+        runtime: &Runtime,
+        future: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let is_stopped = || {
             let stop = self.stop.as_ref();
@@ -237,10 +247,10 @@ impl WaitLimit {
                 let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
                 let poll = self.stop.as_ref().map(|_| STOP_POLL_INTERVAL);
                 let Some(wait) = left.into_iter().chain(poll).min() else {
-                    return future.await.map_err(io::Error::other);
+                    return future.await;
                 };
                 if let Ok(result) = tokio::time::timeout(wait, &mut future).await {
-                    return result.map_err(io::Error::other);
+                    return result;
                 }
                 if is_stopped() {
                     return Err(io::ErrorKind::ConnectionAborted.into());

@@ -7,9 +7,11 @@
 //! pull inputs         ──► admission ─────────────────────push──► store     samples that the agent reads by itself
 //! points with a time  ──► admission ─────────────────────push──► store     each point is kept
 //! remote write        ──► admission ─────────────────────push──► store     each sample is kept
+//! OTLP                ──► admission ──► totals ──────────push──► store     increases are added up
 //! ```
 
 pub mod admission;
+mod compensated_sum;
 pub mod current_values;
 pub mod handlers;
 mod ingest;
@@ -17,6 +19,7 @@ mod keyed_hasher;
 pub mod lanes;
 pub mod marks;
 pub mod name_owners;
+pub mod otlp;
 pub mod point_batch;
 pub mod point_writer;
 pub mod program_sampler;

@@ -39,7 +39,8 @@ fn precedence(input: Input) -> u8 {
         | Input::Http
         | Input::Pull
         | Input::Influx
-        | Input::Pushgateway => 1,
+        | Input::Pushgateway
+        | Input::Otlp => 1,
         _ => 0,
     }
 }

@@ -1,5 +1,5 @@
 //! Writes points with their own timestamps: `POST /api/metrics`, `put`, statsd gauges with times,
-//! the rings of lanes.
+//! the rings of lanes. OTLP finds its series here ([`PointWriter::session`]) and writes them itself.
 //!
 //! Points go to the store individually and are never merged. The writer caches the admitted series
 //! of each sender, so that admission runs once per series. When [`PointWriter::write`] returns,
@@ -131,12 +131,9 @@ impl PointWriter {
         let mut points = Vec::with_capacity(offered.len());
         let mut places = Vec::with_capacity(offered.len());
         {
-            let mut known = self.cache();
-            known.remove_unused(now);
-            known.remove_taken_over(&self.admission);
-            let mut key = String::new();
+            let mut session = self.session(now);
             for (place, point) in offered.iter().enumerate() {
-                match self.resolve(&mut known, &mut key, sender, point, now) {
+                match session.charge_and_resolve(sender, point) {
                     Ok(series) => {
                         points.push(Point {
                             series,
@@ -175,13 +172,50 @@ impl PointWriter {
         Ok(outcome)
     }
 
-    fn resolve(
-        &self,
-        known: &mut PointSeriesCache,
-        key: &mut String,
+    /// Begins to look up series, which other writers wait for until the session is dropped.
+    pub(crate) fn session(&self, now: Millis) -> PointSession<'_> {
+        let mut known = self.cache();
+        known.remove_unused(now);
+        known.remove_taken_over(&self.admission);
+        PointSession {
+            writer: self,
+            known,
+            key: String::new(),
+            now,
+        }
+    }
+
+    /// Returns whether another input claimed the name of a statsd gauge with times since it was
+    /// admitted. statsd claims no names, so this is not a takeover.
+    fn is_taken_from_statsd(&self, series: &Series) -> bool {
+        let input = series.family().input;
+        input == Input::Statsd
+            && self
+                .admission
+                .name_owners()
+                .is_owned_by_other(series.text(), input)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, PointSeriesCache> {
+        self.cache.lock()
+    }
+}
+
+/// The lookup of series of one batch.
+#[derive(Debug)]
+pub(crate) struct PointSession<'a> {
+    writer: &'a PointWriter,
+    known: MutexGuard<'a, PointSeriesCache>,
+    /// The key of the last point.
+    key: String,
+    now: Millis,
+}
+
+impl PointSession<'_> {
+    fn charge_and_resolve(
+        &mut self,
         sender: &Arc<Sender>,
         point: &IncomingPoint<'_>,
-        now: Millis,
     ) -> Result<Arc<Series>, PointError> {
         if !point.value.is_finite() {
             return Err(PointError::NotFinite);
@@ -189,11 +223,24 @@ impl PointWriter {
         if !sender.try_charge(POINT_BYTES) {
             return Err(PointError::SenderRate);
         }
+        Ok(self.resolve(sender, point)?)
+    }
+
+    /// Returns the series of a point, which is admitted if it is new. Does not look at the value
+    /// and charges no bytes for it.
+    pub(crate) fn resolve(
+        &mut self,
+        sender: &Arc<Sender>,
+        point: &IncomingPoint<'_>,
+    ) -> Result<Arc<Series>, AdmissionError> {
+        let PointSession {
+            writer, known, key, ..
+        } = self;
         write_key(key, sender, point);
         if let Some(entry) = known.series.get_mut(key.as_str())
-            && !self.is_taken_from_statsd(&entry.series)
+            && !writer.is_taken_from_statsd(&entry.series)
         {
-            entry.last_used = now;
+            entry.last_used = self.now;
             return Ok(entry.series.clone());
         }
         let identity = sender.user().map(|user| (USER_LABEL, user));
@@ -210,29 +257,14 @@ impl PointWriter {
             series,
             permit: pass,
             ..
-        } = self.admission.admit(sender, &offer)?;
+        } = writer.admission.admit(sender, &offer)?;
         let entry = CachedPointSeries {
             series: series.clone(),
             _pass: pass,
-            last_used: now,
+            last_used: self.now,
         };
         known.series.insert(key.as_str().into(), entry);
         Ok(series)
-    }
-
-    /// Returns whether another input claimed the name of a statsd gauge with times since it was
-    /// admitted. statsd claims no names, so this is not a takeover.
-    fn is_taken_from_statsd(&self, series: &Series) -> bool {
-        let input = series.family().input;
-        input == Input::Statsd
-            && self
-                .admission
-                .name_owners()
-                .is_owned_by_other(series.text(), input)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, PointSeriesCache> {
-        self.cache.lock()
     }
 }
 

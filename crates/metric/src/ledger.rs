@@ -38,6 +38,8 @@ label_enum! {
         Pushgateway = "pushgateway",
         /// Reductions over the nodes of a tree.
         Tree = "tree",
+        /// Samples of OpenTelemetry's metrics.
+        Otlp = "otlp",
     }
 }
 

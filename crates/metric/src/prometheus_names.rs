@@ -50,7 +50,8 @@ pub fn collision_rank(series: &Series) -> u8 {
         | Input::Pull
         | Input::Influx
         | Input::Pushgateway
-        | Input::Tree => 2,
+        | Input::Tree
+        | Input::Otlp => 2,
     }
 }
 

@@ -127,9 +127,19 @@ impl ApiError {
     }
 }
 
+/// The message of an error, in the extensions of its response: gRPC has another place for it.
+#[derive(Debug, Clone)]
+pub(crate) struct ErrorText(pub String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = json_response(self.status, JSON, self.to_json().to_string());
+        let hint = self.hint.as_deref().filter(|hint| !hint.is_empty());
+        let text = match hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        };
+        response.extensions_mut().insert(ErrorText(text));
         if let Some(headers) = self.headers {
             response.headers_mut().extend(*headers);
         }

@@ -140,6 +140,41 @@ impl BodyMemory {
         }
     }
 
+    /// Returns the message of a gRPC request: the body must be exactly one. CPU-bound: must not run
+    /// on an async worker.
+    pub(crate) fn unframe_grpc(
+        &self,
+        headers: &HeaderMap,
+        body: Bytes,
+        rights: AccessRights,
+    ) -> Result<Bytes, (ApiError, DropReason)> {
+        let refuse =
+            |status, message: String| Err((ApiError::new(status, message), DropReason::Malformed));
+        let Some((&[flag, ref length @ ..], message)) = body.split_first_chunk::<5>() else {
+            let message = "the body is not a message of gRPC".to_owned();
+            return refuse(StatusCode::BAD_REQUEST, message);
+        };
+        if u32::from_be_bytes(*length) as usize != message.len() {
+            let message = "the body is not exactly one message of gRPC".to_owned();
+            return refuse(StatusCode::BAD_REQUEST, message);
+        }
+        let encoding = headers.get("grpc-encoding");
+        let encoding = encoding.map_or("identity", |value| value.to_str().unwrap_or("?"));
+        match (flag, encoding) {
+            (0, _) => Ok(body.slice(5..)),
+            (1, "gzip") => self.gunzip(message, rights),
+            (1, other) => {
+                let message =
+                    format!("unsupported grpc-encoding {other:?}; use gzip or no compression");
+                refuse(StatusCode::NOT_IMPLEMENTED, message)
+            }
+            (_, _) => {
+                let message = "the flag of the message is neither 0 nor 1".to_owned();
+                refuse(StatusCode::BAD_REQUEST, message)
+            }
+        }
+    }
+
     /// Returns a body that must be compressed with snappy, in its block format. CPU-bound: must not
     /// run on an async worker.
     pub(crate) fn decompress_snappy(

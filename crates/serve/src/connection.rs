@@ -4,7 +4,7 @@
 //! here blocks an async worker.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -24,6 +24,7 @@ use tower_service::Service;
 use crate::api_error::ApiError;
 use crate::body_memory::BodyReadError;
 use crate::guard::{AccessRights, ConnectionInfo};
+use crate::http2;
 use crate::line_protocol::{self, DetectedProtocol};
 use crate::refusals::ClientRefusal;
 use crate::request_progress::{ProgressStream, RequestProgress};
@@ -57,6 +58,9 @@ pub(crate) async fn serve<S>(
     match line_protocol::detect_protocol(&mut stream, info.local.is_none(), since, &context).await {
         DetectedProtocol::Http(prefix) => serve_http(stream, prefix, since, info, context).await,
         // Boxed: rare, and larger than the HTTP future.
+        DetectedProtocol::Http2(prefix) => {
+            Box::pin(http2::serve(stream, prefix, since, info, context)).await;
+        }
         DetectedProtocol::Lines(dialect, prefix) => {
             Box::pin(line_protocol::serve(
                 stream, prefix, dialect, info, pid, context,
@@ -104,7 +108,13 @@ async fn serve_http<S>(
     let connection = http1::Builder::new()
         .max_buf_size(context.settings.head_bytes_max.max(8 << 10))
         .serve_connection(io, service);
-    match drive_connection(connection, &progress, &context).await {
+    let result = drive_connection(connection, &progress, &context).await;
+    count_end(result, &context);
+}
+
+/// Counts why a connection was closed, if its client is the cause.
+pub(crate) fn count_end(result: Result<(), CloseReason>, context: &ServerContext) {
+    match result {
         Ok(()) => {}
         Err(CloseReason::Error(error)) if error.is_parse_too_large() => {
             context.refusals.count(ClientRefusal::HeadSize)
@@ -118,17 +128,18 @@ async fn serve_http<S>(
     }
 }
 
-enum CloseReason {
+pub(crate) enum CloseReason {
     Error(hyper::Error),
     Refused(ClientRefusal),
 }
 
-/// Drives a connection until it ends, exceeds a time limit, or the server stops.
-async fn drive_connection<I, V, B>(
-    connection: http1::Connection<I, V>,
-    progress: &RequestProgress,
-    context: &ServerContext,
-) -> Result<(), CloseReason>
+/// A connection of either version of HTTP.
+pub(crate) trait StoppableConnection: Future<Output = hyper::Result<()>> {
+    /// Lets requests that have begun finish, and accepts no others.
+    fn stop_gracefully(self: Pin<&mut Self>);
+}
+
+impl<I, V, B> StoppableConnection for http1::Connection<I, V>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
     V: hyper::service::HttpService<Incoming, ResBody = B>,
@@ -136,6 +147,17 @@ where
     B: HttpBody + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    fn stop_gracefully(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// Drives a connection until it ends, exceeds a time limit, or the server stops.
+pub(crate) async fn drive_connection(
+    connection: impl StoppableConnection,
+    progress: &RequestProgress,
+    context: &ServerContext,
+) -> Result<(), CloseReason> {
     let mut connection = pin!(connection);
     let mut stage = context.stage.clone();
     let mut is_shutting_down = false;
@@ -146,7 +168,7 @@ where
         }
         if reached == ShutdownStage::Stopping && !is_shutting_down {
             is_shutting_down = true;
-            connection.as_mut().graceful_shutdown();
+            connection.as_mut().stop_gracefully();
         }
         let next = match progress.next_deadline(Instant::now(), &context.settings) {
             Ok(next) => next,
@@ -163,7 +185,7 @@ where
 }
 
 /// Responds to one request, with an error response if it is refused.
-async fn respond(
+pub(crate) async fn respond(
     request: Request<Incoming>,
     info: ConnectionInfo,
     context: Arc<ServerContext>,
@@ -273,7 +295,7 @@ async fn drain_body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, BodyR
 }
 
 /// Marks the response as ended when dropped.
-struct ResponseEndGuard(RequestProgress);
+pub(crate) struct ResponseEndGuard(pub RequestProgress);
 
 impl Drop for ResponseEndGuard {
     fn drop(&mut self) {

@@ -19,7 +19,9 @@ mod content_negotiation;
 mod finished_response;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
+mod grpc;
 mod guard;
+mod http2;
 mod job_info;
 mod job_query;
 mod json_response;

@@ -33,6 +33,11 @@ pub(crate) struct RequestProgress(Arc<Mutex<ProgressState>>);
 #[derive(Debug)]
 struct ProgressState {
     phase: RequestPhase,
+    /// Requests without a complete response. HTTP/1 has at most one.
+    open: usize,
+    /// Bytes between requests may belong to the connection itself, as in HTTP/2, and are not the
+    /// head of a request.
+    is_multiplexed: bool,
     /// Since when the client has accepted no bytes.
     write_stalled_since: Option<Instant>,
 }
@@ -40,9 +45,19 @@ struct ProgressState {
 impl RequestProgress {
     /// A new connection waits for a head: a silent client gets as much time as a slow one.
     pub(crate) fn new(since: Instant) -> RequestProgress {
-        let phase = RequestPhase::Head(since);
+        RequestProgress::with_phase(RequestPhase::Head(since), false)
+    }
+
+    /// The same for a connection with concurrent requests.
+    pub(crate) fn multiplexed(since: Instant) -> RequestProgress {
+        RequestProgress::with_phase(RequestPhase::Head(since), true)
+    }
+
+    fn with_phase(phase: RequestPhase, is_multiplexed: bool) -> RequestProgress {
         RequestProgress(Arc::new(Mutex::new(ProgressState {
             phase,
+            open: 0,
+            is_multiplexed,
             write_stalled_since: None,
         })))
     }
@@ -53,17 +68,25 @@ impl RequestProgress {
 
     /// Marks a request's head as complete.
     pub(crate) fn request_begins(&self) {
-        self.update(|state| state.phase = RequestPhase::Busy);
+        self.update(|state| {
+            state.open += 1;
+            state.phase = RequestPhase::Busy;
+        });
     }
 
     /// Marks the response as handed over in full.
     pub(crate) fn response_ends(&self) {
-        self.update(|state| state.phase = RequestPhase::Idle(Instant::now()));
+        self.update(|state| {
+            state.open = state.open.saturating_sub(1);
+            if state.open == 0 {
+                state.phase = RequestPhase::Idle(Instant::now());
+            }
+        });
     }
 
     fn bytes_received(&self) {
         self.update(|state| {
-            if let RequestPhase::Idle(_) = state.phase {
+            if let (RequestPhase::Idle(_), false) = (state.phase, state.is_multiplexed) {
                 state.phase = RequestPhase::Head(Instant::now());
             }
         });
@@ -223,6 +246,23 @@ mod tests {
             progress.next_deadline(at(6), &settings),
             Err(Some(ClientRefusal::HeadTime))
         );
+    }
+
+    #[test]
+    fn concurrent_requests_are_idle_when_the_last_has_ended() {
+        let settings = ServeSettings::default();
+        let progress = RequestProgress::multiplexed(Instant::now());
+        let at = |seconds: u64| Instant::now() + Duration::from_secs(seconds);
+        let head_time = Err(Some(ClientRefusal::HeadTime));
+        assert_eq!(progress.next_deadline(at(6), &settings), head_time);
+        progress.request_begins();
+        progress.request_begins();
+        progress.response_ends();
+        assert!(progress.next_deadline(at(1000), &settings).is_ok());
+        progress.response_ends();
+        progress.bytes_received();
+        assert!(progress.next_deadline(at(59), &settings).is_ok());
+        assert_eq!(progress.next_deadline(at(61), &settings), Err(None));
     }
 
     #[test]

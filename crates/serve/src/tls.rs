@@ -66,7 +66,9 @@ impl TlsFiles {
             }
         };
         let mut config = builder.with_single_cert(certs, key).map_err(pair)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // In the order of preference: browsers and other clients that know both get HTTP/1.1, and
+        // gRPC, which offers HTTP/2 only, gets that.
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
         Ok(config)
     }
 }

@@ -59,7 +59,8 @@ impl InputClass {
             | Input::Pull
             | Input::Influx
             | Input::Pushgateway
-            | Input::Tree => InputClass::Points,
+            | Input::Tree
+            | Input::Otlp => InputClass::Points,
             Input::RemoteWrite => InputClass::Remote,
         }
     }

@@ -35,6 +35,7 @@ mod sim_files;
 mod small_disk;
 mod stored_samples;
 mod temp_dir;
+mod victoria_metrics;
 mod wall_clock;
 
 pub use agent_process::{AgentBuilder, AgentEndpoint, AgentProcess};
@@ -70,4 +71,5 @@ pub use sim_files::{SimFiles, SimRecord};
 pub use small_disk::SmallDisk;
 pub use stored_samples::StoredSamples;
 pub use temp_dir::{TempDir, set_mode};
+pub use victoria_metrics::VictoriaMetrics;
 pub use wall_clock::{now_millis, now_seconds};

@@ -41,6 +41,8 @@ pub enum BodyEncoding {
     ByHeader,
     /// With snappy, in its block format; another `Content-Encoding` is refused.
     Snappy,
+    /// One message of gRPC, compressed as the header `grpc-encoding` says.
+    Grpc,
 }
 
 /// The status and the headers of a response.
@@ -72,8 +74,8 @@ pub trait RequestHandler: Send + Sync {
         BodyEncoding::ByHeader
     }
 
-    /// Handles a request. Writes the JSON of the response, if it has a body, and returns the status
-    /// code.
+    /// Handles a request. Writes the response, if it has a body, and returns the status code. A
+    /// body is JSON, unless the reply has a header `content-type`.
     fn handle(
         &self,
         request: InputRequest<'_>,

@@ -4,8 +4,8 @@
 //!
 //! [`prometheus`] is the text format 0.0.4, [`openmetrics`] is OpenMetrics 1.0.0. Both write the
 //! current values of an agent. [`statsd`], [`opentsdb`], [`dragon`], [`influx`], [`exposition`] and
-//! [`json_values`] read the input of programs, [`remote_write`] that of a Prometheus. [`prompb`]
-//! has the messages of remote read.
+//! [`json_values`] read the input of programs, [`remote_write`] that of a Prometheus, [`otlp`] that
+//! of OpenTelemetry. [`prompb`] has the messages of remote read.
 //! The traits of `input_handler` connect the server with the inputs.
 
 pub mod dragon;
@@ -17,9 +17,11 @@ mod json;
 pub mod json_values;
 pub mod openmetrics;
 pub mod opentsdb;
+pub mod otlp;
 mod point;
 pub mod prometheus;
 pub mod prompb;
+mod protobuf_fields;
 pub mod remote_write;
 pub mod statsd;
 

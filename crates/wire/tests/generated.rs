@@ -5,8 +5,19 @@ use std::path::Path;
 
 use pegel_testkit::{TempDir, assert_golden};
 
-const DEFINITIONS: [&str; 2] = ["prometheus.proto", "write_v2.proto"];
-const PACKAGES: [&str; 2] = ["prometheus", "io.prometheus.write.v2"];
+const DEFINITIONS: [&str; 3] = [
+    "prometheus.proto",
+    "write_v2.proto",
+    "opentelemetry/proto/collector/metrics/v1/metrics_service.proto",
+];
+const PACKAGES: [&str; 6] = [
+    "prometheus",
+    "io.prometheus.write.v2",
+    "opentelemetry.proto.collector.metrics.v1",
+    "opentelemetry.proto.common.v1",
+    "opentelemetry.proto.metrics.v1",
+    "opentelemetry.proto.resource.v1",
+];
 
 #[test]
 fn the_code_of_the_messages_is_that_of_their_definitions() {
@@ -15,6 +26,7 @@ fn the_code_of_the_messages_is_that_of_their_definitions() {
     let out = TempDir::new();
     let mut config = prost_build::Config::new();
     config.out_dir(out.path());
+    config.disable_comments([".opentelemetry"]);
     config.compile_fds(compiled).expect("generated");
     for package in PACKAGES {
         let file = format!("{package}.rs");

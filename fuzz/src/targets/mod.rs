@@ -12,6 +12,7 @@ mod metric;
 mod mpi_state;
 mod node;
 mod opentsdb;
+mod otlp;
 mod points;
 mod promql;
 mod pull_formats;
@@ -59,6 +60,8 @@ pub static TARGETS: &[Target] = &[
     points::DRAGON,
     remote_write::V1,
     remote_write::V2,
+    otlp::PROTOBUF,
+    otlp::JSON,
     pull_formats::INFLUX,
     pull_formats::EXPOSITION,
     pull_formats::JSON_VALUES,

@@ -5,9 +5,38 @@ use serde_json::Value;
 use super::finding::Finding;
 use super::pluralize::pluralized;
 
+/// Returns the findings for Graphite servers and OTLP receivers.
+pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
+    let mut findings = evaluate_graphite(status);
+    findings.extend(evaluate_otlp(status));
+    findings
+}
+
+/// Returns one finding for each receiver that fails or refused values, or one for all of them. None
+/// without receivers.
+fn evaluate_otlp(status: &Value) -> Vec<Finding> {
+    let receivers = status["otlp_output"].as_array();
+    let receivers = receivers.map_or(&[][..], Vec::as_slice);
+    let failing = receivers.iter().filter_map(|receiver| {
+        let error = receiver["last_error"].as_str()?;
+        let name = receiver["receiver"].as_str().unwrap_or("?");
+        let number = |key: &str| receiver[key].as_u64().unwrap_or(0);
+        let lost = pluralized(number("dropped") + number("rejected"), "data point");
+        let fix = "start the receiver or correct the configuration (otlp)";
+        let message = format!("{name}: {error}; {lost} lost");
+        Some(Finding::better("otlp", message, fix))
+    });
+    let mut findings: Vec<Finding> = failing.collect();
+    if findings.is_empty() && !receivers.is_empty() {
+        let count = pluralized(receivers.len() as u64, "OTLP receiver");
+        findings.push(Finding::ok("otlp", format!("{count} without errors")));
+    }
+    findings
+}
+
 /// Returns one finding for each Graphite server that fails or lost values, or one for all of them.
 /// None without servers.
-pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
+fn evaluate_graphite(status: &Value) -> Vec<Finding> {
     let servers = status["graphite"].as_array().into_iter().flatten();
     let (mut findings, mut count) = (Vec::new(), 0);
     for server in servers {
@@ -71,6 +100,19 @@ mod tests {
                 "b:2003: refused; 400 bytes wait on disk, 1 value lost",
                 "c:2003: 7 values lost since the agent started",
             ]
+        );
+    }
+
+    #[test]
+    fn receivers_that_fail_are_reported() {
+        let good = json!({"receiver": "http://a:4318", "last_error": null});
+        let fine = evaluate(&json!({"otlp_output": [good]}));
+        assert_eq!((fine.len(), fine[0].state), (1, FindingState::Ok));
+        let down = json!({"receiver": "http://b:4318", "last_error": "refused", "dropped": 2, "rejected": 1});
+        let found = evaluate(&json!({"otlp_output": [good, down]}));
+        assert_eq!(
+            found[0].message,
+            "http://b:4318: refused; 3 data points lost"
         );
     }
 }

@@ -13,7 +13,7 @@
 //! not be called from async workers.
 
 mod metadata;
-mod refusals;
+pub(crate) mod refusals;
 mod series_cache;
 
 use std::sync::Arc;

@@ -19,7 +19,7 @@ struct RefusedReason {
 
 impl RefusedSamples {
     /// Counts samples; `describe` is called for the first ones of a reason.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         reason: DropReason,
         count: u64,
@@ -38,7 +38,7 @@ impl RefusedSamples {
         }
     }
 
-    pub(super) fn counts(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         self.reasons.iter().map(|known| (known.reason, known.count))
     }
 
@@ -71,7 +71,7 @@ impl fmt::Display for RefusedSamples {
 }
 
 /// Describes a refusal by the store.
-pub(super) fn of_store(reason: DropReason) -> &'static str {
+pub(crate) fn of_store(reason: DropReason) -> &'static str {
     match reason {
         DropReason::TooOld => "the timestamp is older than the store's retention",
         DropReason::Future => "the timestamp is more than ten minutes in the future",

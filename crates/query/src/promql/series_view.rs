@@ -120,7 +120,8 @@ fn is_of_node(series: &Series) -> bool {
         | Input::Put
         | Input::Pull
         | Input::Influx
-        | Input::Pushgateway => true,
+        | Input::Pushgateway
+        | Input::Otlp => true,
         // They have the labels of the expression and of the rule.
         Input::Rules => false,
         // They have the labels that the series have on every node.

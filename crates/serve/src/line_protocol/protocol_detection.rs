@@ -9,6 +9,8 @@ use crate::server_context::ServerContext;
 
 /// Enough for the head of most requests.
 const FIRST_BYTES: usize = 1024;
+/// The beginning of an HTTP/2 connection; HTTP/1 has no such method.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 /// No HTTP method is longer.
 const METHOD_BYTES_MAX: usize = 16;
 /// The words with which a session of OpenTSDB's telnet protocol may begin.
@@ -20,6 +22,7 @@ const TELNET_COMMANDS: [&[u8]; 8] = [
 #[derive(Debug)]
 pub(crate) enum DetectedProtocol {
     Http(Vec<u8>),
+    Http2(Vec<u8>),
     Lines(LineProtocol, Vec<u8>),
     /// The client closed the connection, or the server stops.
     Closed,
@@ -30,6 +33,7 @@ pub(crate) enum DetectedProtocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProtocolGuess {
     Http,
+    Http2,
     Lines,
     /// More bytes are needed.
     Undecided,
@@ -56,17 +60,29 @@ pub(crate) async fn detect_protocol<S: AsyncRead + Unpin>(
             }
             None | Some(Ok(_)) => return DetectedProtocol::Lines(LineProtocol::Socket, bytes),
         }
-        let (guess, dialect) = if is_socket {
+        let (guess, dialect) = if let Some(guess) = guess_http2(&bytes) {
+            (guess, LineProtocol::Socket)
+        } else if is_socket {
             (guess_on_socket(&bytes), LineProtocol::Socket)
         } else {
             (guess_on_tcp(&bytes), LineProtocol::Telnet)
         };
         match guess {
             ProtocolGuess::Http => return DetectedProtocol::Http(bytes),
+            ProtocolGuess::Http2 => return DetectedProtocol::Http2(bytes),
             ProtocolGuess::Lines => return DetectedProtocol::Lines(dialect, bytes),
             ProtocolGuess::Undecided => {}
         }
     }
+}
+
+/// Returns a guess if the bytes are, or may become, the beginning of HTTP/2.
+fn guess_http2(bytes: &[u8]) -> Option<ProtocolGuess> {
+    if bytes.starts_with(HTTP2_PREFACE) {
+        return Some(ProtocolGuess::Http2);
+    }
+    let may_become = !bytes.is_empty() && HTTP2_PREFACE.starts_with(bytes);
+    may_become.then_some(ProtocolGuess::Undecided)
 }
 
 /// On the UNIX socket, an HTTP request begins with a method in capitals, a space, and a path or

@@ -107,6 +107,10 @@ fn handle(
             Ok(body) => Ok(Box::new(body)),
             Err(refused) => Err(refused),
         },
+        BodyEncoding::Grpc => match bodies.unframe_grpc(headers, body, caller.rights) {
+            Ok(body) => Ok(Box::new(body)),
+            Err(refused) => Err(refused),
+        },
         BodyEncoding::Snappy => match bodies.decompress_snappy(headers, &body, caller.rights) {
             Ok(body) => Ok(Box::new(body)),
             Err(refused) => Err(refused),

@@ -91,6 +91,7 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 POST /api/put            write points in OpenTSDB's format: ?summary&details
 POST /api/v1/write       Prometheus' remote write, 1.0 and 2.0
 POST /api/v1/read        Prometheus' remote read
+POST /v1/metrics         metrics of OpenTelemetry: OTLP over HTTP; over gRPC at the same addresses
 POST /api/metrics        write points in the format of Dragon's telemetry
 POST /api/tsdb_cleanup   hide older points of /api/metrics
 POST /write              write InfluxDB's line protocol: ?precision=s; also /api/v2/write

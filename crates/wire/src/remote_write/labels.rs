@@ -2,7 +2,7 @@
 
 use pegel_metric::{LABELS_MAX, SeriesError};
 
-use super::fields::{FieldReader, ProtobufError};
+use crate::protobuf_fields::{FieldReader, ProtobufError};
 
 /// The label that holds the name of a metric.
 const NAME: &str = "__name__";

@@ -7,7 +7,6 @@
 //! their references into the symbols of the request (2.0), and decode them only if the series is
 //! new. The definitions are in `crates/wire/proto`.
 
-mod fields;
 mod labels;
 mod request_v1;
 mod request_v2;
@@ -15,7 +14,7 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-pub use fields::ProtobufError;
+pub use crate::protobuf_fields::ProtobufError;
 pub use labels::{LabelsError, SentLabels};
 pub use request_v1::{MetadataV1, TimeSeriesV1, WriteItem, WriteRequestV1};
 pub use request_v2::{MetadataV2, TimeSeriesV2, WriteRequestV2};

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::RemoteMetricType;
-use super::fields::{FieldReader, ProtobufError};
 use super::labels::{LabelsError, SentLabels};
 use super::samples::{SAMPLES_FIELD, Samples};
+use crate::protobuf_fields::{FieldReader, ProtobufError};
 
 /// An iterator over the series and the metadata of a request. It ends after the first error.
 #[derive(Debug, Clone)]

@@ -2,9 +2,9 @@
 //! which labels and metadata refer.
 
 use super::RemoteMetricType;
-use super::fields::{FieldReader, FieldValue, ProtobufError};
 use super::labels::{LabelsError, SentLabels};
 use super::samples::{SAMPLES_FIELD, Samples};
+use crate::protobuf_fields::{FieldReader, FieldValue, ProtobufError};
 
 /// The most symbols of a request, and references of a series: more are malformed. Bounds the
 /// memory of tables whose entries are larger than their encoding.

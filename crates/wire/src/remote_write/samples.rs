@@ -1,6 +1,6 @@
 //! The samples of a series, which have the same form in both versions.
 
-use super::fields::{FieldReader, ProtobufError};
+use crate::protobuf_fields::{FieldReader, ProtobufError};
 
 /// The number of the field `samples` in a series.
 pub(super) const SAMPLES_FIELD: u32 = 2;

@@ -11,11 +11,11 @@ use pegel_metric::{DropReason, Series};
 use pegel_wire::statsd::{StatsdMetric, StatsdType};
 
 use super::changes::NewSeries;
-use super::compensated_sum::CompensatedSum;
 use super::member_set::MemberSet;
 use super::timer::TimerState;
 use super::{CounterState, MetricEntry, SenderGroup, SeriesHandle, StatsdTable, TaggedName};
 use crate::admission::{Admission, AdmissionError, AdmittedSeries, SeriesSpec};
+use crate::compensated_sum::CompensatedSum;
 use crate::name_owners::INPUT_LABEL;
 use crate::reserved_names::{STATSD_TYPE_LABEL, USER_LABEL};
 use crate::senders::Sender;

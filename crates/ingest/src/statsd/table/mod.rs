@@ -21,7 +21,6 @@
 mod admit;
 mod budget;
 mod changes;
-mod compensated_sum;
 mod cumulative;
 mod key_arena;
 mod key_index;
@@ -41,7 +40,6 @@ use pegel_wire::statsd::{DecimalNumber, NumberSign, StatsdMetric, StatsdType};
 
 use self::budget::StatsdMemoryBudget;
 pub(crate) use self::changes::{ChangedWriters, NewSeries, SeriesValueChange};
-use self::compensated_sum::CompensatedSum;
 use self::cumulative::CumulativeTotals;
 use self::key_arena::{KeyArena, KeyRef};
 use self::key_index::KeyIndex;
@@ -52,6 +50,7 @@ use self::timer::{RecordError, TimerState};
 use super::line_counts::LineCounts;
 use super::statistics::StatisticSettings;
 use crate::admission::Admission;
+use crate::compensated_sum::CompensatedSum;
 use crate::keyed_hasher::KeyedHasher;
 use crate::senders::Sender;
 use crate::slab::Slab;

@@ -7,7 +7,7 @@
 //! that occur.
 
 use super::budget::StatsdMemoryBudget;
-use super::compensated_sum::CompensatedSum;
+use crate::compensated_sum::CompensatedSum;
 
 /// The largest relative error of a percentile.
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads the fields of protobuf messages without copying them. Only what remote write needs: fields
+//! Reads the fields of protobuf messages without copying them. Only what our formats need: fields
 //! are visited in their order, and groups, which proto3 does not have, are refused.
 
 /// Why a message cannot be read.
@@ -18,7 +18,7 @@ pub enum ProtobufError {
 
 /// The value of a field, by its wire type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FieldValue<'a> {
+pub(crate) enum FieldValue<'a> {
     Number(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
@@ -27,56 +27,61 @@ pub(super) enum FieldValue<'a> {
 
 /// A field: its number and its value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field<'a> {
-    pub(super) number: u32,
-    pub(super) value: FieldValue<'a>,
+pub(crate) struct Field<'a> {
+    pub(crate) number: u32,
+    pub(crate) value: FieldValue<'a>,
 }
 
 impl<'a> Field<'a> {
     /// Returns the bytes of a message, a text or packed numbers.
-    pub(super) fn bytes(&self) -> Result<&'a [u8], ProtobufError> {
+    pub(crate) fn bytes(&self) -> Result<&'a [u8], ProtobufError> {
         match self.value {
             FieldValue::Bytes(bytes) => Ok(bytes),
             _ => Err(ProtobufError::FieldType(self.number)),
         }
     }
 
-    pub(super) fn number(&self) -> Result<u64, ProtobufError> {
+    pub(crate) fn number(&self) -> Result<u64, ProtobufError> {
         match self.value {
             FieldValue::Number(number) => Ok(number),
             _ => Err(ProtobufError::FieldType(self.number)),
         }
     }
 
-    pub(super) fn double(&self) -> Result<f64, ProtobufError> {
+    /// Returns the bits of a `fixed64`, which protobuf also uses for `sfixed64` and `double`.
+    pub(crate) fn fixed64(&self) -> Result<u64, ProtobufError> {
         match self.value {
-            FieldValue::Fixed64(bits) => Ok(f64::from_bits(bits)),
+            FieldValue::Fixed64(bits) => Ok(bits),
             _ => Err(ProtobufError::FieldType(self.number)),
         }
+    }
+
+    pub(crate) fn double(&self) -> Result<f64, ProtobufError> {
+        self.fixed64().map(f64::from_bits)
     }
 }
 
 /// Reads the fields of one message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FieldReader<'a> {
+pub(crate) struct FieldReader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
 impl<'a> FieldReader<'a> {
-    pub(super) fn new(message: &'a [u8]) -> FieldReader<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> FieldReader<'a> {
         FieldReader { message, at: 0 }
     }
 
     /// Returns the position in the message: the start of the next field.
-    pub(super) fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
     /// Skips the fields of number 1 that contain bytes, from the current position to the first
     /// other field. Faster than [`FieldReader::next_field`]: a series has ten of them and a sample.
     #[inline]
-    pub(super) fn skip_leading_messages(&mut self) -> Result<(), ProtobufError> {
+    pub(crate) fn skip_leading_messages(&mut self) -> Result<(), ProtobufError> {
         const TAG: u8 = 1 << 3 | 2;
         while self.message.get(self.at) == Some(&TAG) {
             self.at += 1;
@@ -86,7 +91,7 @@ impl<'a> FieldReader<'a> {
     }
 
     #[inline]
-    pub(super) fn next_field(&mut self) -> Result<Option<Field<'a>>, ProtobufError> {
+    pub(crate) fn next_field(&mut self) -> Result<Option<Field<'a>>, ProtobufError> {
         if self.at == self.message.len() {
             return Ok(None);
         }
@@ -106,7 +111,7 @@ impl<'a> FieldReader<'a> {
     }
 
     #[inline]
-    pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, ProtobufError> {
         match self.message.get(self.at) {
             Some(&byte) if byte < 0x80 => {
                 self.at += 1;

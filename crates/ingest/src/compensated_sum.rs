@@ -9,7 +9,7 @@ pub(crate) struct CompensatedSum {
 }
 
 impl CompensatedSum {
-    pub(super) fn of(value: f64) -> CompensatedSum {
+    pub(crate) fn of(value: f64) -> CompensatedSum {
         CompensatedSum {
             high: value,
             low: 0.0,
@@ -19,7 +19,7 @@ impl CompensatedSum {
     /// Returns the new sum, or `None` if it would not be finite.
     #[inline]
     #[must_use]
-    pub(super) fn plus(self, value: f64) -> Option<CompensatedSum> {
+    pub(crate) fn plus(self, value: f64) -> Option<CompensatedSum> {
         // Knuth's two-sum: `error` is exactly the rounding error of `high`.
         let high = self.high + value;
         let part = high - self.high;
@@ -32,7 +32,7 @@ impl CompensatedSum {
         })
     }
 
-    pub(super) fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         self.high
     }
 }

@@ -1,0 +1,306 @@
+//! One request: names its metrics, finds their series and collects their samples.
+
+use std::sync::Arc;
+
+use pegel_metric::{DropReason, MetricKind, Millis, Point, Series};
+use pegel_wire::otlp::buckets::classic_buckets;
+use pegel_wire::otlp::names::metric_name;
+use pegel_wire::otlp::{
+    Attribute, DataPoint, Metric, MetricData, MetricVisitor, OtlpError, Scope, Temporality,
+};
+
+use super::expand::{
+    ExpandError, ExpandedSample, ValueMode, added_label, expand, histogram_samples, value_mode,
+};
+use super::labels::{LabelList, point_labels, resource_labels, scope_labels};
+use super::series_state::PointTimes;
+use super::streams::{ExponentialTotal, SeriesSample, Streams};
+use super::{OtlpWriter, SAMPLES_MAX};
+use crate::admission::AdmissionError;
+use crate::point_writer::{IncomingPoint, PointSession};
+use crate::remote_write::RefusedSamples;
+use crate::senders::Sender;
+
+/// The level of all metrics: their programs send them on purpose.
+const LEVEL: u8 = 1;
+/// Longer descriptions are cut.
+const HELP_BYTES_MAX: usize = 1024;
+/// How far samples may be ahead of the clock: the limit of the store.
+const FUTURE_MS: Millis = 10 * 60 * 1000;
+
+/// What is collected from a request.
+#[derive(Debug, Default)]
+pub(super) struct CollectedSamples {
+    pub points: Vec<Point>,
+    /// For each of them, the number of its data point.
+    pub data_points: Vec<u32>,
+    pub refused: RefusedSamples,
+    /// All data points, and those that were refused.
+    pub visited: u32,
+    pub rejected: u32,
+    pub exemplars: u64,
+    /// Samples of increases that were counted before.
+    pub repeated: u64,
+}
+
+/// A request that is being read.
+pub(super) struct OtlpRequest<'a> {
+    pub writer: &'a OtlpWriter,
+    pub sender: &'a Arc<Sender>,
+    pub session: PointSession<'a>,
+    pub streams: &'a mut Streams,
+    pub now: Millis,
+    pub collected: CollectedSamples,
+    pub resource: LabelList,
+    pub scope: LabelList,
+    pub metric: CurrentMetric,
+}
+
+/// The metric whose points follow.
+#[derive(Debug)]
+pub(super) struct CurrentMetric {
+    /// `None` if it cannot have one.
+    name: Option<String>,
+    help: String,
+    data: MetricData,
+}
+
+impl Default for CurrentMetric {
+    fn default() -> CurrentMetric {
+        CurrentMetric {
+            name: None,
+            help: String::new(),
+            data: MetricData::Gauge,
+        }
+    }
+}
+
+/// Why a data point is refused.
+#[derive(Debug, thiserror::Error)]
+enum DataPointError {
+    #[error("the name has no letter or digit")]
+    Name,
+    #[error(transparent)]
+    Value(#[from] ExpandError),
+    #[error("{0}: {1}")]
+    Series(String, AdmissionError),
+    #[error("the timestamp is older than the store's retention")]
+    TooOld,
+    #[error("the timestamp is more than ten minutes in the future")]
+    Future,
+}
+
+impl DataPointError {
+    fn reason(&self) -> DropReason {
+        match self {
+            DataPointError::Name => DropReason::BadName,
+            DataPointError::Value(error) => error.reason(),
+            DataPointError::Series(_, error) => error.reason(),
+            DataPointError::TooOld => DropReason::TooOld,
+            DataPointError::Future => DropReason::Future,
+        }
+    }
+}
+
+impl MetricVisitor for OtlpRequest<'_> {
+    fn resource(&mut self, attributes: &[Attribute<'_>]) {
+        self.resource = resource_labels(attributes, &self.writer.settings);
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) {
+        self.scope = scope_labels(scope);
+    }
+
+    fn metric(&mut self, metric: &Metric<'_>, data: MetricData) {
+        let mut end = metric.description.len().min(HELP_BYTES_MAX);
+        while !metric.description.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.metric = CurrentMetric {
+            name: metric_name(&metric.name, &metric.unit, data),
+            help: metric.description[..end].to_owned(),
+            data,
+        };
+    }
+
+    fn point(&mut self, point: &DataPoint<'_>) -> Result<(), OtlpError> {
+        self.collected.visited = self.collected.visited.saturating_add(1);
+        self.collected.exemplars += point.exemplars;
+        let before = self.collected.points.len();
+        if let Err((error, samples)) = self.add_point(point) {
+            self.collected.rejected += 1;
+            let refused = &mut self.collected.refused;
+            refused.add(error.reason(), samples, || error.to_string());
+        }
+        let collected = &mut self.collected;
+        if collected.points.len() > SAMPLES_MAX {
+            return Err(OtlpError::TooMany("samples", SAMPLES_MAX));
+        }
+        let added = collected.points.len() - before;
+        let number = collected.visited - 1;
+        { &mut collected.data_points }.extend(std::iter::repeat_n(number, added));
+        Ok(())
+    }
+}
+
+impl OtlpRequest<'_> {
+    /// Adds the samples of a data point, or returns why it is refused and how many samples it has.
+    fn add_point(&mut self, point: &DataPoint<'_>) -> Result<(), (DataPointError, u64)> {
+        let data = self.metric.data;
+        let refused_as = |error: DataPointError| (error, 1);
+        let mode = value_mode(data).map_err(|error| refused_as(error.into()))?;
+        let times = self.times(point).map_err(refused_as)?;
+        if self.metric.name.is_none() {
+            return Err(refused_as(DataPointError::Name));
+        }
+        let labels = point_labels(
+            &self.resource,
+            &self.scope,
+            &point.attributes,
+            added_label(data),
+        );
+        if mode == ValueMode::Delta {
+            self.streams
+                .load_totals(self.writer.points.store(), self.now);
+        }
+        let is_delta = data == MetricData::ExponentialHistogram(Temporality::Delta);
+        if is_delta && !point.has_no_value {
+            return self.add_exponential_increase(point, times, &labels);
+        }
+        let expanded = expand(point, data).map_err(|error| refused_as(error.into()))?;
+        self.count_invalid_sum(point);
+        let samples = self.resolve_all(&expanded, &labels)?;
+        let out = &mut self.collected.points;
+        if !self.streams.apply(times, mode, &samples, self.now, out) {
+            self.collected.repeated += samples.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Adds an increase of an exponential histogram: its buckets depend on all increases so far.
+    fn add_exponential_increase(
+        &mut self,
+        point: &DataPoint<'_>,
+        times: PointTimes,
+        labels: &LabelList,
+    ) -> Result<(), (DataPointError, u64)> {
+        let refused = |error| (DataPointError::from(ExpandError::from(error)), 1);
+        // A point that contradicts itself is refused before it changes the total.
+        let own = expand(point, self.metric.data).map_err(|error| (error.into(), 1))?;
+        self.count_invalid_sum(point);
+        let count_series = self.resolve_all(&own[..1], labels)?.remove(0).series;
+        let increase = ExponentialTotal {
+            buckets: point.value.exponential.clone(),
+            count: point.value.count,
+            sum: point.value.sum.filter(|sum| sum.is_finite()),
+            is_first: true,
+        };
+        let total = self
+            .streams
+            .add_exponential(times, &count_series, &increase, self.now)
+            .map_err(refused)?;
+        let Some(total) = total else {
+            self.collected.repeated += own.len() as u64;
+            return Ok(());
+        };
+        let buckets = classic_buckets(&total.buckets, total.count).map_err(refused)?;
+        let expanded = histogram_samples(total.count, total.sum, &buckets);
+        let samples = self.resolve_all(&expanded, labels)?;
+        let out = &mut self.collected.points;
+        if let Some(at) = times.zero_time(Millis::MIN).filter(|_| total.is_first) {
+            out.extend(samples.iter().map(|sample| sample.zero_at(at)));
+        }
+        // The total has no start of its own: it never resets while the agent runs.
+        let times = PointTimes {
+            start_nanos: 0,
+            ..times
+        };
+        let mode = ValueMode::Cumulative;
+        self.streams.apply(times, mode, &samples, self.now, out);
+        Ok(())
+    }
+
+    /// Counts a sum that is not a number: the rest of its histogram is stored.
+    fn count_invalid_sum(&mut self, point: &DataPoint<'_>) {
+        if point.value.sum.is_some_and(|sum| !sum.is_finite()) && !point.has_no_value {
+            let error = ExpandError::NotFinite;
+            self.collected
+                .refused
+                .add(error.reason(), 1, || format!("_sum: {error}"));
+        }
+    }
+
+    fn times(&self, point: &DataPoint<'_>) -> Result<PointTimes, DataPointError> {
+        let time = match point.time_nanos {
+            0 => self.now,
+            nanos => Millis::try_from(nanos / 1_000_000).unwrap_or(Millis::MAX),
+        };
+        let retention = self.writer.points.store().retention().as_millis();
+        let retention = Millis::try_from(retention).unwrap_or(Millis::MAX);
+        if time > self.now.saturating_add(FUTURE_MS) {
+            return Err(DataPointError::Future);
+        }
+        if time < self.now.saturating_sub(retention) {
+            return Err(DataPointError::TooOld);
+        }
+        Ok(PointTimes {
+            start_nanos: point.start_nanos,
+            time_nanos: point.time_nanos,
+            time,
+        })
+    }
+
+    /// Finds the series of all samples of a data point. If one is refused, none is stored.
+    fn resolve_all(
+        &mut self,
+        expanded: &[ExpandedSample],
+        labels: &LabelList,
+    ) -> Result<Vec<SeriesSample>, (DataPointError, u64)> {
+        let mut samples = Vec::with_capacity(expanded.len());
+        let mut pairs: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        for sample in expanded {
+            pairs.truncate(labels.len());
+            if let Some((key, value)) = &sample.label {
+                pairs.push((key, value));
+            }
+            let base = self.metric.name.as_deref().unwrap_or_default();
+            let name = format!("{base}{}", sample.suffix);
+            let series = resolve(
+                &mut self.session,
+                self.sender,
+                (&name, &pairs),
+                &self.metric.help,
+                sample.kind,
+            );
+            let series = series.map_err(|error| {
+                let count = expanded.len() as u64;
+                (DataPointError::Series(name, error), count)
+            })?;
+            samples.push(SeriesSample {
+                series,
+                value: sample.value,
+                bound: sample.bound,
+            });
+        }
+        Ok(samples)
+    }
+}
+
+fn resolve(
+    session: &mut PointSession<'_>,
+    sender: &Arc<Sender>,
+    (name, labels): (&str, &[(&str, &str)]),
+    help: &str,
+    kind: MetricKind,
+) -> Result<Arc<Series>, AdmissionError> {
+    let point = IncomingPoint {
+        name,
+        labels,
+        help,
+        kind,
+        level: LEVEL,
+        time: 0,
+        value: 0.0,
+    };
+    session.resolve(sender, &point)
+}

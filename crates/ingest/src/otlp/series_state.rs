@@ -1,0 +1,95 @@
+//! What is known of one series of OTLP: its last value, and which increases were counted.
+
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use pegel_metric::{Millis, Series};
+
+use crate::compensated_sum::CompensatedSum;
+
+/// How many increases are remembered, so that a repeated request is not counted twice. More than
+/// one, because several processes may send to one series.
+const WINDOWS: usize = 4;
+
+/// Finds a series by its name and labels.
+#[derive(Debug, Clone)]
+pub(super) struct SeriesByText(pub Arc<Series>);
+
+impl Borrow<str> for SeriesByText {
+    fn borrow(&self) -> &str {
+        self.0.text()
+    }
+}
+
+impl Hash for SeriesByText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.text().hash(state);
+    }
+}
+
+impl PartialEq for SeriesByText {
+    fn eq(&self, other: &SeriesByText) -> bool {
+        self.0.text() == other.0.text()
+    }
+}
+
+impl Eq for SeriesByText {}
+
+/// The times of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PointTimes {
+    /// As it was sent; 0 if unknown.
+    pub start_nanos: u64,
+    pub time_nanos: u64,
+    /// The time of its samples.
+    pub time: Millis,
+}
+
+impl PointTimes {
+    /// Returns the time for a sample of zero at the start of a stream, after the sample at `last`.
+    pub(super) fn zero_time(&self, last: Millis) -> Option<Millis> {
+        let start = Millis::try_from(self.start_nanos / 1_000_000).unwrap_or(Millis::MAX);
+        let at = start.max(last.saturating_add(1));
+        (self.start_nanos > 0 && at < self.time).then_some(at)
+    }
+}
+
+/// The state of a series.
+#[derive(Debug, Clone)]
+pub(super) struct SeriesState {
+    /// The last total.
+    pub total: CompensatedSum,
+    /// The time of the last sample.
+    pub time: Millis,
+    pub start_nanos: u64,
+    pub last_used: Millis,
+    /// Start and time of the last increases; only for streams of increases.
+    pub windows: Option<Box<[(u64, u64); WINDOWS]>>,
+}
+
+impl SeriesState {
+    pub(super) fn new(total: f64, time: Millis, now: Millis) -> SeriesState {
+        SeriesState {
+            total: CompensatedSum::of(total),
+            time,
+            start_nanos: 0,
+            last_used: now,
+            windows: None,
+        }
+    }
+
+    /// Returns whether an increase was counted before; otherwise it is from now on. Of one that an
+    /// earlier agent counted, only the time of its sample is known.
+    pub(super) fn is_repeated(&mut self, times: &PointTimes) -> bool {
+        let window = (times.start_nanos, times.time_nanos);
+        let was_counted = self.windows.is_none() && self.time == times.time;
+        let windows = self.windows.get_or_insert_default();
+        if was_counted || windows.contains(&window) {
+            return true;
+        }
+        windows.rotate_right(1);
+        windows[0] = window;
+        false
+    }
+}

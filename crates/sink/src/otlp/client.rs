@@ -1,0 +1,256 @@
+//! Sends one request to a receiver, over HTTP or gRPC. Every wait is bounded.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pegel_http_client::{
+    HttpConnection, HttpRequest, ServerTrust, WaitLimit, call_http2, connect_tcp, tls_config,
+};
+use pegel_wire::otlp::messages::Message;
+use pegel_wire::otlp::messages::collector::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use pegel_wire::otlp::status::RpcStatus;
+
+use super::settings::{OtlpProtocol, OtlpSettings};
+
+const GRPC_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+const USER_AGENT: &str = concat!("pegel/", env!("CARGO_PKG_VERSION"));
+/// The largest response that is read.
+const RESPONSE_BYTES_MAX: u64 = 64 << 10;
+/// The part of an error response that is logged.
+const MESSAGE_CHARS_MAX: usize = 300;
+/// The longest wait that a receiver can request.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+
+/// What the receiver did not accept of a request that it accepted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub rejected: u64,
+    pub message: String,
+}
+
+/// Why a request was not accepted.
+#[derive(Debug)]
+pub(super) enum ExportError {
+    /// The same request may be accepted later, after the time that the receiver named.
+    Retry(String, Option<Duration>),
+    /// It would be refused again.
+    Refused(String),
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> ExportError {
+        ExportError::Retry(error.to_string(), None)
+    }
+}
+
+/// Sends a request and waits for its response. The wait ends soon after `stop` is set.
+pub(super) fn export(
+    settings: &OtlpSettings,
+    request: &ExportMetricsServiceRequest,
+    timeout: Duration,
+    stop: Option<Arc<AtomicBool>>,
+) -> Result<Accepted, ExportError> {
+    let url = &settings.url.0;
+    let deadline = Instant::now() + timeout;
+    let stream = connect_tcp(&url.host, url.port, deadline)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let limit = WaitLimit {
+        timeout: Some(left.max(Duration::from_millis(1))),
+        stop,
+    };
+    match settings.protocol {
+        OtlpProtocol::Http => export_http(settings, request, stream, limit),
+        OtlpProtocol::Grpc => export_grpc(settings, request, stream, &limit),
+    }
+}
+
+fn trust(settings: &OtlpSettings) -> ServerTrust {
+    ServerTrust {
+        ca_file: settings.ca_file.clone(),
+        accept_any: !settings.verify_peer,
+    }
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+/// The headers of a request: those of the protocol, then the configured ones.
+fn headers<'a>(
+    settings: &'a OtlpSettings,
+    of_protocol: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let configured = settings.headers.iter();
+    let configured = configured.map(|(name, value)| (&**name, value.reveal()));
+    of_protocol.iter().copied().chain(configured).collect()
+}
+
+fn export_http(
+    settings: &OtlpSettings,
+    request: &ExportMetricsServiceRequest,
+    stream: TcpStream,
+    limit: WaitLimit,
+) -> Result<Accepted, ExportError> {
+    let url = &settings.url.0;
+    let mut body = request.encode_to_vec();
+    let mut own = vec![
+        ("Content-Type", "application/x-protobuf"),
+        ("User-Agent", USER_AGENT),
+    ];
+    if settings.gzip {
+        body = gzip(&body)?;
+        own.push(("Content-Encoding", "gzip"));
+    }
+    let connection = match url.is_encrypted {
+        true => {
+            let timeout = limit.timeout.unwrap_or_default();
+            let config = tls_config(&trust(settings))?;
+            HttpConnection::over_tls(stream, &url.host, config, timeout)
+        }
+        false => HttpConnection::over_tcp(stream),
+    }?;
+    let headers = headers(settings, &own);
+    let request = HttpRequest {
+        method: "POST",
+        target: settings.http_path(),
+        host: url.host_header(),
+        headers: &headers,
+    };
+    let response = connection.send_body(&request, body, limit)?;
+    let status = response.status;
+    let retry_after = response.header("retry-after").and_then(parse_seconds);
+    let mut bytes = Vec::new();
+    let read = response
+        .body
+        .take(RESPONSE_BYTES_MAX)
+        .read_to_end(&mut bytes);
+    match status {
+        200..=299 => {
+            read?;
+            accepted(&bytes)
+        }
+        429 | 502..=504 => {
+            let message = format!("status {status}: {}", error_text(&bytes));
+            Err(ExportError::Retry(message, retry_after))
+        }
+        _ => {
+            let message = format!("status {status}: {}", error_text(&bytes));
+            Err(ExportError::Refused(message))
+        }
+    }
+}
+
+fn accepted(message: &[u8]) -> Result<Accepted, ExportError> {
+    let response = ExportMetricsServiceResponse::decode(message)
+        .map_err(|_| ExportError::Refused("the response is not one of OTLP".to_owned()))?;
+    let partial = response.partial_success.unwrap_or_default();
+    Ok(Accepted {
+        rejected: u64::try_from(partial.rejected_data_points).unwrap_or(0),
+        message: shortened(&partial.error_message),
+    })
+}
+
+/// Returns the message of an error response: that of a status, else its text.
+fn error_text(bytes: &[u8]) -> String {
+    match RpcStatus::decode(bytes) {
+        Ok(status) if !status.message.is_empty() => shortened(&status.message),
+        _ => shortened(&String::from_utf8_lossy(bytes)),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim().replace(char::is_control, " ");
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+fn parse_seconds(text: &str) -> Option<Duration> {
+    let seconds = text.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+}
+
+fn export_grpc(
+    settings: &OtlpSettings,
+    request: &ExportMetricsServiceRequest,
+    stream: TcpStream,
+    limit: &WaitLimit,
+) -> Result<Accepted, ExportError> {
+    let url = &settings.url.0;
+    let mut message = request.encode_to_vec();
+    let mut own = vec![
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("user-agent", USER_AGENT),
+    ];
+    if settings.gzip {
+        message = gzip(&message)?;
+        own.push(("grpc-encoding", "gzip"));
+    }
+    let mut body = Vec::with_capacity(message.len() + 5);
+    body.push(u8::from(settings.gzip));
+    body.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    body.append(&mut message);
+    let config = match url.is_encrypted {
+        true => Some(tls_config(&trust(settings))?),
+        false => None,
+    };
+    let headers = headers(settings, &own);
+    let request = HttpRequest {
+        method: "POST",
+        target: GRPC_PATH,
+        host: url.host_header(),
+        headers: &headers,
+    };
+    let response = call_http2(stream, (&url.host, config), &request, body, limit)?;
+    let code: Option<u32> = response
+        .header("grpc-status")
+        .and_then(|code| code.parse().ok());
+    match code {
+        Some(0) => match response.body.get(5..) {
+            Some(message) if response.body[0] == 0 => accepted(message),
+            _ => Err(ExportError::Refused(
+                "the response is not one of gRPC".to_owned(),
+            )),
+        },
+        Some(code) => {
+            let details = response.header("grpc-status-details-bin");
+            let text = response.header("grpc-message").unwrap_or_default();
+            Err(grpc_error(code, text, details))
+        }
+        None => {
+            let message = format!("status {} without a status of gRPC", response.status);
+            Err(match response.status {
+                429 | 502..=504 => ExportError::Retry(message, None),
+                _ => ExportError::Refused(message),
+            })
+        }
+    }
+}
+
+/// Decides whether a call is worth another attempt, as OTLP specifies.
+fn grpc_error(code: u32, text: &str, details: Option<&str>) -> ExportError {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let details = details.and_then(|text| GeneralPurpose::new(&STANDARD, config).decode(text).ok());
+    let status = details.and_then(|bytes| RpcStatus::decode(&*bytes).ok());
+    let retry_after = status.and_then(|status| status.retry_after());
+    let message = format!("gRPC status {code}: {}", shortened(text));
+    let is_retryable = matches!(code, 1 | 4 | 10 | 11 | 14 | 15);
+    if is_retryable || (code == 8 && retry_after.is_some()) {
+        let after = retry_after.map(|seconds| Duration::from_secs(seconds.into()));
+        ExportError::Retry(message, after.map(|after| after.min(RETRY_AFTER_MAX)))
+    } else {
+        ExportError::Refused(message)
+    }
+}

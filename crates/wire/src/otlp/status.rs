@@ -1,0 +1,143 @@
+//! Answers to requests: `google.rpc.Status`, which OTLP returns with every error, and the response
+//! to those that are accepted.
+
+use prost::Message;
+
+use super::messages::collector::{ExportMetricsPartialSuccess, ExportMetricsServiceResponse};
+
+/// The type of the detail that says when to try again.
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+/// The codes of gRPC that are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RpcCode {
+    Ok = 0,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+impl RpcCode {
+    /// Returns the code for a status of HTTP.
+    pub fn from_http(status: u16) -> RpcCode {
+        match status {
+            200..=299 => RpcCode::Ok,
+            400 | 414 | 415 => RpcCode::InvalidArgument,
+            401 => RpcCode::Unauthenticated,
+            403 | 421 => RpcCode::PermissionDenied,
+            404 | 405 | 501 | 505 => RpcCode::Unimplemented,
+            408 | 504 => RpcCode::DeadlineExceeded,
+            413 | 429 => RpcCode::ResourceExhausted,
+            502 | 503 => RpcCode::Unavailable,
+            500 => RpcCode::Internal,
+            _ => RpcCode::Unknown,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    #[prost(string, tag = "2")]
+    pub message: String,
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<StatusDetail>,
+}
+
+/// A message with the name of its type.
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusDetail {
+    #[prost(string, tag = "1")]
+    pub type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<RetryDelay>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RetryDelay {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+impl RpcStatus {
+    /// `retry_after`: in how many seconds the client may try again, if that is useful.
+    pub fn new(code: RpcCode, message: &str, retry_after: Option<u32>) -> RpcStatus {
+        let details = retry_after.map(|seconds| StatusDetail {
+            type_url: RETRY_INFO.to_owned(),
+            value: RetryInfo {
+                retry_delay: Some(RetryDelay {
+                    seconds: i64::from(seconds),
+                    nanos: 0,
+                }),
+            }
+            .encode_to_vec(),
+        });
+        RpcStatus {
+            code: code as i32,
+            message: message.to_owned(),
+            details: details.into_iter().collect(),
+        }
+    }
+
+    /// Returns in how many seconds the client may try again, rounded up; `None` if the status does
+    /// not say.
+    pub fn retry_after(&self) -> Option<u32> {
+        let mut details = self.details.iter();
+        let detail = details.find(|detail| detail.type_url == RETRY_INFO)?;
+        let delay = RetryInfo::decode(&*detail.value).ok()?.retry_delay?;
+        let seconds = delay.seconds + i64::from(delay.nanos > 0);
+        Some(u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
+    }
+}
+
+/// Returns the response to a request of which some data points were refused; of none, it is empty.
+pub fn export_response(rejected: u64, message: &str) -> ExportMetricsServiceResponse {
+    let partial = (rejected > 0 || !message.is_empty()).then(|| ExportMetricsPartialSuccess {
+        rejected_data_points: i64::try_from(rejected).unwrap_or(i64::MAX),
+        error_message: message.to_owned(),
+    });
+    ExportMetricsServiceResponse {
+        partial_success: partial,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_when_to_try_again() {
+        let status = RpcStatus::new(RpcCode::ResourceExhausted, "later", Some(30));
+        let read = RpcStatus::decode(&*status.encode_to_vec()).expect("valid");
+        assert_eq!((read.code, &*read.message), (8, "later"));
+        assert_eq!(read.retry_after(), Some(30));
+        let status = RpcStatus::new(RpcCode::InvalidArgument, "never", None);
+        assert_eq!(status.retry_after(), None);
+        assert_eq!(status.encode_to_vec(), b"\x08\x03\x12\x05never");
+    }
+
+    #[test]
+    fn a_response_without_refusals_is_empty() {
+        assert_eq!(export_response(0, "").encode_to_vec(), b"");
+        assert_eq!(
+            export_response(2, "x").encode_to_vec(),
+            b"\x0a\x05\x08\x02\x12\x01x"
+        );
+    }
+}
