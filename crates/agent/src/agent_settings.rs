@@ -21,6 +21,7 @@ use pegel_serve::socket::default_socket;
 use pegel_serve::{LocalUsers, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
+use pegel_sink::remote_write::RemoteWriteTarget;
 use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
@@ -35,6 +36,7 @@ use crate::log_output::LogOutput;
 use crate::marks;
 use crate::memory_limit::MemoryLimit;
 use crate::pull_metrics;
+use crate::remote_write;
 use crate::rules::{self, RuleSources};
 use crate::service_notifier::ServiceNotifier;
 use crate::sessions;
@@ -63,6 +65,7 @@ pub struct AgentSettings {
     pub pull: PullConfig,
     pub rules: RuleSources,
     pub graphite: Vec<GraphiteServer>,
+    pub remote_write: Vec<RemoteWriteTarget>,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -151,6 +154,8 @@ impl AgentSettings {
         let node = config.agent.node.clone().unwrap_or(host_name);
         let admission = admission_settings(config, &node, store.keep.bytes_max());
         let rules = RuleSources::new(loaded, admission.reserved.clone());
+        let remote_write = remote_write::targets(&config.agent.remote_write.0, &store.dir);
+        store.keep_log = !remote_write.is_empty();
         AgentSettings {
             level: config.agent.level.get(),
             host: host(environment),
@@ -168,6 +173,7 @@ impl AgentSettings {
             pull: config.agent.inputs.clone(),
             rules,
             graphite: config.agent.graphite.clone(),
+            remote_write,
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -214,6 +220,9 @@ impl AgentSettings {
         self.lanes = None;
         self.pull = PullConfig::default();
         self.graphite = Vec::new();
+        // What waits for receivers is sent by the agent that collected it.
+        self.remote_write = Vec::new();
+        self.store.keep_log = true;
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -323,6 +332,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(snapshots::families())
         .chain(rules::families())
         .chain(graphite::families())
+        .chain(remote_write::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

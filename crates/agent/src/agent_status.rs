@@ -14,6 +14,7 @@ use pegel_mpi_state::MpiRank;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
+use pegel_sink::remote_write::{RemoteWriteCounts, RemoteWriteOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use pegel_tree::{ParentContact, RunningTree, TreeFigures};
@@ -24,6 +25,7 @@ use crate::graphite::status_json;
 use crate::hosted_inputs::HostedInputs;
 use crate::jobs::status_json_of_jobs;
 use crate::log_output::LogOutput;
+use crate::remote_write;
 use crate::rules::RuleSources;
 use crate::service_notifier::ServiceNotifier;
 
@@ -47,6 +49,8 @@ pub(crate) struct AgentStatus {
     rules: Mutex<Option<RuleEngine>>,
     rule_sources: Option<RuleSources>,
     graphite: Mutex<Vec<GraphiteOutput>>,
+    /// `None` without targets.
+    remote_write: Mutex<Option<RemoteWriteOutput>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -195,6 +199,23 @@ impl AgentStatus {
             .iter()
             .map(GraphiteOutput::counts)
             .collect()
+    }
+
+    pub(crate) fn set_remote_write(&self, output: Option<RemoteWriteOutput>) {
+        *self.remote_write.lock() = output;
+    }
+
+    pub(crate) fn remote_write_counts(&self) -> Vec<RemoteWriteCounts> {
+        let output = self.remote_write.lock();
+        output
+            .as_ref()
+            .map_or_else(Vec::new, RemoteWriteOutput::counts)
+    }
+
+    /// Sends what is left with remote write and ends the output.
+    pub(crate) fn stop_remote_write(&self) {
+        let output = self.remote_write.lock().take();
+        drop(output);
     }
 
     /// Sends the newest values to Graphite and ends the outputs.
@@ -358,6 +379,11 @@ impl StatusSource for AgentStatus {
         let graphite = self.graphite_counts();
         if !graphite.is_empty() {
             fields.insert("graphite".to_owned(), status_json(&graphite));
+        }
+        let remote_write = self.remote_write_counts();
+        if !remote_write.is_empty() {
+            let status = remote_write::status_json(&remote_write);
+            fields.insert("remote_write_out".to_owned(), status);
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

@@ -15,6 +15,7 @@ use pegel_rules::{AlertSettings, RuleFilePattern};
 use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
+use pegel_sink::remote_write::RemoteWriteTargets;
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
 use pegel_tree::TreeSettings;
@@ -61,6 +62,9 @@ settings! {
         alerts: AlertSettings = AlertSettings::default(),
         /// Graphite servers to which current values are sent: docs/graphite.md lists the keys.
         graphite: Vec<GraphiteServer> = Vec::new(),
+        /// Receivers of Prometheus' remote write to which all samples are sent:
+        /// docs/remote-write.md lists the keys.
+        remote_write: RemoteWriteTargets = RemoteWriteTargets::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

@@ -25,6 +25,7 @@ mod memory_limit;
 mod private_files;
 mod probe_collectors;
 mod pull_metrics;
+mod remote_write;
 mod remove_store;
 mod rules;
 mod running_agent;

@@ -44,6 +44,7 @@ use crate::log_output::{LogMetrics, LogOutput};
 use crate::marks::{AnnotationMarks, MarkMetrics};
 use crate::memory_limit::MEMORY_MIN;
 use crate::pull_metrics::PullMetrics;
+use crate::remote_write::{RemoteWriteMetrics, start_remote_write};
 use crate::rules::{RuleMetrics, start_rules};
 use crate::service_notifier::ServiceNotifier;
 use crate::sessions::{AgentSessions, SessionMetrics};
@@ -212,6 +213,8 @@ impl RunningAgent {
         let outputs = start_graphite(&plan, &store).map_err(AgentStartError::Runtime)?;
         status.set_graphite(outputs);
         let promql_source = server.promql_source();
+        let output = start_remote_write(&plan, &store, &promql_source);
+        status.set_remote_write(output.map_err(AgentStartError::Runtime)?);
         let running = server
             .start(runtime.handle())
             .map_err(AgentStartError::Runtime)?;
@@ -400,6 +403,7 @@ impl RunningAgent {
         self.status.stop_snapshot_worker();
         self.status.stop_rules();
         self.status.stop_graphite();
+        self.status.stop_remote_write();
         self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
@@ -512,6 +516,9 @@ fn start_sampler(
     }
     if !plan.graphite.is_empty() {
         own.push(GraphiteMetrics::new(source));
+    }
+    if !plan.remote_write.is_empty() {
+        own.push(RemoteWriteMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

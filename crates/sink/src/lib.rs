@@ -2,3 +2,4 @@
 //! delays nothing but its own values.
 
 pub mod graphite;
+pub mod remote_write;
