@@ -11,6 +11,7 @@ mod processes;
 mod prometheus;
 mod promql;
 mod remote_read;
+mod remote_write_out;
 mod rules;
 mod sessions;
 mod snapshot;

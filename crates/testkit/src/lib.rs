@@ -36,6 +36,7 @@ mod small_disk;
 mod stored_samples;
 mod temp_dir;
 mod wall_clock;
+mod write_receiver;
 
 pub use agent_process::{AgentBuilder, AgentEndpoint, AgentProcess};
 pub use alone::run_alone;
@@ -71,3 +72,4 @@ pub use small_disk::SmallDisk;
 pub use stored_samples::StoredSamples;
 pub use temp_dir::{TempDir, set_mode};
 pub use wall_clock::{now_millis, now_seconds};
+pub use write_receiver::{ArrivedSamples, RecordedWrite, WriteFault, WriteReceiver};

@@ -75,6 +75,7 @@ impl RemoteWriteOutput {
                 abort: Arc::new(AtomicBool::new(false)),
                 waits: Mutex::new(()),
                 wake: Condvar::new(),
+                confirmed: Mutex::new(None),
                 needed_segment,
             });
             let target = TargetOptions {
@@ -107,7 +108,9 @@ impl RemoteWriteOutput {
         let targets = self.targets.iter();
         let counts = targets.map(|target| {
             let shared = &target.shared;
-            shared.counters.read(&shared.name, target.shards, unlogged)
+            let mut counts = shared.counters.read(&shared.name, target.shards, unlogged);
+            counts.pending_bytes = shared.pending_bytes(&self.store);
+            counts
         });
         counts.collect()
     }

@@ -39,6 +39,8 @@ pub(super) struct SharedTarget {
     pub abort: Arc<AtomicBool>,
     pub waits: Mutex<()>,
     pub wake: Condvar,
+    /// What the receiver confirmed; `None` until it is known.
+    pub confirmed: Mutex<Option<LogPosition>>,
     /// The oldest segment of the log that the target needs.
     pub needed_segment: Arc<AtomicU64>,
 }
@@ -52,6 +54,20 @@ impl SharedTarget {
             self.wake.wait_until(&mut waits, until);
         }
         !self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of the log that are not confirmed: exact if they are in one segment, else
+    /// as determined a second ago.
+    pub(super) fn pending_bytes(&self, store: &Store) -> u64 {
+        let (end, confirmed) = (store.log_end(), *self.confirmed.lock());
+        match confirmed {
+            Some(confirmed) if confirmed.segment == end.segment => {
+                end.offset.saturating_sub(confirmed.offset)
+            }
+            _ => { &self.counters.pending_bytes }
+                .load(Ordering::Relaxed)
+                .max(end.offset),
+        }
     }
 
     fn set_error(&self, message: &str) {
@@ -563,10 +579,7 @@ impl TargetThread<'_> {
         if shared.needed_segment.swap(needed, Ordering::Relaxed) != needed {
             self.options.release.release();
         }
-        // Exact and cheap within one segment; else it is determined once a second.
-        if self.options.store.log_end().segment == position.log.segment {
-            self.measure_lag(position.log);
-        }
+        *shared.confirmed.lock() = Some(position.log);
     }
 
     fn save(&mut self, pending: Option<PendingRound>) {
