@@ -12,6 +12,7 @@ mod processes;
 mod prometheus;
 mod promql;
 mod remote_read;
+mod remote_write_out;
 mod rules;
 mod sessions;
 mod snapshot;

@@ -23,6 +23,7 @@ use pegel_serve::{LocalUsers, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
 use pegel_sink::otlp::OtlpReceiver;
+use pegel_sink::remote_write::RemoteWriteTarget;
 use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
@@ -38,6 +39,7 @@ use crate::marks;
 use crate::memory_limit::MemoryLimit;
 use crate::otlp;
 use crate::pull_metrics;
+use crate::remote_write;
 use crate::rules::{self, RuleSources};
 use crate::service_notifier::ServiceNotifier;
 use crate::sessions;
@@ -68,6 +70,7 @@ pub struct AgentSettings {
     pub graphite: Vec<GraphiteServer>,
     pub otlp: Vec<OtlpReceiver>,
     pub otlp_input: OtlpInputSettings,
+    pub remote_write: Vec<RemoteWriteTarget>,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -156,6 +159,8 @@ impl AgentSettings {
         let node = config.agent.node.clone().unwrap_or(host_name);
         let admission = admission_settings(config, &node, store.keep.bytes_max());
         let rules = RuleSources::new(loaded, admission.reserved.clone());
+        let remote_write = remote_write::targets(&config.agent.remote_write.0, &store.dir);
+        store.keep_log = !remote_write.is_empty();
         AgentSettings {
             level: config.agent.level.get(),
             host: host(environment),
@@ -175,6 +180,7 @@ impl AgentSettings {
             graphite: config.agent.graphite.clone(),
             otlp: config.agent.otlp.clone(),
             otlp_input: config.agent.otlp_input.clone(),
+            remote_write,
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -222,6 +228,9 @@ impl AgentSettings {
         self.pull = PullConfig::default();
         self.graphite = Vec::new();
         self.otlp = Vec::new();
+        // What waits for receivers is sent by the agent that collected it.
+        self.remote_write = Vec::new();
+        self.store.keep_log = true;
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -332,6 +341,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(rules::families())
         .chain(graphite::families())
         .chain(otlp::families())
+        .chain(remote_write::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

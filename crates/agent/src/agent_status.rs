@@ -15,6 +15,7 @@ use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
 use pegel_sink::otlp::{OtlpCounts, OtlpOutput};
+use pegel_sink::remote_write::{RemoteWriteCounts, RemoteWriteOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
 use pegel_tree::{ParentContact, RunningTree, TreeFigures};
@@ -26,6 +27,7 @@ use crate::hosted_inputs::HostedInputs;
 use crate::jobs::status_json_of_jobs;
 use crate::log_output::LogOutput;
 use crate::otlp;
+use crate::remote_write;
 use crate::rules::RuleSources;
 use crate::service_notifier::ServiceNotifier;
 
@@ -50,6 +52,8 @@ pub(crate) struct AgentStatus {
     rule_sources: Option<RuleSources>,
     graphite: Mutex<Vec<GraphiteOutput>>,
     otlp: Mutex<Vec<OtlpOutput>>,
+    /// `None` without targets.
+    remote_write: Mutex<Option<RemoteWriteOutput>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -198,6 +202,23 @@ impl AgentStatus {
             .iter()
             .map(GraphiteOutput::counts)
             .collect()
+    }
+
+    pub(crate) fn set_remote_write(&self, output: Option<RemoteWriteOutput>) {
+        *self.remote_write.lock() = output;
+    }
+
+    pub(crate) fn remote_write_counts(&self) -> Vec<RemoteWriteCounts> {
+        let output = self.remote_write.lock();
+        output
+            .as_ref()
+            .map_or_else(Vec::new, RemoteWriteOutput::counts)
+    }
+
+    /// Sends what is left with remote write and ends the output.
+    pub(crate) fn stop_remote_write(&self) {
+        let output = self.remote_write.lock().take();
+        drop(output);
     }
 
     /// Sends the newest values to Graphite and ends the outputs.
@@ -379,6 +400,11 @@ impl StatusSource for AgentStatus {
         let otlp = self.otlp_counts();
         if !otlp.is_empty() {
             fields.insert("otlp_output".to_owned(), otlp::status_json(&otlp));
+        }
+        let remote_write = self.remote_write_counts();
+        if !remote_write.is_empty() {
+            let status = remote_write::status_json(&remote_write);
+            fields.insert("remote_write_out".to_owned(), status);
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

@@ -17,6 +17,7 @@ use pegel_serve::{ServeLimits, ServeSettings};
 use pegel_session::SessionSettings;
 use pegel_sink::graphite::GraphiteServer;
 use pegel_sink::otlp::OtlpReceiver;
+use pegel_sink::remote_write::RemoteWriteTargets;
 use pegel_snapshot::SnapshotSettings;
 use pegel_store::{RetentionSettings, StoreLimits};
 use pegel_tree::TreeSettings;
@@ -68,6 +69,9 @@ settings! {
         /// Receivers of OpenTelemetry's protocol to which current values are sent: docs/otlp.md
         /// lists the keys.
         otlp: Vec<OtlpReceiver> = Vec::new(),
+        /// Receivers of Prometheus' remote write to which all samples are sent:
+        /// docs/remote-write.md lists the keys.
+        remote_write: RemoteWriteTargets = RemoteWriteTargets::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

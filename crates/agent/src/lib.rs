@@ -26,6 +26,7 @@ mod otlp;
 mod private_files;
 mod probe_collectors;
 mod pull_metrics;
+mod remote_write;
 mod remove_store;
 mod rules;
 mod running_agent;

@@ -18,7 +18,15 @@ const FILES: [&str; 8] = [
     "tree-instance",
 ];
 /// Directories whose whole content belongs to the agent.
-const DIRS: [&str; 5] = ["aside", "blocks", "graphite", "log", "snapshots"];
+const DIRS: [&str; 7] = [
+    "aside",
+    "blocks",
+    "graphite",
+    "log",
+    "outgoing",
+    "remote_write",
+    "snapshots",
+];
 
 /// Removes the access of group and others to the agent's files below `dir`. A failure is only
 /// logged: the agent also runs on a disk that is currently read-only.

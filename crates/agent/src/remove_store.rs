@@ -6,12 +6,14 @@ use std::io;
 use std::path::Path;
 
 use crate::graphite::SPOOL_DIR;
+use crate::remote_write::POSITIONS_DIR;
 
 /// Removes the store's own files by name: the directory may contain other files, and files that
 /// were set aside are never deleted.
 pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
     for (name, endings) in [
         ("log", ["log", "tmp"]),
+        ("outgoing", ["log", "tmp"]),
         ("blocks", ["blk", "tmp"]),
         ("snapshots", ["json", "tmp"]),
     ] {
@@ -33,10 +35,13 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         }
         ignore_not_empty(fs::remove_dir(part))?;
     }
-    // Values that wait for Graphite servers: the whole content is the agent's.
-    match fs::remove_dir_all(dir.join(SPOOL_DIR)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    // Values that wait for Graphite servers, and positions of remote write: the whole content is the
+    // agent's.
+    for name in [SPOOL_DIR, POSITIONS_DIR] {
+        match fs::remove_dir_all(dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
     let jobs = pegel_jobs::JOB_FILES.into_iter();
     for name in jobs.chain([

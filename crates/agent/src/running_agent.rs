@@ -46,6 +46,7 @@ use crate::marks::{AnnotationMarks, MarkMetrics};
 use crate::memory_limit::MEMORY_MIN;
 use crate::otlp::{OtlpMetrics, start_otlp};
 use crate::pull_metrics::PullMetrics;
+use crate::remote_write::{RemoteWriteMetrics, start_remote_write};
 use crate::rules::{RuleMetrics, start_rules};
 use crate::service_notifier::ServiceNotifier;
 use crate::sessions::{AgentSessions, SessionMetrics};
@@ -222,6 +223,8 @@ impl RunningAgent {
         let outputs = start_otlp(&plan, &store, version).map_err(AgentStartError::Runtime)?;
         status.set_otlp(outputs);
         let promql_source = server.promql_source();
+        let output = start_remote_write(&plan, &store, &promql_source);
+        status.set_remote_write(output.map_err(AgentStartError::Runtime)?);
         let running = server
             .start(runtime.handle())
             .map_err(AgentStartError::Runtime)?;
@@ -411,6 +414,7 @@ impl RunningAgent {
         self.status.stop_rules();
         self.status.stop_graphite();
         self.status.stop_otlp();
+        self.status.stop_remote_write();
         self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
@@ -526,6 +530,9 @@ fn start_sampler(
     }
     if !plan.otlp.is_empty() {
         own.push(OtlpMetrics::new(source));
+    }
+    if !plan.remote_write.is_empty() {
+        own.push(RemoteWriteMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

@@ -1,15 +1,18 @@
 //! A blocking HTTP/1.1 client, with calls of gRPC over HTTP/2 ([`call_http2`]), for the requests that Pegel sends itself: to an agent's UNIX socket,
 //! to metadata services, to receivers of alerts and to storage of records over TCP, with or without
-//! TLS. One request per connection; no redirects, no proxies.
+//! TLS. One request per connection, or several with [`HttpConnection::exchange`]; no redirects, no
+//! proxies.
 //!
 //! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
 //! themselves, so that they can verify the server before anything is sent ([`connect_tcp`] resolves
 //! names, [`tls_config`] reads authorities), and limit the size of a body with [`Read::take`].
 
+mod authorization;
 mod connect;
 mod http2_call;
 mod server_url;
 
+pub use authorization::{Authorization, AuthorizationError};
 pub use connect::{ServerTrust, connect_tcp, tls_config};
 pub use http2_call::{Http2Response, call_http2};
 pub use server_url::ServerUrl;
@@ -57,7 +60,7 @@ pub struct WaitLimit {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
-/// A connection for one request.
+/// A connection for one request, or for several that follow each other.
 pub struct HttpConnection {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
@@ -69,6 +72,14 @@ pub struct HttpResponse {
     pub status: u16,
     headers: hyper::HeaderMap,
     pub body: HttpBody,
+}
+
+/// A response with the beginning of its body.
+#[derive(Debug)]
+pub struct ShortResponse {
+    pub status: u16,
+    headers: hyper::HeaderMap,
+    pub body: Vec<u8>,
 }
 
 /// A body, read as it arrives. A truncated one ends with an error.
@@ -151,17 +162,8 @@ impl HttpConnection {
         body: Vec<u8>,
         limit: WaitLimit,
     ) -> io::Result<HttpResponse> {
-        let mut builder = hyper::Request::builder()
-            .method(request.method)
-            .uri(request.target)
-            .header("Host", request.host)
-            .header("Connection", "close");
-        for (name, value) in request.headers {
-            builder = builder.header(*name, *value);
-        }
-        let request = builder
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let request = request.builder().header("Connection", "close");
+        let request = with_body(request, body.into())?;
         let response = limit.wait(&self.runtime, self.sender.send_request(request))?;
         let (head, incoming) = response.into_parts();
         Ok(HttpResponse {
@@ -175,6 +177,57 @@ impl HttpConnection {
             },
         })
     }
+
+    /// Sends a request, reads the whole response, of whose body the first `body_max` bytes are
+    /// returned, and keeps the connection for the next request. `limit` applies to all of it. After
+    /// an error the connection cannot be used again.
+    pub fn exchange(
+        &mut self,
+        request: &HttpRequest<'_>,
+        body: Bytes,
+        body_max: usize,
+        limit: &WaitLimit,
+    ) -> io::Result<ShortResponse> {
+        let request = with_body(request.builder(), body)?;
+        let sender = &mut self.sender;
+        let exchange = async {
+            sender.ready().await?;
+            let (head, mut incoming) = sender.send_request(request).await?.into_parts();
+            let mut body = Vec::new();
+            while let Some(frame) = incoming.frame().await.transpose()? {
+                let data = frame.into_data().unwrap_or_default();
+                let count = data.len().min(body_max - body.len());
+                body.extend_from_slice(&data[..count]);
+            }
+            Ok(ShortResponse {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body,
+            })
+        };
+        limit.wait(&self.runtime, exchange)
+    }
+}
+
+impl HttpRequest<'_> {
+    fn builder(&self) -> hyper::http::request::Builder {
+        let builder = hyper::Request::builder()
+            .method(self.method)
+            .uri(self.target)
+            .header("Host", self.host);
+        let headers = self.headers.iter();
+        headers.fold(builder, |builder, (name, value)| {
+            builder.header(*name, *value)
+        })
+    }
+}
+
+fn with_body(
+    builder: hyper::http::request::Builder,
+    body: Bytes,
+) -> io::Result<hyper::Request<Full<Bytes>>> {
+    let request = builder.body(Full::new(body));
+    request.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
 /// Returns a runtime that runs on the calling thread and starts no other.
@@ -183,6 +236,13 @@ fn new_runtime() -> io::Result<Runtime> {
         .enable_io()
         .enable_time()
         .build()
+}
+
+impl ShortResponse {
+    /// Returns a header by its name in lower case; `None` if it is missing or not ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
 }
 
 impl HttpResponse {
@@ -331,6 +391,42 @@ mod tests {
         );
         let response = response.expect("a response");
         assert_eq!((response.status, response.header("x-a")), (404, Some("b")));
+    }
+
+    #[test]
+    fn a_connection_serves_several_requests() {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        let server = thread::spawn(move || {
+            let mut reader = BufReader::new(server);
+            for answer in [
+                "HTTP/1.1 204 No Content\r\n\r\n",
+                "HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nlater",
+            ] {
+                let lines = reader.by_ref().lines().map_while(Result::ok);
+                let lines = lines.take_while(|line| !line.is_empty());
+                assert!(!lines.collect::<Vec<_>>().concat().contains("close"));
+                let mut body = [0; 3];
+                reader.read_exact(&mut body).expect("a body");
+                reader.get_mut().write_all(answer.as_bytes()).expect("sent");
+            }
+        });
+        let request = HttpRequest {
+            method: "POST",
+            target: "/",
+            host: "localhost",
+            headers: &[],
+        };
+        let limit = WaitLimit::timeout(Duration::from_secs(20));
+        let mut connection = HttpConnection::over_unix(client).expect("connected");
+        let mut exchange = || connection.exchange(&request, Bytes::from_static(b"abc"), 3, &limit);
+        let first = exchange().expect("a response");
+        assert_eq!((first.status, first.body), (204, Vec::new()));
+        let second = exchange().expect("a response");
+        assert_eq!(second.status, 429);
+        assert_eq!(second.header("retry-after"), Some("7"));
+        assert_eq!(second.body, b"lat");
+        server.join().expect("served");
+        assert!(exchange().is_err());
     }
 
     #[test]

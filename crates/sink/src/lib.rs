@@ -3,3 +3,4 @@
 
 pub mod graphite;
 pub mod otlp;
+pub mod remote_write;

@@ -20,6 +20,7 @@ use crate::files::FileHandle;
 use crate::head::Head;
 use crate::hidden_ranges::HiddenRanges;
 use crate::lock::LockedDir;
+use crate::log::LogPosition;
 use crate::read_filters::ReadFilters;
 use crate::status::Degradation;
 use crate::store_stats::{StateGuard, StoreStats};
@@ -52,6 +53,12 @@ pub(crate) struct StoreContext {
     pub drop_tracker: DropTracker,
     /// Points queued for the writer and not yet acknowledged.
     pub points_in_flight: AtomicU64,
+    /// The end of what is written to the log.
+    pub log_end: Mutex<LogPosition>,
+    /// Segments below this number are not needed by readers of the log.
+    pub log_released: AtomicU64,
+    /// Samples of ticks that are kept in memory and are not in the log.
+    pub unlogged_samples: AtomicU64,
 }
 
 /// Everything that queries read. Writers hold the lock for microseconds; readers copy pointers and
@@ -166,12 +173,22 @@ impl StoreContext {
         self.background_work.lock()
     }
 
+    /// Publishes the end of what is written to the log.
+    pub(crate) fn set_log_end(&self, segment: u64, offset: u64) {
+        *self.log_end.lock() = LogPosition { segment, offset };
+    }
+
     pub(crate) fn now(&self) -> Millis {
         self.options.clock.utc()
     }
 
     pub(crate) fn log_dir(&self) -> PathBuf {
         self.options.dir.join("log")
+    }
+
+    /// Returns the directory of segments that wait for readers of the log.
+    pub(crate) fn outgoing_dir(&self) -> PathBuf {
+        self.options.dir.join("outgoing")
     }
 
     pub(crate) fn block_dir(&self) -> PathBuf {

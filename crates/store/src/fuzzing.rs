@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pegel_metric::{GroupRow, Input, Millis, Point, Tick};
+use pegel_metric::{GroupRow, Input, Millis, Point, Series, Tick};
 
 use crate::block::{Block, BlockReadError, BlockReader, IndexCache, ReadAhead, open_block};
 use crate::codec::{self, ROWS_MAX};
@@ -87,7 +87,7 @@ struct EntryCollector {
 }
 
 impl LogVisitor for EntryCollector {
-    fn row(&mut self, time: Millis, row: &GroupRow) {
+    fn row(&mut self, time: Millis, _: u64, row: &GroupRow) {
         if self.logged.len() == self.max {
             return;
         }
@@ -98,10 +98,10 @@ impl LogVisitor for EntryCollector {
         self.logged.push((time, values.collect()));
     }
 
-    fn point(&mut self, point: &Point) {
+    fn point(&mut self, _: u64, series: &Arc<Series>, time: Millis, value: f64) {
         if self.logged.len() < self.max {
-            let value = (point.series.text().to_owned(), point.value.to_bits());
-            self.logged.push((point.time, vec![value]));
+            let value = (series.text().to_owned(), value.to_bits());
+            self.logged.push((time, vec![value]));
         }
     }
 }

@@ -13,6 +13,7 @@
 //! |---|---|---|
 //! | `format` | the version of all files below, as text | `open.rs` |
 //! | `log/N.log` | every sample since the last block | `log/mod.rs` |
+//! | `outgoing/N.log` | segments that readers of the log have not released | `log/kept_segments.rs` |
 //! | `blocks/N.blk` | runs of samples with an index | `block/mod.rs`, `codec/mod.rs` |
 //! | `hidden` | hidden ranges, as text | `hidden_ranges.rs` |
 //! | `filters` | filters of readers, as text | `read_filters.rs` |
@@ -59,6 +60,7 @@ mod writer;
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
+pub use log::{LogPosition, LogReader, LogStep, LogVisitor};
 pub use options::StoreOptions;
 pub use range_query::{
     ColumnVisitor, LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SampleColumn,

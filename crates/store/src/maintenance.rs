@@ -16,7 +16,7 @@ use crate::block::{Block, BlockKind, BlockReadError, BlockWriter, FooterFields};
 use crate::block_merge::{MergeSource, MergeWindow, merge_into_block};
 use crate::context::{FrozenHead, StoreContext};
 use crate::input_class::InputClass;
-use crate::log::{segment_number, segment_path};
+use crate::log::{kept_segments, segment_number, segment_path};
 use crate::sample_run::EncodingEffort;
 
 use retention::{ClockTrust, drop_expired_blocks};
@@ -63,6 +63,7 @@ fn run_pass(shared: &StoreContext, trust: &mut ClockTrust) -> Result<(), String>
         .check()
         .map_err(|error| error.to_string())?;
     // Free space first: the other steps may need it.
+    kept_segments::remove_released(shared);
     drop_expired_blocks(shared, trust);
     loop {
         let Some(frozen) = shared.read().frozen.first().cloned() else {
@@ -174,7 +175,7 @@ fn write_block(
     Ok(())
 }
 
-/// Removes the segments whose samples are all in blocks; damaged ones are set aside.
+/// Removes the segments whose samples are all in blocks, or keeps them for readers; damaged ones are set aside.
 fn remove_stored_segments(shared: &StoreContext, through: u64) {
     let dir = shared.log_dir();
     let names = shared.options.files.list(&dir).unwrap_or_default();
@@ -187,8 +188,8 @@ fn remove_stored_segments(shared: &StoreContext, through: u64) {
         let is_damaged = shared.damaged_segments.lock().contains(&number);
         if is_damaged {
             shared.set_aside(&path, "parts of this log segment are unreadable");
-        } else if let Err(error) = shared.options.files.remove(&path) {
-            tracing::warn!(path = %path.display(), %error, "cannot remove a log segment");
+        } else {
+            kept_segments::keep_or_remove(shared, number);
         }
     }
 }

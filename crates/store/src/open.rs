@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pegel_metric::{GroupRow, Ledger, Millis, Point};
+use pegel_metric::{GroupRow, Ledger, Millis, Point, Series};
 
 use crate::block::{Block, BlockReadError, block_id, block_version, open_block};
 use crate::context::StoreContext;
 use crate::files::{DIR_MODE, FILE_MODE, read_exact_at};
 use crate::head::Head;
 use crate::lock::{LockError, StoreLock};
-use crate::log::{self, LogVisitor, replay, segment_number, segment_path};
+use crate::log::{self, LogVisitor, kept_segments, replay, segment_number, segment_path};
 use crate::restore::restore_current;
 use crate::{FORMAT_VERSION, StoreOpenError};
 
@@ -90,7 +90,7 @@ fn write_format(path: &Path) -> Result<(), StoreOpenError> {
     Ok(())
 }
 
-fn list_names(shared: &StoreContext, dir: &Path) -> Result<Vec<String>, StoreOpenError> {
+pub(crate) fn list_names(shared: &StoreContext, dir: &Path) -> Result<Vec<String>, StoreOpenError> {
     let names = shared.options.files.list(dir);
     names.map_err(|source| StoreOpenError::Io {
         path: dir.to_owned(),
@@ -180,7 +180,6 @@ pub(crate) fn replay_log(
     blocks: &[Arc<Block>],
 ) -> Result<(Head, u64, u64), StoreOpenError> {
     let dir = shared.log_dir();
-    let files = &shared.options.files;
     let names = list_names(shared, &dir)?;
     let mut numbers: Vec<u64> = names
         .iter()
@@ -192,7 +191,9 @@ pub(crate) fn replay_log(
         .map(|block| block.log_through)
         .max()
         .unwrap_or(0);
-    let next = numbers.last().copied().unwrap_or(0).max(stored) + 1;
+    let kept = kept_segments::open(shared)?;
+    let last = numbers.last().copied().unwrap_or(0);
+    let next = last.max(kept.unwrap_or(0)).max(stored) + 1;
     let mut rebuilt = RebuiltHead {
         head: Head {
             changes: 1,
@@ -205,7 +206,7 @@ pub(crate) fn replay_log(
     for number in numbers {
         let path = segment_path(&dir, number);
         if number <= stored {
-            let _ = files.remove(&path);
+            kept_segments::keep_or_remove(shared, number);
             continue;
         }
         let bytes = match read_whole(shared, &path) {
@@ -253,15 +254,19 @@ struct RebuiltHead {
 }
 
 impl LogVisitor for RebuiltHead {
-    fn row(&mut self, time: Millis, row: &GroupRow) {
+    fn row(&mut self, time: Millis, _: u64, row: &GroupRow) {
         self.head.append_row(time, row, &self.ledger);
         self.head.ungrouped.merge_all_due();
     }
 
-    fn point(&mut self, point: &Point) {
-        let points = std::slice::from_ref(point);
+    fn point(&mut self, _: u64, series: &Arc<Series>, time: Millis, value: f64) {
+        let point = Point {
+            series: series.clone(),
+            time,
+            value,
+        };
         self.head
-            .append_points(points, &[None], self.now, &self.ledger);
+            .append_points(&[point], &[None], self.now, &self.ledger);
         self.head.ungrouped.merge_all_due();
     }
 }

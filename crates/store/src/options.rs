@@ -22,6 +22,8 @@ pub struct StoreOptions {
     pub disk_timeout: Duration,
     /// The maximum number of block files that one query holds open.
     pub block_files_max: usize,
+    /// Keep segments of the log until readers release them (`Store::release_log`).
+    pub keep_log: bool,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
     /// Supervises the store's threads.
@@ -37,6 +39,7 @@ impl StoreOptions {
             limits: StoreLimits::default(),
             disk_timeout: Duration::from_secs(3),
             block_files_max: 64,
+            keep_log: false,
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
             supervisor: Supervisor::default(),

@@ -20,7 +20,7 @@ use crate::drop_tracker::DropTracker;
 use crate::hidden_ranges::{self, HiddenRanges};
 use crate::last_rows::{LastRow, last_rows};
 use crate::lock::StoreLock;
-use crate::log::LogIo;
+use crate::log::{LogIo, LogPosition, LogReader, kept_segments};
 use crate::range_query::TimeLimit;
 use crate::read_filters::{ReadFilter, ReadFilterError, ReadFilters, ShownValues, shown_values};
 use crate::writer::{
@@ -72,6 +72,7 @@ impl Store {
             source,
         })?;
         let index_bytes_max = index_bytes_max(&options.limits);
+        let released = if options.keep_log { 0 } else { u64::MAX };
         let shared = Arc::new(StoreContext {
             locked_dir: Arc::new(locked_dir),
             hidden_ranges: HiddenRanges::load(&options),
@@ -92,10 +93,14 @@ impl Store {
             damaged_segments: Mutex::default(),
             points_in_flight: AtomicU64::new(0),
             drop_tracker: DropTracker::default(),
+            log_end: Mutex::default(),
+            log_released: AtomicU64::new(released),
+            unlogged_samples: AtomicU64::new(0),
         });
         open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
         let (head, head_log_bytes, next_segment) = open::replay_log(&shared, &blocks)?;
+        shared.set_log_end(next_segment, 0);
         {
             let mut state = shared.write();
             state.head = head;
@@ -287,6 +292,42 @@ impl Store {
     /// Returns the time before which the samples of an input are hidden.
     pub fn hidden_before(&self, input: Input) -> Option<Millis> {
         hidden_ranges::hidden_before(&self.inner.shared.hidden_ranges.ranges(), input)
+    }
+
+    /// Returns a reader of the log that begins with a segment, or with the next one that exists.
+    /// Requires [`StoreOptions::keep_log`].
+    pub fn log_reader(&self, segment: u64) -> LogReader {
+        LogReader::new(self.inner.shared.clone(), segment)
+    }
+
+    /// Returns the end of what is written to the log.
+    pub fn log_end(&self) -> LogPosition {
+        *self.inner.shared.log_end.lock()
+    }
+
+    /// Returns the segments that readers can read, with their sizes in bytes, sorted by number.
+    pub fn log_segments(&self) -> Vec<(u64, u64)> {
+        kept_segments::sizes(&self.inner.shared)
+    }
+
+    /// Returns the oldest segment with samples that are not in blocks.
+    pub fn oldest_log_segment(&self) -> u64 {
+        kept_segments::oldest_unstored(&self.inner.shared)
+    }
+
+    /// Permits the removal of the log's segments below a number, once their samples are in blocks.
+    pub fn release_log(&self, below: u64) {
+        let shared = &self.inner.shared;
+        if shared.options.keep_log {
+            shared.log_released.fetch_max(below, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of samples that are kept in memory and were not written to the log,
+    /// because it could not be written: readers of the log do not see them.
+    pub fn unlogged_samples(&self) -> u64 {
+        let count = &self.inner.shared.unlogged_samples;
+        count.load(Ordering::Relaxed)
     }
 
     /// Returns how long samples are kept.

@@ -158,7 +158,12 @@ impl StoreWriter {
             match checked {
                 CheckedCommand::Tick(mut tick, rows, mut unsettled) => {
                     let head = changes.head(tick.sample_count() as usize * SAMPLE_COST);
-                    self.apply_tick(head, &tick, &rows, is_full, &mut unsettled);
+                    let kept = self.apply_tick(head, &tick, &rows, is_full, &mut unsettled);
+                    if logged.is_err() {
+                        self.shared
+                            .unlogged_samples
+                            .fetch_add(kept, Ordering::Relaxed);
+                    }
                     tick.reset(0);
                     recycle(&self.spare, tick);
                 }
@@ -203,6 +208,7 @@ impl StoreWriter {
     }
 
     /// Applies the accepted rows of a tick. If memory is full, only the current values are updated.
+    /// Returns the number of samples kept.
     fn apply_tick(
         &self,
         head: &mut Head,
@@ -210,7 +216,8 @@ impl StoreWriter {
         rows: &[bool],
         is_full: bool,
         unsettled: &mut UncountedSamples,
-    ) {
+    ) -> u64 {
+        let mut kept = 0;
         for (row, _) in tick.rows().iter().zip(rows).filter(|(_, fits)| **fits) {
             let count = row.present_count();
             if is_full {
@@ -220,9 +227,11 @@ impl StoreWriter {
             } else {
                 head.append_row(tick.time, row, &self.shared.ledger);
                 self.shared.ledger.add_kept(tick.input, count);
+                kept += count;
             }
             unsettled.mark_counted(count);
         }
+        kept
     }
 
     /// Writes all accepted commands with one call. Returns the reason on failure.
@@ -274,6 +283,8 @@ impl StoreWriter {
                 if check {
                     self.log_checked = Some(now);
                 }
+                let end = log.segment.len();
+                self.shared.set_log_end(self.next_segment - 1, end);
                 let mut work = self.shared.background_work();
                 let is_listed = |file: &Arc<dyn FileHandle>| Arc::ptr_eq(file, &log.segment.file);
                 if !work.unsynced.iter().any(is_listed) {
@@ -375,6 +386,7 @@ impl StoreWriter {
 
     fn open_segment(&mut self, sync: bool) -> io::Result<()> {
         let segment = self.disk.open(self.next_segment, sync)?;
+        self.shared.set_log_end(self.next_segment, segment.len());
         self.next_segment += 1;
         self.shared.background_work().unsynced_dir |= !sync;
         self.log = Some(OpenLog {

@@ -37,6 +37,7 @@ mod stored_samples;
 mod temp_dir;
 mod victoria_metrics;
 mod wall_clock;
+mod write_receiver;
 
 pub use agent_process::{AgentBuilder, AgentEndpoint, AgentProcess};
 pub use alone::run_alone;
@@ -73,3 +74,4 @@ pub use stored_samples::StoredSamples;
 pub use temp_dir::{TempDir, set_mode};
 pub use victoria_metrics::VictoriaMetrics;
 pub use wall_clock::{now_millis, now_seconds};
+pub use write_receiver::{ArrivedSamples, RecordedWrite, WriteFault, WriteReceiver};

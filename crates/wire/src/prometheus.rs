@@ -21,6 +21,11 @@ pub fn encode(readings: &[(Arc<Series>, f64)], out: &mut String) -> EncodeResult
     encoded
 }
 
+/// Appends the value of a label, escaped.
+pub fn escape_label_value(out: &mut String, value: &str) {
+    escape(out, value, true);
+}
+
 fn write_metadata(out: &mut String, block: &FamilyBlock<'_>) {
     if !block.family.help.is_empty() {
         out.push_str("# HELP ");

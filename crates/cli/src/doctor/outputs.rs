@@ -1,14 +1,16 @@
 //! Reports the servers to which the agent cannot send.
 
+use pegel_metric::quantity;
 use serde_json::Value;
 
 use super::finding::Finding;
 use super::pluralize::pluralized;
 
-/// Returns the findings for Graphite servers and OTLP receivers.
+/// Returns the findings about all outputs. None without outputs.
 pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
     let mut findings = evaluate_graphite(status);
     findings.extend(evaluate_otlp(status));
+    findings.extend(evaluate_remote_write(status));
     findings
 }
 
@@ -74,6 +76,55 @@ fn failing(server: &Value) -> Option<Finding> {
     })
 }
 
+/// Returns one finding for each receiver of remote write that fails or did not get samples, or one
+/// for all of them.
+fn evaluate_remote_write(status: &Value) -> Vec<Finding> {
+    let targets = status["remote_write_out"].as_array();
+    let targets = targets.map_or(&[][..], Vec::as_slice);
+    let mut findings: Vec<Finding> = targets.iter().filter_map(failing_target).collect();
+    if findings.is_empty() && !targets.is_empty() {
+        let count = targets.len() as u64;
+        let message = format!("{} without errors", pluralized(count, "receiver"));
+        findings.push(Finding::ok("remote write", message));
+    }
+    findings
+}
+
+fn failing_target(target: &Value) -> Option<Finding> {
+    let name = target["target"].as_str().unwrap_or("?");
+    let dropped = |reason: &str| target["dropped"][reason].as_u64().unwrap_or(0);
+    let lost = dropped("lag") + dropped("damaged");
+    if let Some(error) = target["last_error"].as_str() {
+        let bytes = target["pending_bytes"].as_u64().unwrap_or(0);
+        let message = format!(
+            "{name}: {error}; {} of the log waits, {} lost",
+            quantity::bytes(bytes),
+            pluralized(lost, "sample"),
+        );
+        let fix = "start the receiver or correct the configuration (remote_write); what waits is sent then";
+        return Some(Finding::better("remote write", message, fix));
+    }
+    let refused = dropped("refused");
+    if refused > 0 {
+        let answer = target["last_refusal"].as_str().unwrap_or("no message");
+        let message = format!(
+            "{name} refused {} since the agent started: {answer}",
+            pluralized(refused, "sample")
+        );
+        let fix =
+            "correct what the receiver names; for late samples it needs an out-of-order window";
+        return Some(Finding::better("remote write", message, fix));
+    }
+    (lost > 0).then(|| {
+        let message = format!(
+            "{name}: {} lost since the agent started",
+            pluralized(lost, "sample")
+        );
+        let fix = "set a larger lag for the receiver in the configuration (remote_write)";
+        Finding::better("remote write", message, fix)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -113,6 +164,35 @@ mod tests {
         assert_eq!(
             found[0].message,
             "http://b:4318: refused; 3 data points lost"
+        );
+    }
+
+    #[test]
+    fn receivers_of_remote_write_that_fail_or_refuse_are_reported() {
+        let target = |error: Value, dropped: Value| {
+            json!({
+                "target": "vm:8428", "last_error": error, "last_refusal": "HTTP status 400: old",
+                "pending_bytes": 2048, "dropped": dropped,
+            })
+        };
+        let messages = |targets: Value| {
+            let found = evaluate(&json!({"remote_write_out": targets}));
+            let messages = found.into_iter().map(|one| one.message);
+            messages.collect::<Vec<String>>()
+        };
+        let none = json!({"lag": 0, "damaged": 0, "refused": 0});
+        let fine = target(Value::Null, none.clone());
+        assert_eq!(messages(json!([fine])), ["1 receiver without errors"]);
+        let down = target(json!("refused"), none);
+        let full = target(Value::Null, json!({"lag": 7}));
+        let picky = target(Value::Null, json!({"lag": 7, "refused": 1}));
+        assert_eq!(
+            messages(json!([down, full, picky, fine])),
+            [
+                "vm:8428: refused; 2 KiB of the log waits, 0 samples lost",
+                "vm:8428: 7 samples lost since the agent started",
+                "vm:8428 refused 1 sample since the agent started: HTTP status 400: old",
+            ]
         );
     }
 }

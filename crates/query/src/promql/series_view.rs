@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use pegel_metric::prometheus_names::{is_metric_name, label_key, metric_name};
+use pegel_metric::prometheus_names::{collision_rank, is_metric_name, label_key, metric_name};
 use pegel_metric::{Input, Series};
 
 use super::labels::{LabelSet, NAME};
@@ -23,6 +23,20 @@ const INSTANCE: &str = "instance";
 pub struct NodeLabels {
     pub job: String,
     pub instance: String,
+}
+
+impl NodeLabels {
+    /// Returns the labels with which PromQL shows a stored series, and with which other systems get
+    /// it.
+    pub fn labels_of(self: &Arc<Self>, series: &Series) -> LabelSet {
+        SeriesView::new(self, &[]).labels(series)
+    }
+
+    /// Returns the rank of a series among those with the same labels in PromQL: the one with the
+    /// lowest is shown.
+    pub fn rank_of(self: &Arc<Self>, series: &Series) -> (u8, bool) {
+        SeriesView::new(self, &[]).rank(series)
+    }
 }
 
 /// The names and labels under which one selection sees the series.
@@ -65,6 +79,12 @@ impl SeriesView {
     pub(crate) fn accepts(&self, series: &Series, matchers: &[LabelMatcher]) -> bool {
         let accepts = |matcher: &LabelMatcher| matcher.accepts(&self.label(series, &matcher.name));
         matchers.iter().all(accepts)
+    }
+
+    /// Returns the rank of a series among those with the same labels in this view: first the rank
+    /// in `/metrics`, then names that need no change.
+    pub(crate) fn rank(&self, series: &Series) -> (u8, bool) {
+        (collision_rank(series), self.changes_names(series))
     }
 
     /// Returns whether the name or a label key differs from the stored one.

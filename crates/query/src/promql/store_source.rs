@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::prometheus_names::collision_rank;
 use pegel_metric::{Family, Input, Millis, Selector, Series};
 use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
 
@@ -73,6 +72,11 @@ impl StoreSource {
         &self.node
     }
 
+    /// Returns the interval at which series of programs are sampled.
+    pub fn tick_interval(&self) -> Millis {
+        self.ticks.interval
+    }
+
     /// Visits the labels and the family of every series that matches and has samples in the range,
     /// without reading the samples. Without matchers, all series match. An error of `visit` is
     /// returned.
@@ -114,13 +118,12 @@ fn leave_out_duplicates(view: &SeriesView, matching: &mut Vec<Arc<Series>>) {
     if !is_mixed && !matching.iter().any(|series| view.changes_names(series)) {
         return;
     }
-    let order = |series: &Arc<Series>| (collision_rank(series), view.changes_names(series));
     let mut shown: HashMap<LabelSet, Arc<Series>> = HashMap::new();
     for series in matching.iter() {
         match shown.entry(view.labels(series)) {
             Entry::Vacant(free) => drop(free.insert(series.clone())),
             Entry::Occupied(mut other) => {
-                if order(series) < order(other.get()) {
+                if view.rank(series) < view.rank(other.get()) {
                     other.insert(series.clone());
                 }
             }

@@ -323,13 +323,12 @@ mod tests {
     struct ReplayedPoints(Vec<(Arc<Series>, Millis, u64)>);
 
     impl LogVisitor for ReplayedPoints {
-        fn row(&mut self, _: Millis, _: &GroupRow) {
+        fn row(&mut self, _: Millis, _: u64, _: &GroupRow) {
             panic!("no ticks were written");
         }
 
-        fn point(&mut self, point: &Point) {
-            let bits = point.value.to_bits();
-            self.0.push((point.series.clone(), point.time, bits));
+        fn point(&mut self, _: u64, series: &Arc<Series>, time: Millis, value: f64) {
+            self.0.push((series.clone(), time, value.to_bits()));
         }
     }
 

@@ -23,16 +23,25 @@
 //! ```
 //!
 //! LZ4 blocks carry their raw length (u32) in front.
+//!
+//! With [`StoreOptions::keep_log`](crate::StoreOptions), segments whose samples are in blocks move to
+//! `outgoing/` and stay there until readers of the log (`log_reader.rs`) have released them. They
+//! are never replayed.
 
 mod frame_encoder;
+pub(crate) mod kept_segments;
 mod log_io;
+mod log_reader;
 mod replay;
 mod segment;
+mod segment_decoder;
 
 pub(crate) use frame_encoder::FrameEncoder;
 pub(crate) use log_io::LogIo;
-pub(crate) use replay::{LogVisitor, replay, unsupported_version};
+pub use log_reader::{LogPosition, LogReader, LogStep};
+pub(crate) use replay::{replay, unsupported_version};
 pub(crate) use segment::{LogSegment, segment_header};
+pub use segment_decoder::LogVisitor;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Reads the requests of Prometheus' remote write, versions 1.0 and 2.0, from their protobuf
-//! messages.
+//! Reads and writes the requests of Prometheus' remote write, versions 1.0 and 2.0: protobuf
+//! messages. `encode.rs` writes them; the rest of this text is about reading.
 //!
 //! The messages are read in place: a request has some thousand series with ten labels each, and all
 //! but a few of the series are known already. The labels of a series are therefore returned
@@ -7,6 +7,7 @@
 //! their references into the symbols of the request (2.0), and decode them only if the series is
 //! new. The definitions are in `crates/wire/proto`.
 
+mod encode;
 mod labels;
 mod request_v1;
 mod request_v2;
@@ -15,6 +16,7 @@ mod samples;
 mod tests;
 
 pub use crate::protobuf_fields::ProtobufError;
+pub use encode::{EncodedMetadata, RequestEncoderV1, RequestEncoderV2, encode_labels};
 pub use labels::{LabelsError, SentLabels};
 pub use request_v1::{MetadataV1, TimeSeriesV1, WriteItem, WriteRequestV1};
 pub use request_v2::{MetadataV2, TimeSeriesV2, WriteRequestV2};

@@ -5,6 +5,7 @@
 mod encode;
 mod evaluation;
 mod expression_text;
+mod federate;
 mod metadata;
 mod parameters;
 mod remote_read;
@@ -54,6 +55,7 @@ pub(super) const ROUTES: &[PrometheusRoute] = &[
     ("/api/v1/parse_query", || {
         get_and_post(expression_text::parse_query)
     }),
+    ("/federate", || get(federate::federate)),
     ("/api/v1/series", || get_and_post(series::series)),
     ("/api/v1/labels", || get_and_post(series::labels)),
     ("/api/v1/label/{name}/values", || get(series::label_values)),
@@ -213,15 +215,33 @@ async fn respond(
     request: PrometheusRequest,
     write: impl FnOnce(&mut PrometheusWork<'_>) -> Result<(), PrometheusFailure> + Send + 'static,
 ) -> Response {
-    match run(request, write).await {
+    let finished = run(request, JSON, |work| {
+        work.buffer.text("{\"status\":\"success\",\"data\":")?;
+        write(work)?;
+        work.warnings.extend(work.tree.warning());
+        for (key, texts) in [("warnings", &work.warnings), ("infos", &work.infos)] {
+            if !texts.is_empty() {
+                work.buffer.text(&format!(",\"{key}\":"))?;
+                work.buffer.json(texts)?;
+            }
+        }
+        Ok(work.buffer.text("}")?)
+    });
+    finished_response(finished.await)
+}
+
+fn finished_response(finished: Result<FinishedResponse, PrometheusFailure>) -> Response {
+    match finished {
         Ok(finished) => finished.into_response(),
         Err(QueryFailure::Query(error)) => error_response(&error),
         Err(QueryFailure::Api(failure)) => api_error_response(failure),
     }
 }
 
+/// Runs a handler's work on a query thread; `write` writes the whole response.
 async fn run(
     request: PrometheusRequest,
+    content_type: &'static str,
     write: impl FnOnce(&mut PrometheusWork<'_>) -> Result<(), PrometheusFailure> + Send + 'static,
 ) -> Result<FinishedResponse, PrometheusFailure> {
     let mut limits = request.limits()?;
@@ -231,7 +251,7 @@ async fn run(
     } = request;
     let deadline = request.received + limits.time_max;
     let _cancel = CancelOnDrop(limits.cancellation.clone());
-    let running = request.respond(JSON, move |request, buffer| {
+    let running = request.respond(content_type, move |request, buffer| {
         let now = Instant::now();
         if deadline <= now {
             return Err(PromqlError::timeout().into());
@@ -241,7 +261,6 @@ async fn run(
         let job = job
             .transpose()
             .map_err(|error| invalid("job", error.message()))?;
-        buffer.text("{\"status\":\"success\",\"data\":")?;
         let mut work = PrometheusWork {
             context: request.context.clone(),
             source: request.tree.promql_source(&request.context),
@@ -254,15 +273,7 @@ async fn run(
             warnings: Vec::new(),
             infos: Vec::new(),
         };
-        write(&mut work)?;
-        work.warnings.extend(request.tree.warning());
-        for (key, texts) in [("warnings", &work.warnings), ("infos", &work.infos)] {
-            if !texts.is_empty() {
-                work.buffer.text(&format!(",\"{key}\":"))?;
-                work.buffer.json(texts)?;
-            }
-        }
-        Ok(work.buffer.text("}")?)
+        write(&mut work)
     });
     let until = tokio::time::Instant::from_std(deadline + DEADLINE_GRACE);
     match tokio::time::timeout_at(until, running).await {
