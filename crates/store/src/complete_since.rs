@@ -175,9 +175,10 @@ mod tests {
 
     #[test]
     fn the_file_reads_back_and_malformed_files_are_refused() {
-        assert_eq!(parse("1 node\n2 lanes\n3 statsd\n4 points\n5 remote_write\n7 x\n"), {
-            Some([1, 2, 3, 4, 5])
-        });
+        assert_eq!(
+            parse("1 node\n2 lanes\n3 statsd\n4 points\n5 remote_write\n7 x\n"),
+            { Some([1, 2, 3, 4, 5]) }
+        );
         assert_eq!(parse("9 statsd\n").map(|times| times[2]), Some(9));
         for malformed in ["", "node 1\n", "1\n", "x node\n", "7 later\n"] {
             assert_eq!(parse(malformed), None, "{malformed:?}");

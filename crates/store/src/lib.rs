@@ -69,6 +69,7 @@ pub use range_query::{
     SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion,
 };
 pub use read_filters::{READ_FILTERS_MAX, ReadFilter, ReadFilterError, ShownValues, ValueRange};
+pub use scan::{aggregate_samples, bucket_of};
 pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};
 pub use store::Store;
