@@ -6,9 +6,11 @@
 //! themselves, so that they can verify the server before anything is sent ([`connect_tcp`] resolves
 //! names, [`tls_config`] reads authorities), and limit the size of a body with [`Read::take`].
 
+mod authorization;
 mod connect;
 mod server_url;
 
+pub use authorization::{Authorization, AuthorizationError};
 pub use connect::{ServerTrust, connect_tcp, tls_config};
 pub use server_url::ServerUrl;
 

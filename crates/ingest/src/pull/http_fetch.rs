@@ -2,21 +2,18 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
 use pegel_http_client::{
-    HttpConnection, HttpRequest, HttpResponse, ServerTrust, WaitLimit, connect_tcp, tls_config,
+    Authorization, HttpConnection, HttpRequest, HttpResponse, ServerTrust, WaitLimit, connect_tcp,
+    tls_config,
 };
 
 use super::PullError;
 use super::endpoint::EndpointUrl;
 use super::pull_context::PullContext;
 use super::settings::HttpSettings;
-
-/// The most bytes of a file with a password or a token.
-const SECRET_BYTES_MAX: u64 = 16 << 10;
 
 /// A page that is fetched at each interval.
 #[derive(Debug)]
@@ -142,19 +139,13 @@ impl HttpSource {
     }
 
     fn authorization(&self) -> Result<Option<String>, PullError> {
-        if let Some(file) = &self.settings.bearer_token_file {
-            return Ok(Some(format!("Bearer {}", read_secret(file)?)));
-        }
-        match (&self.settings.user, &self.settings.password_file) {
-            (Some(user), Some(file)) => {
-                let credentials = format!("{user}:{}", read_secret(file)?);
-                Ok(Some(format!(
-                    "Basic {}",
-                    encode_base64(credentials.as_bytes())
-                )))
-            }
-            _ => Ok(None),
-        }
+        let settings = &self.settings;
+        let authorization = Authorization {
+            bearer_token_file: settings.bearer_token_file.as_deref(),
+            user: settings.user.as_deref(),
+            password_file: settings.password_file.as_deref(),
+        };
+        authorization.header().map_err(PullError::new)
     }
 }
 
@@ -183,54 +174,4 @@ fn gunzip(raw: &[u8], max: usize) -> Result<Vec<u8>, PullError> {
         return Err(too_large(max));
     }
     Ok(body)
-}
-
-/// Reads a secret, without the line break at its end. It is read each time, so that a renewed one
-/// is used.
-fn read_secret(path: &Path) -> Result<String, PullError> {
-    let unusable = |problem: &dyn ToString| {
-        PullError::new(format!("{}: {}", path.display(), problem.to_string()))
-    };
-    let bytes = pegel_plain_file::read_plain(path, SECRET_BYTES_MAX);
-    let bytes = bytes.map_err(|error| unusable(&error))?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(&"not UTF-8"))?;
-    let secret = text.trim_end_matches(['\r', '\n']);
-    if secret.is_empty() || secret.contains(|c: char| c.is_control()) {
-        return Err(unusable(&"not one line of text"));
-    }
-    Ok(secret.to_owned())
-}
-
-fn encode_base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
-        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-        for at in 0..4 {
-            let digit = DIGITS[((bits >> (18 - 6 * at)) & 63) as usize];
-            text.push(if at <= chunk.len() { digit.into() } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_encoded_as_base64() {
-        for (plain, encoded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
-            ("ÿ?~", "w78/fg=="),
-        ] {
-            assert_eq!(encode_base64(plain.as_bytes()), encoded, "{plain}");
-        }
-    }
 }
