@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
+use pegel_history::HistorySettings;
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::pull::PullConfig;
@@ -30,6 +31,7 @@ use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
 use crate::graphite;
+use crate::history;
 use crate::jobs;
 use crate::log_output::LogOutput;
 use crate::marks;
@@ -63,6 +65,7 @@ pub struct AgentSettings {
     pub pull: PullConfig,
     pub rules: RuleSources,
     pub graphite: Vec<GraphiteServer>,
+    pub history: HistorySettings,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -168,6 +171,7 @@ impl AgentSettings {
             pull: config.agent.inputs.clone(),
             rules,
             graphite: config.agent.graphite.clone(),
+            history: config.agent.history.0.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -214,6 +218,7 @@ impl AgentSettings {
         self.lanes = None;
         self.pull = PullConfig::default();
         self.graphite = Vec::new();
+        self.history = HistorySettings::default();
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -323,6 +328,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(snapshots::families())
         .chain(rules::families())
         .chain(graphite::families())
+        .chain(history::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

@@ -6,6 +6,7 @@ use pegel_collect::CollectorsConfig;
 use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
 };
+use pegel_history::HistoryConfig;
 use pegel_ingest::admission::SenderLimits;
 use pegel_ingest::pull::PullConfig;
 use pegel_ingest::rules::RelabelRule;
@@ -61,6 +62,8 @@ settings! {
         alerts: AlertSettings = AlertSettings::default(),
         /// Graphite servers to which current values are sent: docs/graphite.md lists the keys.
         graphite: Vec<GraphiteServer> = Vec::new(),
+        /// An engine with Prometheus' API that has samples from before the store: docs/history.md.
+        history: HistoryConfig = HistoryConfig::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

@@ -27,4 +27,4 @@ mod settings;
 
 pub use counters::HistoryStatus;
 pub use reader::PrometheusHistory;
-pub use settings::{EngineUrl, HistoryApi, HistorySettings};
+pub use settings::{EngineUrl, HistoryApi, HistoryConfig, HistorySettings};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use pegel_config::{
-    ByteSize, ConfigProblem, ConfigTree, ConfigValue, Setting, TimeSpan, read_scalar, settings,
-    text_setting,
+    ByteSize, ConfigKey, ConfigProblem, ConfigTree, ConfigValue, Setting, TimeSpan, read_scalar,
+    settings, text_setting,
 };
 use pegel_http_client::ServerUrl;
 
@@ -50,6 +50,38 @@ settings! {
         cache: ByteSize = ByteSize::mebibytes(16),
         /// How far back the engine is asked.
         reach: TimeSpan = TimeSpan::seconds(400 * 86_400),
+    }
+}
+
+/// The section, whose keys are checked together.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryConfig(pub HistorySettings);
+
+impl Setting for HistoryConfig {
+    fn accepts() -> String {
+        "an engine, such as {url: \"http://vm:8428\"}".to_owned()
+    }
+
+    fn read(tree: &ConfigTree, problems: &mut Vec<ConfigProblem>) -> Option<HistoryConfig> {
+        let settings = HistorySettings::read(tree, problems)?;
+        if let Some((key, message)) = settings.validation_error() {
+            let message = format!("{key}: {message}");
+            problems.push(ConfigProblem::value(
+                tree,
+                message,
+                &HistoryConfig::accepts(),
+            ));
+            return None;
+        }
+        Some(HistoryConfig(settings))
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        self.0.to_value()
+    }
+
+    fn keys() -> Vec<ConfigKey> {
+        <HistorySettings as Setting>::keys()
     }
 }
 
