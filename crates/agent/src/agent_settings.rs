@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
+use pegel_history::HistorySettings;
 use pegel_ingest::admission::AdmissionSettings;
 use pegel_ingest::lanes::{LANES_MAX, LaneDirectory, LanesSettings};
 use pegel_ingest::otlp::OtlpInputSettings;
@@ -33,6 +34,7 @@ use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
 use crate::descriptors::DescriptorBudget;
 use crate::graphite;
+use crate::history;
 use crate::jobs;
 use crate::log_output::LogOutput;
 use crate::marks;
@@ -71,6 +73,7 @@ pub struct AgentSettings {
     pub otlp: Vec<OtlpReceiver>,
     pub otlp_input: OtlpInputSettings,
     pub remote_write: Vec<RemoteWriteTarget>,
+    pub history: HistorySettings,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -181,6 +184,7 @@ impl AgentSettings {
             otlp: config.agent.otlp.clone(),
             otlp_input: config.agent.otlp_input.clone(),
             remote_write,
+            history: config.agent.history.0.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -231,6 +235,7 @@ impl AgentSettings {
         // What waits for receivers is sent by the agent that collected it.
         self.remote_write = Vec::new();
         self.store.keep_log = true;
+        self.history = HistorySettings::default();
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -342,6 +347,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(graphite::families())
         .chain(otlp::families())
         .chain(remote_write::families())
+        .chain(history::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pegel_collect::{CollectorState, Sampler};
+use pegel_history::{HistoryStatus, PrometheusHistory};
 use pegel_ingest::pull::{OnceValues, PullInputs};
 use pegel_jobs::Jobs;
 use pegel_metric::ProcessTable;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
 use crate::graphite::status_json;
+use crate::history;
 use crate::hosted_inputs::HostedInputs;
 use crate::jobs::status_json_of_jobs;
 use crate::log_output::LogOutput;
@@ -54,6 +56,8 @@ pub(crate) struct AgentStatus {
     otlp: Mutex<Vec<OtlpOutput>>,
     /// `None` without targets.
     remote_write: Mutex<Option<RemoteWriteOutput>>,
+    /// `None` if no engine is configured.
+    history: Mutex<Option<Arc<PrometheusHistory>>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -190,6 +194,15 @@ impl AgentStatus {
     pub(crate) fn stop_rules(&self) {
         let engine = self.rules.lock().take();
         drop(engine);
+    }
+
+    pub(crate) fn set_history(&self, history: Option<Arc<PrometheusHistory>>) {
+        *self.history.lock() = history;
+    }
+
+    pub(crate) fn history(&self) -> Option<HistoryStatus> {
+        let history = self.history.lock().clone();
+        history.map(|history| history.status())
     }
 
     pub(crate) fn set_graphite(&self, outputs: Vec<GraphiteOutput>) {
@@ -405,6 +418,9 @@ impl StatusSource for AgentStatus {
         if !remote_write.is_empty() {
             let status = remote_write::status_json(&remote_write);
             fields.insert("remote_write_out".to_owned(), status);
+        }
+        if let Some(history) = self.history() {
+            fields.insert("history".to_owned(), history::status_json(&history));
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

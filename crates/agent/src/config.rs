@@ -6,6 +6,7 @@ use pegel_collect::CollectorsConfig;
 use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
 };
+use pegel_history::HistoryConfig;
 use pegel_ingest::admission::SenderLimits;
 use pegel_ingest::otlp::OtlpInputSettings;
 use pegel_ingest::pull::PullConfig;
@@ -72,6 +73,8 @@ settings! {
         /// Receivers of Prometheus' remote write to which all samples are sent:
         /// docs/remote-write.md lists the keys.
         remote_write: RemoteWriteTargets = RemoteWriteTargets::default(),
+        /// An engine with Prometheus' API that has samples from before the store: docs/history.md.
+        history: HistoryConfig = HistoryConfig::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

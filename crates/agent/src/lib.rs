@@ -16,6 +16,7 @@ mod descriptors;
 mod endpoint_file;
 mod graphite;
 mod hangup;
+mod history;
 mod hosted_inputs;
 pub mod human_text;
 mod jobs;

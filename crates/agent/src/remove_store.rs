@@ -47,6 +47,8 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
     for name in jobs.chain([
         "annotations.jsonl",
         "annotations.jsonl.new",
+        "complete-since",
+        "complete-since.tmp",
         "filters",
         "filters.tmp",
         "format",

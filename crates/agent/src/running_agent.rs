@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use pegel_collect::{Sampler, SelfMetrics};
 use pegel_config::ConfigError;
+use pegel_history::PrometheusHistory;
 use pegel_ingest::Ingest;
 use pegel_ingest::lanes::LanesStatus;
 use pegel_ingest::otlp::OtlpWriter;
@@ -21,7 +22,7 @@ use pegel_ingest::push_groups::PushGroups;
 use pegel_ingest::statsd::{self, BoundAddresses, StatsdInput, StatsdListener};
 use pegel_jobs::{JobWorker, Jobs};
 use pegel_metric::{Millis, Selector, quantity};
-use pegel_query::Annotations;
+use pegel_query::{Annotations, HistoryReader};
 use pegel_run::CountingService;
 use pegel_serve::{
     AgentHandles, BoundServer, GuardError, LocalUsers, RunningServer, ServerBindError,
@@ -39,6 +40,7 @@ use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint_file::{self, EndpointFile};
 use crate::graphite::{GraphiteMetrics, start_graphite};
 use crate::hangup::HangupSignals;
+use crate::history::HistoryMetrics;
 use crate::hosted_inputs::HostedInputs;
 use crate::jobs::{JobMetrics, start_jobs};
 use crate::log_output::{LogMetrics, LogOutput};
@@ -188,8 +190,11 @@ impl RunningAgent {
         let version = env!("CARGO_PKG_VERSION");
         let sessions = Arc::new(AgentSessions::default());
         let tree = bind_tree(&plan, &store, version, started)?;
+        let history = PrometheusHistory::new(&plan.history).map(Arc::new);
+        status.set_history(history.clone());
         let app = AgentHandles {
             store: store.clone(),
+            history: history.map(|history| history as Arc<dyn HistoryReader>),
             tree: tree.as_ref().and_then(Tree::node_tree),
             input_routes: inputs.routes(&pull),
             socket_lines: Arc::new(inputs.socket_lines()),
@@ -533,6 +538,9 @@ fn start_sampler(
     }
     if !plan.remote_write.is_empty() {
         own.push(RemoteWriteMetrics::new(source));
+    }
+    if plan.history.url.is_some() {
+        own.push(HistoryMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

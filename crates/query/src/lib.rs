@@ -22,6 +22,7 @@ mod evaluate;
 mod exp;
 mod filter;
 mod gexp;
+mod history;
 mod last;
 mod lookup;
 mod memory_budget;
@@ -48,6 +49,10 @@ pub use engine::{QueryEngine, QueryLimits};
 pub use error::OpentsdbError;
 pub use exp::ExpressionRequest;
 pub use gexp::GexpRequest;
+pub use history::{
+    HistoryAnswer, HistoryMark, HistoryProblem, HistoryProblemKind, HistoryReader, HistoryRecord,
+    HistoryRequest, HistorySeries, StoreWithHistory,
+};
 pub use last::{LastPoint, LastQuery};
 pub use lookup::{LookupQuery, LookupResponse};
 pub use request::{GapFormat, QUERIES_MAX, QueryParams, QueryRequest, ResponseOptions, SubQuery};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pegel_jobs::Jobs;
 use pegel_metric::{Clock, Level, Millis, ProcessTable};
 use pegel_mpi_state::MpiRank;
-use pegel_query::Annotations;
+use pegel_query::{Annotations, HistoryReader};
 use pegel_store::Store;
 use pegel_tree_protocol::NodeTree;
 use pegel_wire::LineInput;
@@ -48,6 +48,8 @@ pub struct AgentHandles {
     /// The time between two samples of the fast tier.
     pub rate: Duration,
     pub status_source: Arc<dyn StatusSource>,
+    /// The engine with samples that are older than the store; `None` if none is configured.
+    pub history: Option<Arc<dyn HistoryReader>>,
     /// The nodes below this agent; `None` if it accepts none.
     pub tree: Option<Arc<dyn NodeTree>>,
 }

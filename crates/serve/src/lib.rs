@@ -34,6 +34,7 @@ mod query_slots;
 mod query_threads;
 mod refusals;
 mod request_executor;
+mod request_history;
 mod request_progress;
 mod routes;
 mod sender_refusals;

@@ -123,13 +123,17 @@ impl BoundServer {
     }
 
     fn promql_source_over(&self, store: &Store) -> StoreSource {
-        StoreSource::new(
+        let source = StoreSource::new(
             store.clone(),
             self.node_labels(),
             self.app.rate.max(PROGRAM_INTERVAL_MIN),
         )
         .with_annotations(self.app.annotations.clone())
-        .with_intervals(Arc::new(JobInfo(self.app.jobs.clone())))
+        .with_intervals(Arc::new(JobInfo(self.app.jobs.clone())));
+        match &self.app.history {
+            Some(history) => source.with_history(history.clone()),
+            None => source,
+        }
     }
 
     /// Serves on the runtime until stopped.

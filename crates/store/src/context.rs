@@ -15,6 +15,7 @@ use pegel_metric::{DropReason, Input, Ledger, Millis};
 
 use crate::StoreOptions;
 use crate::block::{Block, IndexCache};
+use crate::complete_since::CompletenessRecord;
 use crate::drop_tracker::DropTracker;
 use crate::files::FileHandle;
 use crate::head::Head;
@@ -51,6 +52,7 @@ pub(crate) struct StoreContext {
     pub hidden_ranges: HiddenRanges,
     pub read_filters: ReadFilters,
     pub drop_tracker: DropTracker,
+    pub completeness: CompletenessRecord,
     /// Points queued for the writer and not yet acknowledged.
     pub points_in_flight: AtomicU64,
     /// The end of what is written to the log.

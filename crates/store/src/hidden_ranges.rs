@@ -10,9 +10,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use pegel_metric::{Input, Millis, Series};
 
-use crate::files::{read_exact_at, write_all_at};
 use crate::options::StoreOptions;
 use crate::series_codec::input_of_help;
+use crate::text_file::{read_text, replace_text};
 
 const FILE: &str = "hidden";
 /// The most bytes read from the file: one line per input is far shorter.
@@ -38,7 +38,7 @@ impl HiddenRanges {
     /// Loads the hidden ranges. An unreadable or malformed file hides nothing and is logged.
     pub(crate) fn load(options: &StoreOptions) -> HiddenRanges {
         let path = options.dir.join(FILE);
-        let ranges = match read(options) {
+        let ranges = match read_text(options, FILE, BYTES_MAX) {
             Ok(text) => parse(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
             Err(error) => {
@@ -93,29 +93,11 @@ pub(crate) fn is_hidden(ranges: &[HiddenRange], series: &Series, time: Millis) -
     hidden_before(ranges, series.family().input).is_some_and(|before| time < before)
 }
 
-fn read(options: &StoreOptions) -> io::Result<String> {
-    let file = options.files.open(&options.dir.join(FILE))?;
-    let len = file.size()?;
-    if len > BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let bytes = read_exact_at(&*file, 0, len as usize)?;
-    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
 fn write(options: &StoreOptions, ranges: &[HiddenRange]) -> io::Result<()> {
-    let (path, beside) = (
-        options.dir.join(FILE),
-        options.dir.join(format!("{FILE}.tmp")),
-    );
     let lines = ranges
         .iter()
         .map(|range| format!("{} {}\n", range.before, range.input.as_str()));
-    let file = options.files.create(&beside)?;
-    write_all_at(&*file, lines.collect::<String>().as_bytes(), 0)?;
-    file.sync()?;
-    options.files.rename(&beside, &path)?;
-    options.files.sync_dir(&options.dir)
+    replace_text(options, FILE, &lines.collect::<String>())
 }
 
 fn parse(text: &str) -> Option<Vec<HiddenRange>> {

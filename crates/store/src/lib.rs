@@ -17,6 +17,7 @@
 //! | `blocks/N.blk` | runs of samples with an index | `block/mod.rs`, `codec/mod.rs` |
 //! | `hidden` | hidden ranges, as text | `hidden_ranges.rs` |
 //! | `filters` | filters of readers, as text | `read_filters.rs` |
+//! | `complete-since` | times from which on nothing was dropped, as text | `complete_since.rs` |
 //! | `aside/…` | files that could not be read; never deleted | |
 //!
 //! A file of another version makes opening fail, and nothing is changed. Times are milliseconds
@@ -28,6 +29,7 @@
 mod block;
 mod block_merge;
 mod codec;
+mod complete_since;
 mod context;
 mod drop_tracker;
 mod error;
@@ -55,8 +57,10 @@ mod status;
 mod store;
 mod store_stats;
 mod syncer;
+mod text_file;
 mod writer;
 
+pub use complete_since::CompleteSince;
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
 pub use last_rows::LastRow;
@@ -66,7 +70,8 @@ pub use range_query::{
     ColumnVisitor, LatestValue, QueryCancellation, QueryError, QueryStep, RangeQuery, SampleColumn,
     SeriesChoice, SeriesVisitor, StepAggregation, TickCompletion,
 };
-pub use read_filters::{READ_FILTERS_MAX, ReadFilter, ReadFilterError, ValueRange};
+pub use read_filters::{READ_FILTERS_MAX, ReadFilter, ReadFilterError, ShownValues, ValueRange};
+pub use scan::{aggregate_samples, bucket_of};
 pub use settings::{RetentionSettings, StoreLimits};
 pub use status::{ClassUsage, Degradation, StoreStatus};
 pub use store::Store;

@@ -63,6 +63,12 @@ impl QueryCancellation {
     pub fn is_canceled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Returns the flag that [`cancel`](QueryCancellation::cancel) sets, for waits on other
+    /// servers.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
 }
 
 impl RangeQuery {

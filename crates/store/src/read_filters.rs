@@ -13,8 +13,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use pegel_metric::{Selector, SelectorError, Series, is_stale};
 
-use crate::files::{read_exact_at, write_all_at};
 use crate::options::StoreOptions;
+use crate::text_file::{read_text, replace_text};
 
 const FILE: &str = "filters";
 /// The most bytes read from the file.
@@ -119,7 +119,7 @@ impl ValueRange {
 
 /// The values of a series that filters leave.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum ShownValues {
+pub enum ShownValues {
     All,
     Within(ValueRange),
     /// The series is hidden.
@@ -127,7 +127,8 @@ pub(crate) enum ShownValues {
 }
 
 impl ShownValues {
-    pub(crate) fn contain(self, value: f64) -> bool {
+    /// Returns whether a value is shown. Stale markers are.
+    pub fn contain(self, value: f64) -> bool {
         match self {
             ShownValues::All => true,
             ShownValues::Within(range) => range.shows(value),
@@ -176,7 +177,7 @@ impl ReadFilters {
     /// Loads the filters. An unreadable file or a malformed line hides nothing and is logged.
     pub(crate) fn load(options: &StoreOptions) -> ReadFilters {
         let path = options.dir.join(FILE);
-        let text = read(options).unwrap_or_else(|error| {
+        let text = read_text(options, FILE, BYTES_MAX).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 tracing::error!(path = %path.display(), %error, "cannot read the filters");
             }
@@ -244,27 +245,9 @@ impl ReadFilters {
     }
 }
 
-fn read(options: &StoreOptions) -> io::Result<String> {
-    let file = options.files.open(&options.dir.join(FILE))?;
-    let len = file.size()?;
-    if len > BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let bytes = read_exact_at(&*file, 0, len as usize)?;
-    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
 fn write(options: &StoreOptions, filters: &[ReadFilter]) -> io::Result<()> {
-    let (path, beside) = (
-        options.dir.join(FILE),
-        options.dir.join(format!("{FILE}.tmp")),
-    );
     let text: String = filters.iter().map(line).collect();
-    let file = options.files.create(&beside)?;
-    write_all_at(&*file, text.as_bytes(), 0)?;
-    file.sync()?;
-    options.files.rename(&beside, &path)?;
-    options.files.sync_dir(&options.dir)
+    replace_text(options, FILE, &text)
 }
 
 fn line(filter: &ReadFilter) -> String {

@@ -41,6 +41,7 @@ use filtered_builder::{FilteredBuilder, mark_hidden};
 use fragments::{SampleFragment, SeriesFragments, SeriesWithFragments, gather_fragments};
 use held_values::{IDLE_ROW_MAX, repeat_held};
 use points_builder::PointsBuilder;
+pub use points_builder::{aggregate_samples, bucket_of};
 use sample_builder::SampleBuilder;
 pub(crate) use series_list::list_series;
 

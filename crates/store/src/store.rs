@@ -15,6 +15,7 @@ use pegel_metric::{DropReason, Input, Ledger, Millis, Point, Selector, Series, T
 use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 
 use crate::block::IndexCache;
+use crate::complete_since::{CompleteSince, CompletenessRecord};
 use crate::context::{BackgroundWork, StoreContext, StoreState};
 use crate::drop_tracker::DropTracker;
 use crate::hidden_ranges::{self, HiddenRanges};
@@ -96,6 +97,7 @@ impl Store {
             log_end: Mutex::default(),
             log_released: AtomicU64::new(released),
             unlogged_samples: AtomicU64::new(0),
+            completeness: CompletenessRecord::default(),
         });
         open::check_versions(&shared)?;
         let blocks = open::find_blocks(&shared)?;
@@ -107,6 +109,7 @@ impl Store {
             state.add_blocks(blocks);
             state.head_log_bytes = head_log_bytes;
         }
+        shared.completeness.load(&shared);
 
         let commands = Arc::new(CommandQueue::default());
         let receiver = CommandReceiver::new(commands.clone());
@@ -328,6 +331,17 @@ impl Store {
     pub fn unlogged_samples(&self) -> u64 {
         let count = &self.inner.shared.unlogged_samples;
         count.load(Ordering::Relaxed)
+    }
+
+    /// Returns the times from which on the store has every sample that it received.
+    pub fn complete_since(&self) -> CompleteSince {
+        let shared = &self.inner.shared;
+        shared.completeness.complete_since(shared)
+    }
+
+    /// Returns the values of a series that the filters of readers leave on this handle.
+    pub fn shown_values(&self, series: &Series) -> ShownValues {
+        shown_values(&self.filters_in_force(), series)
     }
 
     /// Returns how long samples are kept.

@@ -64,6 +64,7 @@ pub use pushdown::{
     evaluate_pushed, evaluate_pushed_with_hosts, merge_pushed, set_host,
 };
 pub use series_view::NodeLabels;
+pub(crate) use series_view::SeriesView;
 pub use source::{SampleColumns, SelectedSamples, Selection, SeriesSampleVisitor, SeriesSource};
 pub use store_source::{SeriesLabelVisitor, StoreSource};
 pub use time_text::{format_time, parse_duration, parse_time};

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pegel_metric::{Family, Input, Millis, Selector, Series};
-use pegel_store::{RangeQuery, SeriesChoice, Store, TickCompletion};
+use pegel_metric::prometheus_names::{label_key, metric_name};
+use pegel_metric::{Family, Input, MetricKind, Millis, Selector, Series};
+use pegel_store::{RangeQuery, SeriesChoice, ShownValues, Store, TickCompletion};
 
 use super::error::PromqlError;
 use super::interval_series::{IntervalSource, interval_series, matching_intervals};
@@ -16,6 +17,11 @@ use super::matcher::{LabelMatcher, MatchKind};
 use super::series_view::{NodeLabels, SeriesView};
 use super::source::{SampleColumns, SelectedSamples, Selection, SeriesSampleVisitor, SeriesSource};
 use crate::annotations::Annotations;
+use crate::history::{
+    HistoryAccess, HistoryReader, HistoryRecord, HistoryRequest, JoinRule, JoinedHistory,
+    StoreWithHistory, StoredColumn,
+};
+use crate::sample_source::SampleReader;
 
 /// Receives the labels of a series, and its family.
 pub type SeriesLabelVisitor<'a> = dyn FnMut(LabelSet, &Family) -> Result<(), PromqlError> + 'a;
@@ -28,7 +34,16 @@ pub struct StoreSource {
     ticks: TickCompletion,
     annotations: Option<Arc<Annotations>>,
     intervals: Option<Arc<dyn IntervalSource>>,
+    history: Option<HistoryAccess>,
 }
+
+/// Receives a series, its labels and its samples. Series that are made at each query, such as those
+/// of marks, are not stored.
+type StoredSampleVisitor<'a> =
+    dyn FnMut(Option<&Series>, LabelSet, SelectedSamples<'_>) -> Result<(), PromqlError> + 'a;
+
+/// The labels of series that only the history has are all that is known of them.
+static UNKNOWN_FAMILY: Family = Family::new("", MetricKind::Unknown, "", 1, "");
 
 impl StoreSource {
     /// Returns the marks, which belong to no input.
@@ -46,6 +61,43 @@ impl StoreSource {
             ticks: TickCompletion { interval },
             annotations: None,
             intervals: None,
+            history: None,
+        }
+    }
+
+    /// Adds the samples of an engine that keeps them for longer.
+    pub fn with_history(mut self, reader: Arc<dyn HistoryReader>) -> StoreSource {
+        self.history = Some(HistoryAccess::new(reader));
+        self
+    }
+
+    /// Returns whether queries may read samples that the store does not have.
+    pub fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Returns this source for one request, whose use of the history is recorded.
+    pub fn recording(mut self, record: Arc<HistoryRecord>) -> StoreSource {
+        let history = self.history.take();
+        self.history = history.map(|history| history.recording(record));
+        self
+    }
+
+    /// Returns the series of the store alone.
+    pub fn without_history(mut self) -> StoreSource {
+        self.history = None;
+        self
+    }
+
+    /// Returns the same series under their stored names.
+    pub fn stored_series(&self) -> Arc<dyn SampleReader> {
+        match &self.history {
+            None => Arc::new(self.store.clone()),
+            Some(history) => Arc::new(StoreWithHistory::new(
+                self.store.clone(),
+                self.node.clone(),
+                history.clone(),
+            )),
         }
     }
 
@@ -85,6 +137,33 @@ impl StoreSource {
         selection: &Selection<'_>,
         visit: &mut SeriesLabelVisitor<'_>,
     ) -> Result<(), PromqlError> {
+        let old = match self.history_for(selection) {
+            Some(history) => with_request(&self.node, selection, |request| {
+                history.list(&self.store, request)
+            }),
+            None => Vec::new(),
+        };
+        if old.is_empty() {
+            return self.series_of_store(selection, visit);
+        }
+        let mut old: HashSet<LabelSet> = old.into_iter().collect();
+        self.series_of_store(selection, &mut |labels, family| {
+            old.remove(&labels);
+            visit(labels, family)
+        })?;
+        for labels in old {
+            if self.shown_values(&labels) != ShownValues::None {
+                visit(labels, &UNKNOWN_FAMILY)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn series_of_store(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut SeriesLabelVisitor<'_>,
+    ) -> Result<(), PromqlError> {
         let view = SeriesView::new(&self.node, selection.matchers);
         let query = range_query(selection, selector(&view, selection));
         let mut result = Ok(());
@@ -107,6 +186,126 @@ impl StoreSource {
         }
         Ok(())
     }
+}
+
+impl StoreSource {
+    /// Returns the history if the range begins before the store. The history knows no inputs.
+    fn history_for(&self, selection: &Selection<'_>) -> Option<&HistoryAccess> {
+        let history = self.history.as_ref()?;
+        let is_needed = || history.is_needed(&self.store, selection.start);
+        (selection.input.is_none() && is_needed()).then_some(history)
+    }
+
+    /// Returns what filters of readers leave of a series that only the history has.
+    fn shown_values(&self, labels: &LabelSet) -> ShownValues {
+        let NodeLabels { job, instance } = &*self.node;
+        let is_added = |key: &str, value: &str| match key {
+            NAME => true,
+            "job" => value == job,
+            "instance" => value == instance,
+            _ => false,
+        };
+        let own = labels.iter().filter(|(key, value)| !is_added(key, value));
+        let own: Vec<(&str, &str)> = own.collect();
+        let family = Arc::new(UNKNOWN_FAMILY.clone());
+        // One that exceeds the limits of a series cannot be selected by a filter.
+        Series::named(family, labels.metric_name(), &own)
+            .map_or(ShownValues::All, |series| self.store.shown_values(&series))
+    }
+
+    /// Visits the series of the store, joined with those of the history.
+    fn select_joined(
+        &self,
+        selection: &Selection<'_>,
+        mut history: JoinedHistory,
+        visit: &mut SeriesSampleVisitor<'_>,
+    ) -> Result<(), PromqlError> {
+        let prometheus_view = SeriesView::new(&self.node, &[]);
+        let view = SeriesView::new(&self.node, selection.matchers);
+        self.select_stored(selection, &mut |series, labels, samples| {
+            let Some(series) = series else {
+                // Made at each query: an engine that has it got it from here.
+                history.take(&labels);
+                return visit(labels, samples);
+            };
+            let rule = JoinRule {
+                border: history.complete.of(series),
+                hidden_before: self.store.hidden_before(series.family().input),
+                shown: self.store.shown_values(series),
+            };
+            let stored = StoredColumn {
+                times: samples.times,
+                values: samples.values,
+            };
+            let joined = match view.is_stored() {
+                true => history.join(&prometheus_view.labels(series), rule, stored),
+                false => history.join(&labels, rule, stored),
+            };
+            match joined {
+                None => visit(labels, samples),
+                Some(joined) if joined.is_empty() => Ok(()),
+                Some(joined) => visit(
+                    labels,
+                    SelectedSamples {
+                        times: &joined.times.into(),
+                        values: &joined.values,
+                        is_of_rule: samples.is_of_rule,
+                    },
+                ),
+            }
+        })?;
+        for old in history.take_rest() {
+            let shown = self.shown_values(&old.labels);
+            let joined = history.alone(&old, shown);
+            if joined.is_empty() || shown == ShownValues::None {
+                continue;
+            }
+            let labels = match view_name(selection.matchers) {
+                Some(name) if view.is_stored() => old.labels.with(NAME, name),
+                _ => old.labels,
+            };
+            let samples = SelectedSamples {
+                times: &joined.times.into(),
+                values: &joined.values,
+                is_of_rule: false,
+            };
+            visit(labels, samples)?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls `read` with a request for the series that a selection accepts, under the names that
+/// Prometheus accepts.
+fn with_request<T>(
+    node: &NodeLabels,
+    selection: &Selection<'_>,
+    read: impl FnOnce(&HistoryRequest<'_>) -> T,
+) -> T {
+    let matchers = selection.matchers.iter().map(|matcher| {
+        let is_name = matcher.name == NAME && matches!(matcher.kind, MatchKind::Equal);
+        LabelMatcher {
+            name: match &*matcher.name {
+                NAME => NAME.to_owned(),
+                key => label_key(key).into_owned(),
+            },
+            value: match is_name {
+                true => metric_name(&matcher.value).into_owned(),
+                false => matcher.value.clone(),
+            },
+            kind: matcher.kind.clone(),
+        }
+    });
+    read(&HistoryRequest {
+        matchers: &matchers.collect::<Vec<_>>(),
+        node,
+        start: selection.start,
+        end: selection.end,
+        now: 0,
+        bytes_max: selection.bytes_max,
+        deadline: selection.deadline,
+        cancellation: &selection.cancellation,
+    })
 }
 
 /// Leaves out series that have the same labels as another one in this view: names differ only in
@@ -139,6 +338,25 @@ impl SeriesSource for StoreSource {
         selection: &Selection<'_>,
         visit: &mut SeriesSampleVisitor<'_>,
     ) -> Result<(), PromqlError> {
+        let history = self.history_for(selection).and_then(|history| {
+            with_request(&self.node, selection, |request| {
+                history.join(&self.store, request)
+            })
+        });
+        match history {
+            Some(history) => self.select_joined(selection, history, visit),
+            None => self.select_stored(selection, &mut |_, labels, samples| visit(labels, samples)),
+        }
+    }
+}
+
+impl StoreSource {
+    /// Visits the series of the store, and those that are made at each query.
+    fn select_stored(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut StoredSampleVisitor<'_>,
+    ) -> Result<(), PromqlError> {
         let view = SeriesView::new(&self.node, selection.matchers);
         let query = RangeQuery {
             ticks: Some(self.ticks),
@@ -157,20 +375,20 @@ impl SeriesSource for StoreSource {
                     values: column.values,
                     is_of_rule: series.family().input == Input::Rules,
                 };
-                result = visit(view.labels(series), samples);
+                result = visit(Some(series), view.labels(series), samples);
             }
         })?;
         result?;
         if let Some(intervals) = self.intervals_for(selection) {
             for (labels, samples) in interval_series(intervals, &self.node, selection)? {
-                visit(labels, SampleColumns::new(&samples).samples())?;
+                visit(None, labels, SampleColumns::new(&samples).samples())?;
             }
         }
         let Some(annotations) = self.marks_for(selection) else {
             return Ok(());
         };
         for (labels, _, samples) in mark_series(annotations, &self.node, selection)? {
-            visit(labels, SampleColumns::new(&samples).samples())?;
+            visit(None, labels, SampleColumns::new(&samples).samples())?;
         }
         Ok(())
     }

@@ -47,12 +47,14 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get, post};
+use pegel_tree_protocol::NodeTree;
 
 use crate::api_error::ApiError;
 use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
 use crate::guard::{Access, Caller, Guard, PeerIdentity};
 use crate::json_response::JSON;
+use crate::request_history::{HISTORY_HEADER, RequestHistory};
 use crate::server_context::ServerContext;
 use crate::tree::{
     AGGREGATE_TARGET, ANNOTATIONS_TARGET, JOBS_TARGET, MPI_TARGET, NODES_HEADER, NodeRecord,
@@ -286,13 +288,33 @@ async fn require_access(
     }
 }
 
-/// Runs a request; on a parent, the response states which nodes contributed to it.
+/// Runs a request. The response states which part of it came from the history and, on a parent,
+/// which nodes contributed to it.
 async fn run_recorded(mut request: Request<Body>, next: Next) -> Response {
     let context = request.extensions().get::<Arc<ServerContext>>();
-    let tree = context.and_then(|context| context.agent.tree.clone());
-    let Some(tree) = tree.filter(|_| reads_nodes(request.uri().path())) else {
+    let reads_nodes = reads_nodes(request.uri().path());
+    let Some(context) = context.filter(|_| reads_nodes).cloned() else {
         return next.run(request).await;
     };
+    let history = RequestHistory::of(&context);
+    if let Some(history) = &history {
+        request.extensions_mut().insert(history.clone());
+    }
+    let mut response = match context.agent.tree.clone() {
+        Some(tree) => run_with_nodes(tree, request, next).await,
+        None => next.run(request).await,
+    };
+    if let Some(header) = history.and_then(|history| history.header()) {
+        response.headers_mut().insert(HISTORY_HEADER, header);
+    }
+    response
+}
+
+async fn run_with_nodes(
+    tree: Arc<dyn NodeTree>,
+    mut request: Request<Body>,
+    next: Next,
+) -> Response {
     let record = Arc::new(NodeRecord::default());
     request.extensions_mut().insert(record.clone());
     let mut response = next.run(request).await;

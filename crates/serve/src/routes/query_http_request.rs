@@ -21,6 +21,7 @@ use crate::content_negotiation;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
 use crate::guard::{AccessRights, Caller, JobVisibility};
 use crate::job_query::{JobOnNodes, JobSamples};
+use crate::request_history::RequestHistory;
 use crate::tree::{RequestTree, TreeSource, all_annotations};
 
 /// A request, ready to be handled off the async workers.
@@ -36,6 +37,8 @@ pub(super) struct QueryHttpRequest {
     pub path_value: String,
     pub received: Instant,
     pub tree: RequestTree,
+    /// `None` on an agent without history.
+    pub history: Option<RequestHistory>,
     body: Bytes,
 }
 
@@ -55,6 +58,7 @@ impl<S: Send + Sync> FromRequest<S> for QueryHttpRequest {
         let context = context.clone();
         let (rights, sender) = (caller.rights, caller.peer.sender_name());
         let visible_jobs = context.guard.visible_jobs(caller);
+        let history = extensions.get::<RequestHistory>().cloned();
         let tree = request.extract_parts::<RequestTree>().await;
         let tree = tree.unwrap_or(RequestTree(None));
         let path = request.extract_parts::<RawPathParams>().await.ok();
@@ -70,6 +74,7 @@ impl<S: Send + Sync> FromRequest<S> for QueryHttpRequest {
             path_value: path_value.unwrap_or_default(),
             received,
             tree,
+            history,
             body: Bytes::from_request(request, state)
                 .await
                 .map_err(IntoResponse::into_response)?,
@@ -81,14 +86,13 @@ impl QueryHttpRequest {
     /// Returns the engine for OpenTSDB's queries: over this agent or, on a parent, over all nodes.
     pub(super) fn engine(&self) -> QueryEngine {
         let engine = &self.context.engine;
-        match &self.tree.0 {
-            None => engine.clone(),
-            Some(tree) => {
-                let store = self.context.agent.store.clone();
-                let source = TreeSource::new(tree.all_nodes(), store);
-                engine.over(Arc::new(source), engine.annotations.clone())
-            }
-        }
+        let own = || self.context.promql_for(self.history.as_ref());
+        let source = match (&self.tree.0, &self.history) {
+            (None, None) => return engine.clone(),
+            (None, Some(_)) => own().stored_series(),
+            (Some(tree), _) => Arc::new(TreeSource::new(tree.all_nodes(), own().stored_series())),
+        };
+        engine.over(source, engine.annotations.clone())
     }
 
     /// Finds a job that the client may see. Blocks.

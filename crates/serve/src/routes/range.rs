@@ -16,6 +16,7 @@ use crate::finished_response::ResponseBuffer;
 use crate::guard::{Caller, JobVisibility};
 use crate::job_query::{JobOnNodes, JobSamples};
 use crate::query_parameters::QueryParameters;
+use crate::request_history::RequestHistory;
 use crate::time_parameters::{parse_duration, parse_time};
 use crate::tree::{RequestTree, TreeAccess};
 
@@ -24,9 +25,11 @@ pub(super) async fn range(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     RequestTree(tree): RequestTree,
+    history: Option<Extension<RequestHistory>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
+    let own = context.promql_for(history.as_deref()).stored_series();
     let now = context.agent.clock.utc();
     let accepted = ["match", "start", "end", "step", "agg", "nodes", "job"];
     let parameters = QueryParameters::parse(&uri, &accepted)?;
@@ -36,7 +39,8 @@ pub(super) async fn range(
         let for_work = context.clone();
         return context
             .respond_query(&caller, &headers, move |buffer| {
-                let (source, job) = job_samples(&for_work, tree.as_ref(), &nodes, visible, &id)?;
+                let (source, job) =
+                    job_samples(&for_work, tree.as_ref(), own, &nodes, visible, &id)?;
                 let query = job_range_query(&parameters, now, &job)?;
                 write_range(buffer, &source, &query)
             })
@@ -52,10 +56,9 @@ pub(super) async fn range(
             .await;
     }
     nodes.check_single(&context.agent.node)?;
-    let store = context.agent.store.clone();
     context
         .respond_query(&caller, &headers, move |buffer| {
-            write_range(buffer, &store, &query)
+            write_range(buffer, &*own, &query)
         })
         .await
 }
@@ -86,6 +89,7 @@ fn job_range_query(
 pub(super) fn job_samples(
     context: &ServerContext,
     tree: Option<&TreeAccess>,
+    own: Arc<dyn SampleReader>,
     nodes: &NodesParameter,
     visible: JobVisibility,
     id: &str,
@@ -101,7 +105,7 @@ pub(super) fn job_samples(
         }
         None => {
             nodes.check_single(&context.agent.node)?;
-            Arc::new(context.agent.store.clone())
+            own
         }
     };
     let samples = JobSamples {

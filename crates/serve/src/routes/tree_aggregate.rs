@@ -1,6 +1,7 @@
 //! `POST /tree/aggregate`: an aggregation of PromQL over this agent and the nodes below it, for a
 //! parent. To all other clients this path does not exist.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::Extension;
@@ -10,14 +11,16 @@ use bytes::Bytes;
 use pegel_query::promql::{
     PromqlLimits, QueryCancellation, decode_pushed_request, encode_pushed_series, evaluate_pushed,
 };
-use pegel_tree_protocol::SelectEnd;
 
 use super::prometheus::CancelOnDrop;
 use super::tree_select::{PROTOBUF, SELECT_TIME, check_peer, promql_failure};
 use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
-use crate::tree::{ChosenNodes, NodeChoice, RequestTree, TreeDeadline, aggregate_nodes};
+use crate::request_history::RequestHistory;
+use crate::tree::{
+    ChosenNodes, NodeChoice, NodeRecord, RequestTree, TreeDeadline, aggregate_nodes,
+};
 
 pub(super) async fn aggregate(
     Extension(context): SharedContext,
@@ -43,16 +46,15 @@ pub(super) async fn aggregate(
             ..context.promql_limits.clone()
         };
         let own_name = context.agent.node.as_str();
-        let (series, end) = match tree {
+        // What is missing from the history of a node makes it late for its parent.
+        let history = RequestHistory::of(&context);
+        let own = context.promql_for(history.as_ref());
+        let (series, record) = match tree {
             None => {
-                let series = evaluate_pushed(&context.promql, &request, None, &limits);
-                let end = SelectEnd {
-                    answered: 1,
-                    expected: 1,
-                    late: Vec::new(),
-                    nodes: Vec::new(),
-                };
-                (series.map_err(promql_failure)?, end)
+                let series = evaluate_pushed(&own, &request, None, &limits);
+                let record = NodeRecord::default();
+                record.expect([own_name]);
+                (series.map_err(promql_failure)?, Arc::new(record))
             }
             Some(tree) => {
                 let choice = match request.nodes.is_empty() {
@@ -60,18 +62,20 @@ pub(super) async fn aggregate(
                     false => NodeChoice::named(request.nodes.iter().cloned()),
                 };
                 let nodes = ChosenNodes::new(tree.clone(), tree.index(), choice);
-                let evaluate_own = |limits: &PromqlLimits| {
-                    evaluate_pushed(&context.promql, &request, Some(own_name), limits)
-                };
+                let evaluate_own =
+                    |limits: &PromqlLimits| evaluate_pushed(&own, &request, Some(own_name), limits);
                 let any = |_: &str| true;
                 let series = aggregate_nodes(&nodes, &request, &any, &limits, evaluate_own);
                 let series = series.map_err(promql_failure)?;
                 // A child of an older version: the parent selects the series instead.
                 let unknown = || ApiError::new(StatusCode::NOT_FOUND, "unknown to a node below");
-                (series.ok_or_else(unknown)?, tree.record.select_end())
+                (series.ok_or_else(unknown)?, tree.record)
             }
         };
-        buffer.adopt(encode_pushed_series(series, end))?;
+        if history.is_some_and(|history| history.is_incomplete()) {
+            record.miss([own_name]);
+        }
+        buffer.adopt(encode_pushed_series(series, record.select_end()))?;
         buffer.finish(PROTOBUF, false)
     });
     Ok(made.await?.into_response())

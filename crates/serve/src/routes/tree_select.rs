@@ -11,7 +11,7 @@ use bytes::Bytes;
 use pegel_metric::{Family, MetricKind, Millis, Series};
 use pegel_query::promql::{
     LabelMatcher, LabelSet, PromqlError, PromqlErrorKind, QueryCancellation, Selection,
-    SeriesSource,
+    SeriesSource, StoreSource,
 };
 use pegel_store::{QueryError, RangeQuery};
 use pegel_tree_protocol::{
@@ -25,6 +25,7 @@ use crate::api_error::ApiError;
 use crate::guard::{Caller, PeerIdentity};
 use crate::json_response::JSON;
 use crate::query_parameters::QueryParameters;
+use crate::request_history::RequestHistory;
 use crate::tree::{
     ChosenNodes, FanOutLimits, NodeAnnotation, NodeAnnotations, NodeChoice, NodeRecord,
     RequestTree, SelectPlan, SelectView, TreeDeadline, annotations_below, latest_columns,
@@ -90,7 +91,10 @@ pub(super) async fn select(
             }
             None => None,
         };
+        // What is missing from the history of a node makes it late for its parent.
+        let history = RequestHistory::of(&context);
         let mut answer = SelectAnswer {
+            own: context.promql_for(history.as_ref()),
             context: &context,
             writer: SelectWriter::new(limits.bytes_max),
             limits: &limits,
@@ -114,6 +118,9 @@ pub(super) async fn select(
                 record.clone()
             }
         };
+        if history.is_some_and(|history| history.is_incomplete()) {
+            record.miss([context.agent.node.as_str()]);
+        }
         buffer.adopt(answer.writer.finish(record.select_end()).into())?;
         buffer.finish(PROTOBUF, false)
     });
@@ -142,6 +149,7 @@ fn selection_failure(error: PromqlError) -> ApiError {
 
 struct SelectAnswer<'a> {
     context: &'a ServerContext,
+    own: StoreSource,
     writer: SelectWriter,
     limits: &'a FanOutLimits,
     /// Empty on a node without a tree: its parent knows the name.
@@ -182,7 +190,7 @@ impl SelectAnswer<'_> {
     }
 
     fn write_stored(&mut self, query: &RangeQuery, has_samples: bool) -> Result<(), ApiError> {
-        let store = &self.context.agent.store;
+        let store = self.own.stored_series();
         let mut written = Ok(());
         // The store's scan cannot be stopped; after the first error the rest is skipped.
         if has_samples {
@@ -211,7 +219,7 @@ impl SelectAnswer<'_> {
         plan: &SelectPlan,
         matchers: &[LabelMatcher],
     ) -> Result<(), ApiError> {
-        let source = &self.context.promql;
+        let source = self.own.clone();
         let selection = Selection {
             matchers,
             input: None,

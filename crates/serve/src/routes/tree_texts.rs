@@ -15,6 +15,7 @@ use super::{HandlerResult, SharedContext};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
 use crate::json_response::JSON;
+use crate::request_history::RequestHistory;
 use crate::tree::{
     ChosenNodes, FanOutLimits, NodeChoice, RequestTree, TextList, TextRequest, TreeDeadline,
     own_texts, texts_of_nodes,
@@ -44,11 +45,14 @@ pub(super) async fn texts(
     let mut buffer = context.executor.response_buffer(caller.rights);
     let executor = context.clone();
     let made = executor.executor.query(caller.rights, move || {
+        // What is missing from the history of a node makes it late for its parent.
+        let history = RequestHistory::of(&context);
+        let own_series = context.promql_for(history.as_ref());
         let own = || {
-            let texts = own_texts(&context.agent.store, &context.promql, &request, &limits);
+            let texts = own_texts(&own_series, &request, &limits);
             texts.map_err(promql_failure)
         };
-        let list = match &tree {
+        let mut list = match &tree {
             None => TextList {
                 texts: own()?,
                 late: Vec::new(),
@@ -69,6 +73,9 @@ pub(super) async fn texts(
                 }
             }
         };
+        if history.is_some_and(|history| history.is_incomplete()) {
+            list.late.push(context.agent.node.clone());
+        }
         buffer.json(&list)?;
         buffer.finish(JSON, false)
     });

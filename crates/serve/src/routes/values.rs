@@ -52,7 +52,14 @@ pub(super) async fn values(
         let for_work = context.clone();
         return context
             .respond_query(&caller, &headers, move |buffer| {
-                let (source, job) = job_samples(&for_work, tree.as_ref(), &nodes, visible, &id)?;
+                let (source, job) = job_samples(
+                    &for_work,
+                    tree.as_ref(),
+                    Arc::new(for_work.agent.store.clone()),
+                    &nodes,
+                    visible,
+                    &id,
+                )?;
                 let found = last_values(&source, &selector, &job)?;
                 buffer.json(&current_values(&found))
             })

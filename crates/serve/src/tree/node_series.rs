@@ -53,6 +53,7 @@ impl NodeSeries {
             context: self.context.clone(),
             is_owner: true,
             deadline: None,
+            history: None,
             runtime: self.runtime.clone(),
         };
         let source = PromqlSource::of_tree(self.own.clone(), access.all_nodes());

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use pegel_query::promql::StoreSource;
 use pegel_tree_protocol::NodeTree;
 use tokio::runtime::Handle;
 
@@ -17,6 +18,7 @@ use super::promql_source::PromqlSource;
 use super::tree_source::TreeSource;
 use crate::api_error::ApiError;
 use crate::guard::{AccessRights, Caller};
+use crate::request_history::RequestHistory;
 use crate::server_context::ServerContext;
 
 /// When a request that came through the tree must be answered. A request extension.
@@ -39,6 +41,8 @@ pub(crate) struct TreeAccess {
     pub context: Arc<ServerContext>,
     pub is_owner: bool,
     pub deadline: Option<Instant>,
+    /// Records the use of this agent's own history.
+    pub history: Option<RequestHistory>,
     /// Drives the calls of blocking threads.
     pub runtime: Handle,
 }
@@ -73,6 +77,7 @@ impl TreeAccess {
             context: context.clone(),
             is_owner: caller.rights == AccessRights::Owner,
             deadline: extensions.get::<TreeDeadline>().map(|deadline| deadline.0),
+            history: extensions.get::<RequestHistory>().cloned(),
             runtime: Handle::current(),
         })
     }
@@ -104,17 +109,17 @@ impl TreeAccess {
     }
 
     pub(crate) fn source(&self, choice: NodeChoice) -> Result<TreeSource, ApiError> {
-        let store = self.context.agent.store.clone();
-        Ok(TreeSource::new(self.nodes(choice)?, store))
+        let own = self.context.promql_for(self.history.as_ref());
+        Ok(TreeSource::new(self.nodes(choice)?, own.stored_series()))
     }
 }
 
 impl RequestTree {
-    /// Returns the series of all nodes, for PromQL.
-    pub(crate) fn promql_source(&self, context: &ServerContext) -> PromqlSource {
+    /// Returns the series of all nodes, for PromQL; `own` has those of this agent.
+    pub(crate) fn promql_source(&self, own: StoreSource) -> PromqlSource {
         match &self.0 {
-            None => PromqlSource::Own(context.promql.clone()),
-            Some(access) => PromqlSource::of_tree(context.promql.clone(), access.all_nodes()),
+            None => PromqlSource::Own(own),
+            Some(access) => PromqlSource::of_tree(own, access.all_nodes()),
         }
     }
 

@@ -9,7 +9,7 @@ use pegel_metric::{Family, Millis, Selector, Series};
 use pegel_query::promql::{
     LabelMatcher, LabelSet, MatchKind, PromqlError, PromqlErrorKind, Selection, StoreSource,
 };
-use pegel_store::{QueryError, RangeQuery, Store};
+use pegel_store::{QueryError, RangeQuery};
 use serde::{Deserialize, Serialize};
 
 use super::chosen_nodes::{ChosenNodes, FanOutLimits};
@@ -169,7 +169,6 @@ impl FoundTexts<'_> {
 
 /// Returns the texts of this agent's series. Blocks.
 pub(crate) fn own_texts(
-    store: &Store,
     promql: &StoreSource,
     request: &TextRequest,
     limits: &FanOutLimits,
@@ -189,7 +188,8 @@ pub(crate) fn own_texts(
             ..RangeQuery::new(Selector::all(), request.start, request.end, None)
         };
         let mut result = Ok(());
-        store.series(&query, &mut |series: &Arc<Series>| {
+        let stored = promql.stored_series();
+        stored.series(&query, &mut |series: &Arc<Series>| {
             if result.is_ok() {
                 result = found.add_series(series.name(), series.labels(), series.family());
             }

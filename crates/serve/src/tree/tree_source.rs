@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pegel_metric::{Millis, Selector, Series};
 use pegel_query::{LatestVisitor, SampleReader};
-use pegel_store::{LatestValue, QueryError, RangeQuery, SeriesVisitor, Store};
+use pegel_store::{LatestValue, QueryError, RangeQuery, SeriesVisitor};
 use pegel_tree_protocol::limits::MATCHERS_MAX;
 use pegel_tree_protocol::{SelectRequest, SelectedSeries, select_request::Content};
 
@@ -20,7 +20,7 @@ const VALUES_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct TreeSource {
     nodes: Arc<ChosenNodes>,
-    store: Store,
+    own: Arc<dyn SampleReader>,
 }
 
 /// The current value of a series of one node.
@@ -41,10 +41,10 @@ type PointsOfSeries = (Arc<Series>, Vec<(Millis, f64)>);
 type ShownSeries = (Series, Arc<Series>);
 
 impl TreeSource {
-    pub(crate) fn new(nodes: ChosenNodes, store: Store) -> TreeSource {
+    pub(crate) fn new(nodes: ChosenNodes, own: Arc<dyn SampleReader>) -> TreeSource {
         TreeSource {
             nodes: Arc::new(nodes),
-            store,
+            own,
         }
     }
 
@@ -57,17 +57,16 @@ impl TreeSource {
         let mut found = Vec::new();
         if self.nodes.includes_own() {
             let own = self.own_selector(selector);
-            self.store
-                .latest_until(deadline, &own, 0, &mut |series, latest| {
-                    if let Some(shown) = own_with_host(series, &self.nodes.index) {
-                        found.push(NodeLatest {
-                            host: self.nodes.index.own.to_string(),
-                            stored: series.clone(),
-                            shown: Arc::new(shown),
-                            latest,
-                        });
-                    }
-                })?;
+            self.own.latest(deadline, &own, &mut |series, latest| {
+                if let Some(shown) = own_with_host(series, &self.nodes.index) {
+                    found.push(NodeLatest {
+                        host: self.nodes.index.own.to_string(),
+                        stored: series.clone(),
+                        shown: Arc::new(shown),
+                        latest,
+                    });
+                }
+            })?;
         }
         let limits = FanOutLimits {
             deadline,
@@ -194,7 +193,7 @@ impl SampleReader for TreeSource {
     ) -> Result<(), QueryError> {
         let mut found: Vec<Arc<Series>> = Vec::new();
         if let Some(own) = self.own_query(query) {
-            self.store.series(&own, &mut |series| {
+            self.own.series(&own, &mut |series| {
                 found.extend(own_with_host(series, &self.nodes.index).map(Arc::new));
             })?;
         }
@@ -222,7 +221,7 @@ impl SampleReader for TreeSource {
         }
         let mut found: Vec<PointsOfSeries> = Vec::new();
         if let Some(own) = self.own_query(query) {
-            self.store.query_range(&own, &mut |series, points| {
+            self.own.query_range(&own, &mut |series, points| {
                 let shown = own_with_host(series, &self.nodes.index);
                 found.extend(shown.map(|shown| (Arc::new(shown), points.to_vec())));
             })?;

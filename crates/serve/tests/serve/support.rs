@@ -164,6 +164,7 @@ impl TestServer {
                 let finish = finish.clone();
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),
+            history: None,
             participants_done: is_job.then(|| -> Arc<dyn Fn() + Send + Sync> {
                 Arc::new(move || finish.store(true, Ordering::Relaxed))
             }),

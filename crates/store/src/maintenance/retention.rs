@@ -83,6 +83,8 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
     if dropped.is_empty() {
         return;
     }
+    let gone = dropped.iter().map(|block| &**block);
+    shared.completeness.record_dropped(shared, gone);
     shared.write().blocks = kept;
     for block in dropped {
         tracing::debug!(path = %block.path.display(), "dropped a block by age or size");

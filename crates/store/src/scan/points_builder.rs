@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pegel_metric::Millis;
+use pegel_metric::{MetricKind, Millis};
 
-use crate::range_query::{RangeQuery, StepAggregation};
+use crate::range_query::{QueryStep, RangeQuery, StepAggregation};
 
 use super::sample_builder::{SampleBuilder, StepBoundaries, TimeColumn};
 
@@ -165,6 +165,27 @@ impl SampleBuilder for PointsBuilder {
     }
 }
 
-fn bucket_of(time: Millis, step: Millis) -> Millis {
+/// Aggregates the samples of one series, in the order of their times, as a query with this step
+/// does.
+pub fn aggregate_samples(
+    samples: impl Iterator<Item = (Millis, f64)>,
+    step: QueryStep,
+    kind: MetricKind,
+) -> Vec<(Millis, f64)> {
+    let mut builder = PointsBuilder {
+        start: Millis::MIN,
+        end: Millis::MAX,
+        step: Some(step.millis),
+        fold: { step.aggregation }.unwrap_or_else(|| StepAggregation::default_for(kind)),
+        open: None,
+        points: Vec::new(),
+    };
+    builder.add_samples(samples);
+    builder.close();
+    builder.points
+}
+
+/// Returns the start of the bucket that contains a time.
+pub fn bucket_of(time: Millis, step: Millis) -> Millis {
     time.div_euclid(step).saturating_mul(step)
 }

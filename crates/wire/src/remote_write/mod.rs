@@ -9,6 +9,7 @@
 
 mod encode;
 mod labels;
+mod read_response;
 mod request_v1;
 mod request_v2;
 mod samples;
@@ -18,6 +19,7 @@ mod tests;
 pub use crate::protobuf_fields::ProtobufError;
 pub use encode::{EncodedMetadata, RequestEncoderV1, RequestEncoderV2, encode_labels};
 pub use labels::{LabelsError, SentLabels};
+pub use read_response::ReadResponseSeries;
 pub use request_v1::{MetadataV1, TimeSeriesV1, WriteItem, WriteRequestV1};
 pub use request_v2::{MetadataV2, TimeSeriesV2, WriteRequestV2};
 pub use samples::{Samples, SentSample};

@@ -18,7 +18,7 @@ pub(super) async fn suggest(asked: QueryHttpRequest) -> HandlerResult {
         };
         let found = match asked.suggestions(&suggest)? {
             Some(found) => found,
-            None => asked.context.engine.suggest(&suggest)?,
+            None => asked.engine().suggest(&suggest)?,
         };
         Ok(buffer.json(&found)?)
     })
@@ -42,8 +42,8 @@ impl QueryHttpRequest {
             SuggestKind::Key => TextKind::Keys,
             SuggestKind::Value => TextKind::AllValues,
         });
-        let agent = &self.context.agent;
-        let own = own_texts(&agent.store, &self.context.promql, &request, &limits);
+        let own = self.context.promql_for(self.history.as_ref());
+        let own = own_texts(&own, &request, &limits);
         let own =
             own.map_err(|error| OpentsdbError::new(error.kind().status(), error.to_string()))?;
         let texts = texts_of_nodes(own, &tree.all_nodes(), &request, &limits)?;

@@ -22,7 +22,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use pegel_query::promql::{
-    PromqlError, PromqlErrorKind, PromqlLimits, QueryCancellation, Selection,
+    PromqlError, PromqlErrorKind, PromqlLimits, QueryCancellation, Selection, StoreSource,
 };
 use serde_json::json;
 
@@ -31,6 +31,7 @@ use super::query_http_request::{QueryFailure, QueryHttpRequest};
 use crate::api_error::ApiError;
 use crate::finished_response::{FinishedResponse, ResponseBuffer};
 use crate::json_response::{JSON, json_response};
+use crate::request_history::RequestHistory;
 use crate::tree::{
     FanOutLimits, PromqlSource, RequestTree, TextRequest, own_texts, texts_of_nodes,
 };
@@ -141,6 +142,9 @@ fn as_duration(millis: i64) -> Duration {
 struct PrometheusWork<'a> {
     context: Arc<ServerContext>,
     source: PromqlSource,
+    /// The series of this agent.
+    own: StoreSource,
+    history: Option<RequestHistory>,
     /// The job that the client names with `job`.
     job: Option<Arc<JobOnNodes>>,
     tree: RequestTree,
@@ -168,8 +172,7 @@ impl PrometheusWork<'_> {
             bytes_max: self.limits.bytes_max,
             cancellation: self.limits.cancellation.clone(),
         };
-        let context = &self.context;
-        let own = own_texts(&context.agent.store, &context.promql, request, &limits)?;
+        let own = own_texts(&self.own, request, &limits)?;
         Ok(Some(texts_of_nodes(
             own,
             &tree.all_nodes(),
@@ -219,6 +222,10 @@ async fn respond(
         work.buffer.text("{\"status\":\"success\",\"data\":")?;
         write(work)?;
         work.warnings.extend(work.tree.warning());
+        if let Some(mark) = work.history.as_ref().and_then(RequestHistory::mark) {
+            work.warnings.extend(mark.warnings());
+            work.infos.push(mark.info());
+        }
         for (key, texts) in [("warnings", &work.warnings), ("infos", &work.infos)] {
             if !texts.is_empty() {
                 work.buffer.text(&format!(",\"{key}\":"))?;
@@ -261,9 +268,12 @@ async fn run(
         let job = job
             .transpose()
             .map_err(|error| invalid("job", error.message()))?;
+        let own = request.context.promql_for(request.history.as_ref());
         let mut work = PrometheusWork {
             context: request.context.clone(),
-            source: request.tree.promql_source(&request.context),
+            source: request.tree.promql_source(own.clone()),
+            own,
+            history: request.history.clone(),
             job: job.map(Arc::new),
             tree: request.tree.clone(),
             parameters,

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use pegel_query::promql::{
     LabelMatcher, LabelSet, PromqlError, PromqlLimits, QueryCancellation, Selection, SeriesSource,
+    StoreSource,
 };
 use pegel_wire::prompb::{
     self, Label, Message, Query, ReadRequest, Sample, TimeSeries, label_matcher, read_request,
@@ -21,6 +22,7 @@ use super::super::query_http_request::QueryFailure;
 use super::{CancelOnDrop, DEADLINE_GRACE, PrometheusFailure, api_error_response, error_response};
 use crate::api_error::ApiError;
 use crate::guard::Caller;
+use crate::request_history::RequestHistory;
 use crate::server_context::ServerContext;
 use crate::tree::RequestTree;
 
@@ -36,10 +38,12 @@ pub(super) async fn read(
     Extension(context): Extension<Arc<ServerContext>>,
     Extension(caller): Extension<Caller>,
     tree: RequestTree,
+    history: Option<Extension<RequestHistory>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match run(context, caller, tree, headers, body).await {
+    let own = context.promql_for(history.as_deref());
+    match run(context, caller, (tree, own), headers, body).await {
         Ok(body) => {
             let headers = [
                 (header::CONTENT_TYPE.as_str(), "application/x-protobuf"),
@@ -56,7 +60,7 @@ pub(super) async fn read(
 async fn run(
     context: Arc<ServerContext>,
     caller: Caller,
-    tree: RequestTree,
+    (tree, own): (RequestTree, StoreSource),
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Bytes, PrometheusFailure> {
@@ -74,7 +78,7 @@ async fn run(
             let message = format!("the request exceeds {REQUEST_BYTES_MAX} bytes");
             return Ok(Err(PromqlError::bad_data(message)));
         }
-        let source = tree.promql_source(&context);
+        let source = tree.promql_source(own);
         let response = match respond(&source, &body, &limits, deadline) {
             Ok(response) => response,
             Err(error) => return Ok(Err(error)),

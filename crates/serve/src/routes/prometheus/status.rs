@@ -117,14 +117,18 @@ pub(super) async fn tsdb(request: PrometheusRequest) -> Response {
         let mut by_name: HashMap<String, u64> = HashMap::new();
         let mut by_pair: HashMap<String, u64> = HashMap::new();
         let mut series = 0u64;
-        work.context.promql.series(&selection, &mut |labels, _| {
-            series += 1;
-            *by_name.entry(labels.metric_name().to_owned()).or_default() += 1;
-            for (name, value) in labels.iter() {
-                *by_pair.entry(format!("{name}={value}")).or_default() += 1;
-            }
-            Ok(())
-        })?;
+        work.context
+            .promql
+            .clone()
+            .without_history()
+            .series(&selection, &mut |labels, _| {
+                series += 1;
+                *by_name.entry(labels.metric_name().to_owned()).or_default() += 1;
+                for (name, value) in labels.iter() {
+                    *by_pair.entry(format!("{name}={value}")).or_default() += 1;
+                }
+                Ok(())
+            })?;
         let mut values_by_label: HashMap<String, u64> = HashMap::new();
         let mut bytes_by_label: HashMap<String, u64> = HashMap::new();
         for pair in by_pair.keys() {

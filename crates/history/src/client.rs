@@ -1,0 +1,298 @@
+//! Requests to the engine. The number of concurrent requests, their time and the bytes of their
+//! responses are bounded. After a failure the engine is left alone for some seconds, so that every
+//! query does not wait for it.
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use pegel_http_client::{
+    Authorization, HttpBody, HttpConnection, HttpRequest, HttpResponse, ServerTrust, WaitLimit,
+    connect_tcp, tls_config,
+};
+use pegel_query::{HistoryProblem, HistoryProblemKind};
+
+use crate::counters::HistoryCounters;
+use crate::settings::{EngineUrl, HistorySettings};
+
+/// How long the engine is left alone after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The part of an error response that is reported.
+const MESSAGE_BYTES_MAX: u64 = 300;
+const READ_BUFFER_BYTES: usize = 64 << 10;
+
+/// The body of a request and its headers.
+#[derive(Debug, Clone)]
+pub(crate) struct EngineRequest<'a> {
+    /// Follows the path of the engine's URL.
+    pub path: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+    pub body: Vec<u8>,
+}
+
+/// Until when a request may take, and what ends it early.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestLimit {
+    pub deadline: Instant,
+    pub stop: Arc<AtomicBool>,
+    /// The most bytes of the response.
+    pub bytes_max: usize,
+}
+
+/// A response with status 200.
+pub(crate) struct EngineResponse<'a> {
+    /// VictoriaMetrics sends a header of its own.
+    pub is_victoria_metrics: bool,
+    pub body: BufReader<BoundedBody>,
+    _slot: RequestSlot<'a>,
+}
+
+/// A response with another status.
+#[derive(Debug)]
+pub(crate) struct EngineRefusal {
+    pub status: Option<u16>,
+    pub problem: HistoryProblem,
+}
+
+#[derive(Debug)]
+pub(crate) struct EngineClient {
+    settings: HistorySettings,
+    url: EngineUrl,
+    pub address: String,
+    /// The number of requests that may begin.
+    free: Mutex<u32>,
+    freed: Condvar,
+    /// Until when the engine is left alone.
+    blocked: Mutex<Option<Instant>>,
+}
+
+impl EngineClient {
+    pub(crate) fn new(settings: HistorySettings, url: EngineUrl) -> EngineClient {
+        EngineClient {
+            address: url.to_string(),
+            free: Mutex::new(settings.concurrency.get()),
+            freed: Condvar::new(),
+            blocked: Mutex::new(None),
+            settings,
+            url,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &HistorySettings {
+        &self.settings
+    }
+
+    pub(crate) fn problem(
+        &self,
+        kind: HistoryProblemKind,
+        message: impl std::fmt::Display,
+    ) -> HistoryProblem {
+        HistoryProblem {
+            kind,
+            message: format!("{}: {message}", self.address),
+        }
+    }
+
+    /// Leaves the engine alone for some seconds.
+    pub(crate) fn block(&self) {
+        *self.blocked.lock() = Some(Instant::now() + RETRY_DELAY);
+    }
+
+    fn check_blocked(&self) -> Result<(), HistoryProblem> {
+        let mut blocked = self.blocked.lock();
+        match *blocked {
+            Some(until) if Instant::now() < until => {
+                let seconds = RETRY_DELAY.as_secs();
+                let message = format!("failed less than {seconds} s ago; not asked again yet");
+                Err(self.problem(HistoryProblemKind::Busy, message))
+            }
+            _ => {
+                *blocked = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn slot(&self, limit: &RequestLimit) -> Result<RequestSlot<'_>, HistoryProblem> {
+        let mut free = self.free.lock();
+        while *free == 0 {
+            if self.freed.wait_until(&mut free, limit.deadline).timed_out() && *free == 0 {
+                let concurrency = self.settings.concurrency;
+                let message = format!("{concurrency} requests at one time already");
+                return Err(self.problem(HistoryProblemKind::Busy, message));
+            }
+        }
+        *free -= 1;
+        Ok(RequestSlot(self))
+    }
+
+    /// Sends a request. A failure to connect blocks further requests for some seconds.
+    pub(crate) fn post(
+        &self,
+        request: &EngineRequest<'_>,
+        limit: &RequestLimit,
+        counters: &Arc<HistoryCounters>,
+    ) -> Result<EngineResponse<'_>, EngineRefusal> {
+        let refusal = |problem| EngineRefusal {
+            status: None,
+            problem,
+        };
+        self.check_blocked().map_err(refusal)?;
+        let slot = self.slot(limit).map_err(refusal)?;
+        counters.count_request();
+        let response = self.send(request, limit).map_err(|error| {
+            let is_stopped = error.kind() == io::ErrorKind::ConnectionAborted;
+            if !is_stopped {
+                self.block();
+            }
+            refusal(self.io_problem(&error))
+        })?;
+        let body = BoundedBody {
+            left: limit.bytes_max as u64,
+            deadline: limit.deadline,
+            failure: None,
+            counters: counters.clone(),
+            is_victoria_metrics: response.header("x-server-hostname").is_some(),
+            status: response.status,
+            body: response.body,
+        };
+        if body.status != 200 {
+            return Err(self.refused(body));
+        }
+        Ok(EngineResponse {
+            is_victoria_metrics: body.is_victoria_metrics,
+            body: BufReader::with_capacity(READ_BUFFER_BYTES, body),
+            _slot: slot,
+        })
+    }
+
+    fn io_problem(&self, error: &io::Error) -> HistoryProblem {
+        match error.kind() {
+            io::ErrorKind::TimedOut => {
+                self.problem(HistoryProblemKind::Timeout, "no answer in time")
+            }
+            io::ErrorKind::ConnectionAborted => {
+                self.problem(HistoryProblemKind::Unreachable, "the query ended")
+            }
+            _ => self.problem(HistoryProblemKind::Unreachable, error),
+        }
+    }
+
+    /// Reads the beginning of an error response.
+    fn refused(&self, body: BoundedBody) -> EngineRefusal {
+        let status = body.status;
+        let mut text = Vec::new();
+        // The status is enough if the body cannot be read.
+        let _ = body.take(MESSAGE_BYTES_MAX).read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text);
+        let text: String = { text.trim().chars() }
+            .filter(|c| !c.is_control())
+            .collect();
+        let is_large = text.contains("sample limit") || text.contains("too many samples");
+        let kind = match status {
+            413 | 422 => HistoryProblemKind::TooLarge,
+            400 if is_large => HistoryProblemKind::TooLarge,
+            502..=504 | 429 => HistoryProblemKind::Unreachable,
+            _ => HistoryProblemKind::Refused,
+        };
+        if status >= 500 || status == 429 {
+            self.block();
+        }
+        EngineRefusal {
+            status: Some(status),
+            problem: self.problem(kind, format!("HTTP status {status}: {text}")),
+        }
+    }
+
+    fn send(&self, request: &EngineRequest<'_>, limit: &RequestLimit) -> io::Result<HttpResponse> {
+        let wait = || WaitLimit {
+            timeout: Some(time_left(limit.deadline)),
+            stop: Some(limit.stop.clone()),
+        };
+        let settings = &self.settings;
+        let authorization = Authorization {
+            bearer_token_file: settings.bearer_token_file.as_deref(),
+            user: settings.user.as_deref(),
+            password_file: settings.password_file.as_deref(),
+        };
+        let authorization = authorization.header().map_err(io::Error::other)?;
+        let stream = connect_tcp(&self.url.host, self.url.port, limit.deadline)?;
+        let connection = if self.url.is_encrypted {
+            let config = tls_config(&ServerTrust {
+                ca_file: settings.ca_file.clone(),
+                accept_any: !settings.verify_peer,
+            })?;
+            let left = time_left(limit.deadline);
+            HttpConnection::over_tls(stream, &self.url.host, config, left)?
+        } else {
+            HttpConnection::over_tcp(stream)?
+        };
+        let mut headers = vec![("User-Agent", concat!("pegel/", env!("CARGO_PKG_VERSION")))];
+        let added = settings.headers.iter();
+        headers.extend(added.map(|(name, value)| (name.as_str(), value.as_str())));
+        headers.extend(authorization.iter().map(|text| ("Authorization", &**text)));
+        headers.extend_from_slice(request.headers);
+        let target = format!("{}{}", self.url.path, request.path);
+        let head = HttpRequest {
+            method: "POST",
+            target: &target,
+            host: self.url.host_header(),
+            headers: &headers,
+        };
+        connection.send_body(&head, request.body.clone(), wait())
+    }
+}
+
+fn time_left(deadline: Instant) -> Duration {
+    let left = deadline.saturating_duration_since(Instant::now());
+    left.max(Duration::from_millis(1))
+}
+
+/// The right to one request at a time.
+struct RequestSlot<'a>(&'a EngineClient);
+
+impl Drop for RequestSlot<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// A body that ends with an error after its limit of bytes or of time.
+pub(crate) struct BoundedBody {
+    body: HttpBody,
+    left: u64,
+    deadline: Instant,
+    /// Why reading failed: a parser reports it as a malformed text.
+    pub failure: Option<HistoryProblemKind>,
+    counters: Arc<HistoryCounters>,
+    is_victoria_metrics: bool,
+    status: u16,
+}
+
+impl Read for BoundedBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.failure = Some(HistoryProblemKind::Timeout);
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // An engine that sends little by little does not extend the deadline.
+        self.body.limit.timeout = Some(left);
+        let count = self.body.read(buffer).inspect_err(|error| {
+            self.failure = Some(match error.kind() {
+                io::ErrorKind::TimedOut => HistoryProblemKind::Timeout,
+                _ => HistoryProblemKind::Unreachable,
+            });
+        })?;
+        self.counters.count_bytes(count as u64);
+        let Some(left) = self.left.checked_sub(count as u64) else {
+            self.failure = Some(HistoryProblemKind::TooLarge);
+            return Err(io::ErrorKind::FileTooLarge.into());
+        };
+        self.left = left;
+        Ok(count)
+    }
+}
