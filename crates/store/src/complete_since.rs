@@ -19,7 +19,7 @@ use crate::block::Block;
 use crate::context::{StoreContext, StoreState};
 use crate::input_class::InputClass;
 use crate::options::StoreOptions;
-use crate::text_file::{read_text, replace_text};
+use crate::text_file::{read_text, replace_text, replace_text_unsynced};
 
 const FILE: &str = "complete-since";
 /// The most bytes read from the file: one line per class is far shorter.
@@ -76,6 +76,8 @@ impl CompletenessRecord {
     pub(crate) fn load(&self, shared: &StoreContext) {
         let path = shared.options.dir.join(FILE);
         let known = match read_text(&shared.options, FILE, BYTES_MAX) {
+            // Empty after a power failure.
+            Ok(text) if text.is_empty() => None,
             Ok(text) => {
                 let times = parse(&text);
                 if times.is_none() {
@@ -95,7 +97,9 @@ impl CompletenessRecord {
         }
         let times = oldest_times(&shared.read(), shared.now());
         *self.times.lock() = times;
-        self.write(&shared.options);
+        // A disk that hangs must not prevent a start.
+        let written = replace_text_unsynced(&shared.options, FILE, &text(&times));
+        report(&shared.options, written);
     }
 
     /// Adds the times of blocks that are about to be dropped.
@@ -115,16 +119,18 @@ impl CompletenessRecord {
                 }
             }
         }
-        self.write(&shared.options);
+        let text = text(&self.times.lock());
+        let written = replace_text(&shared.options, FILE, &text);
+        report(&shared.options, written);
     }
+}
 
-    /// Best effort: without the file, the border is that of the oldest sample after a restart.
-    fn write(&self, options: &StoreOptions) {
-        let times = *self.times.lock();
-        if let Err(error) = write(options, &times) {
-            let path = options.dir.join(FILE);
-            tracing::warn!(path = %path.display(), %error, "cannot write the list of times");
-        }
+/// Writing is best effort: without the file, the border is that of the oldest sample after a
+/// restart.
+fn report(options: &StoreOptions, written: io::Result<()>) {
+    if let Err(error) = written {
+        let path = options.dir.join(FILE);
+        tracing::warn!(path = %path.display(), %error, "cannot write the list of times");
     }
 }
 
@@ -161,12 +167,11 @@ fn parse(text: &str) -> Option<ClassTimes> {
     (!is_empty).then(|| times.map(|time| time.unwrap_or(Millis::MIN)))
 }
 
-fn write(options: &StoreOptions, times: &ClassTimes) -> io::Result<()> {
+fn text(times: &ClassTimes) -> String {
     let lines = InputClass::WITH_SHARES.iter().zip(times);
-    let text: String = lines
+    lines
         .map(|(class, time)| format!("{time} {}\n", class.as_str()))
-        .collect();
-    replace_text(options, FILE, &text)
+        .collect()
 }
 
 #[cfg(test)]

@@ -19,13 +19,29 @@ pub(crate) fn read_text(options: &StoreOptions, name: &str, bytes_max: u64) -> i
 
 /// Replaces a file of the store's directory. The change is durable when this returns.
 pub(crate) fn replace_text(options: &StoreOptions, name: &str, text: &str) -> io::Result<()> {
+    write_text(options, name, text, true)?;
+    options.files.sync_dir(&options.dir)
+}
+
+/// Replaces a file of the store's directory without waiting for a sync, which may hang. After a
+/// power failure it may be empty.
+pub(crate) fn replace_text_unsynced(
+    options: &StoreOptions,
+    name: &str,
+    text: &str,
+) -> io::Result<()> {
+    write_text(options, name, text, false)
+}
+
+fn write_text(options: &StoreOptions, name: &str, text: &str, is_synced: bool) -> io::Result<()> {
     let (path, beside) = (
         options.dir.join(name),
         options.dir.join(format!("{name}.tmp")),
     );
     let file = options.files.create(&beside)?;
     write_all_at(&*file, text.as_bytes(), 0)?;
-    file.sync()?;
-    options.files.rename(&beside, &path)?;
-    options.files.sync_dir(&options.dir)
+    if is_synced {
+        file.sync()?;
+    }
+    options.files.rename(&beside, &path)
 }
