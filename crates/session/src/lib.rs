@@ -29,7 +29,6 @@ mod session;
 mod session_record;
 mod settings;
 mod spool;
-pub mod storage;
 pub mod task;
 mod upload;
 mod upload_thread;
@@ -47,4 +46,6 @@ pub use requests::{
 pub use session_record::{SessionRecord, SessionRecordError};
 pub use settings::SessionSettings;
 pub use spool::{RecordSpool, SharedSpool, SpoolError, UploadPosition};
+/// The clients of storage, which the archive uses too.
+pub use pegel_storage as storage;
 pub use upload::{RecordUploader, UploadState, UploadStatus, UploadStep};
