@@ -24,6 +24,7 @@
 //! into it; later ones go to late blocks. Each class of inputs (`input_class.rs`) has its own
 //! blocks and a share of the bytes.
 
+mod archive_progress;
 mod block;
 mod block_merge;
 mod codec;
@@ -31,6 +32,7 @@ mod context;
 mod drop_tracker;
 mod error;
 mod files;
+mod finished_blocks;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod head;
@@ -56,8 +58,10 @@ mod store_stats;
 mod syncer;
 mod writer;
 
+pub use archive_progress::{ArchiveProgress, BlockIdentity};
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
+pub use finished_blocks::{FinishedBlock, SkippedSamples};
 pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{

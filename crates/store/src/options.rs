@@ -7,6 +7,7 @@ use std::time::Duration;
 use pegel_metric::{Clock, SystemClock};
 use pegel_supervisor::Supervisor;
 
+use crate::archive_progress::ArchiveProgress;
 use crate::files::{DiskFiles, Files};
 use crate::settings::{RetentionSettings, StoreLimits};
 
@@ -24,6 +25,9 @@ pub struct StoreOptions {
     pub block_files_max: usize,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
+    /// Blocks that are not archived yet outlive their age, within `keep.bytes`. `None` without an
+    /// archive.
+    pub archive: Option<Arc<ArchiveProgress>>,
     /// Supervises the store's threads.
     pub supervisor: Supervisor,
 }
@@ -39,6 +43,7 @@ impl StoreOptions {
             block_files_max: 64,
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
+            archive: None,
             supervisor: Supervisor::default(),
         }
     }

@@ -5,6 +5,7 @@
 //! Reads never hold the state's lock while a selector or a visitor runs.
 
 use std::fmt;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -17,6 +18,7 @@ use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 use crate::block::IndexCache;
 use crate::context::{BackgroundWork, StoreContext, StoreState};
 use crate::drop_tracker::DropTracker;
+use crate::finished_blocks::{self, FinishedBlock, SkippedSamples};
 use crate::hidden_ranges::{self, HiddenRanges};
 use crate::last_rows::{LastRow, last_rows};
 use crate::lock::StoreLock;
@@ -386,6 +388,22 @@ impl Store {
         while work.maintenance_done < wanted && !work.stop {
             shared.maintenance_passed.wait(&mut work);
         }
+    }
+
+    /// Returns the blocks that no longer change, in the order in which they were written.
+    pub fn finished_blocks(&self) -> Vec<FinishedBlock> {
+        finished_blocks::finished_blocks(&self.inner.shared)
+    }
+
+    /// Visits the samples of a finished block in a range of time, series by series, sorted by text.
+    /// Ends early if the visitor breaks.
+    pub fn visit_finished(
+        &self,
+        block: &FinishedBlock,
+        window: Range<Millis>,
+        visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()>,
+    ) -> Result<SkippedSamples, QueryError> {
+        finished_blocks::visit_finished(&self.inner.shared, block, window, visit)
     }
 
     /// Returns the status of the store. Never waits for the writer or for readers.
