@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_archive::ArchiveSettings;
 use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
 use pegel_ingest::admission::AdmissionSettings;
@@ -25,6 +26,7 @@ use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
 
+use crate::archive;
 use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
@@ -63,6 +65,7 @@ pub struct AgentSettings {
     pub pull: PullConfig,
     pub rules: RuleSources,
     pub graphite: Vec<GraphiteServer>,
+    pub archive: ArchiveSettings,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -168,6 +171,7 @@ impl AgentSettings {
             pull: config.agent.inputs.clone(),
             rules,
             graphite: config.agent.graphite.clone(),
+            archive: config.agent.archive.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -214,6 +218,7 @@ impl AgentSettings {
         self.lanes = None;
         self.pull = PullConfig::default();
         self.graphite = Vec::new();
+        self.archive = ArchiveSettings::default();
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -323,6 +328,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(snapshots::families())
         .chain(rules::families())
         .chain(graphite::families())
+        .chain(archive::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

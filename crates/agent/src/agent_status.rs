@@ -13,6 +13,7 @@ use pegel_metric::ProcessTable;
 use pegel_mpi_state::MpiRank;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
+use pegel_archive::{ArchiveCounts, Archiver};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;
@@ -20,6 +21,7 @@ use pegel_tree::{ParentContact, RunningTree, TreeFigures};
 use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
+use crate::archive;
 use crate::graphite::status_json;
 use crate::hosted_inputs::HostedInputs;
 use crate::jobs::status_json_of_jobs;
@@ -47,6 +49,8 @@ pub(crate) struct AgentStatus {
     rules: Mutex<Option<RuleEngine>>,
     rule_sources: Option<RuleSources>,
     graphite: Mutex<Vec<GraphiteOutput>>,
+    /// `None` without an archive.
+    archive: Mutex<Option<Archiver>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -201,6 +205,20 @@ impl AgentStatus {
     pub(crate) fn stop_graphite(&self) {
         let outputs = std::mem::take(&mut *self.graphite.lock());
         drop(outputs);
+    }
+
+    pub(crate) fn set_archive(&self, archive: Option<Archiver>) {
+        *self.archive.lock() = archive;
+    }
+
+    pub(crate) fn archive_counts(&self) -> Option<ArchiveCounts> {
+        self.archive.lock().as_ref().map(Archiver::counts)
+    }
+
+    /// Ends the archive. What it did not store is stored after the next start.
+    pub(crate) fn stop_archive(&self) {
+        let archive = self.archive.lock().take();
+        drop(archive);
     }
 
     pub(crate) fn set_tree(&self, tree: RunningTree) {
@@ -358,6 +376,9 @@ impl StatusSource for AgentStatus {
         let graphite = self.graphite_counts();
         if !graphite.is_empty() {
             fields.insert("graphite".to_owned(), status_json(&graphite));
+        }
+        if let Some(counts) = self.archive_counts() {
+            fields.insert("archive".to_owned(), archive::status_json(&counts));
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pegel_archive::ArchiveSettings;
 use pegel_collect::CollectorsConfig;
 use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
@@ -61,6 +62,8 @@ settings! {
         alerts: AlertSettings = AlertSettings::default(),
         /// Graphite servers to which current values are sent: docs/graphite.md lists the keys.
         graphite: Vec<GraphiteServer> = Vec::new(),
+        /// Where finished blocks are copied as Parquet files: docs/archive.md.
+        archive: ArchiveSettings = ArchiveSettings::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

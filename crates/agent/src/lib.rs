@@ -7,6 +7,7 @@
 
 mod agent_settings;
 mod agent_status;
+mod archive;
 mod allocator;
 mod check_config;
 mod config;

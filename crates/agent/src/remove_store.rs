@@ -42,6 +42,8 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
     for name in jobs.chain([
         "annotations.jsonl",
         "annotations.jsonl.new",
+        "archive.json",
+        "archive.json.tmp",
         "filters",
         "filters.tmp",
         "format",

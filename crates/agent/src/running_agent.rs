@@ -36,6 +36,7 @@ use crate::agent_status::AgentStatus;
 use crate::allocator::limit_allocator;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint_file::{self, EndpointFile};
+use crate::archive::{ArchiveMetrics, archive_progress, start_archive};
 use crate::graphite::{GraphiteMetrics, start_graphite};
 use crate::hangup::HangupSignals;
 use crate::hosted_inputs::HostedInputs;
@@ -211,6 +212,7 @@ impl RunningAgent {
         // Before the first request: `/status` always lists every Graphite server.
         let outputs = start_graphite(&plan, &store).map_err(AgentStartError::Runtime)?;
         status.set_graphite(outputs);
+        status.set_archive(start_archive(&plan, &store).map_err(AgentStartError::Runtime)?);
         let promql_source = server.promql_source();
         let running = server
             .start(runtime.handle())
@@ -400,6 +402,7 @@ impl RunningAgent {
         self.status.stop_snapshot_worker();
         self.status.stop_rules();
         self.status.stop_graphite();
+        self.status.stop_archive();
         self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
@@ -431,7 +434,9 @@ pub(crate) fn open_store(plan: &AgentSettings) -> Result<Store, AgentStartError>
         source,
     })?;
     private_files::restrict_to_owner(dir);
-    Ok(Store::open(plan.store.clone())?)
+    let mut options = plan.store.clone();
+    options.archive = archive_progress(plan);
+    Ok(Store::open(options)?)
 }
 
 fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStartError> {
@@ -512,6 +517,9 @@ fn start_sampler(
     }
     if !plan.graphite.is_empty() {
         own.push(GraphiteMetrics::new(source));
+    }
+    if plan.archive.is_configured() {
+        own.push(ArchiveMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

@@ -3,12 +3,25 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 use pegel_metric::{Millis, Series};
 
 /// The first eight bytes of a SHA-256 over all samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SampleDigest([u8; 8]);
+
+impl SampleDigest {
+    /// Returns the digest of the bytes of a file, for a file that another process wrote.
+    pub fn of_file(bytes: &[u8]) -> SampleDigest {
+        SampleDigest::first_bytes(digest(&SHA256, bytes))
+    }
+
+    fn first_bytes(digest: Digest) -> SampleDigest {
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest.as_ref()[..8]);
+        SampleDigest(first)
+    }
+}
 
 impl fmt::Display for SampleDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,10 +62,7 @@ impl DigestBuilder {
     }
 
     pub(crate) fn finish(self) -> SampleDigest {
-        let digest = self.context.finish();
-        let mut first = [0; 8];
-        first.copy_from_slice(&digest.as_ref()[..8]);
-        SampleDigest(first)
+        SampleDigest::first_bytes(self.context.finish())
     }
 }
 

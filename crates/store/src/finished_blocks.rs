@@ -42,6 +42,10 @@ pub struct SkippedSamples {
     pub damaged_columns: u64,
 }
 
+/// Receives the samples of a block series by series, sorted by time, until it breaks.
+pub type FinishedVisitor<'a> =
+    dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()> + 'a;
+
 impl FinishedBlock {
     pub fn identity(&self) -> BlockIdentity {
         self.block.identity()
@@ -87,7 +91,7 @@ pub(crate) fn visit_finished(
     shared: &StoreContext,
     finished: &FinishedBlock,
     window: Range<Millis>,
-    visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()>,
+    visit: &mut FinishedVisitor<'_>,
 ) -> Result<SkippedSamples, QueryError> {
     let mut skipped = SkippedSamples::default();
     let Some(mut reader) = PointReader::open(shared, &finished.block)? else {

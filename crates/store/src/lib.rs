@@ -61,7 +61,7 @@ mod writer;
 pub use archive_progress::{ArchiveProgress, BlockIdentity};
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
-pub use finished_blocks::{FinishedBlock, SkippedSamples};
+pub use finished_blocks::{FinishedBlock, FinishedVisitor, SkippedSamples};
 pub use last_rows::LastRow;
 pub use options::StoreOptions;
 pub use range_query::{

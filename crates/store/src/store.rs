@@ -5,7 +5,7 @@
 //! Reads never hold the state's lock while a selector or a visitor runs.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -18,7 +18,7 @@ use pegel_supervisor::{CriticalThread, Heartbeat, Supervisor};
 use crate::block::IndexCache;
 use crate::context::{BackgroundWork, StoreContext, StoreState};
 use crate::drop_tracker::DropTracker;
-use crate::finished_blocks::{self, FinishedBlock, SkippedSamples};
+use crate::finished_blocks::{self, FinishedBlock, FinishedVisitor, SkippedSamples};
 use crate::hidden_ranges::{self, HiddenRanges};
 use crate::last_rows::{LastRow, last_rows};
 use crate::lock::StoreLock;
@@ -30,7 +30,7 @@ use crate::writer::{
     UncountedSamples,
 };
 use crate::{
-    ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor,
+    ArchiveProgress, ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor,
     StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan, syncer,
 };
 
@@ -390,6 +390,11 @@ impl Store {
         }
     }
 
+    /// Returns the progress of the archive, if there is one.
+    pub fn archive_progress(&self) -> Option<&Arc<ArchiveProgress>> {
+        self.inner.shared.options.archive.as_ref()
+    }
+
     /// Returns the blocks that no longer change, in the order in which they were written.
     pub fn finished_blocks(&self) -> Vec<FinishedBlock> {
         finished_blocks::finished_blocks(&self.inner.shared)
@@ -401,7 +406,7 @@ impl Store {
         &self,
         block: &FinishedBlock,
         window: Range<Millis>,
-        visit: &mut dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()>,
+        visit: &mut FinishedVisitor<'_>,
     ) -> Result<SkippedSamples, QueryError> {
         finished_blocks::visit_finished(&self.inner.shared, block, window, visit)
     }
