@@ -6,11 +6,13 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
+use pegel_config::{ByteSize, TimeSpan};
 use pegel_metric::{Millis, Selector};
 use pegel_sample_file::{FinishedFile, SampleDigest, SampleFileError, SampleFormat, SampleWriter};
 use pegel_storage::{CreateOutcome, FilePlace, StorageProblem};
-use pegel_store::{QueryError, RangeQuery, Store};
+use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
 
 use crate::layout::{Day, export_file};
 
@@ -170,6 +172,37 @@ pub struct StoreSource {
     pub node: String,
     pub selector: Selector,
     pub format: SampleFormat,
+}
+
+/// No sample of a store that is exported is too old.
+const KEEP_SECONDS: u64 = 36_500 * 86_400;
+const KEEP_BYTES: u64 = 1 << 40;
+
+impl StoreSource {
+    /// Opens the store in `dir`, a copy that this process may change.
+    pub fn open(
+        dir: &Path,
+        node: &str,
+        selector: Selector,
+        format: SampleFormat,
+    ) -> Result<StoreSource, ExportError> {
+        let mut options = StoreOptions::new(dir);
+        options.keep.disk = TimeSpan::seconds(KEEP_SECONDS);
+        options.keep.bytes = Some(ByteSize::bytes(KEEP_BYTES));
+        let store = Store::open(options).map_err(|error| ExportError::Read(error.into()))?;
+        Ok(StoreSource {
+            store,
+            node: node.to_owned(),
+            selector: selector.including_remote(),
+            format,
+        })
+    }
+
+    /// Returns the times of the samples in the store.
+    pub fn range(&self) -> Option<Range<Millis>> {
+        let status = self.store.status();
+        Some(status.oldest?..status.newest?.saturating_add(1))
+    }
 }
 
 impl ExportSource for StoreSource {

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use crate::command_error::CommandError;
 
 /// The deepest directory of a store.
-pub(super) const DEPTH_MAX: usize = 4;
+pub(crate) const DEPTH_MAX: usize = 4;
 
 /// Creates the directory and returns its absolute path.
 pub(super) fn prepare(out: &Path, option: &str) -> anyhow::Result<PathBuf> {
