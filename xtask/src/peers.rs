@@ -27,7 +27,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 9] = [
+const PEERS: [PeerPackage; 10] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -58,6 +58,12 @@ const PEERS: [PeerPackage; 9] = [
         folder: "node",
         marker_file: "node_modules/statsd/stats.js",
         install: "npm install --silent --no-audit --no-fund --prefix \"$1\" hot-shots statsd-client statsd",
+    },
+    // Readers of archives.
+    PeerPackage {
+        folder: "analysis",
+        marker_file: "bin/archive-readers",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet pyarrow duckdb pandas && touch \"$1/bin/archive-readers\"",
     },
     // Storage for records.
     PeerPackage {
