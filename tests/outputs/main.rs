@@ -1,6 +1,7 @@
 //! Output of a real agent to other systems: Prometheus, Grafana, the page in a browser, the
 //! snapshot, the processes; rules and the receivers of their alerts.
 
+mod archive;
 mod grafana;
 mod graphite;
 mod jobs;

@@ -29,7 +29,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 12] = [
+const PEERS: [PeerPackage; 13] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -76,6 +76,12 @@ const PEERS: [PeerPackage; 12] = [
         folder: "opentelemetry-node",
         marker_file: "node_modules/@opentelemetry/exporter-metrics-otlp-http/package.json",
         install: "cd \"$1\" && echo '{}' > package.json && npm install --silent --no-audit --no-fund @opentelemetry/api @opentelemetry/sdk-metrics @opentelemetry/resources @opentelemetry/exporter-metrics-otlp-http",
+    },
+    // Readers of archives.
+    PeerPackage {
+        folder: "analysis",
+        marker_file: "bin/archive-readers",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet pyarrow duckdb pandas && touch \"$1/bin/archive-readers\"",
     },
     // Storage for records.
     PeerPackage {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pegel_archive::ArchiveSettings;
 use pegel_collect::{CollectSettings, Host, REGISTRY};
 use pegel_config::{ByteSize, ListenAddress, Secret, TimeSpan, UserRef};
 use pegel_history::HistorySettings;
@@ -29,6 +30,7 @@ use pegel_snapshot::SnapshotOptions;
 use pegel_store::{DiskFiles, StoreOptions};
 use pegel_tree::TreeSettings;
 
+use crate::archive;
 use crate::config::Config;
 use crate::config_json;
 use crate::config_sources::{EnvironmentLookup, LoadedConfig};
@@ -74,6 +76,7 @@ pub struct AgentSettings {
     pub otlp_input: OtlpInputSettings,
     pub remote_write: Vec<RemoteWriteTarget>,
     pub history: HistorySettings,
+    pub archive: ArchiveSettings,
     pub tree: TreeSettings,
     pub session: SessionSettings,
     pub jobs: JobsSettings,
@@ -185,6 +188,7 @@ impl AgentSettings {
             otlp_input: config.agent.otlp_input.clone(),
             remote_write,
             history: config.agent.history.0.clone(),
+            archive: config.agent.archive.clone(),
             tree: tree_settings(config, environment),
             session: config.agent.session.clone(),
             jobs: config.agent.jobs.clone(),
@@ -236,6 +240,7 @@ impl AgentSettings {
         self.remote_write = Vec::new();
         self.store.keep_log = true;
         self.history = HistorySettings::default();
+        self.archive = ArchiveSettings::default();
         self.statsd.keys.udp = Vec::new();
         self.statsd.keys.tcp = Vec::new();
         self.statsd.unix = None;
@@ -348,6 +353,7 @@ fn reserved_names(config: &Config, node: &str) -> Arc<ReservedNames> {
         .chain(otlp::families())
         .chain(remote_write::families())
         .chain(history::families())
+        .chain(archive::families())
         .chain(tree::families())
         .chain(pull_metrics::families())
         .chain(marks::families())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pegel_archive::{ArchiveCounts, Archiver};
 use pegel_collect::{CollectorState, Sampler};
 use pegel_history::{HistoryStatus, PrometheusHistory};
 use pegel_ingest::pull::{OnceValues, PullInputs};
@@ -23,6 +24,7 @@ use pegel_tree::{ParentContact, RunningTree, TreeFigures};
 use serde_json::{Map, Value, json};
 
 use crate::agent_settings::AgentSettings;
+use crate::archive;
 use crate::graphite::status_json;
 use crate::history;
 use crate::hosted_inputs::HostedInputs;
@@ -58,6 +60,8 @@ pub(crate) struct AgentStatus {
     remote_write: Mutex<Option<RemoteWriteOutput>>,
     /// `None` if no engine is configured.
     history: Mutex<Option<Arc<PrometheusHistory>>>,
+    /// `None` without an archive.
+    archive: Mutex<Option<Archiver>>,
     tree: Mutex<Option<RunningTree>>,
     /// `None` only in tests.
     jobs: Option<Jobs>,
@@ -253,6 +257,19 @@ impl AgentStatus {
         let outputs = std::mem::take(&mut *self.otlp.lock());
         drop(outputs);
     }
+    pub(crate) fn set_archive(&self, archive: Option<Archiver>) {
+        *self.archive.lock() = archive;
+    }
+
+    pub(crate) fn archive_counts(&self) -> Option<ArchiveCounts> {
+        self.archive.lock().as_ref().map(Archiver::counts)
+    }
+
+    /// Ends the archive. What it did not store is stored after the next start.
+    pub(crate) fn stop_archive(&self) {
+        let archive = self.archive.lock().take();
+        drop(archive);
+    }
 
     pub(crate) fn set_tree(&self, tree: RunningTree) {
         *self.tree.lock() = Some(tree);
@@ -421,6 +438,9 @@ impl StatusSource for AgentStatus {
         }
         if let Some(history) = self.history() {
             fields.insert("history".to_owned(), history::status_json(&history));
+        }
+        if let Some(counts) = self.archive_counts() {
+            fields.insert("archive".to_owned(), archive::status_json(&counts));
         }
         if let Some(tree) = self.tree.lock().as_ref() {
             fields.insert("tree".to_owned(), tree.status_json());

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pegel_archive::ArchiveSettings;
 use pegel_collect::CollectorsConfig;
 use pegel_config::{
     ConfigKey, DetailLevel, LogConfig, SampleInterval, Secret, Section, TimeSpan, settings,
@@ -75,6 +76,8 @@ settings! {
         remote_write: RemoteWriteTargets = RemoteWriteTargets::default(),
         /// An engine with Prometheus' API that has samples from before the store: docs/history.md.
         history: HistoryConfig = HistoryConfig::default(),
+        /// Where finished blocks are copied as Parquet files: docs/archive.md.
+        archive: ArchiveSettings = ArchiveSettings::default(),
         /// Agents that this one reports to, and how it accepts those that report to it:
         /// docs/tree.md.
         tree: TreeSettings = TreeSettings::default(),

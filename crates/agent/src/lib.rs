@@ -8,6 +8,7 @@
 mod agent_settings;
 mod agent_status;
 mod allocator;
+mod archive;
 mod check_config;
 mod config;
 mod config_json;

@@ -7,8 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Files that the agent creates in its directory. Other files are left alone.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "annotations.jsonl",
+    "archive.json",
     "endpoint.json",
     "format",
     "hidden",

@@ -49,6 +49,8 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         "annotations.jsonl.new",
         "complete-since",
         "complete-since.tmp",
+        "archive.json",
+        "archive.json.tmp",
         "filters",
         "filters.tmp",
         "format",

@@ -36,6 +36,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::agent_settings::AgentSettings;
 use crate::agent_status::AgentStatus;
 use crate::allocator::limit_allocator;
+use crate::archive::{ArchiveMetrics, archive_progress, start_archive};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::endpoint_file::{self, EndpointFile};
 use crate::graphite::{GraphiteMetrics, start_graphite};
@@ -227,6 +228,7 @@ impl RunningAgent {
         status.set_graphite(outputs);
         let outputs = start_otlp(&plan, &store, version).map_err(AgentStartError::Runtime)?;
         status.set_otlp(outputs);
+        status.set_archive(start_archive(&plan, &store).map_err(AgentStartError::Runtime)?);
         let promql_source = server.promql_source();
         let output = start_remote_write(&plan, &store, &promql_source);
         status.set_remote_write(output.map_err(AgentStartError::Runtime)?);
@@ -420,6 +422,7 @@ impl RunningAgent {
         self.status.stop_graphite();
         self.status.stop_otlp();
         self.status.stop_remote_write();
+        self.status.stop_archive();
         self.status.stop_tree();
         if let Some(running) = self.server.take() {
             self.runtime.block_on(running.stop(STOP_GRACE));
@@ -451,7 +454,9 @@ pub(crate) fn open_store(plan: &AgentSettings) -> Result<Store, AgentStartError>
         source,
     })?;
     private_files::restrict_to_owner(dir);
-    Ok(Store::open(plan.store.clone())?)
+    let mut options = plan.store.clone();
+    options.archive = archive_progress(plan);
+    Ok(Store::open(options)?)
 }
 
 fn start_ingest(plan: &AgentSettings, store: &Store) -> Result<Ingest, AgentStartError> {
@@ -541,6 +546,9 @@ fn start_sampler(
     }
     if plan.history.url.is_some() {
         own.push(HistoryMetrics::new(source));
+    }
+    if plan.archive.is_configured() {
+        own.push(ArchiveMetrics::new(source));
     }
     let sampler = Sampler::start(
         &plan.collect,

@@ -51,6 +51,7 @@ pub(crate) fn of(path: &[&str]) -> &'static [Example] {
         ["record", "check"] => RECORD_CHECK,
         ["record", "cat"] => RECORD_CAT,
         ["record", "trace"] => RECORD_TRACE,
+        ["export"] => EXPORT,
         ["hook"] => HOOK,
         ["bundle"] => BUNDLE,
         ["grafana"] | ["grafana", "provision"] => GRAFANA_PROVISION,
@@ -588,6 +589,21 @@ const HOOK: &[Example] = &[
     example(
         "pegel hook tes --to azblob://acct/records",
         "print the lines for the batch script of each task",
+    ),
+];
+
+const EXPORT: &[Example] = &[
+    example(
+        "pegel export --to /data/samples",
+        "all stored samples as Parquet files, one folder per day and node",
+    ),
+    example(
+        "pegel export --to s3://bucket/samples --match 'node_cpu*' --start -6h",
+        "the processors' last six hours, to object storage",
+    ),
+    example(
+        "pegel export --to /data/job7 --store out/",
+        "what `pegel job --out out` collected, without an agent",
     ),
 ];
 

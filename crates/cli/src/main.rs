@@ -17,6 +17,7 @@ mod counter_rates;
 mod doctor;
 mod end_with_parent;
 mod examples;
+mod export;
 mod format;
 mod get;
 mod grafana;
@@ -102,6 +103,7 @@ enum CliCommand {
     Session(session::SessionArgs),
     Snapshot(snapshot::SnapshotArgs),
     Record(record::RecordArgs),
+    Export(export::ExportArgs),
     Hook(hook::HookArgs),
     Bundle(bundle::BundleArgs),
     Grafana(grafana::GrafanaArgs),
@@ -177,6 +179,7 @@ fn main() -> ExitCode {
         CliCommand::Session(args) => session::run(args),
         CliCommand::Snapshot(args) => snapshot::run(args),
         CliCommand::Record(args) => record::run(args),
+        CliCommand::Export(args) => export::run(args),
         CliCommand::Hook(args) => hook::run(args),
         CliCommand::Bundle(args) => bundle::run(args),
         CliCommand::Grafana(args) => grafana::run(args),

@@ -112,9 +112,14 @@ fn program_name(pid: i32) -> Option<String> {
 
 /// Parses a time as the agent's HTTP interface does; returns milliseconds since 1970.
 fn parse_time(text: &str, now: Timestamp) -> Result<i64, String> {
+    parse_time_option("--time", text, now)
+}
+
+/// Parses the time that an option sets.
+pub(crate) fn parse_time_option(option: &str, text: &str, now: Timestamp) -> Result<i64, String> {
     let wrong = || {
         format!(
-            "--time {text:?}: expected seconds (1700000000.5), milliseconds (1700000000000), now, \
+            "{option} {text:?}: expected seconds (1700000000.5), milliseconds (1700000000000), now, \
              or a time before now such as -5m"
         )
     };

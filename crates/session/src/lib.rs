@@ -29,7 +29,6 @@ mod session;
 mod session_record;
 mod settings;
 mod spool;
-pub mod storage;
 pub mod task;
 mod upload;
 mod upload_thread;
@@ -40,6 +39,8 @@ pub use identity::{CallerContext, RequestedNames, SessionIdentity, path_componen
 pub use manager::{
     DEFAULT_SLOT, SessionContext, SessionHost, SessionManager, SlotUsage, is_recorded_in,
 };
+/// The clients of storage, which the archive uses too.
+pub use pegel_storage as storage;
 pub use requests::{
     CredentialsRequest, SessionCaller, SessionError, SessionState, SessionStatus, StartRequest,
     StopRequest,

@@ -26,6 +26,7 @@
 //! into it; later ones go to late blocks. Each class of inputs (`input_class.rs`) has its own
 //! blocks and a share of the bytes.
 
+mod archive_progress;
 mod block;
 mod block_merge;
 mod codec;
@@ -34,6 +35,7 @@ mod context;
 mod drop_tracker;
 mod error;
 mod files;
+mod finished_blocks;
 #[doc(hidden)] // For fuzz/ only.
 pub mod fuzzing;
 mod head;
@@ -60,9 +62,11 @@ mod syncer;
 mod text_file;
 mod writer;
 
+pub use archive_progress::{ArchiveProgress, BlockIdentity};
 pub use complete_since::CompleteSince;
 pub use error::{PushError, PushResult, StoreOpenError};
 pub use files::{DiskFiles, FileHandle, Files, write_all_at};
+pub use finished_blocks::{FinishedBlock, FinishedVisitor, SkippedSamples};
 pub use last_rows::LastRow;
 pub use log::{LogPosition, LogReader, LogStep, LogVisitor};
 pub use options::StoreOptions;

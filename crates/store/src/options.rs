@@ -7,6 +7,7 @@ use std::time::Duration;
 use pegel_metric::{Clock, SystemClock};
 use pegel_supervisor::Supervisor;
 
+use crate::archive_progress::ArchiveProgress;
 use crate::files::{DiskFiles, Files};
 use crate::settings::{RetentionSettings, StoreLimits};
 
@@ -26,6 +27,9 @@ pub struct StoreOptions {
     pub keep_log: bool,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
+    /// Blocks that are not archived yet outlive their age, within `keep.bytes`. `None` without an
+    /// archive.
+    pub archive: Option<Arc<ArchiveProgress>>,
     /// Supervises the store's threads.
     pub supervisor: Supervisor,
 }
@@ -42,6 +46,7 @@ impl StoreOptions {
             keep_log: false,
             clock: Arc::new(SystemClock),
             files: Arc::new(DiskFiles),
+            archive: None,
             supervisor: Supervisor::default(),
         }
     }

@@ -5,6 +5,7 @@
 //! Reads never hold the state's lock while a selector or a visitor runs.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -18,6 +19,7 @@ use crate::block::IndexCache;
 use crate::complete_since::{CompleteSince, CompletenessRecord};
 use crate::context::{BackgroundWork, StoreContext, StoreState};
 use crate::drop_tracker::DropTracker;
+use crate::finished_blocks::{self, FinishedBlock, FinishedVisitor, SkippedSamples};
 use crate::hidden_ranges::{self, HiddenRanges};
 use crate::last_rows::{LastRow, last_rows};
 use crate::lock::StoreLock;
@@ -29,8 +31,9 @@ use crate::writer::{
     UncountedSamples,
 };
 use crate::{
-    ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor,
-    StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan, syncer,
+    ArchiveProgress, ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery,
+    SeriesVisitor, StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan,
+    syncer,
 };
 
 /// The memory for cached, decoded block indexes: a share of that for samples and series. The
@@ -441,6 +444,27 @@ impl Store {
         while work.maintenance_done < wanted && !work.stop {
             shared.maintenance_passed.wait(&mut work);
         }
+    }
+
+    /// Returns the progress of the archive, if there is one.
+    pub fn archive_progress(&self) -> Option<&Arc<ArchiveProgress>> {
+        self.inner.shared.options.archive.as_ref()
+    }
+
+    /// Returns the blocks that no longer change, in the order in which they were written.
+    pub fn finished_blocks(&self) -> Vec<FinishedBlock> {
+        finished_blocks::finished_blocks(&self.inner.shared)
+    }
+
+    /// Visits the samples of a finished block in a range of time, series by series, sorted by text.
+    /// Ends early if the visitor breaks.
+    pub fn visit_finished(
+        &self,
+        block: &FinishedBlock,
+        window: Range<Millis>,
+        visit: &mut FinishedVisitor<'_>,
+    ) -> Result<SkippedSamples, QueryError> {
+        finished_blocks::visit_finished(&self.inner.shared, block, window, visit)
     }
 
     /// Returns the status of the store. Never waits for the writer or for readers.

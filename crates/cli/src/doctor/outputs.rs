@@ -1,4 +1,4 @@
-//! Reports the servers to which the agent cannot send.
+//! Reports the servers to which the agent cannot send, and an archive that it cannot store.
 
 use pegel_metric::quantity;
 use serde_json::Value;
@@ -11,6 +11,7 @@ pub(super) fn evaluate(status: &Value) -> Vec<Finding> {
     let mut findings = evaluate_graphite(status);
     findings.extend(evaluate_otlp(status));
     findings.extend(evaluate_remote_write(status));
+    findings.extend(evaluate_archive(status));
     findings
 }
 
@@ -50,6 +51,30 @@ fn evaluate_graphite(status: &Value) -> Vec<Finding> {
         findings.push(Finding::ok("graphite", message));
     }
     findings
+}
+
+/// Returns the finding about the archive; `None` without one.
+fn evaluate_archive(status: &Value) -> Option<Finding> {
+    let archive = status.get("archive")?;
+    let place = archive["to"].as_str().unwrap_or("?");
+    let number = |key: &str| archive[key].as_u64().unwrap_or(0);
+    let waiting = pluralized(number("pending_blocks"), "block");
+    let lost = number("lost_samples");
+    if let Some(error) = archive["last_error"].as_str() {
+        let lost = pluralized(lost, "sample");
+        let message = format!("{error}; {waiting} waiting, {lost} lost");
+        let fix = "correct the place or its credentials (archive); what waits is stored then";
+        return Some(Finding::better("archive", message, fix));
+    }
+    if lost > 0 {
+        let lost = pluralized(lost, "sample");
+        let message = format!("{place}: {lost} dropped by retention before they were archived");
+        let fix = "set a larger keep.bytes, so that blocks can wait longer for the archive";
+        return Some(Finding::better("archive", message, fix));
+    }
+    let files = pluralized(number("files"), "file");
+    let message = format!("{place}: {files} since the agent started, {waiting} waiting");
+    Some(Finding::ok("archive", message))
 }
 
 fn failing(server: &Value) -> Option<Finding> {
@@ -131,6 +156,35 @@ mod tests {
 
     use super::super::finding::FindingState;
     use super::*;
+
+    #[test]
+    fn an_archive_that_fails_or_lost_samples_is_reported() {
+        assert_eq!(evaluate_archive(&json!({})), None);
+        let archive = |error: Value, lost: u64| {
+            let status = json!({"archive": {
+                "to": "s3://b", "files": 2, "pending_blocks": 1, "lost_samples": lost,
+                "last_error": error,
+            }});
+            evaluate_archive(&status).expect("a finding")
+        };
+        let fine = archive(Value::Null, 0);
+        assert_eq!(fine.state, FindingState::Ok);
+        assert_eq!(
+            fine.message,
+            "s3://b: 2 files since the agent started, 1 block waiting"
+        );
+        let failing = archive(json!("s3://b: no such bucket"), 3);
+        assert_eq!(
+            failing.message,
+            "s3://b: no such bucket; 1 block waiting, 3 samples lost"
+        );
+        let lost = archive(Value::Null, 1);
+        assert_ne!(lost.state, FindingState::Ok);
+        assert_eq!(
+            lost.message,
+            "s3://b: 1 sample dropped by retention before they were archived"
+        );
+    }
 
     #[test]
     fn servers_that_fail_or_lost_values_are_reported() {

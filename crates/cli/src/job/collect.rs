@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use crate::command_error::CommandError;
 
 /// The deepest directory of a store.
-pub(super) const DEPTH_MAX: usize = 4;
+pub(crate) const DEPTH_MAX: usize = 4;
 
 /// Creates the directory and returns its absolute path.
 pub(super) fn prepare(out: &Path, option: &str) -> anyhow::Result<PathBuf> {
@@ -57,7 +57,7 @@ pub(super) fn copy_store(store: &Path, out: &Path, node: &str) -> anyhow::Result
 }
 
 /// Copies files and directories; nothing else is in a store.
-pub(super) fn copy_dir(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
+pub(crate) fn copy_dir(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -5,7 +5,7 @@
 //! is the end of the job, also if this process is killed. The agents of the other nodes end when
 //! the head is gone, so that nothing depends on an orderly end.
 
-mod collect;
+pub(crate) mod collect;
 mod command_process;
 mod credentials;
 mod events;

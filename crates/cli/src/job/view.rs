@@ -88,15 +88,15 @@ fn describe(args: &ViewArgs) -> anyhow::Result<JobFile> {
 }
 
 /// The samples to serve.
-struct ViewSource {
-    dir: PathBuf,
-    nodes: Vec<String>,
+pub(crate) struct ViewSource {
+    pub dir: PathBuf,
+    pub nodes: Vec<String>,
     /// One for each node; empty if they are stores.
-    databases: Vec<PathBuf>,
+    pub databases: Vec<PathBuf>,
 }
 
 /// Finds the stores of nodes in a directory or, if there are none, the database files.
-fn find_samples(given: &Path) -> anyhow::Result<ViewSource> {
+pub(crate) fn find_samples(given: &Path) -> anyhow::Result<ViewSource> {
     let usage = |problem: String| CommandError::usage(format!("{}: {problem}", given.display()));
     let given_absolute = fs::canonicalize(given).map_err(|error| usage(error.to_string()))?;
     let is_store = |dir: &Path| dir.join("format").is_file() && dir.join("log").is_dir();

@@ -3,6 +3,7 @@
 
 mod columns;
 mod dragon;
+mod export;
 mod filters;
 mod followed_nodes;
 mod input;
@@ -71,6 +72,7 @@ const INDEX_TEXT: &str = "pegel: metrics of this node and its programs\n
 /api/v1/list             series:         ?match=
 /api/v1/values           current values: ?match=&names=
 /api/v1/range            stored samples: ?match=&start=-5m&end=now&step=10s&agg=avg
+/api/v1/export           all stored samples as one file: ?format=parquet&match=&start=-1h&end=now
 /api/v1/marks            marks and phases of programs: ?start=-1h&end=now
 /api/v1/rules            recording and alerting rules, as Prometheus: ?type=alert
 /api/v1/alerts           pending and firing alerts, as Prometheus
@@ -119,6 +121,7 @@ const ROUTES: &[Route] = &[
     ("/api/v1/list", Access::Read, || get(list::list)),
     ("/api/v1/values", Access::Read, || get(values::values)),
     ("/api/v1/range", Access::Read, || get(range::range)),
+    ("/api/v1/export", Access::Read, || get(export::export)),
     ("/api/v1/marks", Access::Read, || get(marks::marks)),
     ("/api/v1/stream", Access::Read, || get(stream::changes)),
     ("/api/v1/config", Access::Read, || get(status::config)),
@@ -329,10 +332,11 @@ async fn run_with_nodes(
 }
 
 /// Routes under `/api/v1` that do not read nodes.
-const OWN_ROUTES: [&str; 14] = [
+const OWN_ROUTES: [&str; 15] = [
     "agent/",
     "alerts",
     "config",
+    "export",
     "filters",
     "format_query",
     "inputs",

@@ -92,7 +92,7 @@ fn shared_key() -> StorageCredentials {
 }
 
 /// Returns a place in a new azurite with a container.
-fn azurite() -> Option<(PeerServer, TestPlace)> {
+pub(crate) fn azurite() -> Option<(PeerServer, TestPlace)> {
     let server = PeerServer::azurite(None)?;
     create_container(&server.url, None);
     let place = format!("azblob://{ACCOUNT}/records/a b");

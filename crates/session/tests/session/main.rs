@@ -2,6 +2,7 @@
 //! on this machine.
 
 mod azure_storage;
+mod file_place;
 mod file_storage;
 mod google_storage;
 mod loopback_server;

@@ -46,7 +46,7 @@ fn send(url: &str, service: &str, method: &str, target: &str, body: &str) -> Str
 
 /// Returns a place in a new moto with a bucket and a user who may do everything in S3.
 /// It does not check the signatures of the first requests.
-fn moto(unchecked_requests: u32) -> Option<(PeerServer, TestPlace)> {
+pub(crate) fn moto(unchecked_requests: u32) -> Option<(PeerServer, TestPlace)> {
     let server = PeerServer::moto(unchecked_requests)?;
     let iam = |action: &str| send(&server.url, "iam", "POST", "/", action);
     iam("Action=CreateUser&Version=2010-05-08&UserName=pegel");

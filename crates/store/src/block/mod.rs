@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pegel_metric::Millis;
 
+use crate::archive_progress::BlockIdentity;
 use crate::files::Files;
 use crate::input_class::InputClass;
 
@@ -89,6 +90,13 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    pub(crate) fn identity(&self) -> BlockIdentity {
+        BlockIdentity {
+            id: self.id,
+            checksum: self.index_crc,
+        }
+    }
+
     /// Removes the file when the last reference is dropped.
     pub(crate) fn delete_on_drop(&self) {
         self.deletes_on_drop.store(true, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use pegel_metric::Millis;
 
 use crate::block::Block;
 use crate::context::StoreContext;
+use crate::finished_blocks::count_samples;
 use crate::input_class::InputClass;
 
 /// A clock that gains more than this on the monotonic clock has jumped.
@@ -73,7 +74,9 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
         (state.blocks.clone(), state.log_bytes())
     };
     let mut dropped: Vec<_> = kept
-        .extract_if(.., |block| block.max < oldest_kept)
+        .extract_if(.., |block| {
+            block.max < oldest_kept && !awaits_archive(shared, block)
+        })
         .collect();
     let budget = shared.options.keep.bytes_max().saturating_sub(log_bytes);
     while let Some(at) = class_to_shrink(&kept, budget).and_then(|class| oldest_block(&kept, class))
@@ -87,9 +90,31 @@ pub(super) fn drop_expired_blocks(shared: &StoreContext, trust: &mut ClockTrust)
     shared.completeness.record_dropped(shared, gone);
     shared.write().blocks = kept;
     for block in dropped {
+        count_unarchived(shared, &block);
         tracing::debug!(path = %block.path.display(), "dropped a block by age or size");
         shared.indexes.remove(block.id);
         block.delete_on_drop();
+    }
+}
+
+fn awaits_archive(shared: &StoreContext, block: &Block) -> bool {
+    let archive = shared.options.archive.as_ref();
+    archive.is_some_and(|archive| archive.awaits(block))
+}
+
+/// Counts the samples of a block that is dropped before it is archived: the disk is limited.
+fn count_unarchived(shared: &StoreContext, block: &Arc<Block>) {
+    let Some(archive) = shared.options.archive.as_ref() else {
+        return;
+    };
+    if archive.awaits(block) {
+        let samples = count_samples(shared, block);
+        archive.count_lost(samples);
+        tracing::error!(
+            samples,
+            path = %block.path.display(),
+            "dropped a block that is not archived: keep.bytes is exhausted"
+        );
     }
 }
 

@@ -5,6 +5,7 @@ mod bounds;
 mod crash;
 mod current_values;
 mod damage;
+mod finished_blocks;
 mod hangs;
 mod model;
 mod public_api;

@@ -53,6 +53,14 @@ pub(super) trait ObjectClient: Debug + Send {
     /// Creates or replaces an object.
     fn put(&mut self, name: &str, bytes: &[u8]) -> Result<(), StorageProblem>;
 
+    /// Creates an object unless there is one with this name. Returns whether it was created.
+    fn put_new(&mut self, name: &str, bytes: &[u8]) -> Result<bool, StorageProblem> {
+        match self.append(name, 0, bytes)? {
+            AppendReply::Appended => Ok(true),
+            AppendReply::Mismatch | AppendReply::Full => Ok(false),
+        }
+    }
+
     /// Deletes an object, which need not exist.
     fn delete(&mut self, name: &str) -> Result<(), StorageProblem>;
 

@@ -199,6 +199,23 @@ impl ObjectClient for AzureFolder {
         }
     }
 
+    fn put_new(&mut self, name: &str, bytes: &[u8]) -> Result<bool, StorageProblem> {
+        let request = AzureRequest {
+            headers: vec![
+                ("If-None-Match", "*".to_owned()),
+                ("x-ms-blob-type", "BlockBlob".to_owned()),
+            ],
+            body: bytes,
+            ..AzureRequest::new("PUT")
+        };
+        let response = self.send("Put Blob", Some(name), request, 0)?;
+        match response.status {
+            201 => Ok(true),
+            409 | 412 if response.has_code("BlobAlreadyExists") => Ok(false),
+            _ => Err(self.problem("Put Blob", &response)),
+        }
+    }
+
     fn delete(&mut self, name: &str) -> Result<(), StorageProblem> {
         let response = self.send("Delete Blob", Some(name), AzureRequest::new("DELETE"), 0)?;
         match response.status {

@@ -95,12 +95,13 @@ pub fn put_file(
 }
 
 /// A folder of any place.
-enum OpenFolder {
+#[derive(Debug)]
+pub(super) enum OpenFolder {
     Directory(PathBuf),
     Objects(Box<dyn ObjectClient>),
 }
 
-fn open_folder(
+pub(super) fn open_folder(
     place: &RecordPlace,
     credentials: &StorageCredentials,
     endpoints: &StorageEndpoints,

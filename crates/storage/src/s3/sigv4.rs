@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::storage::encoding::{encode_component, hex, hmac_sha256, sha256_hex};
+use crate::encoding::{encode_component, hex, hmac_sha256, sha256_hex};
 
 /// Keys that sign requests.
 #[derive(Clone)]

@@ -4,13 +4,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pegel_http_client::ServerUrl;
-use pegel_snapshot::job::VariableLookup;
 use serde::{Deserialize, Serialize};
 
 use super::{RecordPlace, StorageProblem, StorageProblemKind};
 
 /// The most bytes of the key file of a Google service account; they have about 2,300.
 const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// Looks up a variable of an environment.
+pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Credentials for storage of every kind. They are serialized to be kept in a file with mode 0600;
 /// `Debug` only shows which are set.

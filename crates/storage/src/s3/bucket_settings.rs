@@ -1,7 +1,7 @@
 //! The settings of a bucket: its region, its address and the keys that sign requests.
 
 use super::sigv4::SigningKeys;
-use crate::storage::{StorageCredentials, StorageEndpoints, StorageProblem, StorageProblemKind};
+use crate::{StorageCredentials, StorageEndpoints, StorageProblem, StorageProblemKind};
 
 /// Servers with the protocol of S3 accept it if they have no regions.
 const DEFAULT_REGION: &str = "us-east-1";

@@ -9,10 +9,10 @@ use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::storage::encoding::base64_url;
-use crate::storage::server::{StorageRequest, StorageServer};
-use crate::storage::token::AccessToken;
-use crate::storage::{REPLY_BYTES_MAX, StorageProblem, StorageProblemKind};
+use crate::encoding::base64_url;
+use crate::server::{StorageRequest, StorageServer};
+use crate::token::AccessToken;
+use crate::{REPLY_BYTES_MAX, StorageProblem, StorageProblemKind};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 const ASSERTION_SECONDS: i64 = 3600;

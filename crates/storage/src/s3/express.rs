@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::sigv4::SigningKeys;
 use super::{S3Request, send_signed};
-use crate::storage::response::xml_values;
-use crate::storage::server::StorageServer;
-use crate::storage::{REPLY_BYTES_MAX, StorageProblem, StorageProblemKind};
+use crate::response::xml_values;
+use crate::server::StorageServer;
+use crate::{REPLY_BYTES_MAX, StorageProblem, StorageProblemKind};
 
 /// How long the keys of a session are used.
 const SESSION_LIFE: Duration = Duration::from_secs(240);

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::query_text;
-use crate::storage::encoding::{base64, base64_decode, encode_component, hmac_sha256};
-use crate::storage::server::StorageServer;
-use crate::storage::token::MetadataTokens;
-use crate::storage::{StorageCredentials, StorageEndpoints, StorageProblem, StorageProblemKind};
+use crate::encoding::{base64, base64_decode, encode_component, hmac_sha256};
+use crate::server::StorageServer;
+use crate::token::MetadataTokens;
+use crate::{StorageCredentials, StorageEndpoints, StorageProblem, StorageProblemKind};
 
 /// The version of the protocol: the first with blocks of 100 MiB is 2022-11-02.
 const API_VERSION: &str = "2023-11-03";

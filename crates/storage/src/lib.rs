@@ -1,4 +1,5 @@
-//! Storage of records. [`crate::RecordUploader`] depends only on [`RecordStorage`].
+//! Storage of records and other files: credentials, requests and retries of every provider.
+//! Sessions depend only on [`RecordStorage`], the archive only on [`FilePlace`].
 //!
 //! ```text
 //! RecordStorage ─┬─ FileStorage                  directories
@@ -14,6 +15,7 @@ mod azure;
 mod credentials;
 mod encoding;
 mod file;
+mod file_place;
 mod google;
 mod merge;
 mod object_storage;
@@ -25,8 +27,9 @@ mod s3;
 mod server;
 mod token;
 
-pub use credentials::{StorageCredentials, StorageEndpoints};
+pub use credentials::{StorageCredentials, StorageEndpoints, VariableLookup};
 pub use file::FileStorage;
+pub use file_place::{CreateOutcome, FilePlace};
 pub use open::{RecordPart, open_storage, put_file, read_parts};
 pub use place::{RecordPlace, RecordPlaceError};
 pub use problem::{StorageProblem, StorageProblemKind};

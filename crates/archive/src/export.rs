@@ -1,0 +1,228 @@
+//! A single export: the samples of a range of time as files, partitioned like the archive.
+//!
+//! A source returns the samples of one window of time as one file within its limits. The run asks
+//! for windows that never cross midnight, halves those that are too large, and doubles the next
+//! one after a success.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use pegel_config::{ByteSize, TimeSpan};
+use pegel_metric::{Millis, Selector};
+use pegel_sample_file::{FinishedFile, SampleDigest, SampleFileError, SampleFormat, SampleWriter};
+use pegel_storage::{CreateOutcome, FilePlace, StorageProblem};
+use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
+
+use crate::layout::{Day, export_file};
+
+/// The longest window.
+const WINDOW_MAX: Millis = 86_400_000;
+/// The first window: what it finds decides about the next ones.
+const WINDOW_FIRST: Millis = 3_600_000;
+/// The attempts to store one file.
+const ATTEMPTS: u32 = 5;
+
+/// The samples of a window.
+#[derive(Debug)]
+pub enum ExportedWindow {
+    File {
+        bytes: Vec<u8>,
+        samples: u64,
+        digest: SampleDigest,
+    },
+    Empty,
+    /// The window exceeds the limits of the source.
+    TooLarge,
+}
+
+impl From<FinishedFile> for ExportedWindow {
+    fn from(file: FinishedFile) -> ExportedWindow {
+        match file.samples {
+            0 => ExportedWindow::Empty,
+            samples => ExportedWindow::File {
+                bytes: file.bytes,
+                samples,
+                digest: file.digest,
+            },
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("{}", .0.text)]
+    Storage(StorageProblem),
+    #[error("cannot read the samples")]
+    Read(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("one millisecond has more samples than one answer may have; select fewer series")]
+    TooDense,
+}
+
+impl From<QueryError> for ExportError {
+    fn from(error: QueryError) -> ExportError {
+        ExportError::Read(error.into())
+    }
+}
+
+impl From<SampleFileError> for ExportError {
+    fn from(error: SampleFileError) -> ExportError {
+        ExportError::Read(error.into())
+    }
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> ExportError {
+        ExportError::Read(error.into())
+    }
+}
+
+/// Returns the samples of one node.
+pub trait ExportSource {
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError>;
+}
+
+/// What an export stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportTotals {
+    pub files: u64,
+    pub existing_files: u64,
+    pub samples: u64,
+    pub bytes: u64,
+}
+
+/// One export.
+#[derive(Debug)]
+pub struct ExportRun {
+    pub place: FilePlace,
+    pub format: SampleFormat,
+    pub totals: ExportTotals,
+}
+
+impl ExportRun {
+    pub fn new(place: FilePlace, format: SampleFormat) -> ExportRun {
+        ExportRun {
+            place,
+            format,
+            totals: ExportTotals::default(),
+        }
+    }
+
+    /// Exports the samples of a node. `progress` is called after each window with its end.
+    pub fn export_node(
+        &mut self,
+        node: &str,
+        range: Range<Millis>,
+        source: &mut dyn ExportSource,
+        progress: &mut dyn FnMut(&ExportTotals, Millis),
+    ) -> Result<(), ExportError> {
+        let (mut start, mut length) = (range.start, WINDOW_FIRST);
+        while start < range.end {
+            let midnight = Day::of(start).window().end;
+            let end = start.saturating_add(length).min(midnight).min(range.end);
+            match source.export(start..end)? {
+                ExportedWindow::TooLarge if end - start <= 1 => return Err(ExportError::TooDense),
+                ExportedWindow::TooLarge => {
+                    length = (end - start) / 2;
+                    continue;
+                }
+                ExportedWindow::Empty => {}
+                ExportedWindow::File {
+                    bytes,
+                    samples,
+                    digest,
+                } => {
+                    let day = Day::of(start);
+                    let name = export_file(day, node, start, digest, self.format);
+                    self.store(&name, &bytes)?;
+                    self.totals.samples += samples;
+                    self.totals.bytes += bytes.len() as u64;
+                }
+            }
+            start = end;
+            length = length.saturating_mul(2).min(WINDOW_MAX);
+            progress(&self.totals, start);
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
+        let mut attempt = 1;
+        loop {
+            match self.place.create(name, bytes) {
+                Ok(CreateOutcome::Created) => self.totals.files += 1,
+                Ok(CreateOutcome::Exists) => self.totals.existing_files += 1,
+                Err(problem) if problem.kind.is_transient() && attempt < ATTEMPTS => {
+                    let pause = std::time::Duration::from_millis(250 << attempt);
+                    std::thread::sleep(problem.retry_after.unwrap_or(pause).min(pause * 8));
+                    attempt += 1;
+                    continue;
+                }
+                Err(problem) => return Err(ExportError::Storage(problem)),
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// Reads an open store.
+#[derive(Debug)]
+pub struct StoreSource {
+    pub store: Store,
+    pub node: String,
+    pub selector: Selector,
+    pub format: SampleFormat,
+}
+
+/// No sample of a store that is exported is too old.
+const KEEP_SECONDS: u64 = 36_500 * 86_400;
+const KEEP_BYTES: u64 = 1 << 40;
+
+impl StoreSource {
+    /// Opens the store in `dir`, a copy that this process may change.
+    pub fn open(
+        dir: &Path,
+        node: &str,
+        selector: Selector,
+        format: SampleFormat,
+    ) -> Result<StoreSource, ExportError> {
+        let mut options = StoreOptions::new(dir);
+        options.keep.disk = TimeSpan::seconds(KEEP_SECONDS);
+        options.keep.bytes = Some(ByteSize::bytes(KEEP_BYTES));
+        let store = Store::open(options).map_err(|error| ExportError::Read(error.into()))?;
+        Ok(StoreSource {
+            store,
+            node: node.to_owned(),
+            selector: selector.including_remote(),
+            format,
+        })
+    }
+
+    /// Returns the times of the samples in the store.
+    pub fn range(&self) -> Option<Range<Millis>> {
+        let status = self.store.status();
+        Some(status.oldest?..status.newest?.saturating_add(1))
+    }
+}
+
+impl ExportSource for StoreSource {
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError> {
+        let end = window.end - 1;
+        let query = RangeQuery::new(self.selector.clone(), window.start, end, None);
+        let mut writer = SampleWriter::new(self.format, &self.node)?;
+        let mut added = Ok(());
+        let read = self.store.query_range(&query, &mut |series, points| {
+            if added.is_ok() {
+                added = writer.add(series, points);
+            }
+        });
+        match read {
+            Err(QueryError::TooLarge(_) | QueryError::TooLong) => {
+                return Ok(ExportedWindow::TooLarge);
+            }
+            read => read?,
+        }
+        added?;
+        Ok(writer.finish()?.into())
+    }
+}

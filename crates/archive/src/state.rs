@@ -1,0 +1,81 @@
+//! Which blocks are archived, in the file `archive.json` of the store's directory. It is replaced
+//! durably after each block. Without it, files of blocks that exist are found at the place: their
+//! names have a digest of their samples.
+
+use std::io;
+use std::path::Path;
+
+use pegel_store::{ArchiveProgress, BlockIdentity};
+use serde::{Deserialize, Serialize};
+
+/// The name of the file.
+pub const STATE_FILE: &str = "archive.json";
+/// The most bytes that are read: a store has some hundred blocks.
+const BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ArchiveState {
+    /// Another place has none of the blocks.
+    place: String,
+    archived: Vec<BlockIdentity>,
+}
+
+/// Loads the progress of the archive at `place`. A file that is missing, malformed or of another
+/// place gives an empty one.
+pub fn load_progress(dir: &Path, place: &str) -> ArchiveProgress {
+    let path = dir.join(STATE_FILE);
+    let bytes = match pegel_plain_file::read_plain(&path, BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return ArchiveProgress::default();
+        }
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "cannot read the state of the archive");
+            return ArchiveProgress::default();
+        }
+    };
+    match serde_json::from_slice::<ArchiveState>(&bytes) {
+        Ok(state) if state.place == place => ArchiveProgress::new(state.archived),
+        Ok(_) => ArchiveProgress::default(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "malformed state of the archive; checking every block");
+            ArchiveProgress::default()
+        }
+    }
+}
+
+pub(crate) fn save_progress(
+    dir: &Path,
+    place: &str,
+    archived: Vec<BlockIdentity>,
+) -> io::Result<()> {
+    let state = ArchiveState {
+        place: place.to_owned(),
+        archived,
+    };
+    let bytes = serde_json::to_vec(&state).map_err(io::Error::from)?;
+    pegel_plain_file::write_durably(dir, STATE_FILE, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_for_the_same_place_only() {
+        let dir = std::env::temp_dir().join(format!("pegel-archive-state-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("made");
+        let block = BlockIdentity { id: 7, checksum: 9 };
+        save_progress(&dir, "file:///a", vec![block]).expect("saved");
+        assert!(load_progress(&dir, "file:///a").contains(block));
+        assert!(!load_progress(&dir, "file:///b").contains(block));
+        for broken in ["", "{", "[]", "{\"place\":1}"] {
+            std::fs::write(dir.join(STATE_FILE), broken).expect("written");
+            assert!(
+                !load_progress(&dir, "file:///a").contains(block),
+                "{broken}"
+            );
+        }
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

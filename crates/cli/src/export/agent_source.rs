@@ -1,0 +1,106 @@
+//! Reads windows of time from an agent.
+
+use std::io::Read;
+use std::ops::Range;
+
+use pegel_archive::{ExportError, ExportSource, ExportedWindow};
+use pegel_metric::Millis;
+use pegel_sample_file::{SampleDigest, SampleFormat, count_samples};
+
+use crate::agent_client::{AgentClient, response_error};
+
+const PATH: &str = "/api/v1/export";
+/// The most bytes of a response; those of an agent are limited to less.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The samples of an agent.
+#[derive(Debug)]
+pub(super) struct AgentSource {
+    client: AgentClient,
+    patterns: Vec<String>,
+    format: SampleFormat,
+    node: String,
+    range: Option<Range<Millis>>,
+}
+
+impl AgentSource {
+    /// Asks the agent for its name and the times of its samples.
+    pub(super) fn new(
+        client: AgentClient,
+        patterns: &[String],
+        format: SampleFormat,
+    ) -> anyhow::Result<AgentSource> {
+        let status = client.get("/status", &[])?;
+        let time = |key: &str| status["store"][key].as_i64();
+        Ok(AgentSource {
+            client,
+            patterns: patterns.to_vec(),
+            format,
+            node: status["node"].as_str().unwrap_or("unknown").to_owned(),
+            range: time("oldest").zip(time("newest")).map(|(oldest, newest)| {
+                // Samples that arrive while the export runs are not part of it.
+                oldest..newest.saturating_add(1)
+            }),
+        })
+    }
+
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
+    pub(super) fn range(&self) -> Option<Range<Millis>> {
+        self.range.clone()
+    }
+
+    fn request(&self, window: &Range<Millis>) -> anyhow::Result<Option<Vec<u8>>> {
+        let (start, end) = (millis_text(window.start), millis_text(window.end - 1));
+        let mut query = vec![
+            ("start", start.as_str()),
+            ("end", end.as_str()),
+            ("format", self.format.as_str()),
+        ];
+        query.extend(
+            self.patterns
+                .iter()
+                .map(|pattern| ("match", pattern.as_str())),
+        );
+        let response = self.client.request(PATH, &query)?;
+        let status = response.status;
+        let mut bytes = Vec::new();
+        response.body.take(BYTES_MAX).read_to_end(&mut bytes)?;
+        match status {
+            200 => Ok(Some(bytes)),
+            // Too many samples, or too much time.
+            413 | 504 => Ok(None),
+            404 => anyhow::bail!("this agent has no {PATH}; update it"),
+            _ => Err(response_error(status, &String::from_utf8_lossy(&bytes))),
+        }
+    }
+}
+
+/// Returns a time as a parameter: seconds below the smallest number that means milliseconds.
+fn millis_text(time: Millis) -> String {
+    match time >= 100_000_000_000 {
+        true => time.to_string(),
+        false => format!("{}.{:03}", time.max(0) / 1000, time.max(0) % 1000),
+    }
+}
+
+impl ExportSource for AgentSource {
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError> {
+        let answer = self.request(&window);
+        let answer = answer.map_err(|error| ExportError::Read(format!("{error:#}").into()))?;
+        let Some(bytes) = answer else {
+            return Ok(ExportedWindow::TooLarge);
+        };
+        let samples = count_samples(self.format, bytes.clone())?;
+        Ok(match samples {
+            0 => ExportedWindow::Empty,
+            samples => ExportedWindow::File {
+                digest: SampleDigest::of_file(&bytes),
+                samples,
+                bytes,
+            },
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! `pegel export`: stored samples as files for analysis. Reads an agent through its HTTP interface,
+//! window by window, or a copy of a store without an agent; memory is bounded by one window.
+
+mod agent_source;
+mod stored_nodes;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use pegel_archive::{ExportError, ExportRun, ExportSource, ExportTotals};
+use pegel_metric::quantity::bytes as byte_text;
+use pegel_metric::{Millis, Selector};
+use pegel_sample_file::SampleFormat;
+use pegel_session::storage::{FilePlace, RecordPlace};
+
+use crate::command_error::CommandError;
+use crate::mark::parse_time_option;
+use crate::node_access::{NodeArgs, list_nodes};
+use crate::output;
+use crate::storage_access;
+use agent_source::AgentSource;
+
+/// Write stored samples to files for analysis: Parquet or CSV, one folder per day and node
+///
+/// Reads the agent, or with --store a directory of samples without one. A parent exports every node
+/// below it. Files appear when they are complete and never replace others: an export that is
+/// repeated stores only what is missing. Exits with 4 if no sample is selected.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// Where to store the files: DIR, file:///DIR, s3://BUCKET[/PREFIX],
+    /// azblob://ACCOUNT/CONTAINER[/PREFIX] or gs://BUCKET[/PREFIX]; credentials are taken from the
+    /// environment, as for `pegel session`
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+    /// Export only series that contain TEXT, or match a glob or matchers: `cpu`, `node_*_bytes`,
+    /// `{mode="idle"}`; may be repeated, any may match
+    #[arg(long = "match", value_name = "TEXT")]
+    patterns: Vec<String>,
+    /// Export samples from this time on: seconds since 1970, RFC 3339, or before now: -6h
+    /// [default: the oldest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    start: Option<String>,
+    /// Export samples before this time [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    end: Option<String>,
+    /// Format of the files
+    #[arg(short, long, value_enum, default_value_t = ExportFormat::Parquet)]
+    format: ExportFormat,
+    /// Read the samples in DIR instead of an agent's: a directory of `pegel job --out`, or the store
+    /// of an agent that does not run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["socket", "node"])]
+    store: Option<PathBuf>,
+    /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
+    #[arg(short = 'u', value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ExportFormat {
+    /// For pyarrow, pandas, DuckDB, Spark
+    Parquet,
+    /// Text; times in milliseconds
+    Csv,
+}
+
+impl ExportFormat {
+    fn of_files(self) -> SampleFormat {
+        match self {
+            ExportFormat::Parquet => SampleFormat::Parquet,
+            ExportFormat::Csv => SampleFormat::Csv,
+        }
+    }
+}
+
+pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<()> {
+    let times = ExportTimes::parse(args)?;
+    let place = parse_place(&args.to)?;
+    let credentials = storage_access::credentials()?.for_place(&place);
+    let opened = FilePlace::open(&place, &credentials, &storage_access::endpoints());
+    let opened = opened.map_err(|problem| anyhow::anyhow!("{}", problem.text))?;
+    let mut export = NodeExport {
+        run: ExportRun::new(opened, args.format.of_files()),
+        times,
+        began: Instant::now(),
+    };
+    match &args.store {
+        Some(dir) => stored_nodes::export(dir, selector(&args.patterns)?, &mut export)?,
+        None => export_agent(args, &mut export)?,
+    }
+    export.finish(&place)
+}
+
+/// Exports the agent, the node that is named, or on a parent all nodes.
+fn export_agent(args: &ExportArgs, export: &mut NodeExport) -> anyhow::Result<()> {
+    // Checks the patterns before the first request.
+    selector(&args.patterns)?;
+    let client = args.node.client(args.socket.as_deref())?;
+    let listing = match args.node.node {
+        Some(_) => None,
+        None => Some(list_nodes(&client)?).filter(|listing| !listing.is_single()),
+    };
+    let clients = match &listing {
+        None => vec![client],
+        Some(listing) => {
+            let up = listing.nodes.iter().filter(|node| node.state == "up");
+            let own = std::iter::once(client.of_agent());
+            own.chain(
+                up.filter(|node| node.node != listing.own)
+                    .map(|node| client.of_agent().through_node(&node.node)),
+            )
+            .collect()
+        }
+    };
+    for client in clients {
+        let mut source = AgentSource::new(client, &args.patterns, args.format.of_files())?;
+        let (node, range) = (source.node().to_owned(), source.range());
+        export.export(&node, range, &mut source)?;
+    }
+    Ok(())
+}
+
+/// Parses a place; a path is a directory.
+fn parse_place(text: &str) -> anyhow::Result<RecordPlace> {
+    if text.contains("://") {
+        return storage_access::parse_place(text);
+    }
+    let dir = std::path::absolute(text);
+    let dir = dir.map_err(|error| CommandError::usage(format!("--to {text}: {error}")))?;
+    Ok(RecordPlace::Directory(dir))
+}
+
+fn selector(patterns: &[String]) -> anyhow::Result<Selector> {
+    if patterns.is_empty() {
+        return Ok(Selector::all());
+    }
+    let parsed = patterns.iter().map(|pattern| {
+        let parsed = Selector::parse(pattern);
+        parsed.map_err(|error| CommandError::usage(format!("--match {pattern}: {error}")))
+    });
+    let parsed: anyhow::Result<Vec<Selector>> = parsed.collect();
+    Ok(Selector::any(parsed?))
+}
+
+/// The times that the user selected.
+#[derive(Debug, Clone, Copy)]
+struct ExportTimes {
+    start: Option<Millis>,
+    end: Option<Millis>,
+}
+
+impl ExportTimes {
+    fn parse(args: &ExportArgs) -> anyhow::Result<ExportTimes> {
+        let now = Timestamp::now();
+        let time = |option: &str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            if let Ok(time) = text.parse::<Timestamp>() {
+                return Ok(Some(time.as_millisecond()));
+            }
+            let time = parse_time_option(option, text, now);
+            time.map(Some).map_err(CommandError::usage)
+        };
+        let times = ExportTimes {
+            start: time("--start", &args.start)?,
+            end: time("--end", &args.end)?,
+        };
+        match (times.start, times.end) {
+            (Some(start), Some(end)) if start >= end => {
+                Err(CommandError::usage("--start is not before --end"))
+            }
+            _ => Ok(times),
+        }
+    }
+}
+
+/// The export of all nodes.
+struct NodeExport {
+    run: ExportRun,
+    times: ExportTimes,
+    began: Instant,
+}
+
+impl NodeExport {
+    /// Exports one node, whose samples are in `range`.
+    fn export(
+        &mut self,
+        node: &str,
+        range: Option<Range<Millis>>,
+        source: &mut dyn ExportSource,
+    ) -> anyhow::Result<()> {
+        let Some(range) = range else { return Ok(()) };
+        let start = self.times.start.unwrap_or(range.start).max(range.start);
+        let end = self.times.end.unwrap_or(range.end).min(range.end);
+        let shows_progress = output::stderr_is_terminal();
+        let exported = self
+            .run
+            .export_node(node, start..end, source, &mut |totals, until| {
+                if shows_progress {
+                    let part = (until - start) * 100 / (end - start).max(1);
+                    output::progress(&format!("{node}: {part} %, {}", totals_text(totals)));
+                }
+            });
+        if shows_progress {
+            output::progress("");
+        }
+        exported.map_err(|error| match error {
+            ExportError::Read(error) => anyhow::anyhow!("{node}: {error}"),
+            error => anyhow::anyhow!("{node}: {error}"),
+        })
+    }
+
+    fn finish(&self, place: &RecordPlace) -> anyhow::Result<()> {
+        let totals = &self.run.totals;
+        if totals.samples == 0 {
+            return Err(CommandError::nothing_matched("no sample is selected"));
+        }
+        let seconds = self.began.elapsed().as_secs_f64();
+        let text = format!("{place}: {} in {seconds:.1} s\n", totals_text(totals));
+        output::write(None, &text)
+    }
+}
+
+fn totals_text(totals: &ExportTotals) -> String {
+    let existing = match totals.existing_files {
+        0 => String::new(),
+        count => format!(" ({count} more existed)"),
+    };
+    format!(
+        "{} files{existing}, {} samples, {}",
+        totals.files,
+        totals.samples,
+        byte_text(totals.bytes)
+    )
+}

@@ -1,0 +1,146 @@
+//! [`SampleWriter`], which builds a file in either format.
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use pegel_metric::{Millis, Series};
+
+use crate::csv::CsvWriter;
+use crate::digest::{DigestBuilder, SampleDigest};
+use crate::parquet_writer::{FILE_BYTES_TARGET, FILE_ROWS_MAX, ParquetWriter};
+
+/// The format of a file of samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleFormat {
+    Parquet,
+    Csv,
+}
+
+impl SampleFormat {
+    pub const ALL: [SampleFormat; 2] = [SampleFormat::Parquet, SampleFormat::Csv];
+
+    /// Returns the name, which is also the extension of files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SampleFormat::Parquet => "parquet",
+            SampleFormat::Csv => "csv",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<SampleFormat> {
+        SampleFormat::ALL
+            .into_iter()
+            .find(|format| format.as_str() == text)
+    }
+}
+
+/// An error of the Parquet library. Writing to memory does not fail otherwise.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write a Parquet file: {0}")]
+pub struct SampleFileError(#[from] parquet::errors::ParquetError);
+
+/// Returns the number of samples in a complete file; fails if it is not one.
+pub fn count_samples(format: SampleFormat, bytes: Vec<u8>) -> Result<u64, SampleFileError> {
+    match format {
+        SampleFormat::Parquet => {
+            let reader = SerializedFileReader::new(bytes::Bytes::from(bytes))?;
+            let rows = reader.metadata().file_metadata().num_rows();
+            Ok(u64::try_from(rows).unwrap_or(0))
+        }
+        // No text of a row has a line break: names and JSON contain none.
+        SampleFormat::Csv => {
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            Ok(lines.saturating_sub(1))
+        }
+    }
+}
+
+/// A complete file.
+#[derive(Debug)]
+pub struct FinishedFile {
+    pub bytes: Vec<u8>,
+    pub samples: u64,
+    pub digest: SampleDigest,
+    /// The times of the oldest and the newest sample.
+    pub span: Option<(Millis, Millis)>,
+}
+
+/// Builds one file in memory.
+#[derive(Debug)]
+pub struct SampleWriter {
+    format: FormatWriter,
+    digest: DigestBuilder,
+    samples: u64,
+    span: Option<(Millis, Millis)>,
+}
+
+#[derive(Debug)]
+enum FormatWriter {
+    Parquet(Box<ParquetWriter>),
+    Csv(CsvWriter),
+}
+
+impl SampleWriter {
+    /// Begins a file with the samples of a node, whose name a Parquet file carries.
+    pub fn new(format: SampleFormat, node: &str) -> Result<SampleWriter, SampleFileError> {
+        Ok(SampleWriter {
+            format: match format {
+                SampleFormat::Parquet => FormatWriter::Parquet(Box::new(ParquetWriter::new(node)?)),
+                SampleFormat::Csv => FormatWriter::Csv(CsvWriter::new()),
+            },
+            digest: DigestBuilder::new(),
+            samples: 0,
+            span: None,
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Returns whether the file is large enough: the next series belongs to another one.
+    pub fn is_full(&self) -> bool {
+        self.samples >= FILE_ROWS_MAX as u64 || self.bytes() >= FILE_BYTES_TARGET
+    }
+
+    /// Returns the bytes in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        match &self.format {
+            FormatWriter::Parquet(writer) => writer.bytes(),
+            FormatWriter::Csv(writer) => writer.bytes(),
+        }
+    }
+
+    /// Adds samples of a series, in the order of their times.
+    pub fn add(
+        &mut self,
+        series: &Series,
+        points: &[(Millis, f64)],
+    ) -> Result<(), SampleFileError> {
+        let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else {
+            return Ok(());
+        };
+        let (min, max) = self.span.unwrap_or((*first, *last));
+        self.span = Some((min.min(*first), max.max(*last)));
+        self.samples += points.len() as u64;
+        self.digest.add(series, points);
+        match &mut self.format {
+            FormatWriter::Parquet(writer) => writer.add(series, points)?,
+            FormatWriter::Csv(writer) => writer.add(series, points),
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<FinishedFile, SampleFileError> {
+        Ok(FinishedFile {
+            bytes: match self.format {
+                FormatWriter::Parquet(writer) => writer.finish()?,
+                FormatWriter::Csv(writer) => writer.finish(),
+            },
+            samples: self.samples,
+            digest: self.digest.finish(),
+            span: self.span,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

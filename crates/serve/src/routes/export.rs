@@ -1,0 +1,71 @@
+//! `GET /api/v1/export`: all stored samples of a range of time as one file, for analysis.
+
+use axum::extract::Extension;
+use axum::http::{HeaderMap, Uri};
+use axum::response::IntoResponse;
+use pegel_sample_file::{SampleFormat, SampleWriter};
+use pegel_store::{RangeQuery, Store};
+
+use super::range::range_query;
+use super::{HandlerResult, SharedContext};
+use crate::api_error::ApiError;
+use crate::finished_response::ResponseBuffer;
+use crate::guard::Caller;
+use crate::query_parameters::QueryParameters;
+
+/// One file in the format of the archive. Larger than the limits of a query: 413, and the client
+/// asks for shorter times.
+pub(super) async fn export(
+    Extension(context): SharedContext,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    _headers: HeaderMap,
+) -> HandlerResult {
+    let now = context.agent.clock.utc();
+    let accepted = ["match", "start", "end", "format"];
+    let parameters = QueryParameters::parse(&uri, &accepted)?;
+    let format = parse_format(parameters.single("format")?.unwrap_or("parquet"))?;
+    let mut query = range_query(&parameters, now)?;
+    query.selector = query.selector.including_remote();
+    let (store, node) = (context.agent.store.clone(), context.agent.node.clone());
+    let mut buffer = context.executor.response_buffer(caller.rights);
+    let work = move || {
+        write_file(&mut buffer, format, &node, &store, &query)?;
+        let content_type = match format {
+            SampleFormat::Parquet => "application/vnd.apache.parquet",
+            SampleFormat::Csv => "text/csv; charset=utf-8",
+        };
+        buffer.finish(content_type, false)
+    };
+    let finished = context.executor.query(caller.rights, work);
+    Ok(finished.await?.into_response())
+}
+
+fn parse_format(text: &str) -> Result<SampleFormat, ApiError> {
+    SampleFormat::parse(text).ok_or_else(|| {
+        ApiError::bad_request(format!("unknown format format={text}")).hint("parquet or csv")
+    })
+}
+
+fn write_file(
+    buffer: &mut ResponseBuffer,
+    format: SampleFormat,
+    node: &str,
+    store: &Store,
+    query: &RangeQuery,
+) -> Result<(), ApiError> {
+    let failed = |error: pegel_sample_file::SampleFileError| {
+        tracing::error!(%error, "export failed");
+        ApiError::internal()
+    };
+    let mut writer = SampleWriter::new(format, node).map_err(failed)?;
+    let mut added = Ok(());
+    store.query_range(query, &mut |series, points| {
+        // The store's scan cannot be stopped; after the first error the rest is skipped.
+        if added.is_ok() {
+            added = writer.add(series, points);
+        }
+    })?;
+    added.map_err(failed)?;
+    buffer.adopt(writer.finish().map_err(failed)?.bytes)
+}

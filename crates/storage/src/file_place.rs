@@ -1,0 +1,116 @@
+//! A place below which whole files are stored once, each under a name of its own: an archive.
+//!
+//! A file appears complete or not at all, and never replaces another: object stores get a condition
+//! with the request, directories a temporary file and a rename. A repetition of a request that
+//! succeeded unnoticed finds the file.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use super::file::{file_problem, replace_file};
+use super::open::{OpenFolder, open_folder};
+use super::{RecordPlace, StorageCredentials, StorageEndpoints, StorageProblem};
+
+/// The group may read: an archive is made for its readers.
+const FILE_MODE: u32 = 0o640;
+const DIR_MODE: u32 = 0o750;
+
+/// The result of storing a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateOutcome {
+    Created,
+    /// There is a file with this name; it is left as it is.
+    Exists,
+}
+
+/// An open place.
+#[derive(Debug)]
+pub struct FilePlace {
+    folder: OpenFolder,
+}
+
+impl FilePlace {
+    /// Opens a place. Sends no request.
+    pub fn open(
+        place: &RecordPlace,
+        credentials: &StorageCredentials,
+        endpoints: &StorageEndpoints,
+    ) -> Result<FilePlace, StorageProblem> {
+        let folder = open_folder(place, credentials, endpoints)?;
+        Ok(FilePlace { folder })
+    }
+
+    /// Stores a file unless there is one with this name, which may contain slashes.
+    pub fn create(&mut self, name: &str, bytes: &[u8]) -> Result<CreateOutcome, StorageProblem> {
+        let is_new = match &mut self.folder {
+            OpenFolder::Objects(client) => client.put_new(name, bytes)?,
+            OpenFolder::Directory(dir) => {
+                let path = dir.join(name);
+                create_file(&path, bytes).map_err(|error| file_problem(&path, &error))?
+            }
+        };
+        Ok(match is_new {
+            true => CreateOutcome::Created,
+            false => CreateOutcome::Exists,
+        })
+    }
+}
+
+/// Writes a file and the directories above it. Returns false if it exists.
+fn create_file(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let (Some(dir), Some(name)) = (path.parent(), name) else {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    };
+    if path.try_exists()? {
+        return Ok(false);
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(dir)?;
+    replace_file(dir, name, FILE_MODE, bytes)?;
+    // The directories above may be new too: after a power failure, the file is there or is stored
+    // again.
+    File::open(dir)?.sync_all()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_stored_once_and_never_replaced() {
+        let dir = std::env::temp_dir().join(format!("pegel-file-place-{}", std::process::id()));
+        let place = RecordPlace::Directory(dir.clone());
+        let none = StorageCredentials::default();
+        let mut place =
+            FilePlace::open(&place, &none, &StorageEndpoints::default()).expect("a directory");
+        let mut create = |bytes: &[u8]| place.create("a=1/b=2/file", bytes).expect("stored");
+        assert_eq!(create(b"first"), CreateOutcome::Created);
+        assert_eq!(create(b"second"), CreateOutcome::Exists);
+        let content = std::fs::read(dir.join("a=1/b=2/file")).expect("read");
+        assert_eq!(content, b"first");
+        let count = std::fs::read_dir(dir.join("a=1/b=2"))
+            .expect("listed")
+            .count();
+        assert_eq!(count, 1, "no temporary file remains");
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_a_problem() {
+        let file = std::env::temp_dir().join(format!("pegel-file-place-f-{}", std::process::id()));
+        std::fs::write(&file, "x").expect("written");
+        let place = RecordPlace::Directory(file.join("below"));
+        let none = StorageCredentials::default();
+        let mut place =
+            FilePlace::open(&place, &none, &StorageEndpoints::default()).expect("a directory");
+        let problem = place.create("x", b"").expect_err("not a directory");
+        assert!(problem.text.contains("below"), "{problem}");
+        std::fs::remove_file(&file).expect("removed");
+    }
+}
