@@ -12,8 +12,8 @@ mount --bind "$packages" /mnt/root/mnt
 mount -t proc none /mnt/root/proc
 mount --rbind /sys /mnt/root/sys
 mount --rbind /dev /mnt/root/dev
-for dir in run tmp; do mount -t tmpfs none "/mnt/root/$dir"; done
-chmod 1777 /mnt/root/tmp
+mount -t tmpfs -o mode=755 none /mnt/root/run
+mount -t tmpfs -o mode=1777 none /mnt/root/tmp
 umount "$packages"
 rmdir "$packages"
 # A network of its own, in which the default ports are free.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -50,11 +51,13 @@ fn not_found(command: &Command) -> String {
     format!("{program} is not installed{advice}")
 }
 
-/// Writes a file and its directory.
+/// Writes a file, readable by everyone whatever the umask is, and its directory.
 pub(super) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    fs::write(path, contents).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, contents)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
