@@ -8,19 +8,20 @@ use crate::{NoiseCondition, RATES};
 
 const PANEL: (f64, f64) = (260.0, 200.0);
 const MARGIN: (f64, f64) = (56.0, 40.0);
+const GAP: f64 = 48.0;
 /// Powers of ten of the vertical axis: delays per processor and second.
-const DECADES: (i32, i32) = (-2, 3);
+const DECADES: (i32, i32) = (-2, 4);
 
 /// Returns the chart as SVG, for light and dark backgrounds.
 pub(crate) fn svg(quiet: &DelayCounts, conditions: &[NoiseCondition]) -> String {
-    let width = MARGIN.0 + RATES.len() as f64 * (PANEL.0 + 24.0);
+    let width = MARGIN.0 + RATES.len() as f64 * (PANEL.0 + GAP);
     let height = PANEL.1 + 2.0 * MARGIN.1 + 24.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#777\">\n\
          <title>Delays of fixed work per processor and second, by their length</title>\n"
     );
     for (index, rate) in RATES.into_iter().enumerate() {
-        let left = MARGIN.0 + index as f64 * (PANEL.0 + 24.0);
+        let left = MARGIN.0 + index as f64 * (PANEL.0 + GAP);
         let _ = writeln!(svg, "<g transform=\"translate({left} {})\">", MARGIN.1);
         axes(&mut svg, rate, index == 0);
         line(&mut svg, Disturber::None, quiet);

@@ -30,6 +30,10 @@ const AGENTS: [Disturber; 3] = [
     Disturber::Collectd,
 ];
 
+/// Added losses below this, in percent of a core, cannot be told apart: the machine's own noise
+/// differs by more between two slices. It is also the budget of the idle agent's CPU time.
+const RESOLUTION: f64 = 0.2;
+
 /// One slice: a condition for some seconds.
 #[derive(Debug, Clone)]
 pub(crate) struct NoiseSlice {
@@ -60,6 +64,10 @@ impl NoiseCondition {
         slices.map(added).collect()
     }
 
+    fn of_slices(&self, figure: fn(&NoiseSlice) -> f64) -> Vec<f64> {
+        self.slices.iter().map(figure).collect()
+    }
+
     fn total(&self) -> DelayCounts {
         DelayCounts::sum(self.slices.iter().map(|slice| &slice.delays))
     }
@@ -79,7 +87,7 @@ fn main() -> ExitCode {
             quiet_losses: Vec::new(),
         }));
     }
-    for _ in 0..report.repetitions(6) {
+    for _ in 0..report.repetitions(5) {
         measure_round(&work, &mut quiet, &mut conditions);
     }
     for rate in RATES {
@@ -116,7 +124,7 @@ fn measure_round(work: &FixedWork, quiet: &mut Vec<NoiseSlice>, conditions: &mut
 fn measure_slice(work: &FixedWork, agent: Disturber, rate: u32) -> Option<NoiseSlice> {
     let (warm_up, length) = match is_trial_run() {
         true => (Duration::from_millis(300), Duration::from_millis(500)),
-        false => (Duration::from_secs(1), Duration::from_secs(5)),
+        false => (Duration::from_secs(1), Duration::from_secs(4)),
     };
     let running = RunningDisturber::start(agent, rate)?;
     std::thread::sleep(if agent == Disturber::None {
@@ -138,75 +146,68 @@ fn percent(part: Duration, whole: Duration) -> f64 {
     part.as_secs_f64() / whole.as_secs_f64() * 100.0
 }
 
+/// A line of the report for each rate.
+struct FigureRow {
+    work: &'static str,
+    unit: &'static str,
+    /// Whether it must not exceed node_exporter's.
+    is_gated: bool,
+    figures: fn(&NoiseCondition) -> Vec<f64>,
+}
+
+const ROWS: [FigureRow; 4] = [
+    FigureRow {
+        work: "added loss",
+        unit: "% of a core",
+        is_gated: true,
+        figures: NoiseCondition::added_losses,
+    },
+    FigureRow {
+        work: "CPU time of the agent",
+        unit: "% of a core",
+        is_gated: false,
+        figures: |condition| condition.of_slices(|slice| slice.agent_cpu),
+    },
+    FigureRow {
+        work: "delays above 100 µs",
+        unit: "per core-second",
+        is_gated: false,
+        figures: |condition| {
+            condition.of_slices(|slice| slice.delays.per_core_second_above(100_000))
+        },
+    },
+    FigureRow {
+        work: "delay, p99.99",
+        unit: "µs",
+        is_gated: false,
+        figures: |condition| vec![f64::from(condition.total().quantile_nanos(0.9999)) / 1e3],
+    },
+];
+
+/// Reports Pegel's figures at one rate beside those of the peers that are installed.
 fn report_rate(report: &mut BenchReport, rate: u32, conditions: &[&NoiseCondition]) {
-    let of = |agent: Disturber| conditions.iter().find(|one| one.agent == agent);
-    let figures = |agent: Disturber, figure: &dyn Fn(&NoiseCondition) -> Vec<f64>| {
-        of(agent).map_or(Vec::new(), |condition| figure(condition))
+    let measured = |agent: Disturber| {
+        let mut of_agent = conditions.iter().filter(|one| one.agent == agent);
+        of_agent.find(|condition| !condition.slices.is_empty())
     };
-    let row = |report: &mut BenchReport,
-               work: &str,
-               unit: &str,
-               is_gated: bool,
-               figure: &dyn Fn(&NoiseCondition) -> Vec<f64>| {
-        let mut peers = Vec::new();
-        for agent in [Disturber::NodeExporter, Disturber::Collectd] {
-            let mut theirs = figures(agent, figure);
-            if !theirs.is_empty() {
-                peers.push((agent.name(), median(&mut theirs)));
-            }
-        }
+    for row in ROWS {
+        let peers: Vec<(&str, f64)> = [Disturber::NodeExporter, Disturber::Collectd]
+            .into_iter()
+            .filter_map(|agent| {
+                let mut figures = (row.figures)(measured(agent)?);
+                Some((agent.name(), median(&mut figures)))
+            })
+            .collect();
         // node_exporter is what most sites run.
-        let exporter = peers
-            .iter()
-            .find(|(name, _)| *name == Disturber::NodeExporter.name());
-        let gate = match exporter {
-            Some((_, theirs)) if is_gated => FigureGate::AtMost(*theirs),
+        let exporter = Disturber::NodeExporter.name();
+        let gate = match peers.iter().find(|(name, _)| *name == exporter) {
+            Some((_, theirs)) if row.is_gated => FigureGate::AtMost(theirs.max(RESOLUTION)),
             _ => FigureGate::None,
         };
-        report.row_with_peers(
-            &format!("{work}, {rate} Hz"),
-            unit,
-            gate,
-            figures(Disturber::Pegel, figure),
-            &peers,
-        );
-    };
-    row(
-        report,
-        "added loss",
-        "% of a core",
-        true,
-        &NoiseCondition::added_losses,
-    );
-    row(
-        report,
-        "CPU time of the agent",
-        "% of a core",
-        false,
-        &|condition| {
-            condition
-                .slices
-                .iter()
-                .map(|slice| slice.agent_cpu)
-                .collect()
-        },
-    );
-    row(
-        report,
-        "delays above 100 µs",
-        "per core-second",
-        false,
-        &|condition| {
-            condition
-                .slices
-                .iter()
-                .map(|slice| slice.delays.per_core_second_above(100_000))
-                .collect()
-        },
-    );
-    row(report, "delay, p99.99", "µs", false, &|condition| {
-        vec![condition.total().quantile_nanos(0.9999) as f64 / 1e3]
-    });
+        let ours = measured(Disturber::Pegel).expect("the agent is built");
+        let work = format!("{}, {rate} Hz", row.work);
+        report.row_with_peers(&work, row.unit, gate, (row.figures)(ours), &peers);
+    }
 }
 
 /// Returns the path after `--svg`.

@@ -62,8 +62,8 @@ mod tests {
             issues,
             [
                 "lists docs/a.md twice",
-                "does not list 0002-y.md",
                 "does not list docs/start/b.md; add a line where readers expect it",
+                "does not list 0002-y.md",
             ]
         );
     }
