@@ -9,6 +9,7 @@ mod generated;
 mod guarantees;
 mod isolated_tests;
 mod links;
+mod page_commands;
 mod reference_pages;
 mod size;
 mod threads;
@@ -58,6 +59,7 @@ pub(crate) fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(cited_code::check(&tree));
     issues.extend(links::check(&tree));
     issues.extend(book::check(&tree));
+    issues.extend(page_commands::check(&tree)?);
     issues.extend(guarantees::check(&tree));
     issues.extend(isolated_tests::check(&tree));
     issues.extend(generated::check(&tree, generated)?);

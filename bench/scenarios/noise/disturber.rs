@@ -1,5 +1,5 @@
-//! The agents beside the loop, as a site runs them: Pegel with its default collectors, node_exporter
-//! scraped over HTTP, collectd with its usual plugins and files.
+//! The agents beside the loop, as a site runs them: Pegel with its default collectors,
+//! node_exporter scraped over HTTP, collectd with its usual plugins and files.
 
 use std::path::Path;
 use std::process::Command;

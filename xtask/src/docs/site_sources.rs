@@ -51,14 +51,20 @@ fn decisions(root: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Adapts the links of a page: files of the repository are copied beside the pages, and links to
-/// folders become plain text.
+/// folders and to the table of contents become plain text. Pages have no HTML: what looks like a tag
+/// is a placeholder.
 fn rewrite_links(text: &str, page: &str, root: &Path, pages: &Path) -> Result<String> {
     let dir = page.rfind('/').map_or("", |slash| &page[..=slash]);
     let mut rewritten = String::with_capacity(text.len());
     let mut is_fenced = false;
     for line in text.split_inclusive('\n') {
         is_fenced ^= line.trim_start().starts_with("```");
-        let mut rest = line;
+        let escaped = if is_fenced {
+            line.to_owned()
+        } else {
+            escape_tags(line)
+        };
+        let mut rest = escaped.as_str();
         while !is_fenced && let Some((before, after)) = rest.split_once("](") {
             let (target, after) = after.split_once(')').unwrap_or((after, ""));
             let (path, _) = target.split_once('#').unwrap_or((target, ""));
@@ -66,7 +72,7 @@ fn rewrite_links(text: &str, page: &str, root: &Path, pages: &Path) -> Result<St
             rest = after;
             if path.is_empty() || is_external(target) {
                 rewritten.push_str(&format!("{before}]({target})"));
-            } else if file.is_dir() {
+            } else if file.is_dir() || file.ends_with(SUMMARY) {
                 let (before, label) = before.rsplit_once('[').unwrap_or((before, ""));
                 rewritten.push_str(&format!("{before}{label}"));
             } else {
@@ -84,6 +90,25 @@ fn rewrite_links(text: &str, page: &str, root: &Path, pages: &Path) -> Result<St
     Ok(rewritten)
 }
 
+/// Escapes `<` outside of code, except in links such as `<https://…>`.
+fn escape_tags(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len());
+    for (index, part) in line.split('`').enumerate() {
+        if index > 0 {
+            escaped.push('`');
+        }
+        let is_code = index % 2 == 1;
+        for (index, piece) in part.split('<').enumerate() {
+            if index > 0 {
+                let is_link = piece.starts_with("http");
+                escaped.push_str(if is_code || is_link { "<" } else { "&lt;" });
+            }
+            escaped.push_str(piece);
+        }
+    }
+    escaped
+}
+
 fn read(root: &Path, path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
 }
@@ -93,4 +118,17 @@ fn put(path: &Path, contents: &[u8]) -> Result<()> {
     fs::create_dir_all(parent)
         .and_then(|()| fs::write(path, contents))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_escaped_and_code_is_not() {
+        assert_eq!(
+            escape_tags("| `a_<key>` | for <key>, <https://x.y> |\n"),
+            "| `a_<key>` | for &lt;key>, <https://x.y> |\n"
+        );
+    }
 }

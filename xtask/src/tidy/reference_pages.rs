@@ -32,6 +32,11 @@ where each value comes from. The command line overrides the environment, which o
 
 /// Renders the page of commands from the help texts of the repository.
 pub(super) fn commands(root: &Path) -> Result<String> {
+    commands_page(&help_texts(root)?)
+}
+
+/// Reads the help texts of all commands.
+pub(super) fn help_texts(root: &Path) -> Result<Vec<String>> {
     let dir = root.join(HELP_TEXTS);
     let mut texts = Vec::new();
     for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
@@ -39,7 +44,7 @@ pub(super) fn commands(root: &Path) -> Result<String> {
         let text = fs::read_to_string(&path);
         texts.push(text.with_context(|| format!("cannot read {}", path.display()))?);
     }
-    commands_page(&texts)
+    Ok(texts)
 }
 
 fn commands_page(texts: &[String]) -> Result<String> {
@@ -57,7 +62,7 @@ fn commands_page(texts: &[String]) -> Result<String> {
 }
 
 /// Returns the words of the usage line before the first option or argument: `pegel config check`.
-fn command_name(help: &str) -> Result<String> {
+pub(super) fn command_name(help: &str) -> Result<String> {
     let usage = help.lines().find_map(|line| line.strip_prefix("Usage: "));
     let usage = usage.context("a help text has no usage line")?;
     let is_word = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
