@@ -38,7 +38,11 @@ pub(crate) enum RunningDisturber {
     None,
     Pegel(AgentProcess),
     NodeExporter(PrometheusProcess, Scraper),
-    Collectd(ChildProcess, TempDir),
+    Collectd {
+        process: ChildProcess,
+        /// Its configuration and files.
+        _home: TempDir,
+    },
 }
 
 impl RunningDisturber {
@@ -67,14 +71,14 @@ impl RunningDisturber {
             RunningDisturber::None => Duration::ZERO,
             RunningDisturber::Pegel(agent) => whole_process_cpu_time(agent.pid()),
             RunningDisturber::NodeExporter(exporter, _) => whole_process_cpu_time(exporter.pid()),
-            RunningDisturber::Collectd(process, _) => whole_process_cpu_time(process.pid()),
+            RunningDisturber::Collectd { process, .. } => whole_process_cpu_time(process.pid()),
         }
     }
 
     /// Stops the agent. Returns the share of a core that the scraping thread took, if there is one.
     pub(crate) fn stop(self) -> Option<f64> {
         match self {
-            RunningDisturber::None | RunningDisturber::Collectd(..) => None,
+            RunningDisturber::None | RunningDisturber::Collectd { .. } => None,
             RunningDisturber::Pegel(agent) => {
                 agent.stop();
                 None
@@ -120,7 +124,10 @@ fn start_collectd(interval: Duration) -> Option<RunningDisturber> {
     std::fs::write(&path, config).expect("a writable directory");
     let mut command = Command::new(program);
     let process = ChildProcess::start(command.arg("-f").arg("-C").arg(path));
-    Some(RunningDisturber::Collectd(process, home))
+    Some(RunningDisturber::Collectd {
+        process,
+        _home: home,
+    })
 }
 
 /// A thread that scrapes an exporter at a fixed rate, as a Prometheus does.
