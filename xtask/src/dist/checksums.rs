@@ -9,7 +9,7 @@ use super::package_files::{entries, file_name};
 use super::release::Release;
 use super::tool;
 
-const NAME: &str = "SHA256SUMS";
+pub(super) const NAME: &str = "SHA256SUMS";
 
 pub(super) fn write(release: &Release) -> Result<()> {
     let mut command = Command::new("sha256sum");

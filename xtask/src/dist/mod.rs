@@ -33,11 +33,7 @@ use release::Release;
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     let options = DistOptions::parse(args)?;
     let release = Release::new(&options)?;
-    // Packages of an earlier run would get checksums, too.
-    if release.out.exists() {
-        fs::remove_dir_all(&release.out)
-            .with_context(|| format!("cannot remove {}", release.out.display()))?;
-    }
+    release.remove_earlier_packages()?;
     fs::create_dir_all(&release.work)
         .with_context(|| format!("cannot create {}", release.work.display()))?;
     let graph = DependencyGraph::read(&release)?;

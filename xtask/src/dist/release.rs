@@ -1,12 +1,13 @@
 //! What all packages of a release have in common.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::options::{DistOptions, DistProfile};
-use super::tool;
+use super::{checksums, tool};
 use crate::step;
 
 pub(super) const SUMMARY: &str = "Telemetry agent for compute nodes";
@@ -16,6 +17,9 @@ pub(super) const DESCRIPTION: [&str; 3] = [
     "plain HTTP and a command line. It needs no database and no other service.",
 ];
 pub(super) const LICENCE: &str = "Apache-2.0 OR MIT";
+
+/// The folder for staging directories. It also marks a directory that an interrupted run left.
+const WORK: &str = ".pegel-dist";
 
 #[derive(Debug)]
 pub(super) struct Release {
@@ -38,13 +42,31 @@ impl Release {
             version: env!("CARGO_PKG_VERSION"),
             epoch: epoch()?,
             arch: std::env::consts::ARCH,
-            work: out.join("work"),
+            work: out.join(WORK),
             out,
             compression: match options.profile {
                 DistProfile::Release => 6,
                 DistProfile::Dev => 0,
             },
         })
+    }
+
+    /// Empties the output directory: packages of an earlier run would get checksums, too. Only a
+    /// directory that an earlier run wrote is removed.
+    pub(super) fn remove_earlier_packages(&self) -> Result<()> {
+        let Ok(mut entries) = fs::read_dir(&self.out) else {
+            return Ok(()); // It does not exist.
+        };
+        let is_ours = [WORK, checksums::NAME]
+            .iter()
+            .any(|name| self.out.join(name).exists());
+        ensure!(
+            is_ours || entries.next().is_none(),
+            "{} has files that are no packages of an earlier run; choose an empty directory",
+            self.out.display()
+        );
+        fs::remove_dir_all(&self.out)
+            .with_context(|| format!("cannot remove {}", self.out.display()))
     }
 
     pub(super) fn deb_arch(&self) -> Result<&'static str> {
@@ -78,4 +100,33 @@ fn epoch() -> Result<u64> {
         "cannot read the time of the commit; set SOURCE_DATE_EPOCH outside a git checkout",
     )?;
     text.trim().parse().context("git printed no time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_with_packages_are_emptied() {
+        let out = std::env::temp_dir().join(format!("pegel-dist-{}", std::process::id()));
+        let release = Release {
+            version: "0.1.0",
+            epoch: 0,
+            arch: "x86_64",
+            work: out.join(WORK),
+            out: out.clone(),
+            compression: 0,
+        };
+        release.remove_earlier_packages().expect("nothing is there");
+        fs::create_dir_all(&out).expect("created");
+        fs::write(out.join("thesis.tex"), "").expect("written");
+        let error = release.remove_earlier_packages().expect_err("refused");
+        assert!(
+            error.to_string().contains("choose an empty directory"),
+            "{error}"
+        );
+        fs::write(out.join("SHA256SUMS"), "").expect("written");
+        release.remove_earlier_packages().expect("packages");
+        assert!(!out.exists());
+    }
 }
