@@ -29,7 +29,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 13] = [
+const PEERS: [PeerPackage; 14] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -55,6 +55,12 @@ const PEERS: [PeerPackage; 13] = [
         folder: "python-client",
         marker_file: "bin/pegel-tests",
         install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet maturin pytest numpy pandas nbclient ipykernel mypy && touch \"$1/bin/pegel-tests\"",
+    },
+    PeerPackage {
+        // Validates the bill of materials of the packages.
+        folder: "cyclonedx",
+        marker_file: "bin/cyclonedx-validation",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet 'cyclonedx-python-lib[json-validation]' && touch \"$1/bin/cyclonedx-validation\"",
     },
     PeerPackage {
         folder: "snakemake",
