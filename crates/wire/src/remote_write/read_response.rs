@@ -1,7 +1,7 @@
 //! Responses of remote read: `prometheus.ReadResponse`, whose series have the form of version 1.0.
 
-use super::fields::{FieldReader, ProtobufError};
 use super::request_v1::{TimeSeriesV1, WriteItem, WriteRequestV1};
+use crate::protobuf_fields::{FieldReader, ProtobufError};
 
 /// An iterator over the series of all results of a response. It ends after the first error.
 #[derive(Debug, Clone)]
