@@ -52,6 +52,7 @@ const PROGRAMS: [(&str, &str); 44] = [
     ("tmux", "tmux"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
+    ("vmagent", "victoria-metrics"),
     ("xz", "xz-utils"),
     ("zsh", "zsh"),
 ];

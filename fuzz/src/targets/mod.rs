@@ -18,6 +18,7 @@ mod pull_formats;
 mod range;
 mod record;
 mod remote_write;
+mod remote_write_out;
 mod rules;
 mod run;
 mod snapshot;
@@ -58,6 +59,8 @@ pub static TARGETS: &[Target] = &[
     points::PUT_LINE,
     points::DRAGON,
     remote_write::V1,
+    remote_write_out::RETRY_AFTER,
+    remote_write_out::POSITION,
     remote_write::V2,
     pull_formats::INFLUX,
     pull_formats::EXPOSITION,

@@ -6,6 +6,7 @@ mod crash;
 mod current_values;
 mod damage;
 mod hangs;
+mod log_readers;
 mod model;
 mod public_api;
 mod read_filters;

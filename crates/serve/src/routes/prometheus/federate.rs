@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::response::Response;
 use pegel_metric::prometheus_names::{label_key, metric_name};
 use pegel_metric::{Millis, format_value};
-use pegel_query::promql::{LabelSet, PromqlError, STALE_NAN};
+use pegel_query::promql::{LabelSet, PromqlError, STALE_NAN, SeriesSource};
 use pegel_wire::prometheus;
 
 use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, finished_response, run};
