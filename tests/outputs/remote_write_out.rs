@@ -352,7 +352,7 @@ fn a_killed_agent_repeats_requests_and_nothing_else() {
 #[test]
 fn an_agent_receives_version_2_from_another() {
     let head = PEGEL.agent().args(&["--node", "head"]).start();
-    let AgentAddress::Tcp(address) = head.http() else {
+    let AgentAddress::Tcp(address) = *head.http() else {
         unreachable!("the first listener is TCP");
     };
     let target_keys = format!(
