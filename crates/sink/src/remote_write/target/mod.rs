@@ -28,6 +28,9 @@ pub(super) use shared::{LogRelease, SharedTarget};
 
 /// How often the number of waiting bytes is determined.
 const LAG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many full requests of a shard a round has if much waits. More samples of each series are then
+/// in one request, which has its labels once.
+const REQUESTS_PER_ROUND: usize = 4;
 /// The pause after a failure to read the log.
 const READ_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -206,7 +209,8 @@ impl TargetThread<'_> {
         if self.is_lag_exceeded() {
             self.drop_oldest(stream)?;
         }
-        let max = shape.shards as usize * shape.samples_per_request as usize;
+        let requests = shape.shards as usize * REQUESTS_PER_ROUND;
+        let max = requests * shape.samples_per_request as usize;
         // A round that is repeated has a known end, however many samples it has.
         let max = until.map_or(max, |_| usize::MAX);
         self.round.clear();
