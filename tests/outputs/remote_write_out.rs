@@ -12,6 +12,7 @@ use pegel_testkit::{
     AgentAddress, AgentProcess, ChildProcess, TempDir, WriteFault, WriteReceiver,
     eventually_within, get, need, now_millis, post,
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::PEGEL;
@@ -76,10 +77,16 @@ impl Receiver {
         receiver
     }
 
-    /// Kills it, and starts it again.
+    /// Kills it, and starts it again. VictoriaMetrics gets SIGTERM: what it confirmed in its last
+    /// seconds is in memory only, and lost with SIGKILL.
     fn restart(&mut self) {
         if let Some(process) = self.process.take() {
-            process.kill();
+            if self.health == "/health" {
+                process.signal(Signal::TERM);
+                process.wait(BOUND);
+            } else {
+                process.kill();
+            }
         }
         let mut process = ChildProcess::start(Command::new(&self.program).args(&self.args));
         eventually_within(BOUND, "the receiver is ready", || {
@@ -352,7 +359,7 @@ fn a_killed_agent_repeats_requests_and_nothing_else() {
 #[test]
 fn an_agent_receives_version_2_from_another() {
     let head = PEGEL.agent().args(&["--node", "head"]).start();
-    let AgentAddress::Tcp(address) = head.http() else {
+    let AgentAddress::Tcp(address) = *head.http() else {
         unreachable!("the first listener is TCP");
     };
     let target_keys = format!(

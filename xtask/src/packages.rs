@@ -55,6 +55,7 @@ const PROGRAMS: [(&str, &str); 47] = [
     ("tmux", "tmux"),
     ("unshare", "util-linux"),
     ("victoria-metrics", "victoria-metrics"),
+    ("vmagent", "victoria-metrics"),
     ("xz", "xz-utils"),
     ("zsh", "zsh"),
 ];

@@ -1,7 +1,9 @@
 //! Remote write: requests as a Prometheus sends them, 2,000 samples each, one per series, to 10,000
 //! series with ten labels. Samples per second of the agent's CPU time, from the socket to the log,
-//! beside VictoriaMetrics in the same run.
+//! beside VictoriaMetrics in the same run; and the other direction
+//! (`out.rs`).
 
+mod out;
 mod requests;
 mod victoria;
 
@@ -151,6 +153,8 @@ fn main() -> ExitCode {
     }
     agent.assert_conserved();
     drop(agent);
+    drop(victoria);
+    out::rows(&mut report, repetitions);
     decoders(&mut report, repetitions, start);
     report.finish()
 }

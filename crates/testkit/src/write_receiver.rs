@@ -88,6 +88,11 @@ impl WriteReceiver {
         self.state.lock().faults.push_back(fault);
     }
 
+    /// Stores and confirms what comes from now on.
+    pub fn clear_faults(&self) {
+        self.state.lock().faults.clear();
+    }
+
     pub fn requests(&self) -> Vec<RecordedWrite> {
         self.state.lock().requests.clone()
     }

@@ -19,6 +19,7 @@ mod pull_formats;
 mod range;
 mod record;
 mod remote_write;
+mod remote_write_out;
 mod rules;
 mod run;
 mod snapshot;
@@ -59,6 +60,8 @@ pub static TARGETS: &[Target] = &[
     points::PUT_LINE,
     points::DRAGON,
     remote_write::V1,
+    remote_write_out::RETRY_AFTER,
+    remote_write_out::POSITION,
     remote_write::V2,
     otlp::PROTOBUF,
     otlp::JSON,

@@ -33,6 +33,8 @@ pub(super) struct PendingRound {
 pub(super) struct SavedPosition {
     /// Everything before it was confirmed, refused or dropped.
     pub confirmed: StreamPosition,
+    /// The segment from which on a stream is read that continues at the position.
+    pub state_segment: u64,
     pub pending: Option<PendingRound>,
 }
 
@@ -90,7 +92,8 @@ fn line(position: &SavedPosition) -> String {
         let StreamPosition { log, samples } = place;
         format!("{} {} {samples}", log.segment, log.offset)
     };
-    let mut text = format!("{MAGIC} {}", place(position.confirmed));
+    let state = position.state_segment;
+    let mut text = format!("{MAGIC} {} {state}", place(position.confirmed));
     if let Some(pending) = position.pending {
         let (shards, samples) = (pending.shards, pending.samples_per_request);
         text += &format!(" {} {shards} {samples}", place(pending.end));
@@ -119,16 +122,17 @@ fn parse_line(bytes: &[u8]) -> Option<SavedPosition> {
         samples: numbers[2],
     };
     let pending = match numbers.len() {
-        3 => None,
-        8 => Some(PendingRound {
-            end: place(&numbers[3..]),
-            shards: u32::try_from(numbers[6]).ok().filter(|count| *count > 0)?,
-            samples_per_request: u32::try_from(numbers[7]).ok().filter(|count| *count > 0)?,
+        4 => None,
+        9 => Some(PendingRound {
+            end: place(&numbers[4..]),
+            shards: u32::try_from(numbers[7]).ok().filter(|count| *count > 0)?,
+            samples_per_request: u32::try_from(numbers[8]).ok().filter(|count| *count > 0)?,
         }),
         _ => return None,
     };
     Some(SavedPosition {
         confirmed: place(&numbers),
+        state_segment: numbers[3],
         pending,
     })
 }
@@ -161,6 +165,7 @@ mod tests {
         assert_eq!(file.load().expect("readable"), None);
         let long = SavedPosition {
             confirmed: place(u64::MAX, u64::MAX, u64::MAX),
+            state_segment: u64::MAX,
             pending: Some(PendingRound {
                 end: place(u64::MAX, u64::MAX, u64::MAX),
                 shards: u32::MAX,
@@ -169,6 +174,7 @@ mod tests {
         };
         let short = SavedPosition {
             confirmed: place(1, 24, 0),
+            state_segment: 1,
             pending: None,
         };
         for saved in [long, short, long] {

@@ -20,6 +20,11 @@ use super::series_table::SeriesTable;
 /// How long after a row of an idle group the next one follows at the latest, unless the agent
 /// stopped: as in the store's queries.
 const IDLE_ROW_MAX: Millis = 65_000;
+/// How long before a row the last one of its group may be to tell something of the time between:
+/// PromQL's lookback, after which a series has ended anyway, and a little more.
+const LAST_ROW_MAX: Millis = 330_000;
+/// The most segments that are read for what was before a position.
+const STATE_SEGMENTS_MAX: usize = 4;
 /// Samples that are discarded at once while a stream goes to its position.
 const DISCARDED_MAX: usize = 1 << 16;
 /// A series number without a slot.
@@ -58,12 +63,17 @@ pub(super) struct SampleStream {
     pub table: SeriesTable,
     interval: Millis,
     segment: SegmentNumbers,
-    groups: HashMap<Arc<str>, GroupState>,
+    /// The last row of each group.
+    groups: HashMap<Arc<str>, RowEvent>,
     /// What is decoded of the frame before the reader's position and not taken.
     frame: FrameEvents,
     /// The position of that frame, and the samples taken from it.
     frame_start: LogPosition,
     frame_taken: u64,
+    /// The newest time of a row so far.
+    newest_row: Millis,
+    /// The last segments, with the newest time of a row before each of them.
+    segments: VecDeque<(u64, Millis)>,
     /// The reader has begun a segment whose numbers are not known yet.
     is_segment_new: bool,
     pub losses: StreamLosses,
@@ -85,14 +95,6 @@ struct GroupSlots {
     slots: Vec<u32>,
     /// Whether values hold between rows.
     is_held: bool,
-}
-
-/// The last row of a group.
-#[derive(Debug)]
-struct GroupState {
-    row: RowEvent,
-    /// Segments since then.
-    age: u32,
 }
 
 /// The decoded contents of one frame.
@@ -143,18 +145,18 @@ impl RowEvent {
 }
 
 impl SampleStream {
-    /// Creates a stream that continues at a position. The segment before it is read too, for the
-    /// last rows of groups and the newest times of series.
+    /// Creates a stream that continues at a position. It is read from a segment before that on, for
+    /// the last rows of groups and the newest times of series.
     pub(super) fn new(
         store: &Store,
         table: SeriesTable,
         interval: Millis,
-        from: StreamPosition,
+        (from, state_segment): (StreamPosition, u64),
     ) -> io::Result<SampleStream> {
         let segments = store.log_segments();
-        let first = from.log.segment.saturating_sub(1);
-        let oldest = segments.iter().map(|(number, _)| *number);
-        let start = oldest.clone().find(|number| *number >= first);
+        let first = state_segment.min(from.log.segment);
+        let mut numbers = segments.iter().map(|(number, _)| *number);
+        let start = numbers.find(|number| *number >= first);
         let start = start.unwrap_or_else(|| store.log_end().segment);
         let reader = store.log_reader(start);
         let mut stream = SampleStream {
@@ -166,6 +168,8 @@ impl SampleStream {
             groups: HashMap::new(),
             frame: FrameEvents::default(),
             frame_taken: 0,
+            newest_row: Millis::MIN,
+            segments: VecDeque::from([(start, Millis::MIN)]),
             is_segment_new: false,
             losses: StreamLosses::default(),
         };
@@ -197,6 +201,16 @@ impl SampleStream {
                 samples: self.frame_taken,
             },
         }
+    }
+
+    /// Returns the segment from which on a stream must be read that continues here: the last rows of
+    /// all groups follow.
+    pub(super) fn state_segment(&self) -> u64 {
+        let oldest = self.newest_row.saturating_sub(LAST_ROW_MAX);
+        let is_enough = |(_, before): &&(u64, Millis)| *before <= oldest;
+        let segment = self.segments.iter().rev().find(is_enough);
+        let segment = segment.or(self.segments.front());
+        segment.map_or(0, |(number, _)| *number)
     }
 
     /// Takes samples until the round has `max` of them, the position is reached, or the log ends.
@@ -258,24 +272,27 @@ impl SampleStream {
     fn begin_segment(&mut self) {
         self.is_segment_new = false;
         self.segment = SegmentNumbers::default();
-        self.groups.retain(|_, state| {
-            state.age += 1;
-            state.age < 3
-        });
+        let oldest = self.newest_row.saturating_sub(LAST_ROW_MAX);
+        self.groups.retain(|_, row| row.time >= oldest);
+        let number = self.reader.position().segment;
+        self.segments.push_back((number, self.newest_row));
+        if self.segments.len() > STATE_SEGMENTS_MAX {
+            self.segments.pop_front();
+        }
         let Some(moved) = self.table.begin_segment() else {
             return;
         };
-        for state in self.groups.values_mut() {
-            let group = &state.row.group;
+        for row in self.groups.values_mut() {
+            let group = &row.group;
             let slots = group.slots.iter().map(|slot| moved[*slot as usize]);
-            state.row.group = Arc::new(GroupSlots {
+            row.group = Arc::new(GroupSlots {
                 name: group.name.clone(),
                 slots: slots.collect(),
                 is_held: group.is_held,
             });
-            for (member, slot) in state.row.group.slots.iter().enumerate() {
+            for (member, slot) in row.group.slots.iter().enumerate() {
                 if *slot == NO_SLOT {
-                    state.row.present[member / 64] &= !(1 << (member % 64));
+                    row.present[member / 64] &= !(1 << (member % 64));
                 }
             }
         }
@@ -303,7 +320,6 @@ impl SampleStream {
                 }
                 StreamEvent::Row(row) => {
                     let last = self.groups.get(&row.group.name);
-                    let last = last.map(|state| &state.row);
                     progress.begin(row, last, self.interval);
                     let mut add = |slot, time, value| {
                         round.add(&mut self.table, slot, time, value);
@@ -322,11 +338,12 @@ impl SampleStream {
     fn finish_event(&mut self) {
         self.frame.progress = EventProgress::default();
         if let Some(StreamEvent::Row(row)) = self.frame.events.pop_front() {
+            self.newest_row = self.newest_row.max(row.time);
             let is_newer =
-                { self.groups.get(&row.group.name) }.is_none_or(|state| state.row.time < row.time);
+                { self.groups.get(&row.group.name) }.is_none_or(|last| last.time < row.time);
             if is_newer {
                 let name = row.group.name.clone();
-                self.groups.insert(name, GroupState { row, age: 0 });
+                self.groups.insert(name, row);
             }
         }
     }
@@ -339,7 +356,10 @@ impl EventProgress {
             return;
         }
         // A row before the last one is late: it tells nothing of the rows between.
-        let Some(last) = last.filter(|last| last.time < row.time) else {
+        let is_next = |last: &&RowEvent| {
+            last.time < row.time && row.time.saturating_sub(last.time) <= LAST_ROW_MAX
+        };
+        let Some(last) = last.filter(is_next) else {
             return;
         };
         if last.group.is_held && row.time - last.time <= IDLE_ROW_MAX {

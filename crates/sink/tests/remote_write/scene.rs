@@ -207,3 +207,39 @@ pub(crate) fn assert_in_order(samples: &ArrivedSamples) {
         assert!(is_ordered, "{labels}: {list:?}");
     }
 }
+
+/// Fails at the first difference. Stale markers of series that have ended already mean nothing;
+/// where a group is in several blocks, PromQL has more of them.
+#[track_caller]
+pub(crate) fn assert_same(sent: &ArrivedSamples, shown: &ArrivedSamples) {
+    let is_stale = |bits: u64| pegel_metric::is_stale(f64::from_bits(bits));
+    let meaningful = |list: &[(Millis, u64)]| {
+        let mut kept: Vec<(Millis, u64)> = Vec::new();
+        for &(time, bits) in list {
+            let has_ended = kept.last().is_none_or(|last| is_stale(last.1));
+            if !(has_ended && is_stale(bits)) {
+                kept.push((time, bits));
+            }
+        }
+        kept
+    };
+    let names = |samples: &ArrivedSamples| samples.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(sent), names(shown));
+    for (labels, list) in sent {
+        let (sent, shown) = (meaningful(list), meaningful(&shown[labels]));
+        let differ = sent
+            .iter()
+            .zip(&shown)
+            .position(|(one, other)| one != other);
+        let differ = differ.or((sent.len() != shown.len()).then_some(sent.len().min(shown.len())));
+        if let Some(at) = differ {
+            let from = at.saturating_sub(2);
+            let part = |list: &[(Millis, u64)]| {
+                let part = list[from.min(list.len())..].iter().take(5);
+                let part = part.map(|(time, bits)| ((time - START) / 1000, f64::from_bits(*bits)));
+                part.collect::<Vec<_>>()
+            };
+            panic!("{labels}: sent {:?}, shown {:?}", part(&sent), part(&shown));
+        }
+    }
+}

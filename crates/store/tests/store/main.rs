@@ -7,6 +7,7 @@ mod current_values;
 mod damage;
 mod finished_blocks;
 mod hangs;
+mod log_readers;
 mod model;
 mod public_api;
 mod read_filters;

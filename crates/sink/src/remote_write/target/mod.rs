@@ -1,0 +1,280 @@
+//! The thread of one target: reads rounds from the log and sends them.
+
+mod delivery;
+mod lag;
+mod shared;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use pegel_metric::Millis;
+use pegel_query::promql::NodeLabels;
+use pegel_store::{LogPosition, Store};
+
+use super::position::{PendingRound, PositionFile, SavedPosition};
+use super::request::RequestBytes;
+use super::round::Round;
+use super::sample_stream::{RoundEnd, SampleStream, StreamPosition};
+use super::sender::RequestSender;
+use super::series_labels::SeriesLabels;
+use super::series_table::SeriesTable;
+use super::settings::{RemoteWriteSettings, WriteMessage};
+
+pub(super) use shared::{LogRelease, SharedTarget};
+
+/// How often the number of waiting bytes is determined.
+const LAG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many full requests of a shard a round has if much waits. More samples of each series are then
+/// in one request, which has its labels once.
+const REQUESTS_PER_ROUND: usize = 4;
+/// The pause after a failure to read the log.
+const READ_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a target needs.
+#[derive(Debug)]
+pub(super) struct TargetOptions {
+    pub settings: Arc<RemoteWriteSettings>,
+    pub node: Arc<NodeLabels>,
+    /// The interval at which series of programs are sampled.
+    pub interval: Millis,
+    pub store: Store,
+    pub shared: Arc<SharedTarget>,
+    pub release: Arc<LogRelease>,
+}
+
+/// Why sending ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SendEnd {
+    Done,
+    Stopping,
+    /// Too many bytes wait: these samples are dropped.
+    LagExceeded,
+}
+
+/// How a round is split into requests.
+#[derive(Debug, Clone, Copy)]
+struct RoundShape {
+    shards: u32,
+    samples_per_request: u32,
+    /// Its requests may have been sent before.
+    is_repeated: bool,
+}
+
+/// The state of the thread.
+pub(super) struct TargetThread<'a> {
+    options: &'a TargetOptions,
+    shared: &'a SharedTarget,
+    file: PositionFile,
+    confirmed: StreamPosition,
+    state_segment: u64,
+    round: Round,
+    shards: Vec<Shard>,
+    lag_checked: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    sender: RequestSender,
+    bytes: RequestBytes,
+}
+
+impl TargetThread<'_> {
+    pub(super) fn new<'a>(options: &'a TargetOptions, dir: &Path) -> TargetThread<'a> {
+        TargetThread {
+            options,
+            shared: &options.shared,
+            file: PositionFile::new(dir),
+            confirmed: StreamPosition::default(),
+            state_segment: 0,
+            round: Round::default(),
+            shards: Vec::new(),
+            lag_checked: Mutex::new(None),
+        }
+    }
+
+    /// Sends samples until the agent stops.
+    pub(super) fn run(mut self) {
+        let saved = self.load_position();
+        (self.confirmed, self.state_segment) = (saved.confirmed, saved.state_segment);
+        let opened = loop {
+            match self.open_stream() {
+                Ok(stream) => break Some(stream),
+                Err(error) => self.shared.set_error(&format!("the log: {error}")),
+            }
+            if !self.shared.wait(READ_RETRY_PAUSE) {
+                break None;
+            }
+        };
+        let Some(mut stream) = opened else {
+            return;
+        };
+        self.publish_position(&stream);
+        let settings = &self.options.settings;
+        let mut repeated = saved.pending;
+        loop {
+            let shape = RoundShape {
+                shards: settings.shards.get(),
+                samples_per_request: settings.max_samples_per_send.get(),
+                is_repeated: false,
+            };
+            let was_stopping = self.shared.is_stopping.load(Ordering::Relaxed);
+            let sent = match repeated.take() {
+                Some(pending) => self.repeat_round(&mut stream, &pending),
+                None => self.send_round(&mut stream, shape, None),
+            };
+            let is_at_end = match sent {
+                Ok((SendEnd::Stopping, _)) => return,
+                Ok((_, end)) => end == RoundEnd::EndOfLog,
+                Err(error) => {
+                    self.shared.set_error(&format!("the log: {error}"));
+                    if !self.shared.wait(READ_RETRY_PAUSE) {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            if is_at_end && was_stopping {
+                return;
+            }
+            // When the agent stops, what was written until then is still sent.
+            if is_at_end {
+                self.shared.wait(settings.interval.duration());
+            }
+        }
+    }
+
+    /// Returns the position of an earlier agent, or that of a new target: what is not in blocks
+    /// yet.
+    fn load_position(&self) -> SavedPosition {
+        let of_segment = |segment| SavedPosition {
+            confirmed: StreamPosition {
+                log: LogPosition { segment, offset: 0 },
+                samples: 0,
+            },
+            state_segment: segment,
+            pending: None,
+        };
+        let store = &self.options.store;
+        match self.file.load() {
+            Ok(Some(saved)) => saved,
+            Ok(None) => of_segment(store.oldest_log_segment()),
+            Err(error) => {
+                let receiver = &self.shared.name;
+                tracing::error!(receiver, %error, "sending everything that is in the log");
+                let oldest = store.log_segments().first().map(|(number, _)| *number);
+                of_segment(oldest.unwrap_or(store.log_end().segment))
+            }
+        }
+    }
+
+    fn open_stream(&self) -> io::Result<SampleStream> {
+        let settings = &self.options.settings;
+        let labels = SeriesLabels {
+            node: self.options.node.clone(),
+            external: settings.external_labels.clone(),
+            keep: settings.keep.clone(),
+            drop: settings.drop.clone(),
+        };
+        let table = SeriesTable::new(labels, settings.protobuf_message == WriteMessage::V2);
+        let interval = self.options.interval;
+        let from = (self.confirmed, self.state_segment);
+        SampleStream::new(&self.options.store, table, interval, from)
+    }
+
+    /// Sends the round that an earlier agent had begun, as the same requests.
+    fn repeat_round(
+        &mut self,
+        stream: &mut SampleStream,
+        pending: &PendingRound,
+    ) -> io::Result<(SendEnd, RoundEnd)> {
+        let shape = RoundShape {
+            shards: pending.shards,
+            samples_per_request: pending.samples_per_request,
+            is_repeated: true,
+        };
+        self.send_round(stream, shape, Some(pending.end))
+    }
+
+    /// Reads one round and sends it.
+    fn send_round(
+        &mut self,
+        stream: &mut SampleStream,
+        shape: RoundShape,
+        until: Option<StreamPosition>,
+    ) -> io::Result<(SendEnd, RoundEnd)> {
+        if self.is_lag_exceeded() {
+            self.drop_oldest(stream)?;
+        }
+        let requests = shape.shards as usize * REQUESTS_PER_ROUND;
+        let max = requests * shape.samples_per_request as usize;
+        // A round that is repeated has a known end, however many samples it has.
+        let max = until.map_or(max, |_| usize::MAX);
+        self.round.clear();
+        let end = stream.take(&mut self.round, max, until)?;
+        self.count_losses(stream);
+        let mut ended = SendEnd::Done;
+        if self.round.len() > 0 {
+            self.save(Some(PendingRound {
+                end: stream.position(),
+                shards: shape.shards,
+                samples_per_request: shape.samples_per_request,
+            }));
+            ended = self.send(&stream.table, shape);
+        }
+        if ended != SendEnd::Stopping {
+            self.shared.counters.pending.store(0, Ordering::Relaxed);
+            let has_moved = stream.position() != self.confirmed;
+            self.publish_position(stream);
+            if has_moved {
+                self.save(None);
+            }
+        }
+        if ended == SendEnd::LagExceeded {
+            self.drop_oldest(stream)?;
+        }
+        Ok((ended, end))
+    }
+
+    fn count_losses(&self, stream: &mut SampleStream) {
+        let counters = &self.shared.counters;
+        let losses = std::mem::take(&mut stream.losses);
+        let lost = losses.damaged_frames + losses.gaps;
+        if lost > 0 {
+            tracing::error!(
+                receiver = self.shared.name,
+                ?losses,
+                "parts of the log are missing"
+            );
+        }
+        counters.damaged.fetch_add(lost, Ordering::Relaxed);
+        let hidden = self.round.hidden;
+        counters.hidden.fetch_add(hidden, Ordering::Relaxed);
+    }
+
+    /// Lets the store remove what no stream needs that continues at the position.
+    fn publish_position(&mut self, stream: &SampleStream) {
+        let (position, needed) = (stream.position(), stream.state_segment());
+        (self.confirmed, self.state_segment) = (position, needed);
+        let shared = self.shared;
+        if shared.needed_segment.swap(needed, Ordering::Relaxed) != needed {
+            self.options.release.release();
+        }
+        *shared.confirmed.lock() = Some(position.log);
+    }
+
+    fn save(&mut self, pending: Option<PendingRound>) {
+        let position = SavedPosition {
+            confirmed: self.confirmed,
+            state_segment: self.state_segment,
+            pending,
+        };
+        if let Err(error) = self.file.save(&position) {
+            let message = format!("cannot store the position: {error}");
+            self.shared.set_error(&message);
+        }
+    }
+}
