@@ -254,3 +254,44 @@ fn grpc_error(code: u32, text: &str, details: Option<&str>) -> ExportError {
         ExportError::Refused(message)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use pegel_wire::otlp::status::RpcCode;
+
+    use super::*;
+
+    #[test]
+    fn only_errors_that_may_pass_are_tried_again() {
+        let after = |code: u32, details: Option<&str>| match grpc_error(code, "x", details) {
+            ExportError::Retry(_, after) => Some(after),
+            ExportError::Refused(_) => None,
+        };
+        let busy = RpcStatus::new(RpcCode::ResourceExhausted, "busy", Some(7)).encode_to_vec();
+        let busy = BASE64.encode(busy);
+        let seconds = Duration::from_secs;
+        assert_eq!(after(8, Some(&busy)), Some(Some(seconds(7))));
+        let unpadded = busy.trim_end_matches('=');
+        assert_eq!(after(8, Some(unpadded)), Some(Some(seconds(7))));
+        assert_eq!(after(8, None), None, "too large: it never passes");
+        assert_eq!(after(14, None), Some(None));
+        assert_eq!(after(14, Some("not base64!")), Some(None));
+        for code in [2, 3, 7, 12, 13, 16] {
+            assert_eq!(after(code, None), None, "{code}");
+        }
+        assert_eq!(parse_seconds("5"), Some(seconds(5)));
+        assert_eq!(parse_seconds("99999999"), Some(RETRY_AFTER_MAX));
+        assert_eq!(parse_seconds("Wed, 21 Oct 2026 07:28:00 GMT"), None);
+    }
+
+    #[test]
+    fn responses_are_read_with_care() {
+        assert_eq!(accepted(b"").expect("accepted"), Accepted::default());
+        let partial = accepted(b"\x0a\x07\x08\x02\x12\x03a\nb").expect("accepted");
+        assert_eq!((partial.rejected, &*partial.message), (2, "a b"));
+        assert!(accepted(b"<html>").is_err());
+        assert_eq!(error_text(b"\x08\x03\x12\x02no"), "no");
+        assert_eq!(error_text(b"plain\n"), "plain");
+    }
+}

@@ -11,6 +11,8 @@
 //! Every receiver has a thread of its own. Values are totals: what could not be sent within an
 //! interval is dropped and counted, and the next values contain it.
 
+#[cfg(test)]
+mod builder_tests;
 mod client;
 mod histograms;
 mod metric_builder;
