@@ -4,6 +4,7 @@ mod codec;
 mod collect;
 mod config;
 mod exposition;
+mod history;
 mod ingest;
 mod jobs;
 mod lane;
