@@ -66,6 +66,11 @@ fn history(bytes: &[u8]) {
         assert_eq!(series.labels.get("instance"), "n1");
         assert_eq!(series.times.len(), series.values.len());
         assert!(series.times.is_sorted_by(|a, b| a < b));
-        assert!(series.times.iter().all(|time| (RANGE.0..=RANGE.1).contains(time)));
+        assert!(
+            series
+                .times
+                .iter()
+                .all(|time| (RANGE.0..=RANGE.1).contains(time))
+        );
     }
 }

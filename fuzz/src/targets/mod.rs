@@ -58,6 +58,7 @@ pub static TARGETS: &[Target] = &[
     points::PUT,
     points::PUT_LINE,
     points::DRAGON,
+    history::HISTORY,
     remote_write::V1,
     remote_write::V2,
     pull_formats::INFLUX,

@@ -285,7 +285,12 @@ fn stored_points_and_opentsdb_queries_equal_those_of_a_store_with_everything() {
         })
     });
     for step in steps.chain([None]) {
-        for pattern in ["requests_total", "queue_depth{queue!=\"y\"}", "latency*", "s*"] {
+        for pattern in [
+            "requests_total",
+            "queue_depth{queue!=\"y\"}",
+            "latency*",
+            "s*",
+        ] {
             let selector = Selector::parse(pattern).expect("valid");
             for (start, end) in [
                 (data.start + 1, data.now),
