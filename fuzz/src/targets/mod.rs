@@ -4,6 +4,7 @@ mod codec;
 mod collect;
 mod config;
 mod exposition;
+mod history;
 mod ingest;
 mod jobs;
 mod lane;
@@ -59,6 +60,7 @@ pub static TARGETS: &[Target] = &[
     points::PUT,
     points::PUT_LINE,
     points::DRAGON,
+    history::HISTORY,
     remote_write::V1,
     remote_write_out::RETRY_AFTER,
     remote_write_out::POSITION,

@@ -10,6 +10,7 @@ mod clock;
 mod disk;
 mod drops;
 mod finding;
+mod history;
 mod kernel;
 mod lanes;
 mod limits;
@@ -138,6 +139,7 @@ fn run_checks(args: &DoctorArgs) -> Vec<FindingGroup> {
             status.map(pull_inputs::evaluate).unwrap_or_default(),
         ),
         group("outputs", status.map(outputs::evaluate).unwrap_or_default()),
+        group("history", status.map(history::evaluate).unwrap_or_default()),
         group(
             "tree",
             tree.as_ref().map(tree::evaluate).unwrap_or_default(),

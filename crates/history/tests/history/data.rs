@@ -9,33 +9,33 @@ use pegel_query::promql::{NodeLabels, StoreSource};
 use pegel_store::{Store, StoreOptions};
 use pegel_testkit::{FakeClock, TempDir};
 
-pub const JOB: &str = "node";
-pub const INSTANCE: &str = "n1:1337";
+pub(crate) const JOB: &str = "node";
+pub(crate) const INSTANCE: &str = "n1:1337";
 const STEP: Millis = 10_000;
 const LENGTH: Millis = 2 * 3_600_000;
 /// How long the small store keeps samples.
 const KEEP: Millis = 3_600_000;
 
 /// One series as an engine has it, without `job` and `instance`.
-pub struct TestSeries {
-    pub name: &'static str,
-    pub labels: Vec<(&'static str, String)>,
+pub(crate) struct TestSeries {
+    pub(crate) name: &'static str,
+    pub(crate) labels: Vec<(&'static str, String)>,
     /// Whether remote write sent it, with stale markers. Otherwise it is a series of the node.
-    pub is_remote: bool,
-    pub samples: Vec<(Millis, f64)>,
+    pub(crate) is_remote: bool,
+    pub(crate) samples: Vec<(Millis, f64)>,
 }
 
 /// All samples of the last two hours.
-pub struct TestData {
-    pub start: Millis,
-    pub now: Millis,
+pub(crate) struct TestData {
+    pub(crate) start: Millis,
+    pub(crate) now: Millis,
     /// The small store is complete from here on.
-    pub border: Millis,
-    pub series: Vec<TestSeries>,
+    pub(crate) border: Millis,
+    pub(crate) series: Vec<TestSeries>,
 }
 
 impl TestData {
-    pub fn new(now: Millis) -> TestData {
+    pub(crate) fn new(now: Millis) -> TestData {
         let now = now / STEP * STEP;
         let (start, border) = (now - LENGTH, now - KEEP + 60_000);
         let mut data = TestData {
@@ -157,7 +157,7 @@ impl TestData {
 
 impl TestSeries {
     /// Returns the labels of the series in an engine.
-    pub fn engine_labels(&self) -> Vec<(String, String)> {
+    pub(crate) fn engine_labels(&self) -> Vec<(String, String)> {
         let own = self.labels.iter();
         let own = own.map(|(key, value)| ((*key).to_owned(), value.clone()));
         let added = [
@@ -195,20 +195,20 @@ impl TestSeries {
 }
 
 /// A store that received all samples when they were new.
-pub struct TestStore {
-    pub store: Store,
-    pub source: StoreSource,
+pub(crate) struct TestStore {
+    pub(crate) store: Store,
+    pub(crate) source: StoreSource,
     _dir: TempDir,
 }
 
 impl TestStore {
     /// Returns a store that keeps everything.
-    pub fn of_all(data: &TestData) -> TestStore {
+    pub(crate) fn of_all(data: &TestData) -> TestStore {
         TestStore::new(data, 30 * 24 * 3_600_000)
     }
 
     /// Returns a store that keeps the last hour, from which retention dropped the first.
-    pub fn of_last(data: &TestData) -> TestStore {
+    pub(crate) fn of_last(data: &TestData) -> TestStore {
         let small = TestStore::new(data, KEEP);
         assert_eq!(small.store.complete_since().of_all(), data.border);
         small
@@ -258,7 +258,10 @@ impl TestStore {
 }
 
 /// Returns a reader of the engine at a URL.
-pub fn history(url: &str, change: impl FnOnce(&mut HistorySettings)) -> Arc<PrometheusHistory> {
+pub(crate) fn history(
+    url: &str,
+    change: impl FnOnce(&mut HistorySettings),
+) -> Arc<PrometheusHistory> {
     let mut settings = HistorySettings {
         url: Some(url.parse().expect("a URL")),
         ..HistorySettings::default()

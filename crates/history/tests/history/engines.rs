@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
-use pegel_metric::Millis;
 use pegel_testkit::{
     AgentAddress, ChildProcess, PrometheusProcess, TempDir, eventually, get, need, post,
 };
@@ -11,39 +10,44 @@ use pegel_wire::prompb::{Label, Message, Sample, TimeSeries, WriteRequest};
 
 use crate::data::TestData;
 
-/// Writes all samples to an engine by remote write.
-pub fn write_all(address: &AgentAddress, data: &TestData, path: &str) {
-    for series in &data.series {
-        // Half an hour at a time, as senders would.
-        for samples in series.samples.chunks(180) {
-            let labels = series.engine_labels().into_iter();
-            let sample = |(timestamp, value): &(Millis, f64)| Sample {
-                timestamp: *timestamp,
-                value: *value,
-            };
-            let request = WriteRequest {
-                timeseries: vec![TimeSeries {
-                    labels: labels.map(|(name, value)| Label { name, value }).collect(),
-                    samples: samples.iter().map(sample).collect(),
-                    ..TimeSeries::default()
-                }],
-                ..WriteRequest::default()
-            };
-            let body = snap::raw::Encoder::new().compress_vec(&request.encode_to_vec());
-            let headers = [
-                ("Content-Encoding", "snappy"),
-                ("Content-Type", "application/x-protobuf"),
-                ("X-Prometheus-Remote-Write-Version", "0.1.0"),
-            ];
-            let sent = post(address, path, &headers, &body.expect("compressed")).expect("sent");
-            assert_eq!(sent.status, 204, "{}: {}", series.name, sent.text());
-        }
+/// Writes all samples to an engine by remote write, in the order of their times: Prometheus refuses
+/// those that are an hour older than others.
+pub(crate) fn write_all(address: &AgentAddress, data: &TestData, path: &str) {
+    let mut from = data.start;
+    while from <= data.now {
+        let until = from + 600_000;
+        let series = data.series.iter().map(|series| TimeSeries {
+            labels: { series.engine_labels().into_iter() }
+                .map(|(name, value)| Label { name, value })
+                .collect(),
+            samples: { series.samples.iter() }
+                .filter(|(time, _)| (from..until).contains(time))
+                .map(|(timestamp, value)| Sample {
+                    timestamp: *timestamp,
+                    value: *value,
+                })
+                .collect(),
+            ..TimeSeries::default()
+        });
+        let request = WriteRequest {
+            timeseries: series.filter(|one| !one.samples.is_empty()).collect(),
+            ..WriteRequest::default()
+        };
+        let body = snap::raw::Encoder::new().compress_vec(&request.encode_to_vec());
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            ("Content-Type", "application/x-protobuf"),
+            ("X-Prometheus-Remote-Write-Version", "0.1.0"),
+        ];
+        let sent = post(address, path, &headers, &body.expect("compressed")).expect("sent");
+        assert_eq!(sent.status, 204, "{}", sent.text());
+        from = until;
     }
 }
 
 /// Starts Debian's Prometheus with all samples.
 #[track_caller]
-pub fn prometheus(data: &TestData) -> Option<PrometheusProcess> {
+pub(crate) fn prometheus(data: &TestData) -> Option<PrometheusProcess> {
     let program = need("prometheus")?;
     let process = PrometheusProcess::start(&program, |home| {
         std::fs::write(home.join("prometheus.yml"), "global: {}\n").expect("written");
@@ -59,15 +63,15 @@ pub fn prometheus(data: &TestData) -> Option<PrometheusProcess> {
 }
 
 /// Debian's VictoriaMetrics.
-pub struct VictoriaMetrics {
+pub(crate) struct VictoriaMetrics {
     _process: ChildProcess,
-    pub address: AgentAddress,
+    pub(crate) address: AgentAddress,
     _home: TempDir,
 }
 
 /// Starts it with all samples.
 #[track_caller]
-pub fn victoria_metrics(data: &TestData) -> Option<VictoriaMetrics> {
+pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaMetrics> {
     let program = need("victoria-metrics")?;
     let home = TempDir::new();
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
