@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pegel_archive::{ArchiveCounts, Archiver};
 use pegel_collect::{CollectorState, Sampler};
 use pegel_ingest::pull::{OnceValues, PullInputs};
 use pegel_jobs::Jobs;
@@ -13,7 +14,6 @@ use pegel_metric::ProcessTable;
 use pegel_mpi_state::MpiRank;
 use pegel_rules::RuleEngine;
 use pegel_serve::{ProcessesUnavailable, RemoteMetric, StatusSource};
-use pegel_archive::{ArchiveCounts, Archiver};
 use pegel_sink::graphite::{GraphiteCounts, GraphiteOutput};
 use pegel_snapshot::{CloudEvent, CloudProvider, OnceInputs, SnapshotWorker};
 use pegel_supervisor::Supervisor;

@@ -112,7 +112,11 @@ impl SelfMetrics for ArchiveMetrics {
         put(files, &[], counts.files as f64);
         put(bytes, &[], counts.bytes as f64);
         put(errors, &[], counts.errors as f64);
-        put(dropped, &[("reason", "retention")], counts.lost_samples as f64);
+        put(
+            dropped,
+            &[("reason", "retention")],
+            counts.lost_samples as f64,
+        );
         put(dropped, &[("reason", "repeated")], counts.repeated as f64);
         put(pending, &[], counts.pending_blocks as f64);
         put(last, &[], counts.last_archived.unwrap_or(0) as f64 / 1000.0);

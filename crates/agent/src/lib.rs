@@ -7,8 +7,8 @@
 
 mod agent_settings;
 mod agent_status;
-mod archive;
 mod allocator;
+mod archive;
 mod check_config;
 mod config;
 mod config_json;

@@ -181,8 +181,7 @@ impl<'a> ArchiveWorker<'a> {
     /// Archives all finished blocks that are not archived yet.
     fn run_pass(&mut self) -> Result<(), BlockError> {
         let blocks = self.options.store.finished_blocks();
-        let existing: HashSet<BlockIdentity> =
-            blocks.iter().map(FinishedBlock::identity).collect();
+        let existing: HashSet<BlockIdentity> = blocks.iter().map(FinishedBlock::identity).collect();
         let progress = &self.options.progress;
         let pending: Vec<&FinishedBlock> = blocks
             .iter()
@@ -267,7 +266,9 @@ impl<'a> ArchiveWorker<'a> {
             BlockError::Storage(problem) => problem.retry_after,
             _ => None,
         };
-        let wait = requested.unwrap_or(Duration::ZERO).clamp(self.pause, PAUSE_MAX);
+        let wait = requested
+            .unwrap_or(Duration::ZERO)
+            .clamp(self.pause, PAUSE_MAX);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         wait
     }

@@ -86,15 +86,16 @@ impl BlockFiles<'_> {
             totals,
         };
         let mut failure = None;
-        let skipped = store.visit_finished(block, day.window(), &mut |series, points| {
-            match files.add(series, points) {
+        let skipped =
+            store.visit_finished(block, day.window(), &mut |series, points| match files
+                .add(series, points)
+            {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     failure = Some(error);
                     ControlFlow::Break(())
                 }
-            }
-        })?;
+            })?;
         if let Some(error) = failure {
             return Err(error);
         }

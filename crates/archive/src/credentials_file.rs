@@ -24,7 +24,7 @@ pub(crate) fn read_credentials(file: Option<&Path>) -> Result<StorageCredentials
     StorageCredentials::from_environment(&|name| variables.get(name).cloned())
 }
 
-fn parse(text: &str) -> Result<HashMap<String, String>, String> {
+pub(crate) fn parse(text: &str) -> Result<HashMap<String, String>, String> {
     let mut variables = HashMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -57,10 +57,16 @@ mod tests {
         std::fs::write(&path, text).expect("written");
         let credentials = read_credentials(Some(&path)).expect("read");
         assert_eq!(credentials.aws_access_key_id.as_deref(), Some("id"));
-        assert_eq!(credentials.aws_secret_access_key.as_deref(), Some("PLANTED=x"));
+        assert_eq!(
+            credentials.aws_secret_access_key.as_deref(),
+            Some("PLANTED=x")
+        );
         std::fs::write(&path, "AWS_ACCESS_KEY_ID=id\nPLANTED\n").expect("written");
         let problem = read_credentials(Some(&path)).expect_err("malformed");
-        assert!(problem.text.ends_with("line 2: expected NAME=VALUE"), "{problem}");
+        assert!(
+            problem.text.ends_with("line 2: expected NAME=VALUE"),
+            "{problem}"
+        );
         assert!(!problem.text.contains("PLANTED"), "{problem}");
         std::fs::remove_file(&path).expect("removed");
         let problem = read_credentials(Some(&path)).expect_err("missing");

@@ -56,7 +56,10 @@ pub(crate) fn block_file(
     digest: SampleDigest,
 ) -> String {
     let folder = day.folder(node);
-    format!("{folder}/{class}-{:010}-{part:02}-{digest}.parquet", block.id)
+    format!(
+        "{folder}/{class}-{:010}-{part:02}-{digest}.parquet",
+        block.id
+    )
 }
 
 /// Returns the name of a file of an export.
@@ -68,11 +71,7 @@ pub(crate) fn export_file(
     format: SampleFormat,
 ) -> String {
     let millis = start.rem_euclid(DAY_MS);
-    let (hours, minutes, seconds) = (
-        millis / 3_600_000,
-        millis / 60_000 % 60,
-        millis / 1000 % 60,
-    );
+    let (hours, minutes, seconds) = (millis / 3_600_000, millis / 60_000 % 60, millis / 1000 % 60);
     let folder = day.folder(node);
     let extension = format.as_str();
     format!("{folder}/export-{hours:02}{minutes:02}{seconds:02}-{digest}.{extension}")
@@ -105,7 +104,11 @@ mod tests {
             (0, "n1", "date=1970-01-01/node=n1"),
             (-1, "n1", "date=1969-12-31/node=n1"),
             (1_794_959_999_999, "a.b-c_d", "date=2026-11-17/node=a.b-c_d"),
-            (1_794_960_000_000, "x/../y z", "date=2026-11-18/node=x%2F..%2Fy%20z"),
+            (
+                1_794_960_000_000,
+                "x/../y z",
+                "date=2026-11-18/node=x%2F..%2Fy%20z",
+            ),
             (0, "..", "date=1970-01-01/node=%2E%2E"),
         ] {
             assert_eq!(Day::of(time).folder(node), expected);

@@ -169,7 +169,9 @@ fn write_texts(
 }
 
 fn write_batch(column: &mut ColumnWriter<'_>, batch: &mut Vec<ByteArray>) -> Result<usize> {
-    let written = column.typed::<ByteArrayType>().write_batch(batch, None, None)?;
+    let written = column
+        .typed::<ByteArrayType>()
+        .write_batch(batch, None, None)?;
     batch.clear();
     Ok(written)
 }
@@ -221,5 +223,7 @@ static SCHEMA: LazyLock<Result<Arc<SchemaType>>> = LazyLock::new(|| {
 
 fn schema() -> Result<Arc<SchemaType>> {
     let schema = SCHEMA.as_ref();
-    schema.cloned().map_err(|error| ParquetError::General(error.to_string()))
+    schema
+        .cloned()
+        .map_err(|error| ParquetError::General(error.to_string()))
 }

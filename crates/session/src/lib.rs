@@ -39,6 +39,8 @@ pub use identity::{CallerContext, RequestedNames, SessionIdentity, path_componen
 pub use manager::{
     DEFAULT_SLOT, SessionContext, SessionHost, SessionManager, SlotUsage, is_recorded_in,
 };
+/// The clients of storage, which the archive uses too.
+pub use pegel_storage as storage;
 pub use requests::{
     CredentialsRequest, SessionCaller, SessionError, SessionState, SessionStatus, StartRequest,
     StopRequest,
@@ -46,6 +48,4 @@ pub use requests::{
 pub use session_record::{SessionRecord, SessionRecordError};
 pub use settings::SessionSettings;
 pub use spool::{RecordSpool, SharedSpool, SpoolError, UploadPosition};
-/// The clients of storage, which the archive uses too.
-pub use pegel_storage as storage;
 pub use upload::{RecordUploader, UploadState, UploadStatus, UploadStep};

@@ -67,7 +67,10 @@ fn create_file(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     if path.try_exists()? {
         return Ok(false);
     }
-    DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(dir)?;
     replace_file(dir, name, FILE_MODE, bytes)?;
     // The directories above may be new too: after a power failure, the file is there or is stored
     // again.
@@ -91,7 +94,9 @@ mod tests {
         assert_eq!(create(b"second"), CreateOutcome::Exists);
         let content = std::fs::read(dir.join("a=1/b=2/file")).expect("read");
         assert_eq!(content, b"first");
-        let count = std::fs::read_dir(dir.join("a=1/b=2")).expect("listed").count();
+        let count = std::fs::read_dir(dir.join("a=1/b=2"))
+            .expect("listed")
+            .count();
         assert_eq!(count, 1, "no temporary file remains");
         std::fs::remove_dir_all(&dir).expect("removed");
     }

@@ -43,8 +43,7 @@ pub struct SkippedSamples {
 }
 
 /// Receives the samples of a block series by series, sorted by time, until it breaks.
-pub type FinishedVisitor<'a> =
-    dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()> + 'a;
+pub type FinishedVisitor<'a> = dyn FnMut(&Arc<Series>, &[(Millis, f64)]) -> ControlFlow<()> + 'a;
 
 impl FinishedBlock {
     pub fn identity(&self) -> BlockIdentity {

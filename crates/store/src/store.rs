@@ -30,8 +30,9 @@ use crate::writer::{
     UncountedSamples,
 };
 use crate::{
-    ArchiveProgress, ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery, SeriesVisitor,
-    StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan, syncer,
+    ArchiveProgress, ColumnVisitor, LatestValue, PushError, PushResult, QueryError, RangeQuery,
+    SeriesVisitor, StoreLimits, StoreOpenError, StoreOptions, StoreStatus, maintenance, open, scan,
+    syncer,
 };
 
 /// The memory for cached, decoded block indexes: a share of that for samples and series. The

@@ -1,5 +1,6 @@
 //! The list of targets.
 
+mod archive;
 mod codec;
 mod collect;
 mod config;
@@ -40,6 +41,7 @@ pub struct Target {
 }
 
 pub static TARGETS: &[Target] = &[
+    archive::FILES,
     exposition::ENCODE,
     statsd::STATSD,
     metric::SERIES,

@@ -5,8 +5,8 @@ use std::fs;
 use pegel_testkit::{TempDir, eventually_within};
 
 use super::{
-    BOUND, archiving_agent, count, files_below, hours_ago, points, read_archive, rows_of,
-    send,
+    BOUND, answered_rows, archiving_agent, assert_rows, count, files_below, hours_ago, points,
+    read_archive, rows_of, send,
 };
 
 #[test]
@@ -31,20 +31,10 @@ fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
     let Some(rows) = read_archive(&home.join("archive")) else {
         return;
     };
-    assert_eq!(rows, rows_of(&sent));
+    assert_rows(&rows, &rows_of(&sent));
     // The same as the agent answers.
-    let stored = agent.get(&format!("/api/v1/range?match=queue*&start={}", hours_ago(70)));
-    let mut answered = Vec::new();
-    for series in stored.json().as_array().expect("series") {
-        for point in series["points"].as_array().expect("points") {
-            let name = series["name"].as_str().expect("a name");
-            let bits = point[1].as_f64().expect("a value").to_bits().cast_signed();
-            let time = point[0].as_i64().expect("a time");
-            answered.push((format!("{name}{}", series["labels"]), time, bits));
-        }
-    }
-    answered.sort();
-    assert_eq!(rows, answered);
+    let answered = answered_rows(&agent, hours_ago(70)).expect("the readers are there");
+    assert_rows(&rows, &answered);
 
     // A sender repeats old points: nothing is archived twice. A new one and a correction are.
     let start = hours_ago(30);
@@ -53,7 +43,10 @@ fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
     later.truncate(1);
     let mut correction = repeated[0].clone();
     correction["value"] = 77.5.into();
-    assert!(send(&agent, &[&repeated[1..], &later[..], &[correction.clone()][..]].concat()));
+    assert!(send(
+        &agent,
+        &[&repeated[1..], &later[..], &[correction.clone()][..]].concat()
+    ));
     let expected = sent.len() as u64 + 2;
     eventually_within(BOUND, "the new points are archived", || {
         match count(&agent, "samples") {
@@ -65,7 +58,7 @@ fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
     sent.push(later[0].clone());
     sent.push(correction);
     let rows = read_archive(&home.join("archive")).expect("the readers are there");
-    assert_eq!(rows, rows_of(&sent));
+    assert_rows(&rows, &rows_of(&sent));
     assert_eq!(count(&agent, "errors"), 0);
     let text = agent.get("/metrics").text().to_owned();
     assert!(text.contains("pegel_archive_pending_blocks 0"), "{text}");
@@ -91,7 +84,9 @@ fn a_place_that_fails_is_reported_and_gets_everything_later() {
     let batch = points((0..10).map(|n| hours_ago(5) + n));
     assert!(send(&agent, &batch));
     eventually_within(BOUND, "the failure is counted", || {
-        (count(&agent, "errors") > 0).then_some(()).ok_or("no error")
+        (count(&agent, "errors") > 0)
+            .then_some(())
+            .ok_or("no error")
     });
     let status = agent.status();
     let error = status["archive"]["last_error"].as_str().expect("an error");
@@ -99,17 +94,24 @@ fn a_place_that_fails_is_reported_and_gets_everything_later() {
     assert!(status["archive"]["pending_blocks"].as_u64() >= Some(1));
     let doctor = agent.client(&["doctor"]);
     assert!(doctor.stdout.contains("archive"), "{doctor}");
-    assert!(doctor.stdout.contains("block waiting, 0 samples lost"), "{doctor}");
+    assert!(
+        doctor.stdout.contains("block waiting, 0 samples lost"),
+        "{doctor}"
+    );
     fs::remove_file(home.join("archive")).expect("removed");
-    let expected = batch.iter().filter(|point| point["metric"] == "queue_depth");
+    let expected = batch
+        .iter()
+        .filter(|point| point["metric"] == "queue_depth");
     let expected: Vec<_> = expected.cloned().collect();
     eventually_within(BOUND, "the points are archived", || {
         let samples = count(&agent, "samples");
-        (samples == expected.len() as u64).then_some(()).ok_or(samples)
+        (samples == expected.len() as u64)
+            .then_some(())
+            .ok_or(samples)
     });
     assert!(agent.status()["archive"]["last_error"].is_null());
     if let Some(rows) = read_archive(&home.join("archive")) {
-        assert_eq!(rows, rows_of(&expected));
+        assert_rows(&rows, &rows_of(&expected));
     }
 }
 
@@ -118,6 +120,9 @@ fn without_an_archive_there_is_neither_a_thread_nor_a_metric() {
     let agent = crate::PEGEL.agent().start();
     let status = agent.status();
     assert!(status.get("archive").is_none());
-    assert!(!status["threads"].to_string().contains("archive"), "{status}");
+    assert!(
+        !status["threads"].to_string().contains("archive"),
+        "{status}"
+    );
     assert!(!agent.get("/metrics").text().contains("pegel_archive"));
 }

@@ -36,6 +36,9 @@ fn the_examples_of_the_documentation_run() {
         );
         assert!(output.status.success(), "{block}\n{stderr}");
         // Every example prints values of the points.
-        assert!(stdout.contains("queue") || stdout.contains("b c"), "{block}\n{stdout}");
+        assert!(
+            stdout.contains("queue") || stdout.contains("b c"),
+            "{block}\n{stdout}"
+        );
     }
 }

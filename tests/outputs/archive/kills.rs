@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pegel_testkit::{TempDir, Rng, eventually_within};
+use pegel_testkit::{Rng, TempDir, eventually_within};
 use serde_json::{Value, json};
 
 use super::{BOUND, Row, archiving_agent, count, hours_ago, read_archive, rows_of, send};

@@ -195,12 +195,14 @@ impl NodeExport {
         let start = self.times.start.unwrap_or(range.start).max(range.start);
         let end = self.times.end.unwrap_or(range.end).min(range.end);
         let shows_progress = output::stderr_is_terminal();
-        let exported = self.run.export_node(node, start..end, source, &mut |totals, until| {
-            if shows_progress {
-                let part = (until - start) * 100 / (end - start).max(1);
-                output::progress(&format!("{node}: {part} %, {}", totals_text(totals)));
-            }
-        });
+        let exported = self
+            .run
+            .export_node(node, start..end, source, &mut |totals, until| {
+                if shows_progress {
+                    let part = (until - start) * 100 / (end - start).max(1);
+                    output::progress(&format!("{node}: {part} %, {}", totals_text(totals)));
+                }
+            });
         if shows_progress {
             output::progress("");
         }

@@ -61,7 +61,10 @@ fn every_bit_of_times_and_values_reads_back() {
         for (key, value) in series.labels() {
             assert_eq!(labels[key], *value);
         }
-        assert_eq!(row.get_double(3).expect("a value").to_bits(), value.to_bits());
+        assert_eq!(
+            row.get_double(3).expect("a value").to_bits(),
+            value.to_bits()
+        );
         assert_eq!(row.get_string(4).expect("a kind"), "gauge");
         assert_eq!(row.get_string(5).expect("an input"), "http");
     }
@@ -83,7 +86,10 @@ fn the_same_samples_give_the_same_bytes_and_others_another_digest() {
     assert_eq!(first.digest, write(SampleFormat::Csv, &all).digest);
     let mut other = points();
     other[4].1 = f64::from_bits(other[4].1.to_bits() + 1);
-    let other = write(SampleFormat::Parquet, &[(series("a", &[("x", "1")]), other)]);
+    let other = write(
+        SampleFormat::Parquet,
+        &[(series("a", &[("x", "1")]), other)],
+    );
     assert_ne!(first.digest, other.digest);
 }
 
@@ -97,7 +103,11 @@ fn row_groups_are_bounded_and_have_the_limits_of_their_columns() {
     );
     let reader = SerializedFileReader::new(bytes_of(&file)).expect("a Parquet file");
     let metadata = reader.metadata();
-    let rows: i64 = metadata.row_groups().iter().map(|group| group.num_rows()).sum();
+    let rows: i64 = metadata
+        .row_groups()
+        .iter()
+        .map(|group| group.num_rows())
+        .sum();
     assert_eq!(rows, 2 * count);
     assert_eq!(metadata.num_row_groups(), 5);
     for group in metadata.row_groups() {
@@ -107,7 +117,11 @@ fn row_groups_are_bounded_and_have_the_limits_of_their_columns() {
             assert!(statistics.min_bytes_opt().is_some() && statistics.max_bytes_opt().is_some());
         }
     }
-    let first = metadata.row_group(0).column(1).statistics().expect("of the names");
+    let first = metadata
+        .row_group(0)
+        .column(1)
+        .statistics()
+        .expect("of the names");
     assert_eq!(first.max_bytes_opt(), Some(&b"a"[..]));
 }
 
@@ -115,7 +129,10 @@ fn row_groups_are_bounded_and_have_the_limits_of_their_columns() {
 fn csv_quotes_texts_and_keeps_values() {
     let file = write(
         SampleFormat::Csv,
-        &[(series("a", &[("k", "x,\"y")]), vec![(5, 0.1), (6, f64::NAN)])],
+        &[(
+            series("a", &[("k", "x,\"y")]),
+            vec![(5, 0.1), (6, f64::NAN)],
+        )],
     );
     let text = String::from_utf8(file.bytes).expect("UTF-8");
     let expected = concat!(
@@ -132,7 +149,9 @@ fn a_file_that_is_large_enough_is_full() {
     let many: Vec<(Millis, f64)> = (0..1_000_000).map(|n| (n, 1.0)).collect();
     for round in 0..5 {
         assert!(!writer.is_full(), "{round}");
-        writer.add(&series("a", &[("n", &round.to_string())]), &many).expect("added");
+        writer
+            .add(&series("a", &[("n", &round.to_string())]), &many)
+            .expect("added");
     }
     assert!(writer.is_full());
 }

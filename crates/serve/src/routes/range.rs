@@ -111,7 +111,10 @@ pub(super) fn job_samples(
     Ok((samples, job))
 }
 
-pub(super) fn range_query(parameters: &QueryParameters, now: Millis) -> Result<RangeQuery, ApiError> {
+pub(super) fn range_query(
+    parameters: &QueryParameters,
+    now: Millis,
+) -> Result<RangeQuery, ApiError> {
     let moment = |key, default| {
         let text = parameters.single(key)?.unwrap_or(default);
         parse_time(key, text, now)

@@ -15,8 +15,14 @@ fn open(place: &TestPlace) -> FilePlace {
 
 fn check(place: &TestPlace, server_url: &str) {
     let mut files = open(place);
-    assert_eq!(files.create(NAME, b"first").expect("stored"), CreateOutcome::Created);
-    assert_eq!(files.create(NAME, b"second").expect("found"), CreateOutcome::Exists);
+    assert_eq!(
+        files.create(NAME, b"first").expect("stored"),
+        CreateOutcome::Created
+    );
+    assert_eq!(
+        files.create(NAME, b"second").expect("found"),
+        CreateOutcome::Exists
+    );
     let folder = NAME.rsplit_once('/').expect("a folder").0;
     assert_eq!(place.parts(folder), [(0, b"first".to_vec())]);
     // Requests and responses are lost; every file arrives once and complete.

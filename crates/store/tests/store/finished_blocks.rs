@@ -60,7 +60,9 @@ fn push(store: &Store, points: &[(&str, Millis, f64)]) {
 fn visited(store: &Store, block: &FinishedBlock) -> (Vec<(String, Millis, f64)>, u64) {
     let mut samples = Vec::new();
     let skipped = store.visit_finished(block, Millis::MIN..Millis::MAX, &mut |series, points| {
-        let named = points.iter().map(|(time, value)| (series.text().to_owned(), *time, *value));
+        let named = points
+            .iter()
+            .map(|(time, value)| (series.text().to_owned(), *time, *value));
         samples.extend(named);
         ControlFlow::Continue(())
     });
@@ -71,7 +73,14 @@ fn visited(store: &Store, block: &FinishedBlock) -> (Vec<(String, Millis, f64)>,
 fn sealed_hours_and_late_samples_are_finished_and_repetitions_are_left_out() {
     let fixture = ArchiveFixture::new();
     let store = fixture.open();
-    push(&store, &[("b", START + 1, 1.0), ("a", START + 2, 2.0), ("a", START + 3, 3.0)]);
+    push(
+        &store,
+        &[
+            ("b", START + 1, 1.0),
+            ("a", START + 2, 2.0),
+            ("a", START + 3, 3.0),
+        ],
+    );
     store.flush_to_blocks();
     assert!(store.finished_blocks().is_empty(), "the hour is not over");
     fixture.clock.advance(Duration::from_secs(2 * 3600 + 1));
@@ -81,11 +90,22 @@ fn sealed_hours_and_late_samples_are_finished_and_repetitions_are_left_out() {
     assert_eq!(blocks[0].class(), "points");
     assert_eq!(blocks[0].span(), (START + 1, START + 3));
     let expected = |name: &str, time, value| (name.to_owned(), START + time, value);
-    let sealed = vec![expected("a", 2, 2.0), expected("a", 3, 3.0), expected("b", 1, 1.0)];
+    let sealed = vec![
+        expected("a", 2, 2.0),
+        expected("a", 3, 3.0),
+        expected("b", 1, 1.0),
+    ];
     assert_eq!(visited(&store, &blocks[0]), (sealed, 0));
 
     // Late: a repetition, a correction, and a new sample.
-    push(&store, &[("a", START + 2, 2.0), ("a", START + 3, 33.0), ("a", START + 4, 4.0)]);
+    push(
+        &store,
+        &[
+            ("a", START + 2, 2.0),
+            ("a", START + 3, 33.0),
+            ("a", START + 4, 4.0),
+        ],
+    );
     store.flush_to_blocks();
     let blocks = store.finished_blocks();
     assert_eq!(blocks.len(), 2);
@@ -98,7 +118,10 @@ fn sealed_hours_and_late_samples_are_finished_and_repetitions_are_left_out() {
     store.flush_to_blocks();
     let blocks = store.finished_blocks();
     assert_eq!(visited(&store, &blocks[2]), (Vec::new(), 2));
-    assert_eq!(visited(&store, &blocks[3]), (vec![expected("a", 3, 3.0)], 0));
+    assert_eq!(
+        visited(&store, &blocks[3]),
+        (vec![expected("a", 3, 3.0)], 0)
+    );
 }
 
 #[test]
