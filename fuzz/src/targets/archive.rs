@@ -5,7 +5,7 @@ use pegel_archive::fuzzing::read_files;
 use super::Target;
 
 pub(super) const FILES: Target = Target {
-    name: "archive-files",
+    name: "archive_files",
     run: |bytes| {
         let (variables, blocks) = read_files(bytes);
         // An entry takes several bytes: nothing is made up.
