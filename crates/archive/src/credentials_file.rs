@@ -24,7 +24,7 @@ pub(crate) fn read_credentials(file: Option<&Path>) -> Result<StorageCredentials
     StorageCredentials::from_environment(&|name| variables.get(name).cloned())
 }
 
-fn parse(text: &str) -> Result<HashMap<String, String>, String> {
+pub(crate) fn parse(text: &str) -> Result<HashMap<String, String>, String> {
     let mut variables = HashMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();

@@ -19,6 +19,8 @@ mod archiver;
 mod block_files;
 mod credentials_file;
 mod export;
+#[doc(hidden)] // For fuzz/ only.
+pub mod fuzzing;
 mod layout;
 mod settings;
 mod state;

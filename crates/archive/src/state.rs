@@ -34,14 +34,22 @@ pub fn load_progress(dir: &Path, place: &str) -> ArchiveProgress {
             return ArchiveProgress::default();
         }
     };
-    match serde_json::from_slice::<ArchiveState>(&bytes) {
-        Ok(state) if state.place == place => ArchiveProgress::new(state.archived),
-        Ok(_) => ArchiveProgress::default(),
+    match parse(&bytes, place) {
+        Ok(archived) => ArchiveProgress::new(archived),
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "malformed state of the archive; checking every block");
             ArchiveProgress::default()
         }
     }
+}
+
+/// Returns the blocks that are archived at `place`.
+pub(crate) fn parse(bytes: &[u8], place: &str) -> serde_json::Result<Vec<BlockIdentity>> {
+    let state: ArchiveState = serde_json::from_slice(bytes)?;
+    Ok(match state.place == place {
+        true => state.archived,
+        false => Vec::new(),
+    })
 }
 
 pub(crate) fn save_progress(

@@ -1,6 +1,5 @@
 //! [`SampleWriter`], which builds a file in either format.
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use pegel_metric::{Millis, Series};
 
 use crate::csv::CsvWriter;
@@ -36,22 +35,6 @@ impl SampleFormat {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write a Parquet file: {0}")]
 pub struct SampleFileError(#[from] parquet::errors::ParquetError);
-
-/// Returns the number of samples in a complete file; fails if it is not one.
-pub fn count_samples(format: SampleFormat, bytes: Vec<u8>) -> Result<u64, SampleFileError> {
-    match format {
-        SampleFormat::Parquet => {
-            let reader = SerializedFileReader::new(bytes::Bytes::from(bytes))?;
-            let rows = reader.metadata().file_metadata().num_rows();
-            Ok(u64::try_from(rows).unwrap_or(0))
-        }
-        // No text of a row has a line break: names and JSON contain none.
-        SampleFormat::Csv => {
-            let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
-            Ok(lines.saturating_sub(1))
-        }
-    }
-}
 
 /// A complete file.
 #[derive(Debug)]

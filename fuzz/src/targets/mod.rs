@@ -1,5 +1,6 @@
 //! The list of targets.
 
+mod archive;
 mod codec;
 mod collect;
 mod config;
@@ -43,6 +44,7 @@ pub struct Target {
 }
 
 pub static TARGETS: &[Target] = &[
+    archive::FILES,
     exposition::ENCODE,
     statsd::STATSD,
     metric::SERIES,

@@ -5,7 +5,8 @@ use std::fs;
 use pegel_testkit::{TempDir, eventually_within};
 
 use super::{
-    BOUND, archiving_agent, count, files_below, hours_ago, points, read_archive, rows_of, send,
+    BOUND, answered_rows, archiving_agent, assert_rows, count, files_below, hours_ago, points,
+    read_archive, rows_of, send,
 };
 
 #[test]
@@ -30,23 +31,10 @@ fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
     let Some(rows) = read_archive(&home.join("archive")) else {
         return;
     };
-    assert_eq!(rows, rows_of(&sent));
+    assert_rows(&rows, &rows_of(&sent));
     // The same as the agent answers.
-    let stored = agent.get(&format!(
-        "/api/v1/range?match=queue*&start={}",
-        hours_ago(70)
-    ));
-    let mut answered = Vec::new();
-    for series in stored.json().as_array().expect("series") {
-        for point in series["points"].as_array().expect("points") {
-            let name = series["name"].as_str().expect("a name");
-            let bits = point[1].as_f64().expect("a value").to_bits().cast_signed();
-            let time = point[0].as_i64().expect("a time");
-            answered.push((format!("{name}{}", series["labels"]), time, bits));
-        }
-    }
-    answered.sort();
-    assert_eq!(rows, answered);
+    let answered = answered_rows(&agent, hours_ago(70)).expect("the readers are there");
+    assert_rows(&rows, &answered);
 
     // A sender repeats old points: nothing is archived twice. A new one and a correction are.
     let start = hours_ago(30);
@@ -70,7 +58,7 @@ fn pyarrow_and_duckdb_read_every_sample_once_and_to_the_bit() {
     sent.push(later[0].clone());
     sent.push(correction);
     let rows = read_archive(&home.join("archive")).expect("the readers are there");
-    assert_eq!(rows, rows_of(&sent));
+    assert_rows(&rows, &rows_of(&sent));
     assert_eq!(count(&agent, "errors"), 0);
     let text = agent.get("/metrics").text().to_owned();
     assert!(text.contains("pegel_archive_pending_blocks 0"), "{text}");
@@ -123,7 +111,7 @@ fn a_place_that_fails_is_reported_and_gets_everything_later() {
     });
     assert!(agent.status()["archive"]["last_error"].is_null());
     if let Some(rows) = read_archive(&home.join("archive")) {
-        assert_eq!(rows, rows_of(&expected));
+        assert_rows(&rows, &rows_of(&expected));
     }
 }
 

@@ -7,8 +7,9 @@ mod kills;
 mod object_stores;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, need_peer, post};
@@ -65,6 +66,45 @@ fn read_archive(dir: &Path) -> Option<Vec<Row>> {
         (series, time, bits)
     });
     Some(rows.collect())
+}
+
+/// Fails with the first row that differs.
+#[track_caller]
+fn assert_rows(found: &[Row], expected: &[Row]) {
+    let differing = found
+        .iter()
+        .zip(expected)
+        .find(|(found, expected)| found != expected);
+    assert_eq!(differing, None);
+    assert_eq!(found.len(), expected.len());
+}
+
+/// Turns the answer of `/api/v1/range` into rows. Python parses numbers exactly.
+const ANSWER_READER: &str = r#"
+import json, struct, sys
+rows = []
+for series in json.load(sys.stdin):
+    name = series["name"] + json.dumps(series["labels"], separators=(",", ":"), ensure_ascii=False)
+    for time, value in series["points"]:
+        rows.append([name, time, struct.unpack("<q", struct.pack("<d", value))[0]])
+print(json.dumps(sorted(rows)))
+"#;
+
+/// Returns the rows that the agent answers, from a time on.
+fn answered_rows(agent: &AgentProcess, start: i64) -> Option<Vec<Row>> {
+    let python = need_peer("analysis/bin/python3")?;
+    let answer = agent.get(&format!("/api/v1/range?match=queue*&start={start}"));
+    let mut process = Command::new(python)
+        .args(["-c", ANSWER_READER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = process.stdin.take().expect("piped");
+    input.write_all(answer.text().as_bytes()).expect("read");
+    drop(input);
+    let output = process.wait_with_output().expect("ended");
+    Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
 /// Returns the current hour minus `hours`.

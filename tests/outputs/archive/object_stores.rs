@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pegel_testkit::{ChildProcess, TempDir, eventually_within, need, need_peer};
 
-use super::{BOUND, count, hours_ago, points, read_archive, rows_of, send};
+use super::{BOUND, assert_rows, count, hours_ago, points, read_archive, rows_of, send};
 use crate::PEGEL;
 
 /// Planted: it must not appear in any output.
@@ -93,7 +93,7 @@ fn check(python: &Path, kind: &str, place: &str, url: &str, environment: &[(&str
     client(python, kind, url, "copy", &home.join("copy"));
     for part in ["archive", "export"] {
         let rows = read_archive(&home.join("copy").join(part)).expect("the readers are there");
-        assert_eq!(rows, rows_of(&sent), "{part}");
+        assert_rows(&rows, &rows_of(&sent));
     }
     let shown = format!("{}{}{}", agent.output(), agent.status(), done.stdout);
     assert!(

@@ -3,13 +3,16 @@
 use std::io::Read;
 use std::ops::Range;
 
+use anyhow::Context;
 use pegel_archive::{ExportError, ExportSource, ExportedWindow};
 use pegel_metric::Millis;
-use pegel_sample_file::{SampleDigest, SampleFormat, count_samples};
+use pegel_sample_file::{SampleDigest, SampleFormat};
 
 use crate::agent_client::{AgentClient, response_error};
 
 const PATH: &str = "/api/v1/export";
+/// The number of samples in a file.
+const SAMPLES_HEADER: &str = "pegel-samples";
 /// The most bytes of a response; those of an agent are limited to less.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -52,7 +55,8 @@ impl AgentSource {
         self.range.clone()
     }
 
-    fn request(&self, window: &Range<Millis>) -> anyhow::Result<Option<Vec<u8>>> {
+    /// Returns a file and the number of its samples; `None` if the window is too large.
+    fn request(&self, window: &Range<Millis>) -> anyhow::Result<Option<(Vec<u8>, u64)>> {
         let (start, end) = (millis_text(window.start), millis_text(window.end - 1));
         let mut query = vec![
             ("start", start.as_str()),
@@ -66,10 +70,15 @@ impl AgentSource {
         );
         let response = self.client.request(PATH, &query)?;
         let status = response.status;
+        let samples = response.header(SAMPLES_HEADER);
+        let samples = samples.and_then(|count| count.parse().ok());
         let mut bytes = Vec::new();
         response.body.take(BYTES_MAX).read_to_end(&mut bytes)?;
         match status {
-            200 => Ok(Some(bytes)),
+            200 => {
+                let samples = samples.context("malformed response of the agent")?;
+                Ok(Some((bytes, samples)))
+            }
             // Too many samples, or too much time.
             413 | 504 => Ok(None),
             404 => anyhow::bail!("this agent has no {PATH}; update it"),
@@ -90,10 +99,9 @@ impl ExportSource for AgentSource {
     fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError> {
         let answer = self.request(&window);
         let answer = answer.map_err(|error| ExportError::Read(format!("{error:#}").into()))?;
-        let Some(bytes) = answer else {
+        let Some((bytes, samples)) = answer else {
             return Ok(ExportedWindow::TooLarge);
         };
-        let samples = count_samples(self.format, bytes.clone())?;
         Ok(match samples {
             0 => ExportedWindow::Empty,
             samples => ExportedWindow::File {

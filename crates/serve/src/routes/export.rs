@@ -1,10 +1,11 @@
 //! `GET /api/v1/export`: all stored samples of a range of time as one file, for analysis.
 
 use axum::extract::Extension;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderName, Uri};
 use axum::response::IntoResponse;
 use pegel_sample_file::{SampleFormat, SampleWriter};
 use pegel_store::{RangeQuery, Store};
+use tokio::sync::oneshot;
 
 use super::range::range_query;
 use super::{HandlerResult, SharedContext};
@@ -13,13 +14,15 @@ use crate::finished_response::ResponseBuffer;
 use crate::guard::Caller;
 use crate::query_parameters::QueryParameters;
 
+/// The number of samples in the file; clients need not parse it.
+const SAMPLES_HEADER: HeaderName = HeaderName::from_static("pegel-samples");
+
 /// One file in the format of the archive. Larger than the limits of a query: 413, and the client
 /// asks for shorter times.
 pub(super) async fn export(
     Extension(context): SharedContext,
     Extension(caller): Extension<Caller>,
     uri: Uri,
-    _headers: HeaderMap,
 ) -> HandlerResult {
     let now = context.agent.clock.utc();
     let accepted = ["match", "start", "end", "format"];
@@ -29,16 +32,25 @@ pub(super) async fn export(
     query.selector = query.selector.including_remote();
     let (store, node) = (context.agent.store.clone(), context.agent.node.clone());
     let mut buffer = context.executor.response_buffer(caller.rights);
+    let (count_of_file, counted) = oneshot::channel();
     let work = move || {
-        write_file(&mut buffer, format, &node, &store, &query)?;
+        let samples = write_file(&mut buffer, format, &node, &store, &query)?;
+        // The request may be gone.
+        let _ = count_of_file.send(samples);
         let content_type = match format {
             SampleFormat::Parquet => "application/vnd.apache.parquet",
             SampleFormat::Csv => "text/csv; charset=utf-8",
         };
         buffer.finish(content_type, false)
     };
-    let finished = context.executor.query(caller.rights, work);
-    Ok(finished.await?.into_response())
+    let finished = context.executor.query(caller.rights, work).await?;
+    let mut response = finished.into_response();
+    if let Ok(samples) = counted.await {
+        response
+            .headers_mut()
+            .insert(SAMPLES_HEADER, samples.into());
+    }
+    Ok(response)
 }
 
 fn parse_format(text: &str) -> Result<SampleFormat, ApiError> {
@@ -47,13 +59,14 @@ fn parse_format(text: &str) -> Result<SampleFormat, ApiError> {
     })
 }
 
+/// Returns the number of samples.
 fn write_file(
     buffer: &mut ResponseBuffer,
     format: SampleFormat,
     node: &str,
     store: &Store,
     query: &RangeQuery,
-) -> Result<(), ApiError> {
+) -> Result<u64, ApiError> {
     let failed = |error: pegel_sample_file::SampleFileError| {
         tracing::error!(%error, "export failed");
         ApiError::internal()
@@ -67,5 +80,7 @@ fn write_file(
         }
     })?;
     added.map_err(failed)?;
-    buffer.adopt(writer.finish().map_err(failed)?.bytes)
+    let file = writer.finish().map_err(failed)?;
+    buffer.adopt(file.bytes)?;
+    Ok(file.samples)
 }

@@ -34,13 +34,14 @@ const REQUEST_HEADERS: [&str; 6] = [
 ];
 
 /// The headers of a node's response that are passed on to a client.
-const RESPONSE_HEADERS: [&str; 9] = [
+const RESPONSE_HEADERS: [&str; 10] = [
     "allow",
     "cache-control",
     "content-encoding",
     "content-type",
     "location",
     "pegel-nodes",
+    "pegel-samples",
     "retry-after",
     "vary",
     "x-prometheus-remote-read-version",

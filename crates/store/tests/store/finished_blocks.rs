@@ -129,6 +129,7 @@ fn blocks_outlive_their_age_until_they_are_archived() {
     let mut fixture = ArchiveFixture::new();
     fixture.options.keep.disk = TimeSpan::seconds(6 * 3600);
     let store = fixture.open();
+    fixture.clock.advance(Duration::from_secs(3601));
     push(&store, &[("a", START, 1.0), ("a", START + HOUR, 2.0)]);
     store.flush_to_blocks();
     // The clock is trusted again an hour after a jump.
@@ -159,8 +160,8 @@ fn a_full_disk_drops_blocks_that_are_not_archived_and_counts_their_samples() {
             .map(|n| ("a", START + hour * HOUR + n * 1000, rng.unit()))
             .collect();
         pushed += points.len() as u64;
-        push(&store, &points);
         fixture.clock.advance(Duration::from_secs(3600));
+        push(&store, &points);
         store.flush_to_blocks();
     }
     let kept: u64 = {
