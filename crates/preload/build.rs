@@ -55,6 +55,11 @@ fn build(target_dir: &Path) {
     ] {
         cargo.env_remove(name);
     }
+    // Flags for this build only: `cargo xtask dist` removes paths of the machine from the library.
+    println!("cargo::rerun-if-env-changed=PEGEL_MPI_RUSTFLAGS");
+    if let Some(flags) = env::var_os("PEGEL_MPI_RUSTFLAGS") {
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
+    }
     let status = cargo.status().expect("cargo can be started");
     assert!(status.success(), "{cargo:?}: {status}");
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod deps;
+mod dist;
 mod fuzz;
 mod install;
 mod packages;
@@ -26,6 +27,7 @@ cargo xtask fuzz [--seconds N] [--seed N] [TARGET…]  replay the corpora, then 
 cargo xtask fuzz --coverage TARGET --seconds N       fuzz one target with libFuzzer (requires a nightly toolchain)
 cargo xtask install --prefix DIR [--debug]  install the C library: header, shared and static library, pkg-config
 cargo xtask static-binary   build target/TARGET/release/pegel without dynamic libraries, with musl where possible
+cargo xtask dist [--profile release|dev] [--only deb,rpm,wheel,archive,spack] [--out DIR]  build packages in target/dist
 cargo xtask loom            model-check the lock-free part of the lanes
 cargo xtask soak --minutes N  run the agent under load for N minutes; check memory, open files and disk
 cargo xtask ci              run fmt, clippy, deps, tidy, test, loom, fuzz, bench --once and soak; used by .ci/run";
@@ -59,6 +61,7 @@ fn run(args: &[&str]) -> Result<()> {
         ["fuzz", args @ ..] => step::run("fuzz", || fuzz::run(args)),
         ["install", args @ ..] => step::run("install", || install::run(args)),
         ["static-binary"] => step::run("static-binary", static_binary::run),
+        ["dist", args @ ..] => step::run("dist", || dist::run(args)),
         ["loom"] => step::run("loom", loom),
         ["soak", "--minutes", minutes] => {
             step::run("soak", || bench::soak(minutes, bench::SoakProfile::Release))

@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 44] = [
+const PROGRAMS: [(&str, &str); 47] = [
     ("apache2", "apache2-bin"),
     ("carbon-cache", "graphite-carbon"),
     ("collectd", "collectd-core"),
     ("c++", "g++"),
     ("cc", "gcc"),
     ("chromium", "chromium"),
+    ("cpio", "cpio"),
     ("curl", "curl"),
     ("fish", "fish"),
     ("gfortran", "gfortran"),
@@ -37,6 +38,8 @@ const PROGRAMS: [(&str, &str); 44] = [
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("promtool", "prometheus"),
     ("python3", "python3"),
+    ("rpm2cpio", "rpm2cpio"),
+    ("rpmbuild", "rpm"),
     ("salloc", "slurm-client"),
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),

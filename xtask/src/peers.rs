@@ -27,7 +27,7 @@ echo "$(sed -n 's/^SHA256: //p' "$1/packages")  $1/package.deb" | sha256sum -c -
 dpkg-deb -x "$1/package.deb" "$1"
 "#;
 
-const PEERS: [PeerPackage; 9] = [
+const PEERS: [PeerPackage; 10] = [
     PeerPackage {
         folder: "prometheus",
         marker_file: "usr/bin/prometheus",
@@ -48,6 +48,12 @@ const PEERS: [PeerPackage; 9] = [
         folder: "python-client",
         marker_file: "bin/pegel-tests",
         install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet maturin pytest numpy pandas nbclient ipykernel mypy && touch \"$1/bin/pegel-tests\"",
+    },
+    PeerPackage {
+        // Validates the bill of materials of the packages.
+        folder: "cyclonedx",
+        marker_file: "bin/cyclonedx-validation",
+        install: "python3 -m venv \"$1\" && \"$1/bin/pip\" install --quiet 'cyclonedx-python-lib[json-validation]' && touch \"$1/bin/cyclonedx-validation\"",
     },
     PeerPackage {
         folder: "snakemake",

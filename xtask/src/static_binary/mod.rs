@@ -9,35 +9,41 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::dist::reproducible;
 use crate::step;
 use musl_toolchain::MuslToolchain;
 
 pub(crate) fn run() -> Result<()> {
+    let binary = build()?;
+    verify(&binary)?;
+    report(&binary)
+}
+
+/// Builds the binary and returns its path.
+pub(crate) fn build() -> Result<PathBuf> {
     let arch = std::env::consts::ARCH;
-    let binary = match MuslToolchain::find(&format!("{arch}-unknown-linux-musl"))? {
+    match MuslToolchain::find(&format!("{arch}-unknown-linux-musl"))? {
         Some(toolchain) => {
             println!("static-binary: {}", toolchain.description());
-            toolchain.build()?
+            toolchain.build()
         }
         None => {
             println!(
                 "static-binary: no standard library for musl; linking glibc statically. Names of \
                  users come from /etc/passwd only"
             );
-            build_with_glibc(&format!("{arch}-unknown-linux-gnu"))?
+            build_with_glibc(&format!("{arch}-unknown-linux-gnu"))
         }
-    };
-    verify(&binary)?;
-    report(&binary)
+    }
 }
 
 fn build_with_glibc(target: &str) -> Result<PathBuf> {
-    let status = step::cargo_command()
+    let mut cargo = step::cargo_command();
+    cargo
         .args(["build", "--locked", "--release", "--package", "pegel"])
-        .args(["--target", target])
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .status()
-        .context("cannot start cargo")?;
+        .args(["--target", target]);
+    reproducible::apply(&mut cargo, &["-Ctarget-feature=+crt-static"]);
+    let status = cargo.status().context("cannot start cargo")?;
     ensure!(status.success(), "the build failed");
     Ok(built(target))
 }
@@ -51,7 +57,7 @@ fn built(target: &str) -> PathBuf {
 }
 
 /// Checks that the program requires no dynamic linker and no library, and that it starts.
-fn verify(binary: &Path) -> Result<()> {
+pub(crate) fn verify(binary: &Path) -> Result<()> {
     let headers = output(Command::new("readelf").arg("-ldW").arg(binary))?;
     for word in ["INTERP", "(NEEDED)"] {
         ensure!(!headers.contains(word), "not static: readelf shows {word}");

@@ -13,6 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::{built, output};
+use crate::dist::reproducible;
 use crate::step;
 
 const FIND_OBJECT: &str = include_str!("find_object.c");
@@ -91,6 +92,7 @@ impl MuslToolchain {
         cargo
             .args(["build", "--locked", "--release", "--package", "pegel"])
             .args(["--target", &self.target]);
+        reproducible::apply(&mut cargo, &[]);
         // For the C code of dependencies.
         let variable = format!("CC_{}", self.target.replace('-', "_"));
         cargo.env(variable, "musl-gcc");
