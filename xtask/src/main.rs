@@ -4,6 +4,7 @@
 mod bench;
 mod deps;
 mod dist;
+mod docs;
 mod fuzz;
 mod install;
 mod packages;
@@ -28,6 +29,7 @@ cargo xtask fuzz --coverage TARGET --seconds N       fuzz one target with libFuz
 cargo xtask install --prefix DIR [--debug]  install the C library: header, shared and static library, pkg-config
 cargo xtask static-binary   build target/TARGET/release/pegel without dynamic libraries, with musl where possible
 cargo xtask dist [--profile release|dev] [--only deb,rpm,wheel,archive,spack] [--out DIR]  build packages in target/dist
+cargo xtask docs            build the documentation as a site in target/site; installs mdBook in target/tools if needed
 cargo xtask loom            model-check the lock-free part of the lanes
 cargo xtask soak --minutes N  run the agent under load for N minutes; check memory, open files and disk
 cargo xtask ci              run fmt, clippy, deps, tidy, test, loom, fuzz, bench --once and soak; used by .ci/run";
@@ -62,6 +64,7 @@ fn run(args: &[&str]) -> Result<()> {
         ["install", args @ ..] => step::run("install", || install::run(args)),
         ["static-binary"] => step::run("static-binary", static_binary::run),
         ["dist", args @ ..] => step::run("dist", || dist::run(args)),
+        ["docs"] => step::run("docs", docs::run),
         ["loom"] => step::run("loom", loom),
         ["soak", "--minutes", minutes] => {
             step::run("soak", || bench::soak(minutes, bench::SoakProfile::Release))

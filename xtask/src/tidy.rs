@@ -1,5 +1,6 @@
 //! Checks of the source tree that the compiler does not perform.
 
+mod book;
 mod cited_code;
 mod collectors;
 mod comment_width;
@@ -8,6 +9,8 @@ mod generated;
 mod guarantees;
 mod isolated_tests;
 mod links;
+mod page_commands;
+mod reference_pages;
 mod size;
 mod threads;
 mod tree;
@@ -55,6 +58,8 @@ pub(crate) fn run(generated: GeneratedFilesMode) -> Result<()> {
     issues.extend(collectors::check(&tree));
     issues.extend(cited_code::check(&tree));
     issues.extend(links::check(&tree));
+    issues.extend(book::check(&tree));
+    issues.extend(page_commands::check(&tree)?);
     issues.extend(guarantees::check(&tree));
     issues.extend(isolated_tests::check(&tree));
     issues.extend(generated::check(&tree, generated)?);

@@ -4,8 +4,8 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use super::TidyIssue;
 use super::tree::SourceTree;
+use super::{TidyIssue, reference_pages};
 use crate::step;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub(crate) enum GeneratedFilesMode {
 const METRICS: &str = "docs/metrics.md";
 
 /// Files and the arguments with which `pegel` prints them.
-const FILES: [(&str, &[&str]); 1] = [("config/pegel.yaml", &["config", "init"])];
+const FILES: [(&str, &[&str]); 1] = [(CONFIGURATION, &["config", "init"])];
+const CONFIGURATION: &str = "config/pegel.yaml";
 
 pub(super) fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<TidyIssue>> {
     let mut issues = Vec::new();
@@ -28,7 +29,21 @@ pub(super) fn check(tree: &SourceTree, mode: GeneratedFilesMode) -> Result<Vec<T
         let fresh = step::cargo_output(&cargo)?;
         let source = format!("`pegel {}`", args.join(" "));
         issues.extend(compare(tree, mode, path, &fresh, &source)?);
+        if path == CONFIGURATION {
+            let page = reference_pages::configuration(&fresh);
+            let to = reference_pages::CONFIGURATION;
+            issues.extend(compare(tree, mode, to, &page, &source)?);
+        }
     }
+    let page = reference_pages::commands(step::root())?;
+    let source = "the texts of `--help`";
+    issues.extend(compare(
+        tree,
+        mode,
+        reference_pages::COMMANDS,
+        &page,
+        source,
+    )?);
     issues.extend(check_metrics(mode)?);
     Ok(issues)
 }

@@ -1,7 +1,8 @@
 //! Finds links in Markdown files to missing files or headings.
 
 use super::TidyIssue;
-use super::tree::{SourceFile, SourceTree};
+use super::tree::SourceTree;
+use crate::docs::links::{is_external, link_targets, resolve};
 use crate::step;
 
 pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
@@ -11,15 +12,15 @@ pub(super) fn check(tree: &SourceTree) -> Vec<TidyIssue> {
 fn check_with(tree: &SourceTree, exists: impl Fn(&str) -> bool) -> Vec<TidyIssue> {
     let mut issues = Vec::new();
     for file in tree.with_extension(&["md"]) {
-        for (index, target) in links(&file.text) {
-            if target.contains("://") || target.starts_with("mailto:") {
+        for (index, target) in link_targets(&file.text) {
+            if is_external(target) {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let resolved = if path.is_empty() {
                 file.path.clone()
             } else {
-                resolve(file, path)
+                resolve(file.dir(), path)
             };
             if !exists(&resolved) && tree.get(&resolved).is_none() {
                 issues.push(TidyIssue::at(
@@ -40,38 +41,6 @@ fn check_with(tree: &SourceTree, exists: impl Fn(&str) -> bool) -> Vec<TidyIssue
         }
     }
     issues
-}
-
-fn resolve(file: &SourceFile, path: &str) -> String {
-    let mut parts: Vec<&str> = file
-        .dir()
-        .split('/')
-        .filter(|part| !part.is_empty())
-        .collect();
-    for part in path.split('/') {
-        match part {
-            ".." => drop(parts.pop()),
-            "." | "" => {}
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
-/// Returns the targets of `[text](target)` with their line indices; code fences are skipped.
-fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut links = Vec::new();
-    let mut is_fenced = false;
-    for (index, line) in text.lines().enumerate() {
-        is_fenced ^= line.trim_start().starts_with("```");
-        if is_fenced {
-            continue;
-        }
-        for rest in line.split("](").skip(1) {
-            links.extend(rest.split(')').next().map(|target| (index, target)));
-        }
-    }
-    links
 }
 
 /// Returns the anchors of headings: lower case, spaces as hyphens, other punctuation removed.
