@@ -2,6 +2,7 @@
 //! Prometheus.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Instant;
 
 use axum::response::Response;
@@ -60,11 +61,12 @@ fn newest_samples(work: &PrometheusWork<'_>) -> Result<NewestSamples, Prometheus
                 return Ok(());
             }
             let key = (labels.metric_name().to_owned(), labels);
-            if !found.contains_key(&key) {
+            let bytes = key.1.bytes() + key.0.len() + size_of::<(Millis, f64)>();
+            if let Entry::Vacant(free) = found.entry(key) {
                 bytes_left = bytes_left
-                    .checked_sub(key.1.bytes() + key.0.len() + size_of::<(Millis, f64)>())
+                    .checked_sub(bytes)
                     .ok_or_else(PromqlError::too_many_samples)?;
-                found.insert(key, (time, value));
+                free.insert((time, value));
             }
             Ok(())
         })?;
