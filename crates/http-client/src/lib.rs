@@ -1,7 +1,7 @@
-//! A blocking HTTP/1.1 client, with calls of gRPC over HTTP/2 ([`call_http2`]), for the requests that Pegel sends itself: to an agent's UNIX socket,
+//! A blocking HTTP/1.1 client for the requests that Pegel sends itself: to an agent's UNIX socket,
 //! to metadata services, to receivers of alerts and to storage of records over TCP, with or without
 //! TLS. One request per connection, or several with [`HttpConnection::exchange`]; no redirects, no
-//! proxies.
+//! proxies. [`call_http2`] is for gRPC.
 //!
 //! hyper speaks the protocol; this crate adds blocking calls with limited waits. Callers connect
 //! themselves, so that they can verify the server before anything is sent ([`connect_tcp`] resolves

@@ -1,5 +1,6 @@
 //! Writes points with their own timestamps: `POST /api/metrics`, `put`, statsd gauges with times,
-//! the rings of lanes. OTLP finds its series here ([`PointWriter::session`]) and writes them itself.
+//! the rings of lanes. OTLP finds its series here ([`PointWriter::session`]) and writes them
+//! itself.
 //!
 //! Points go to the store individually and are never merged. The writer caches the admitted series
 //! of each sender, so that admission runs once per series. When [`PointWriter::write`] returns,

@@ -1,6 +1,6 @@
 //! gRPC over the routes of the server: the form of responses and errors. A request is one message
-//! ([`BodyMemory::unframe_grpc`](crate::body_memory::BodyMemory::unframe_grpc)); its response is one
-//! message with the status in the trailers, or a status alone.
+//! (`BodyMemory::unframe_grpc`); its response is one message with the status in the trailers, or a
+//! status alone.
 
 use std::fmt::Write;
 

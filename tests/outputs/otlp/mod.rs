@@ -16,15 +16,15 @@ use crate::PEGEL;
 const BOUND: Duration = Duration::from_secs(60);
 
 /// A receiver in Python, with OpenTelemetry's messages.
-struct Receiver {
+struct PythonReceiver {
     process: ChildProcess,
     folder: TempDir,
     port: String,
 }
 
-impl Receiver {
+impl PythonReceiver {
     #[track_caller]
-    fn start(protocol: &str, answer: &str) -> Option<Receiver> {
+    fn start(protocol: &str, answer: &str) -> Option<PythonReceiver> {
         let marker = need_peer("opentelemetry-python/bin/opentelemetry-sdk")?;
         let folder = TempDir::new();
         let mut command = Command::new(marker.with_file_name("python3"));
@@ -38,7 +38,7 @@ impl Receiver {
             assert!(!process.has_ended(), "{}", process.output());
             fs::read_to_string(folder.join("port")).map_err(|error| error.to_string())
         });
-        Some(Receiver {
+        Some(PythonReceiver {
             process,
             folder,
             port,
@@ -80,7 +80,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn agent(receiver: &Receiver, protocol: &str, more: &str) -> AgentProcess {
+fn agent(receiver: &PythonReceiver, protocol: &str, more: &str) -> AgentProcess {
     let port = &receiver.port;
     let config = format!(
         "otlp:\n  - url: http://127.0.0.1:{port}\n    protocol: {protocol}\n    interval: 1s\n{more}"
@@ -105,7 +105,7 @@ fn send_histogram(agent: &AgentProcess) {
 
 #[track_caller]
 fn all_kinds_arrive(protocol: &str) {
-    let Some(receiver) = Receiver::start(protocol, "") else {
+    let Some(receiver) = PythonReceiver::start(protocol, "") else {
         return;
     };
     let more = "    names: [node_load1, \"node_cpu_*\", \"h*\"]\n    except: [node_cpu_guest*]\n    headers: {authorization: \"Bearer abc\"}\n    resource: {site: north}\n";
@@ -189,7 +189,7 @@ fn all_kinds_arrive_over_grpc() {
 
 #[track_caller]
 fn answers_are_respected(protocol: &str) {
-    let Some(receiver) = Receiver::start(protocol, "busy") else {
+    let Some(receiver) = PythonReceiver::start(protocol, "busy") else {
         return;
     };
     let running = agent(&receiver, protocol, "    names: [node_load1]\n");
@@ -199,7 +199,7 @@ fn answers_are_respected(protocol: &str) {
         let is_over = counts["errors"] == 1 && counts["last_error"].is_null();
         is_over.then_some(()).ok_or(counts)
     });
-    let Some(receiver) = Receiver::start(protocol, "partial") else {
+    let Some(receiver) = PythonReceiver::start(protocol, "partial") else {
         return;
     };
     let running = agent(
@@ -230,7 +230,7 @@ fn answers_over_grpc_are_respected() {
 
 #[test]
 fn a_receiver_that_is_down_delays_nothing_and_what_is_lost_is_counted() {
-    let Some(receiver) = Receiver::start("http", "never") else {
+    let Some(receiver) = PythonReceiver::start("http", "never") else {
         return;
     };
     let running = agent(&receiver, "http", "    names: [node_load1]\n");

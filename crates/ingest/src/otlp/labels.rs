@@ -21,10 +21,10 @@ const EXPORTED_PREFIX: &str = "exported_";
 const UNNAMED: &str = "key";
 
 /// Keys and values.
-pub(super) type LabelList = Vec<(String, String)>;
+pub(super) type OtlpLabels = Vec<(String, String)>;
 
 /// Collects labels; values of one key are joined by `;`, as the specification requires.
-fn push_label(labels: &mut LabelList, key: String, value: Cow<'_, str>) {
+fn push_label(labels: &mut OtlpLabels, key: String, value: Cow<'_, str>) {
     match labels.iter_mut().find(|(known, _)| *known == key) {
         Some((_, known)) => {
             known.push(';');
@@ -49,12 +49,12 @@ fn sorted<'r, 'a>(attributes: &'r [Attribute<'a>]) -> Vec<&'r Attribute<'a>> {
 pub(super) fn resource_labels(
     attributes: &[Attribute<'_>],
     settings: &OtlpInputSettings,
-) -> LabelList {
+) -> OtlpLabels {
     let matches = |patterns: &[String], key: &str| {
         let mut patterns = patterns.iter();
         patterns.any(|pattern| glob_matches(pattern, key))
     };
-    let mut labels = LabelList::new();
+    let mut labels = OtlpLabels::new();
     for attribute in sorted(attributes) {
         let key = &*attribute.key;
         let is_chosen = matches(&settings.resource_attributes, key)
@@ -71,8 +71,8 @@ pub(super) fn resource_labels(
 }
 
 /// Returns the labels of a scope.
-pub(super) fn scope_labels(scope: &Scope<'_>) -> LabelList {
-    let mut labels = LabelList::new();
+pub(super) fn scope_labels(scope: &Scope<'_>) -> OtlpLabels {
+    let mut labels = OtlpLabels::new();
     for (key, value) in [(SCOPE_NAME, &scope.name), (SCOPE_VERSION, &scope.version)] {
         if !value.is_empty() {
             labels.push((key.to_owned(), value.to_string()));
@@ -87,12 +87,12 @@ pub(super) fn scope_labels(scope: &Scope<'_>) -> LabelList {
 
 /// Returns all labels of a point. `reserved` is the key of the label that its series add.
 pub(super) fn point_labels(
-    resource: &LabelList,
-    scope: &LabelList,
+    resource: &OtlpLabels,
+    scope: &OtlpLabels,
     attributes: &[Attribute<'_>],
     reserved: Option<&str>,
-) -> LabelList {
-    let mut labels = LabelList::with_capacity(resource.len() + scope.len() + attributes.len() + 1);
+) -> OtlpLabels {
+    let mut labels = OtlpLabels::with_capacity(resource.len() + scope.len() + attributes.len() + 1);
     for attribute in sorted(attributes) {
         let mut key = key_of(attribute);
         if reserved == Some(key.as_str()) {
@@ -125,7 +125,7 @@ mod tests {
         pairs.collect()
     }
 
-    fn text(labels: &LabelList) -> String {
+    fn text(labels: &OtlpLabels) -> String {
         let mut pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
         pairs.sort();
         pairs.join(",")

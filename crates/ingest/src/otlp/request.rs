@@ -12,8 +12,8 @@ use pegel_wire::otlp::{
 use super::expand::{
     ExpandError, ExpandedSample, ValueMode, added_label, expand, histogram_samples, value_mode,
 };
-use super::labels::{LabelList, point_labels, resource_labels, scope_labels};
-use super::series_state::PointTimes;
+use super::labels::{OtlpLabels, point_labels, resource_labels, scope_labels};
+use super::series_state::DataPointTimes;
 use super::streams::{ExponentialTotal, SeriesSample, Streams};
 use super::{OtlpWriter, SAMPLES_MAX};
 use crate::admission::AdmissionError;
@@ -51,8 +51,8 @@ pub(super) struct OtlpRequest<'a> {
     pub streams: &'a mut Streams,
     pub now: Millis,
     pub collected: CollectedSamples,
-    pub resource: LabelList,
-    pub scope: LabelList,
+    pub resource: OtlpLabels,
+    pub scope: OtlpLabels,
     pub metric: CurrentMetric,
 }
 
@@ -181,8 +181,8 @@ impl OtlpRequest<'_> {
     fn add_exponential_increase(
         &mut self,
         point: &DataPoint<'_>,
-        times: PointTimes,
-        labels: &LabelList,
+        times: DataPointTimes,
+        labels: &OtlpLabels,
     ) -> Result<(), (DataPointError, u64)> {
         let refused = |error| (DataPointError::from(ExpandError::from(error)), 1);
         // A point that contradicts itself is refused before it changes the total.
@@ -211,7 +211,7 @@ impl OtlpRequest<'_> {
             out.extend(samples.iter().map(|sample| sample.zero_at(at)));
         }
         // The total has no start of its own: it never resets while the agent runs.
-        let times = PointTimes {
+        let times = DataPointTimes {
             start_nanos: 0,
             ..times
         };
@@ -230,7 +230,7 @@ impl OtlpRequest<'_> {
         }
     }
 
-    fn times(&self, point: &DataPoint<'_>) -> Result<PointTimes, DataPointError> {
+    fn times(&self, point: &DataPoint<'_>) -> Result<DataPointTimes, DataPointError> {
         let time = match point.time_nanos {
             0 => self.now,
             nanos => Millis::try_from(nanos / 1_000_000).unwrap_or(Millis::MAX),
@@ -243,7 +243,7 @@ impl OtlpRequest<'_> {
         if time < self.now.saturating_sub(retention) {
             return Err(DataPointError::TooOld);
         }
-        Ok(PointTimes {
+        Ok(DataPointTimes {
             start_nanos: point.start_nanos,
             time_nanos: point.time_nanos,
             time,
@@ -254,7 +254,7 @@ impl OtlpRequest<'_> {
     fn resolve_all(
         &mut self,
         expanded: &[ExpandedSample],
-        labels: &LabelList,
+        labels: &OtlpLabels,
     ) -> Result<Vec<SeriesSample>, (DataPointError, u64)> {
         let mut samples = Vec::with_capacity(expanded.len());
         let mut pairs: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();

@@ -17,14 +17,14 @@ const WHOLE_TIME: Millis = 1 << 50;
 
 /// A total, and the time of its last sample if it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct RestoredTotal {
+pub(super) struct OtlpTotal {
     pub value: f64,
     pub time: Option<Millis>,
 }
 
 /// Totals by the text of their series.
 #[derive(Debug, Default)]
-pub(super) struct RestoredTotals(HashMap<Box<str>, RestoredTotal>);
+pub(super) struct RestoredTotals(HashMap<Box<str>, OtlpTotal>);
 
 impl RestoredTotals {
     /// Reads the last values of all series of this input. If the older ones cannot be read, those
@@ -61,7 +61,7 @@ impl RestoredTotals {
     pub(super) fn insert(&mut self, text: &str, value: f64, time: Option<Millis>) {
         let is_known = self.0.contains_key(text);
         if value.is_finite() && (is_known || self.0.len() < TOTALS_MAX) {
-            self.0.insert(text.into(), RestoredTotal { value, time });
+            self.0.insert(text.into(), OtlpTotal { value, time });
         }
     }
 
@@ -69,7 +69,7 @@ impl RestoredTotals {
         self.0.contains_key(text)
     }
 
-    pub(super) fn take(&mut self, text: &str) -> Option<RestoredTotal> {
+    pub(super) fn take(&mut self, text: &str) -> Option<OtlpTotal> {
         self.0.remove(text)
     }
 }

@@ -38,7 +38,7 @@ impl Eq for SeriesByText {}
 
 /// The times of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PointTimes {
+pub(super) struct DataPointTimes {
     /// As it was sent; 0 if unknown.
     pub start_nanos: u64,
     pub time_nanos: u64,
@@ -46,7 +46,7 @@ pub(super) struct PointTimes {
     pub time: Millis,
 }
 
-impl PointTimes {
+impl DataPointTimes {
     /// Returns the time for a sample of zero at the start of a stream, after the sample at `last`.
     pub(super) fn zero_time(&self, last: Millis) -> Option<Millis> {
         let start = Millis::try_from(self.start_nanos / 1_000_000).unwrap_or(Millis::MAX);
@@ -57,7 +57,7 @@ impl PointTimes {
 
 /// The state of a series.
 #[derive(Debug, Clone)]
-pub(super) struct SeriesState {
+pub(super) struct OtlpSeriesState {
     /// The last total.
     pub total: CompensatedSum,
     /// The time of the last sample.
@@ -68,9 +68,9 @@ pub(super) struct SeriesState {
     pub windows: Option<Box<[(u64, u64); WINDOWS]>>,
 }
 
-impl SeriesState {
-    pub(super) fn new(total: f64, time: Millis, now: Millis) -> SeriesState {
-        SeriesState {
+impl OtlpSeriesState {
+    pub(super) fn new(total: f64, time: Millis, now: Millis) -> OtlpSeriesState {
+        OtlpSeriesState {
             total: CompensatedSum::of(total),
             time,
             start_nanos: 0,
@@ -81,7 +81,7 @@ impl SeriesState {
 
     /// Returns whether an increase was counted before; otherwise it is from now on. Of one that an
     /// earlier agent counted, only the time of its sample is known.
-    pub(super) fn is_repeated(&mut self, times: &PointTimes) -> bool {
+    pub(super) fn is_repeated(&mut self, times: &DataPointTimes) -> bool {
         let window = (times.start_nanos, times.time_nanos);
         let was_counted = self.windows.is_none() && self.time == times.time;
         let windows = self.windows.get_or_insert_default();

@@ -18,7 +18,7 @@ use pegel_wire::otlp::buckets::{BucketError, add_buckets};
 
 use super::expand::ValueMode;
 use super::restored_totals::RestoredTotals;
-use super::series_state::{PointTimes, SeriesByText, SeriesState};
+use super::series_state::{DataPointTimes, OtlpSeriesState, SeriesByText};
 use crate::compensated_sum::CompensatedSum;
 
 /// A series without points for this long is forgotten; its total is in the store.
@@ -58,7 +58,7 @@ pub(super) struct ExponentialTotal {
 /// A value that a request replaced.
 #[derive(Debug)]
 enum Replaced {
-    Series(SeriesByText, Option<SeriesState>),
+    Series(SeriesByText, Option<OtlpSeriesState>),
     Composite(SeriesByText, Option<CompositeState>),
 }
 
@@ -72,7 +72,7 @@ enum MembersChange {
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    series: HashMap<SeriesByText, SeriesState>,
+    series: HashMap<SeriesByText, OtlpSeriesState>,
     composites: HashMap<SeriesByText, CompositeState>,
     /// Loaded with the first increase.
     restored: Option<RestoredTotals>,
@@ -131,7 +131,7 @@ impl Streams {
     /// it was counted before.
     pub(super) fn apply(
         &mut self,
-        times: PointTimes,
+        times: DataPointTimes,
         mode: ValueMode,
         samples: &[SeriesSample],
         now: Millis,
@@ -175,7 +175,7 @@ impl Streams {
     /// Adds the increase of an exponential histogram to its total; `None` if it was counted before.
     pub(super) fn add_exponential(
         &mut self,
-        times: PointTimes,
+        times: DataPointTimes,
         count_series: &Arc<Series>,
         increase: &ExponentialTotal,
         now: Millis,
@@ -212,7 +212,7 @@ impl Streams {
     }
 
     /// Returns the state of a series, which the request may change.
-    fn state(&mut self, series: &Arc<Series>, now: Millis) -> &mut SeriesState {
+    fn state(&mut self, series: &Arc<Series>, now: Millis) -> &mut OtlpSeriesState {
         let key = SeriesByText(series.clone());
         let known = self.series.get(series.text()).cloned();
         let is_new = known.is_none();
@@ -223,21 +223,22 @@ impl Streams {
         };
         if let Some(total) = restored {
             // If the request fails, the total is found here again.
-            let restored = SeriesState::new(total.value, total.time.unwrap_or(Millis::MIN), now);
+            let restored =
+                OtlpSeriesState::new(total.value, total.time.unwrap_or(Millis::MIN), now);
             self.replaced.pop();
             let known = Some(restored.clone());
             self.replaced.push(Replaced::Series(key.clone(), known));
             self.series.insert(key.clone(), restored);
         }
         let state = self.series.entry(key);
-        let state = state.or_insert_with(|| SeriesState::new(0.0, Millis::MIN, now));
+        let state = state.or_insert_with(|| OtlpSeriesState::new(0.0, Millis::MIN, now));
         state.last_used = now;
         state
     }
 
     fn add_increase(
         &mut self,
-        times: PointTimes,
+        times: DataPointTimes,
         sample: &SeriesSample,
         starts_again: bool,
         now: Millis,
@@ -267,7 +268,7 @@ impl Streams {
 
     fn add_cumulative(
         &mut self,
-        times: PointTimes,
+        times: DataPointTimes,
         sample: &SeriesSample,
         now: Millis,
         out: &mut Vec<Point>,
@@ -295,7 +296,7 @@ impl Streams {
     /// Records which series a histogram or summary has. Those that it no longer has end.
     fn update_members(
         &mut self,
-        times: PointTimes,
+        times: DataPointTimes,
         mode: ValueMode,
         samples: &[SeriesSample],
         now: Millis,
@@ -346,7 +347,7 @@ impl Streams {
     /// them. Otherwise the increase of a bucket that appears later would be missing.
     fn add_earlier_values(
         &self,
-        times: PointTimes,
+        times: DataPointTimes,
         before: &CompositeState,
         samples: &[SeriesSample],
         out: &mut Vec<Point>,
@@ -398,7 +399,7 @@ impl Streams {
     }
 
     /// Ends the series of a point, and all members of its histogram.
-    fn end(&mut self, times: PointTimes, samples: &[SeriesSample], out: &mut Vec<Point>) {
+    fn end(&mut self, times: DataPointTimes, samples: &[SeriesSample], out: &mut Vec<Point>) {
         let key = SeriesByText(samples[0].series.clone());
         if let Some(known) = self.composites.remove(&key) {
             let members = known.members.iter();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::admission::{AdmissionSettings, SenderLimits};
 
-struct Fixture {
+struct OtlpFixture {
     dir: TempDir,
     store: Store,
     writer: OtlpWriter,
@@ -28,11 +28,11 @@ fn writer(store: &Store, limits: SenderLimits) -> OtlpWriter {
     OtlpWriter::new(admission, store.clone(), OtlpInputSettings::default())
 }
 
-impl Fixture {
-    fn new() -> Fixture {
+impl OtlpFixture {
+    fn new() -> OtlpFixture {
         let dir = TempDir::new();
         let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
-        Fixture {
+        OtlpFixture {
             writer: writer(&store, SenderLimits::default()),
             store,
             dir,
@@ -41,8 +41,8 @@ impl Fixture {
     }
 
     /// Ends this writer and its store, and starts others on the same directory.
-    fn restart(self) -> Fixture {
-        let Fixture {
+    fn restart(self) -> OtlpFixture {
+        let OtlpFixture {
             dir,
             store,
             writer: old,
@@ -52,7 +52,7 @@ impl Fixture {
         store.close();
         drop(store);
         let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
-        Fixture {
+        OtlpFixture {
             writer: writer(&store, SenderLimits::default()),
             store,
             dir,
@@ -124,7 +124,7 @@ fn sum(name: &str, temporality: u8, point: Value) -> Value {
     }}])
 }
 
-fn delta(f: &Fixture, from: i64, to: i64, value: f64) -> Value {
+fn delta(f: &OtlpFixture, from: i64, to: i64, value: f64) -> Value {
     let point =
         json!({"startTimeUnixNano": f.at(from), "timeUnixNano": f.at(to), "asDouble": value});
     sum("work", 1, point)
@@ -132,7 +132,7 @@ fn delta(f: &Fixture, from: i64, to: i64, value: f64) -> Value {
 
 #[test]
 fn increases_are_added_up_and_repetitions_are_not() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     f.send(delta(&f, 0, 1, 5.0));
     f.send(delta(&f, 1, 2, 2.0));
     f.send(delta(&f, 1, 2, 2.0));
@@ -151,9 +151,9 @@ fn increases_are_added_up_and_repetitions_are_not() {
 
 #[test]
 fn totals_continue_after_a_restart() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     f.send(delta(&f, 0, 1, 5.0));
-    let histogram = |f: &Fixture, from: i64, bounds: Value, counts: Value| {
+    let histogram = |f: &OtlpFixture, from: i64, bounds: Value, counts: Value| {
         json!([{"name": "h", "histogram": {"aggregationTemporality": 1, "dataPoints": [{
             "startTimeUnixNano": f.at(from), "timeUnixNano": f.at(from + 1),
             "count": 3, "sum": 1.5, "explicitBounds": bounds, "bucketCounts": counts,
@@ -179,7 +179,7 @@ fn totals_continue_after_a_restart() {
 
 #[test]
 fn a_failed_request_changes_no_total() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     f.send(delta(&f, 0, 1, 5.0));
     let mut broken = request(delta(&f, 1, 2, 3.0));
     broken["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
@@ -200,12 +200,12 @@ fn a_failed_request_changes_no_total() {
 
 #[test]
 fn a_sender_beyond_its_rate_can_send_the_same_again() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     let limits = SenderLimits {
         sender_bytes: Some(ByteSize::bytes(1)),
         ..SenderLimits::default()
     };
-    let f = Fixture {
+    let f = OtlpFixture {
         writer: writer(&f.store, limits),
         ..f
     };
@@ -234,7 +234,7 @@ fn a_sender_beyond_its_rate_can_send_the_same_again() {
 
 #[test]
 fn a_reset_that_values_do_not_show_is_stored_as_zero() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     let total = |start: i64, time: i64, value: f64| {
         let point = json!({"startTimeUnixNano": f.at(start), "timeUnixNano": f.at(time), "asDouble": value});
         f.send(sum("work", 2, point));
@@ -256,7 +256,7 @@ fn a_reset_that_values_do_not_show_is_stored_as_zero() {
 
 #[test]
 fn series_end_when_their_point_has_no_value_or_their_bound_is_gone() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     let histogram = |second: i64, bounds: Value, counts: Value, flags: u8| {
         f.send(
             json!([{"name": "h", "histogram": {"aggregationTemporality": 2, "dataPoints": [{
@@ -288,7 +288,7 @@ fn series_end_when_their_point_has_no_value_or_their_bound_is_gone() {
 
 #[test]
 fn exponential_histograms_of_both_kinds_have_exact_counts() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     let send =
         |name: &str, temporality: u8, second: i64, offset: i32, counts: Value, count: u64| {
             let start = if temporality == 1 { second - 1 } else { 0 };
@@ -320,7 +320,7 @@ fn exponential_histograms_of_both_kinds_have_exact_counts() {
 
 #[test]
 fn summaries_and_gauges_are_stored_and_what_is_wrong_is_counted() {
-    let f = Fixture::new();
+    let f = OtlpFixture::new();
     let time = f.at(1);
     let result = f.write(&request(json!([
         {"name": "s", "description": "Sizes.", "unit": "By", "summary": {"dataPoints": [{

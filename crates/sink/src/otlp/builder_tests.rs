@@ -13,18 +13,18 @@ use super::settings::OtlpSettings;
 /// Name, labels and value.
 type TestSample<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
 
-struct Fixture {
+struct BuilderFixture {
     _dir: TempDir,
     store: Store,
     builder: MetricBuilder,
     now: Millis,
 }
 
-impl Fixture {
-    fn new(settings: &OtlpSettings) -> Fixture {
+impl BuilderFixture {
+    fn new(settings: &OtlpSettings) -> BuilderFixture {
         let dir = TempDir::new();
         let store = Store::open(StoreOptions::new(dir.join("store"))).expect("a store");
-        Fixture {
+        BuilderFixture {
             _dir: dir,
             store,
             builder: MetricBuilder::new(settings, "nid7", "1.0"),
@@ -62,7 +62,7 @@ fn metrics(export: &OtlpExport) -> Vec<&Metric> {
 
 #[test]
 fn start_times_change_with_resets_and_ended_series_say_so() {
-    let mut f = Fixture::new(&OtlpSettings::default());
+    let mut f = BuilderFixture::new(&OtlpSettings::default());
     let mut starts = Vec::new();
     for (second, value) in [(0, 5.0), (1, 7.0), (2, 3.0), (3, 4.0)] {
         f.push(
@@ -104,7 +104,7 @@ fn start_times_change_with_resets_and_ended_series_say_so() {
 
 #[test]
 fn parts_of_histograms_are_put_together_and_others_are_not() {
-    let mut f = Fixture::new(&OtlpSettings::default());
+    let mut f = BuilderFixture::new(&OtlpSettings::default());
     f.push(
         0,
         MetricKind::Counter,
@@ -158,7 +158,7 @@ fn requests_are_bounded_and_values_that_are_not_numbers_counted() {
         except: vec!["m_secret".to_owned()],
         ..OtlpSettings::default()
     };
-    let mut f = Fixture::new(&settings);
+    let mut f = BuilderFixture::new(&settings);
     for first in [0, 1000, 2000, 3000] {
         let names: Vec<String> = (first..first + 1000).map(|n| n.to_string()).collect();
         let labels: Vec<[(&str, &str); 1]> = names.iter().map(|n| [("n", n.as_str())]).collect();

@@ -353,7 +353,7 @@ pub(super) fn nanos(time: Millis) -> u64 {
     u64::try_from(time).unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// Returns the unit in a name, in UCUM. Only units that the name has: receivers append others to it.
+/// Returns the unit in a name, in UCUM. Only units that the name has: receivers append others.
 fn ucum_unit(name: &str) -> &'static str {
     let mut words = name.split('_');
     let unit = words.find_map(|word| match word {

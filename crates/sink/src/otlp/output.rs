@@ -39,7 +39,7 @@ pub struct OtlpOutputOptions {
 /// The output to one receiver. Dropping it sends the newest values and ends its thread.
 #[derive(Debug)]
 pub struct OtlpOutput {
-    shared: Arc<SharedOutput>,
+    shared: Arc<SharedOtlpOutput>,
     thread: Option<RestartedThread>,
 }
 
@@ -62,7 +62,7 @@ pub struct OtlpCounts {
 }
 
 #[derive(Debug)]
-struct SharedOutput {
+struct SharedOtlpOutput {
     receiver: String,
     is_connected: AtomicBool,
     sent: AtomicU64,
@@ -80,7 +80,7 @@ struct SharedOutput {
 
 impl OtlpOutput {
     pub fn start(options: OtlpOutputOptions) -> io::Result<OtlpOutput> {
-        let shared = Arc::new(SharedOutput {
+        let shared = Arc::new(SharedOtlpOutput {
             receiver: options.settings.receiver_name(),
             is_connected: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -134,7 +134,7 @@ impl Drop for OtlpOutput {
 /// The state of the thread.
 struct OtlpSender<'a> {
     options: &'a OtlpOutputOptions,
-    shared: Arc<SharedOutput>,
+    shared: Arc<SharedOtlpOutput>,
     builder: MetricBuilder,
     /// When the next attempt is allowed.
     retry_at: Instant,
@@ -142,7 +142,7 @@ struct OtlpSender<'a> {
 }
 
 impl OtlpSender<'_> {
-    fn new(options: &OtlpOutputOptions, shared: Arc<SharedOutput>) -> OtlpSender<'_> {
+    fn new(options: &OtlpOutputOptions, shared: Arc<SharedOtlpOutput>) -> OtlpSender<'_> {
         OtlpSender {
             options,
             shared,

@@ -80,7 +80,7 @@ impl RunningCount {
     }
 }
 
-/// Returns the buckets of an exponential histogram that [`merge_scale`] or [`add_buckets`] returned.
+/// Returns the buckets of an exponential histogram that [`merge_scale`] or [`add_buckets`] made.
 pub fn classic_buckets(
     merged: &ExponentialBuckets,
     count: u64,

@@ -1,5 +1,6 @@
 //! Values in OTLP's JSON: parts of a body with their positions, and the scalars of protobuf's JSON
-//! mapping. 64-bit numbers may be texts, `null` is an absent field, and NaN and infinities are texts.
+//! mapping. 64-bit numbers may be texts, `null` is an absent field, and NaN and infinities are
+//! texts.
 
 use std::borrow::Cow;
 

@@ -2,9 +2,9 @@
 //! names them as OpenTelemetry's specification names them for Prometheus.
 //!
 //! Requests are read in place: [`read_protobuf`] and [`read_json`] walk a request and call a
-//! [`MetricVisitor`] for every resource, scope, metric and data point. Nothing is collected, so that
-//! memory does not depend on how many empty messages fit into a body. A malformed request ends with
-//! an error after some of its points were visited; the visitor must discard them.
+//! [`MetricVisitor`] for every resource, scope, metric and data point. Nothing is collected, so
+//! that memory does not depend on how many empty messages fit into a body. A malformed request
+//! ends with an error after some of its points were visited; the visitor must discard them.
 //!
 //! [`messages`] has the generated messages, for requests that Pegel sends and for tests. The
 //! definitions are in `crates/wire/proto/opentelemetry`.

@@ -16,9 +16,9 @@ use super::*;
 
 /// Writes down everything that is visited.
 #[derive(Default)]
-struct Recorder(Vec<String>);
+struct VisitRecorder(Vec<String>);
 
-impl MetricVisitor for Recorder {
+impl MetricVisitor for VisitRecorder {
     fn resource(&mut self, attributes: &[Attribute<'_>]) {
         self.0.push(format!("resource {}", listed(attributes)));
     }
@@ -57,12 +57,12 @@ fn listed(attributes: &[Attribute<'_>]) -> String {
 }
 
 fn visited_protobuf(message: &[u8]) -> Result<Vec<String>, OtlpError> {
-    let mut recorder = Recorder::default();
+    let mut recorder = VisitRecorder::default();
     read_protobuf(message, &mut recorder).map(|()| recorder.0)
 }
 
 fn visited_json(body: &str) -> Result<Vec<String>, OtlpError> {
-    let mut recorder = Recorder::default();
+    let mut recorder = VisitRecorder::default();
     read_json(body.as_bytes(), &mut recorder).map(|()| recorder.0)
 }
 

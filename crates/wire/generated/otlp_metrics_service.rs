@@ -3,7 +3,7 @@
 pub struct ExportMetricsServiceRequest {
     #[prost(message, repeated, tag = "1")]
     pub resource_metrics: ::prost::alloc::vec::Vec<
-        super::super::super::metrics::v1::ResourceMetrics,
+        super::metrics::ResourceMetrics,
     >,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -2,9 +2,9 @@
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Resource {
     #[prost(message, repeated, tag = "1")]
-    pub attributes: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub attributes: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(uint32, tag = "2")]
     pub dropped_attributes_count: u32,
     #[prost(message, repeated, tag = "3")]
-    pub entity_refs: ::prost::alloc::vec::Vec<super::super::common::v1::EntityRef>,
+    pub entity_refs: ::prost::alloc::vec::Vec<super::common::EntityRef>,
 }

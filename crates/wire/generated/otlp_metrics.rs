@@ -7,7 +7,7 @@ pub struct MetricsData {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResourceMetrics {
     #[prost(message, optional, tag = "1")]
-    pub resource: ::core::option::Option<super::super::resource::v1::Resource>,
+    pub resource: ::core::option::Option<super::resource::Resource>,
     #[prost(message, repeated, tag = "2")]
     pub scope_metrics: ::prost::alloc::vec::Vec<ScopeMetrics>,
     #[prost(string, tag = "3")]
@@ -16,7 +16,7 @@ pub struct ResourceMetrics {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
-    pub scope: ::core::option::Option<super::super::common::v1::InstrumentationScope>,
+    pub scope: ::core::option::Option<super::common::InstrumentationScope>,
     #[prost(message, repeated, tag = "2")]
     pub metrics: ::prost::alloc::vec::Vec<Metric>,
     #[prost(string, tag = "3")]
@@ -31,7 +31,7 @@ pub struct Metric {
     #[prost(string, tag = "3")]
     pub unit: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "12")]
-    pub metadata: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub metadata: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(oneof = "metric::Data", tags = "5, 7, 9, 10, 11")]
     pub data: ::core::option::Option<metric::Data>,
 }
@@ -87,7 +87,7 @@ pub struct Summary {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NumberDataPoint {
     #[prost(message, repeated, tag = "7")]
-    pub attributes: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub attributes: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
@@ -112,7 +112,7 @@ pub mod number_data_point {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HistogramDataPoint {
     #[prost(message, repeated, tag = "9")]
-    pub attributes: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub attributes: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
@@ -137,7 +137,7 @@ pub struct HistogramDataPoint {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExponentialHistogramDataPoint {
     #[prost(message, repeated, tag = "1")]
-    pub attributes: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub attributes: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
@@ -178,7 +178,7 @@ pub mod exponential_histogram_data_point {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SummaryDataPoint {
     #[prost(message, repeated, tag = "7")]
-    pub attributes: ::prost::alloc::vec::Vec<super::super::common::v1::KeyValue>,
+    pub attributes: ::prost::alloc::vec::Vec<super::common::KeyValue>,
     #[prost(fixed64, tag = "2")]
     pub start_time_unix_nano: u64,
     #[prost(fixed64, tag = "3")]
@@ -206,7 +206,7 @@ pub mod summary_data_point {
 pub struct Exemplar {
     #[prost(message, repeated, tag = "7")]
     pub filtered_attributes: ::prost::alloc::vec::Vec<
-        super::super::common::v1::KeyValue,
+        super::common::KeyValue,
     >,
     #[prost(fixed64, tag = "2")]
     pub time_unix_nano: u64,
