@@ -10,9 +10,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, need_peer, post};
+use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, need_peer, now_millis, post};
 use serde_json::{Value, json};
 
 use crate::PEGEL;
@@ -111,12 +112,12 @@ fn answered_rows(agent: &AgentProcess, start: i64) -> Option<Vec<Row>> {
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-/// Returns the current hour minus `hours`.
+/// The hour in which the tests began: a test that runs into the next one keeps its times.
+static THIS_HOUR: LazyLock<i64> = LazyLock::new(|| now_millis() / HOUR * HOUR);
+
+/// Returns the hour in which the tests began minus `hours`.
 fn hours_ago(hours: i64) -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970");
-    (now.as_millis() as i64 / HOUR - hours) * HOUR
+    *THIS_HOUR - hours * HOUR
 }
 
 /// Returns an agent without collectors that archives to `archive` in `home`.
