@@ -8,8 +8,8 @@
 //!
 //! Guarantees of the continuous archive:
 //! - Every sample of a finished block is stored once, also if the agent is killed at any time: a
-//!   file is named by its block and by a digest of its samples and is created only if there is none,
-//!   and a block is marked as archived when all of its files are stored.
+//!   file is named by its block and by a digest of its samples and is created only if there is
+//!   none, and a block is marked as archived when all of its files are stored.
 //! - A reader never sees a part of a file.
 //! - Retention drops no block that is not archived, unless `keep.bytes` is exhausted; the samples
 //!   that are lost then are counted.

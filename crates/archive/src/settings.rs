@@ -11,7 +11,8 @@ settings! {
     /// Where finished blocks are copied as Parquet files: docs/archive.md.
     pub struct ArchiveSettings {
         /// The place of the archive: file:///DIR, s3://BUCKET[/PREFIX],
-        /// azblob://ACCOUNT/CONTAINER[/PREFIX] or gs://BUCKET[/PREFIX]. Without this key: no archive.
+        /// azblob://ACCOUNT/CONTAINER[/PREFIX] or gs://BUCKET[/PREFIX]. Without this key: no
+        /// archive.
         to: Option<ArchivePlace> = None => "s3://bucket/pegel",
         /// Patterns with * and ? for the names of the metrics to archive. Without this key: all.
         names: Vec<String> = Vec::new(),

@@ -10,9 +10,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, need_peer, post};
+use pegel_testkit::{AgentBuilder, AgentProcess, TempDir, need_peer, now_millis, post};
 use serde_json::{Value, json};
 
 use crate::PEGEL;
@@ -24,11 +25,15 @@ const HOUR: i64 = 3_600_000;
 /// Reads all files with pyarrow and with DuckDB, checks that both agree to the bit, and prints the
 /// rows as JSON: `[[series, time, bits of the value], …]`.
 const READER: &str = r#"
-import json, struct, sys
+import glob, json, struct, sys
 import duckdb, pyarrow.dataset as ds
-root = sys.argv[1]
+# Both read the same files, also if the agent adds more meanwhile.
+files = sorted(glob.glob(glob.escape(sys.argv[1]) + "/*/*/*.parquet"))
+if not files:
+    print("[]")
+    sys.exit()
 def bits(value): return struct.unpack("<q", struct.pack("<d", value))[0]
-table = ds.dataset(root, format="parquet", partitioning="hive").to_table()
+table = ds.dataset(files, format="parquet", partitioning="hive").to_table()
 assert str(table.schema.field("time").type) == "timestamp[ms, tz=UTC]", table.schema
 arrow = []
 for row in table.select(["name", "labels", "time", "value", "node", "date"]).to_pylist():
@@ -38,7 +43,7 @@ for row in table.select(["name", "labels", "time", "value", "node", "date"]).to_
     arrow.append([row["name"] + row["labels"], millis, bits(row["value"]), row["node"]])
 rows = duckdb.sql(f"""
     SELECT name || labels, epoch_ms(time), value, node
-    FROM read_parquet('{root}/*/*/*.parquet', hive_partitioning = true)
+    FROM read_parquet({files}, hive_partitioning = true)
 """).fetchall()
 duck = [[series, time, bits(value), node] for series, time, value, node in rows]
 assert sorted(arrow) == sorted(duck)
@@ -107,12 +112,12 @@ fn answered_rows(agent: &AgentProcess, start: i64) -> Option<Vec<Row>> {
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-/// Returns the current hour minus `hours`.
+/// The hour in which the tests began: a test that runs into the next one keeps its times.
+static THIS_HOUR: LazyLock<i64> = LazyLock::new(|| now_millis() / HOUR * HOUR);
+
+/// Returns the hour in which the tests began minus `hours`.
 fn hours_ago(hours: i64) -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970");
-    (now.as_millis() as i64 / HOUR - hours) * HOUR
+    *THIS_HOUR - hours * HOUR
 }
 
 /// Returns an agent without collectors that archives to `archive` in `home`.

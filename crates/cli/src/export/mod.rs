@@ -48,8 +48,8 @@ pub(crate) struct ExportArgs {
     /// Format of the files
     #[arg(short, long, value_enum, default_value_t = ExportFormat::Parquet)]
     format: ExportFormat,
-    /// Read the samples in DIR instead of an agent's: a directory of `pegel job --out`, or the store
-    /// of an agent that does not run
+    /// Read the samples in DIR instead of an agent's: a directory of `pegel job --out`, or the
+    /// store of an agent that does not run
     #[arg(long, value_name = "DIR", conflicts_with_all = ["socket", "node"])]
     store: Option<PathBuf>,
     /// The agent's socket [default: $PEGEL_SOCKET, the user's, the system's]
