@@ -109,20 +109,28 @@ const PEERS: [PeerPackage; 14] = [
 
 /// Installs missing packages, best effort. Tests report what is still missing.
 pub(crate) fn install_missing() {
-    for peer in &PEERS {
-        let folder = step::root().join("target/peers").join(peer.folder);
-        if folder.join(peer.marker_file).exists() {
-            continue;
-        }
-        println!("peers: installing target/peers/{}", peer.folder);
-        if install(peer, &folder) {
-            println!("peers: installed target/peers/{}", peer.folder);
-        } else {
-            println!(
-                "peers: cannot install target/peers/{}; continuing without",
-                peer.folder
-            );
-        }
+    PEERS.iter().for_each(install_if_missing);
+}
+
+/// Installs the packages of one folder, if they are missing.
+pub(crate) fn install_folder(folder: &str) {
+    let of_folder = PEERS.iter().filter(|peer| peer.folder == folder);
+    of_folder.for_each(install_if_missing);
+}
+
+fn install_if_missing(peer: &PeerPackage) {
+    let folder = step::root().join("target/peers").join(peer.folder);
+    if folder.join(peer.marker_file).exists() {
+        return;
+    }
+    println!("peers: installing target/peers/{}", peer.folder);
+    if install(peer, &folder) {
+        println!("peers: installed target/peers/{}", peer.folder);
+    } else {
+        println!(
+            "peers: cannot install target/peers/{}; continuing without",
+            peer.folder
+        );
     }
 }
 

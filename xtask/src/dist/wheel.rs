@@ -40,7 +40,7 @@ pub(super) fn write(
 
 /// Builds the wheel of clients/python with the maturin that tests use, else with that of `$PATH`.
 fn build_client(release: &Release, profile: DistProfile) -> Result<PathBuf> {
-    peers::install_missing();
+    peers::install_folder("python-client");
     let maturin = step::root().join("target/peers/python-client/bin/maturin");
     let maturin = if maturin.exists() {
         maturin
