@@ -124,7 +124,7 @@ impl Scene {
             if is_met(&counts) {
                 Ok(counts)
             } else {
-                Err(counts)
+                Err(format!("{counts:?}"))
             }
         })
     }
