@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 const MPI4PY: &str = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
 
 /// Programs and the Debian packages that contain them.
-const PROGRAMS: [(&str, &str); 44] = [
+const PROGRAMS: [(&str, &str); 45] = [
     ("apache2", "apache2-bin"),
     ("carbon-cache", "graphite-carbon"),
     ("collectd", "collectd-core"),
