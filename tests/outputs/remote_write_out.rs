@@ -21,7 +21,7 @@ use crate::PEGEL;
 const BOUND: Duration = Duration::from_secs(90);
 
 /// A receiver that keeps its port and its directory over restarts.
-struct Receiver {
+struct ReceiverProcess {
     program: PathBuf,
     args: Vec<String>,
     address: AgentAddress,
@@ -30,9 +30,9 @@ struct Receiver {
     _home: TempDir,
 }
 
-impl Receiver {
+impl ReceiverProcess {
     /// Starts a Prometheus that accepts remote write.
-    fn prometheus() -> Option<Receiver> {
+    fn prometheus() -> Option<ReceiverProcess> {
         let program = need("prometheus")?;
         let home = TempDir::new();
         let config = home.join("prometheus.yml");
@@ -44,10 +44,12 @@ impl Receiver {
             format!("--web.listen-address={address}"),
             "--web.enable-remote-write-receiver".to_owned(),
         ];
-        Some(Receiver::start(program, args, address, "/-/ready", home))
+        Some(ReceiverProcess::start(
+            program, args, address, "/-/ready", home,
+        ))
     }
 
-    fn victoria() -> Option<Receiver> {
+    fn victoria() -> Option<ReceiverProcess> {
         let program = need("victoria-metrics")?;
         let home = TempDir::new();
         let address = free_address();
@@ -55,7 +57,9 @@ impl Receiver {
             format!("-storageDataPath={}", home.join("data").display()),
             format!("-httpListenAddr={address}"),
         ];
-        Some(Receiver::start(program, args, address, "/health", home))
+        Some(ReceiverProcess::start(
+            program, args, address, "/health", home,
+        ))
     }
 
     fn start(
@@ -64,8 +68,8 @@ impl Receiver {
         address: SocketAddr,
         health: &'static str,
         home: TempDir,
-    ) -> Receiver {
-        let mut receiver = Receiver {
+    ) -> ReceiverProcess {
+        let mut receiver = ReceiverProcess {
             program,
             args,
             address: AgentAddress::Tcp(address),
@@ -141,10 +145,10 @@ fn encode(text: &str) -> String {
 }
 
 /// Series and their samples, as text.
-type Samples = BTreeMap<String, Vec<(i64, String)>>;
+type SampleTexts = BTreeMap<String, Vec<(i64, String)>>;
 
 /// Returns the samples of the last `seconds` before a time in milliseconds.
-fn samples(address: &AgentAddress, selector: &str, seconds: i64, end: i64) -> Samples {
+fn samples(address: &AgentAddress, selector: &str, seconds: i64, end: i64) -> SampleTexts {
     let expression = encode(&format!("{selector}[{seconds}s]"));
     let time = format!("{}.{:03}", end / 1000, end % 1000);
     let path = format!("/api/v1/query?time={time}&query={expression}");
@@ -164,7 +168,7 @@ fn samples(address: &AgentAddress, selector: &str, seconds: i64, end: i64) -> Sa
 
 /// Returns what VictoriaMetrics has, without what it got twice.
 fn exported(
-    victoria: &Receiver,
+    victoria: &ReceiverProcess,
     selector: &str,
     (start, end): (i64, i64),
 ) -> BTreeMap<String, BTreeMap<i64, f64>> {
@@ -216,7 +220,8 @@ const SELECTOR: &str =
 
 #[test]
 fn every_sample_arrives_whoever_is_killed() {
-    let (Some(mut prometheus), Some(mut victoria)) = (Receiver::prometheus(), Receiver::victoria())
+    let (Some(mut prometheus), Some(mut victoria)) =
+        (ReceiverProcess::prometheus(), ReceiverProcess::victoria())
     else {
         return;
     };
@@ -434,7 +439,7 @@ fn a_prometheus_federates() {
         format!("--storage.tsdb.path={}", home.join("data").display()),
         format!("--web.listen-address={listen}"),
     ];
-    let prometheus = Receiver::start(program, args, listen, "/-/ready", home);
+    let prometheus = ReceiverProcess::start(program, args, listen, "/-/ready", home);
     let found = eventually_within(BOUND, "the federated samples are there", || {
         let found = samples(
             &prometheus.address,

@@ -26,16 +26,16 @@ const BUDGET: f64 = 2.5;
 const SCRAPES: usize = 40;
 
 /// A receiver of remote write, with one persistent connection.
-struct WriteReceiver {
+struct WriteClient {
     pid: u32,
     stream: TcpStream,
 }
 
-impl WriteReceiver {
-    fn connect(pid: u32, address: SocketAddr) -> WriteReceiver {
+impl WriteClient {
+    fn connect(pid: u32, address: SocketAddr) -> WriteClient {
         let stream = TcpStream::connect(address).expect("connected");
         stream.set_nodelay(true).expect("set");
-        WriteReceiver { pid, stream }
+        WriteClient { pid, stream }
     }
 
     fn post(&mut self, version: RequestVersion, body: &[u8]) {
@@ -113,11 +113,11 @@ fn main() -> ExitCode {
     let AgentAddress::Tcp(address) = *agent.http() else {
         panic!("the first listener is TCP");
     };
-    let mut pegel = WriteReceiver::connect(agent.pid(), address);
+    let mut pegel = WriteClient::connect(agent.pid(), address);
     let victoria = Victoria::start();
     let mut peer = victoria
         .as_ref()
-        .map(|victoria| WriteReceiver::connect(victoria.pid(), victoria.address));
+        .map(|victoria| WriteClient::connect(victoria.pid(), victoria.address));
     let repetitions = report.repetitions(9);
     let start = SystemClock.utc() - 3_600_000;
     for version in [RequestVersion::V1, RequestVersion::V2] {

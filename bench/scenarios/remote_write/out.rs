@@ -17,7 +17,7 @@ use pegel_testkit::{
 };
 
 use super::requests::{RequestVersion, SERIES, Scrapes};
-use super::{BUDGET, SCRAPES, WriteReceiver};
+use super::{BUDGET, SCRAPES, WriteClient};
 
 const BOUND: Duration = Duration::from_secs(120);
 
@@ -124,7 +124,7 @@ pub(crate) fn rows(report: &mut BenchReport, repetitions: usize) {
         let AgentAddress::Tcp(address) = *agent.http() else {
             panic!("the first listener is TCP");
         };
-        let mut input = WriteReceiver::connect(agent.pid(), address);
+        let mut input = WriteClient::connect(agent.pid(), address);
         let mut peer = match version {
             RequestVersion::V1 => Vmagent::start(&drain),
             RequestVersion::V2 => None,
@@ -182,7 +182,7 @@ pub(crate) fn rows(report: &mut BenchReport, repetitions: usize) {
 
 /// VictoriaMetrics' agent, which passes on what it receives.
 struct Vmagent {
-    input: WriteReceiver,
+    input: WriteClient,
     _process: ChildProcess,
     _dir: TempDir,
 }
@@ -207,7 +207,7 @@ impl Vmagent {
             is_up.then_some(()).ok_or_else(|| process.output())
         });
         Some(Vmagent {
-            input: WriteReceiver::connect(process.pid(), address),
+            input: WriteClient::connect(process.pid(), address),
             _process: process,
             _dir: dir,
         })

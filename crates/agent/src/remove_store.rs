@@ -35,7 +35,7 @@ pub(crate) fn remove_store(dir: &Path) -> io::Result<()> {
         }
         ignore_not_empty(fs::remove_dir(part))?;
     }
-    // Values that wait for Graphite servers, and positions of remote write: the whole content is the
+    // Values that wait for Graphite servers, and positions of remote write: all content is the
     // agent's.
     for name in [SPOOL_DIR, POSITIONS_DIR] {
         match fs::remove_dir_all(dir.join(name)) {

@@ -175,7 +175,8 @@ fn write_block(
     Ok(())
 }
 
-/// Removes the segments whose samples are all in blocks, or keeps them for readers; damaged ones are set aside.
+/// Removes the segments whose samples are all in blocks, or keeps them for readers of the log;
+/// damaged ones are set aside.
 fn remove_stored_segments(shared: &StoreContext, through: u64) {
     let dir = shared.log_dir();
     let names = shared.options.files.list(&dir).unwrap_or_default();

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use pegel_metric::Millis;
 use pegel_wire::remote_write::{RequestEncoderV1, RequestEncoderV2};
 
-use super::round::SeriesSamples;
-use super::series_table::SeriesTable;
+use super::round::GroupedSamples;
+use super::series_table::TargetSeries;
 
 /// The most bytes of a message before compression, unless a single series has more.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -25,8 +25,8 @@ pub(super) struct PlannedRequest<'r> {
 /// same samples give the same requests in every process. Late samples have requests of their own,
 /// after the others.
 pub(super) fn plan_requests<'r>(
-    (in_order, late): (&'r SeriesSamples, &'r SeriesSamples),
-    table: &SeriesTable,
+    (in_order, late): (&'r GroupedSamples, &'r GroupedSamples),
+    table: &TargetSeries,
     shards: u32,
     samples_per_request: u32,
 ) -> Vec<Vec<PlannedRequest<'r>>> {
@@ -101,7 +101,7 @@ impl RequestBytes {
     pub(super) fn encode(
         &mut self,
         request: &PlannedRequest<'_>,
-        table: &SeriesTable,
+        table: &TargetSeries,
         is_v2: bool,
     ) -> Bytes {
         let packed = match is_v2 {
@@ -121,7 +121,7 @@ impl RequestBytes {
         packed.unwrap_or_default().into()
     }
 
-    fn write_v2(&mut self, request: &PlannedRequest<'_>, table: &SeriesTable) {
+    fn write_v2(&mut self, request: &PlannedRequest<'_>, table: &TargetSeries) {
         if self.numbering != table.numbering() {
             self.numbering = table.numbering();
             self.v2.forget_symbols();

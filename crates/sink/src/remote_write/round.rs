@@ -2,7 +2,7 @@
 
 use pegel_metric::Millis;
 
-use super::series_table::{SeriesChoice, SeriesTable};
+use super::series_table::{SendChoice, TargetSeries};
 
 /// A sample of the series in a slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,13 +40,13 @@ impl Round {
 
     /// Adds a sample if its series is sent.
     #[inline]
-    pub(super) fn add(&mut self, table: &mut SeriesTable, slot: u32, time: Millis, value: f64) {
+    pub(super) fn add(&mut self, table: &mut TargetSeries, slot: u32, time: Millis, value: f64) {
         self.taken += 1;
         let known = table.slot_mut(slot);
         match known.choice {
-            SeriesChoice::Sent => {}
-            SeriesChoice::NotChosen => return,
-            SeriesChoice::Hidden => {
+            SendChoice::Sent => {}
+            SendChoice::NotChosen => return,
+            SendChoice::Hidden => {
                 self.hidden += 1;
                 return;
             }
@@ -61,15 +61,15 @@ impl Round {
     }
 
     /// Returns the samples in order, by series.
-    pub(super) fn series_in_order(&self, table: &SeriesTable) -> SeriesSamples {
-        SeriesSamples::group(&self.in_order, table.len())
+    pub(super) fn series_in_order(&self, table: &TargetSeries) -> GroupedSamples {
+        GroupedSamples::group(&self.in_order, table.len())
     }
 
     /// Returns the late samples by series, sorted by time; of several with one time the last
     /// remains. The number of the others is returned too.
-    pub(super) fn late_series(&self, table: &SeriesTable) -> (SeriesSamples, u64) {
-        let grouped = SeriesSamples::group(&self.late, table.len());
-        let mut sorted = SeriesSamples::default();
+    pub(super) fn late_series(&self, table: &TargetSeries) -> (GroupedSamples, u64) {
+        let grouped = GroupedSamples::group(&self.late, table.len());
+        let mut sorted = GroupedSamples::default();
         for (slot, samples) in grouped.iter() {
             let start = sorted.samples.len();
             sorted.samples.extend_from_slice(samples);
@@ -93,19 +93,19 @@ impl Round {
 
 /// Samples by series, in the order in which the series first appear.
 #[derive(Debug, Default)]
-pub(super) struct SeriesSamples {
+pub(super) struct GroupedSamples {
     /// Slot, and the range of its samples.
     series: Vec<(u32, usize, usize)>,
     samples: Vec<(Millis, f64)>,
 }
 
-impl SeriesSamples {
+impl GroupedSamples {
     /// Sorts samples by series in time proportional to their number; samples of a series keep their
     /// order.
-    fn group(list: &[SlotSample], slots: usize) -> SeriesSamples {
+    fn group(list: &[SlotSample], slots: usize) -> GroupedSamples {
         const NONE: u32 = u32::MAX;
         if list.is_empty() {
-            return SeriesSamples::default();
+            return GroupedSamples::default();
         }
         let mut place_of_slot = vec![NONE; slots];
         let mut series: Vec<(u32, usize, usize)> = Vec::new();
@@ -130,7 +130,7 @@ impl SeriesSamples {
             samples[*end] = (sample.time, sample.value);
             *end += 1;
         }
-        SeriesSamples { series, samples }
+        GroupedSamples { series, samples }
     }
 
     /// Iterates over slots and their samples.
@@ -152,7 +152,7 @@ mod tests {
         };
         let list: Vec<SlotSample> = list.iter().map(sample).collect();
         let times = |samples: &[(Millis, f64)]| samples.iter().map(|(time, _)| *time).collect();
-        let grouped = SeriesSamples::group(&list, 9);
+        let grouped = GroupedSamples::group(&list, 9);
         let lists = grouped.iter().map(|(slot, samples)| (slot, times(samples)));
         lists.collect()
     }

@@ -15,7 +15,7 @@ use pegel_metric::{GroupRow, Input, Millis, STALE_NAN, Series, is_stale};
 use pegel_store::{LogPosition, LogReader, LogStep, LogVisitor, Store};
 
 use super::round::Round;
-use super::series_table::SeriesTable;
+use super::series_table::TargetSeries;
 
 /// How long after a row of an idle group the next one follows at the latest, unless the agent
 /// stopped: as in the store's queries.
@@ -60,7 +60,7 @@ pub(super) struct StreamLosses {
 #[derive(Debug)]
 pub(super) struct SampleStream {
     reader: LogReader,
-    pub table: SeriesTable,
+    pub table: TargetSeries,
     interval: Millis,
     segment: SegmentNumbers,
     /// The last row of each group.
@@ -149,7 +149,7 @@ impl SampleStream {
     /// the last rows of groups and the newest times of series.
     pub(super) fn new(
         store: &Store,
-        table: SeriesTable,
+        table: TargetSeries,
         interval: Millis,
         (from, state_segment): (StreamPosition, u64),
     ) -> io::Result<SampleStream> {
@@ -203,8 +203,8 @@ impl SampleStream {
         }
     }
 
-    /// Returns the segment from which on a stream must be read that continues here: the last rows of
-    /// all groups follow.
+    /// Returns the segment from which on a stream must be read that continues here: the last rows
+    /// of all groups follow.
     pub(super) fn state_segment(&self) -> u64 {
         let oldest = self.newest_row.saturating_sub(LAST_ROW_MAX);
         let is_enough = |(_, before): &&(u64, Millis)| *before <= oldest;
@@ -430,7 +430,7 @@ impl EventProgress {
 
 /// Copies the contents of a frame.
 struct FrameDecoder<'a> {
-    table: &'a mut SeriesTable,
+    table: &'a mut TargetSeries,
     segment: &'a mut SegmentNumbers,
     events: &'a mut VecDeque<StreamEvent>,
 }

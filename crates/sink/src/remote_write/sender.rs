@@ -39,19 +39,16 @@ pub(super) enum PostOutcome {
 
 /// The connection of one shard.
 #[derive(Debug)]
-pub(super) struct RequestSender {
+pub(super) struct WriteSender {
     settings: Arc<RemoteWriteSettings>,
     connection: Option<HttpConnection>,
     /// Ends waits for the receiver.
     abort: Arc<AtomicBool>,
 }
 
-impl RequestSender {
-    pub(super) fn new(
-        settings: &Arc<RemoteWriteSettings>,
-        abort: &Arc<AtomicBool>,
-    ) -> RequestSender {
-        RequestSender {
+impl WriteSender {
+    pub(super) fn new(settings: &Arc<RemoteWriteSettings>, abort: &Arc<AtomicBool>) -> WriteSender {
+        WriteSender {
             settings: settings.clone(),
             connection: None,
             abort: abort.clone(),

@@ -21,7 +21,7 @@ const UNUSED_MIN: usize = 1024;
 
 /// Whether the samples of a series are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SeriesChoice {
+pub(super) enum SendChoice {
     Sent,
     /// The rules do not choose it.
     NotChosen,
@@ -33,7 +33,7 @@ pub(super) enum SeriesChoice {
 #[derive(Debug)]
 pub(super) struct SeriesSlot {
     series: Arc<Series>,
-    pub choice: SeriesChoice,
+    pub choice: SendChoice,
     /// The encoded labels of version 1.0; empty for a series that is not chosen.
     pub labels: Arc<[u8]>,
     /// The labels as numbers of symbols, for version 2.0.
@@ -50,7 +50,7 @@ pub(super) struct SeriesSlot {
 
 /// The series of one target.
 #[derive(Debug)]
-pub(super) struct SeriesTable {
+pub(super) struct TargetSeries {
     labels: SeriesLabels,
     by_series: HashMap<Arc<Series>, u32>,
     /// The series that is sent, by its labels.
@@ -63,9 +63,9 @@ pub(super) struct SeriesTable {
     segment: u32,
 }
 
-impl SeriesTable {
-    pub(super) fn new(labels: SeriesLabels, uses_symbols: bool) -> SeriesTable {
-        SeriesTable {
+impl TargetSeries {
+    pub(super) fn new(labels: SeriesLabels, uses_symbols: bool) -> TargetSeries {
+        TargetSeries {
             labels,
             by_series: HashMap::new(),
             by_labels: HashMap::new(),
@@ -134,8 +134,8 @@ impl SeriesTable {
         SeriesSlot {
             series: series.clone(),
             choice: match chosen {
-                Some(_) => SeriesChoice::Sent,
-                None => SeriesChoice::NotChosen,
+                Some(_) => SendChoice::Sent,
+                None => SendChoice::NotChosen,
             },
             hash: crc32fast::hash(&encoded),
             labels: encoded.into(),
@@ -150,7 +150,7 @@ impl SeriesTable {
     /// Decides which of two series with the same labels is sent.
     fn decide(&mut self, number: u32) {
         let slot = &self.slots[number as usize];
-        if slot.choice == SeriesChoice::NotChosen {
+        if slot.choice == SendChoice::NotChosen {
             return;
         }
         let (rank, newest) = (slot.rank, slot.newest);
@@ -164,7 +164,7 @@ impl SeriesTable {
                     false => (other, number as usize),
                 };
                 taken.insert(shown as u32);
-                self.slots[hidden].choice = SeriesChoice::Hidden;
+                self.slots[hidden].choice = SendChoice::Hidden;
                 self.slots[shown].newest = newest;
             }
         }
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    fn table() -> SeriesTable {
+    fn table() -> TargetSeries {
         let node = Arc::new(NodeLabels {
             job: "node".into(),
             instance: "n1".into(),
@@ -239,7 +239,7 @@ mod tests {
             keep: Vec::new(),
             drop: vec!["debug".parse().expect("valid")],
         };
-        SeriesTable::new(labels, true)
+        TargetSeries::new(labels, true)
     }
 
     fn series(input: Input, text: &str) -> Arc<Series> {
@@ -252,20 +252,20 @@ mod tests {
     #[test]
     fn of_series_with_the_same_labels_the_one_that_promql_shows_is_sent() {
         let mut table = table();
-        let choice = |table: &SeriesTable, number| table.slot(number).choice;
+        let choice = |table: &TargetSeries, number| table.slot(number).choice;
         let statsd = table.find(&series(Input::Statsd, "app_depth"));
-        assert_eq!(choice(&table, statsd), SeriesChoice::Sent);
+        assert_eq!(choice(&table, statsd), SendChoice::Sent);
         table.slot_mut(statsd).newest = 7;
         let lane = table.find(&series(Input::Lane, "app.depth"));
-        assert_eq!(choice(&table, statsd), SeriesChoice::Hidden);
-        assert_eq!(choice(&table, lane), SeriesChoice::Sent);
+        assert_eq!(choice(&table, statsd), SendChoice::Hidden);
+        assert_eq!(choice(&table, lane), SendChoice::Sent);
         assert_eq!(table.slot(lane).newest, 7, "times continue");
         let again = table.find(&series(Input::Lane, "app.depth"));
         assert_eq!(again, lane);
         let third = table.find(&series(Input::Statsd, "app-depth"));
-        assert_eq!(choice(&table, third), SeriesChoice::Hidden);
+        assert_eq!(choice(&table, third), SendChoice::Hidden);
         let dropped = table.find(&series(Input::Push, "debug"));
-        assert_eq!(choice(&table, dropped), SeriesChoice::NotChosen);
+        assert_eq!(choice(&table, dropped), SendChoice::NotChosen);
         let symbol = |number| table.symbols.text(number);
         let slot = table.slot(lane);
         assert_eq!(

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use pegel_testkit::{WriteFault, eventually};
 
-use crate::scene::{Scene, assert_in_order, values};
+use crate::scene::{WriteScene, assert_in_order, values};
 
 #[test]
 fn failures_are_repeated_and_refusals_are_counted() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     for fault in [
         WriteFault::Status(500, ""),
@@ -54,7 +54,7 @@ fn failures_are_repeated_and_refusals_are_counted() {
 #[test]
 fn a_receiver_without_version_2_gets_version_1() {
     for fault in [WriteFault::Status(415, ""), WriteFault::Status(204, "")] {
-        let scene = Scene::new();
+        let scene = WriteScene::new();
         let store = scene.open();
         scene.receiver.fail_next(fault);
         let output = scene.start(&store, ", protobuf_message: io.prometheus.write.v2.Request");
@@ -69,7 +69,7 @@ fn a_receiver_without_version_2_gets_version_1() {
 
 #[test]
 fn a_request_whose_answer_is_lost_is_repeated_as_it_was() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     for _ in 0..3 {
         scene.receiver.fail_next(WriteFault::LostAnswer);
@@ -95,7 +95,7 @@ fn a_request_whose_answer_is_lost_is_repeated_as_it_was() {
 /// the same requests, also with other settings.
 #[test]
 fn a_round_that_was_begun_is_repeated_as_the_same_requests() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     let names: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
     for name in &names {
@@ -134,7 +134,7 @@ fn a_round_that_was_begun_is_repeated_as_the_same_requests() {
 
 #[test]
 fn an_outage_is_bridged_from_the_log_and_across_restarts() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     scene.receiver.set_down(true);
     let mut store = scene.open();
     let mut output = scene.start(&store, ", max_samples_per_send: 50");
@@ -183,7 +183,7 @@ fn an_outage_is_bridged_from_the_log_and_across_restarts() {
 
 #[test]
 fn what_exceeds_the_lag_is_dropped_and_counted() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     scene.receiver.set_down(true);
     let store = scene.open();
     let output = scene.start(&store, ", lag: 4KiB");
@@ -212,7 +212,7 @@ fn what_exceeds_the_lag_is_dropped_and_counted() {
 
 #[test]
 fn the_end_of_the_agent_does_not_wait_for_a_receiver_that_hangs() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     scene
         .receiver

@@ -21,15 +21,15 @@ pub(crate) static OF_NODE: Family = Family::new("node_disk", MetricKind::Gauge, 
 pub(crate) static OF_PROGRAM: Family =
     Family::new("steps", MetricKind::Counter, "", 1, "").of_input(Input::Lane);
 
-pub(crate) struct Scene {
+pub(crate) struct WriteScene {
     dir: TempDir,
     clock: Arc<FakeClock>,
     pub receiver: WriteReceiver,
 }
 
-impl Scene {
-    pub(crate) fn new() -> Scene {
-        Scene {
+impl WriteScene {
+    pub(crate) fn new() -> WriteScene {
+        WriteScene {
             dir: TempDir::new(),
             clock: Arc::new(FakeClock::new(START)),
             receiver: WriteReceiver::start(),
@@ -124,7 +124,7 @@ impl Scene {
             if is_met(&counts) {
                 Ok(counts)
             } else {
-                Err(counts)
+                Err(format!("{counts:?}"))
             }
         })
     }

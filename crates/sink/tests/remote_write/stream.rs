@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use pegel_testkit::Rng;
 
-use crate::scene::{OF_NODE, OF_PROGRAM, Scene, assert_in_order, assert_same, values};
+use crate::scene::{OF_NODE, OF_PROGRAM, WriteScene, assert_in_order, assert_same, values};
 
 #[test]
 fn ends_of_series_and_values_of_idle_groups_are_sent() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     let output = scene.start(&store, "");
     let (disk, steps) = (("disk", &OF_NODE), ("steps", &OF_PROGRAM));
@@ -42,7 +42,7 @@ fn ends_of_series_and_values_of_idle_groups_are_sent() {
 fn a_receiver_gets_what_promql_shows() {
     let mut rng = Rng::from_env();
     for version in ["prometheus.WriteRequest", "io.prometheus.write.v2.Request"] {
-        let scene = Scene::new();
+        let scene = WriteScene::new();
         let keys = format!(", protobuf_message: {version}, shards: 3, max_samples_per_send: 7");
         let mut store = scene.open();
         let mut output = Some(scene.start(&store, &keys));
@@ -96,7 +96,7 @@ fn a_receiver_gets_what_promql_shows() {
 
 #[test]
 fn late_points_are_sent_in_requests_of_their_own() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     let output = scene.start(&store, "");
     scene.set_clock(1_000);
@@ -125,7 +125,7 @@ fn late_points_are_sent_in_requests_of_their_own() {
 
 #[test]
 fn rules_choose_and_labels_are_added() {
-    let scene = Scene::new();
+    let scene = WriteScene::new();
     let store = scene.open();
     let keys = ", keep: ['{__name__=~\"a.*\"}'], drop: ['ab'], external_labels: {cluster: c1}";
     let output = scene.start(&store, keys);

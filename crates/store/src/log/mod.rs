@@ -24,9 +24,9 @@
 //!
 //! LZ4 blocks carry their raw length (u32) in front.
 //!
-//! With [`StoreOptions::keep_log`](crate::StoreOptions), segments whose samples are in blocks move to
-//! `outgoing/` and stay there until readers of the log (`log_reader.rs`) have released them. They
-//! are never replayed.
+//! With [`StoreOptions::keep_log`](crate::StoreOptions), segments whose samples are in blocks move
+//! to `outgoing/` and stay there until readers of the log (`log_reader.rs`) have released them.
+//! They are never replayed.
 
 mod frame_encoder;
 pub(crate) mod kept_segments;

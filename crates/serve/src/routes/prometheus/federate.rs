@@ -17,7 +17,7 @@ use super::{PrometheusFailure, PrometheusRequest, PrometheusWork, finished_respo
 const INSTANCE: &str = "instance";
 
 /// Series by name, then by labels, with their newest samples.
-type NewestSamples = BTreeMap<(String, LabelSet), (Millis, f64)>;
+type FederatedSamples = BTreeMap<(String, LabelSet), (Millis, f64)>;
 
 /// Writes the series that match at least one `match[]`, with the samples that PromQL shows now.
 pub(super) async fn federate(request: PrometheusRequest) -> Response {
@@ -40,7 +40,7 @@ pub(super) async fn federate(request: PrometheusRequest) -> Response {
 }
 
 /// Returns the newest sample of each series within the lookback; series that ended have none.
-fn newest_samples(work: &PrometheusWork<'_>) -> Result<NewestSamples, PrometheusFailure> {
+fn newest_samples(work: &PrometheusWork<'_>) -> Result<FederatedSamples, PrometheusFailure> {
     let selectors = work.parameters.selectors()?;
     if selectors.is_empty() {
         return Err(PromqlError::bad_data("no match[] parameter provided").into());
@@ -50,7 +50,7 @@ fn newest_samples(work: &PrometheusWork<'_>) -> Result<NewestSamples, Prometheus
     let range = (now.saturating_sub(lookback).saturating_add(1), now);
     let deadline = Instant::now() + work.limits.time_max;
     let mut bytes_left = work.limits.bytes_max;
-    let mut found = NewestSamples::new();
+    let mut found = FederatedSamples::new();
     for matchers in &selectors {
         let selection = work.selection(matchers, range, deadline);
         work.source.select(&selection, &mut |labels, samples| {

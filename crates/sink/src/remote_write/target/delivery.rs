@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::super::request::{PlannedRequest, RequestBytes, plan_requests};
 use super::super::retry::RetryPause;
-use super::super::sender::{PostOutcome, RequestSender};
-use super::super::series_table::SeriesTable;
+use super::super::sender::{PostOutcome, WriteSender};
+use super::super::series_table::TargetSeries;
 use super::{LAG_CHECK_INTERVAL, RoundShape, SendEnd, Shard, TargetThread};
 
 impl TargetThread<'_> {
     /// Sends the samples of the round; each shard its requests, one after the other.
-    pub(super) fn send(&mut self, table: &SeriesTable, shape: RoundShape) -> SendEnd {
+    pub(super) fn send(&mut self, table: &TargetSeries, shape: RoundShape) -> SendEnd {
         let counters = &self.shared.counters;
         let in_order = self.round.series_in_order(table);
         let (late, replaced) = self.round.late_series(table);
@@ -29,7 +29,7 @@ impl TargetThread<'_> {
         let (settings, abort) = (&self.options.settings, &self.shared.abort);
         while self.shards.len() < planned.len() {
             self.shards.push(Shard {
-                sender: RequestSender::new(settings, abort),
+                sender: WriteSender::new(settings, abort),
                 bytes: RequestBytes::default(),
             });
         }
@@ -67,7 +67,7 @@ impl TargetThread<'_> {
         &self,
         shard: &mut Shard,
         requests: &[PlannedRequest<'_>],
-        table: &SeriesTable,
+        table: &TargetSeries,
         is_repeated: bool,
     ) -> SendEnd {
         for (at, request) in requests.iter().enumerate() {
@@ -91,7 +91,7 @@ impl TargetThread<'_> {
         &self,
         shard: &mut Shard,
         request: &PlannedRequest<'_>,
-        table: &SeriesTable,
+        table: &TargetSeries,
         mut is_repeated: bool,
     ) -> SendEnd {
         let counters = &self.shared.counters;

@@ -19,9 +19,9 @@ use super::position::{PendingRound, PositionFile, SavedPosition};
 use super::request::RequestBytes;
 use super::round::Round;
 use super::sample_stream::{RoundEnd, SampleStream, StreamPosition};
-use super::sender::RequestSender;
+use super::sender::WriteSender;
 use super::series_labels::SeriesLabels;
-use super::series_table::SeriesTable;
+use super::series_table::TargetSeries;
 use super::settings::{RemoteWriteSettings, WriteMessage};
 
 pub(super) use shared::{LogRelease, SharedTarget};
@@ -78,7 +78,7 @@ pub(super) struct TargetThread<'a> {
 
 #[derive(Debug)]
 struct Shard {
-    sender: RequestSender,
+    sender: WriteSender,
     bytes: RequestBytes,
 }
 
@@ -179,7 +179,7 @@ impl TargetThread<'_> {
             keep: settings.keep.clone(),
             drop: settings.drop.clone(),
         };
-        let table = SeriesTable::new(labels, settings.protobuf_message == WriteMessage::V2);
+        let table = TargetSeries::new(labels, settings.protobuf_message == WriteMessage::V2);
         let interval = self.options.interval;
         let from = (self.confirmed, self.state_segment);
         SampleStream::new(&self.options.store, table, interval, from)
