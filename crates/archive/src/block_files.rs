@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use pegel_metric::{Millis, Series, glob_matches};
-use pegel_sample_file::{FinishedFile, SampleFileError, SampleFormat, SampleWriter};
+use pegel_sample_file::{FinishedFile, SampleFileError, SampleFileFormat, SampleWriter};
 use pegel_storage::{CreateOutcome, FilePlace, StorageProblem};
 use pegel_store::{FinishedBlock, QueryError, SkippedSamples, Store};
 
@@ -81,7 +81,7 @@ impl BlockFiles<'_> {
             block,
             day,
             part: 0,
-            writer: SampleWriter::new(SampleFormat::Parquet, self.node)?,
+            writer: SampleWriter::new(SampleFileFormat::Parquet, self.node)?,
             target: self,
             totals,
         };
@@ -140,7 +140,7 @@ impl DayFiles<'_, '_> {
         if self.writer.is_empty() {
             return Ok(());
         }
-        let next = SampleWriter::new(SampleFormat::Parquet, self.target.node)?;
+        let next = SampleWriter::new(SampleFileFormat::Parquet, self.target.node)?;
         let file: FinishedFile = std::mem::replace(&mut self.writer, next).finish()?;
         let (class, block) = (self.block.class(), self.block.identity());
         let node = self.target.node;

@@ -10,7 +10,9 @@ use std::path::Path;
 
 use pegel_config::{ByteSize, TimeSpan};
 use pegel_metric::{Millis, Selector};
-use pegel_sample_file::{FinishedFile, SampleDigest, SampleFileError, SampleFormat, SampleWriter};
+use pegel_sample_file::{
+    FinishedFile, SampleDigest, SampleFileError, SampleFileFormat, SampleWriter,
+};
 use pegel_storage::{CreateOutcome, FilePlace, StorageProblem};
 use pegel_store::{QueryError, RangeQuery, Store, StoreOptions};
 
@@ -50,7 +52,7 @@ impl From<FinishedFile> for ExportedWindow {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ExportError {
+pub enum ArchiveExportError {
     #[error("{}", .0.text)]
     Storage(StorageProblem),
     #[error("cannot read the samples")]
@@ -59,27 +61,27 @@ pub enum ExportError {
     TooDense,
 }
 
-impl From<QueryError> for ExportError {
-    fn from(error: QueryError) -> ExportError {
-        ExportError::Read(error.into())
+impl From<QueryError> for ArchiveExportError {
+    fn from(error: QueryError) -> ArchiveExportError {
+        ArchiveExportError::Read(error.into())
     }
 }
 
-impl From<SampleFileError> for ExportError {
-    fn from(error: SampleFileError) -> ExportError {
-        ExportError::Read(error.into())
+impl From<SampleFileError> for ArchiveExportError {
+    fn from(error: SampleFileError) -> ArchiveExportError {
+        ArchiveExportError::Read(error.into())
     }
 }
 
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> ExportError {
-        ExportError::Read(error.into())
+impl From<io::Error> for ArchiveExportError {
+    fn from(error: io::Error) -> ArchiveExportError {
+        ArchiveExportError::Read(error.into())
     }
 }
 
 /// Returns the samples of one node.
 pub trait ExportSource {
-    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError>;
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ArchiveExportError>;
 }
 
 /// What an export stored.
@@ -95,12 +97,12 @@ pub struct ExportTotals {
 #[derive(Debug)]
 pub struct ExportRun {
     pub place: FilePlace,
-    pub format: SampleFormat,
+    pub format: SampleFileFormat,
     pub totals: ExportTotals,
 }
 
 impl ExportRun {
-    pub fn new(place: FilePlace, format: SampleFormat) -> ExportRun {
+    pub fn new(place: FilePlace, format: SampleFileFormat) -> ExportRun {
         ExportRun {
             place,
             format,
@@ -115,13 +117,15 @@ impl ExportRun {
         range: Range<Millis>,
         source: &mut dyn ExportSource,
         progress: &mut dyn FnMut(&ExportTotals, Millis),
-    ) -> Result<(), ExportError> {
+    ) -> Result<(), ArchiveExportError> {
         let (mut start, mut length) = (range.start, WINDOW_FIRST);
         while start < range.end {
             let midnight = Day::of(start).window().end;
             let end = start.saturating_add(length).min(midnight).min(range.end);
             match source.export(start..end)? {
-                ExportedWindow::TooLarge if end - start <= 1 => return Err(ExportError::TooDense),
+                ExportedWindow::TooLarge if end - start <= 1 => {
+                    return Err(ArchiveExportError::TooDense);
+                }
                 ExportedWindow::TooLarge => {
                     length = (end - start) / 2;
                     continue;
@@ -146,7 +150,7 @@ impl ExportRun {
         Ok(())
     }
 
-    fn store(&mut self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
+    fn store(&mut self, name: &str, bytes: &[u8]) -> Result<(), ArchiveExportError> {
         let mut attempt = 1;
         loop {
             match self.place.create(name, bytes) {
@@ -158,7 +162,7 @@ impl ExportRun {
                     attempt += 1;
                     continue;
                 }
-                Err(problem) => return Err(ExportError::Storage(problem)),
+                Err(problem) => return Err(ArchiveExportError::Storage(problem)),
             }
             return Ok(());
         }
@@ -167,30 +171,30 @@ impl ExportRun {
 
 /// Reads an open store.
 #[derive(Debug)]
-pub struct StoreSource {
+pub struct StoreExport {
     pub store: Store,
     pub node: String,
     pub selector: Selector,
-    pub format: SampleFormat,
+    pub format: SampleFileFormat,
 }
 
 /// No sample of a store that is exported is too old.
 const KEEP_SECONDS: u64 = 36_500 * 86_400;
 const KEEP_BYTES: u64 = 1 << 40;
 
-impl StoreSource {
+impl StoreExport {
     /// Opens the store in `dir`, a copy that this process may change.
     pub fn open(
         dir: &Path,
         node: &str,
         selector: Selector,
-        format: SampleFormat,
-    ) -> Result<StoreSource, ExportError> {
+        format: SampleFileFormat,
+    ) -> Result<StoreExport, ArchiveExportError> {
         let mut options = StoreOptions::new(dir);
         options.keep.disk = TimeSpan::seconds(KEEP_SECONDS);
         options.keep.bytes = Some(ByteSize::bytes(KEEP_BYTES));
-        let store = Store::open(options).map_err(|error| ExportError::Read(error.into()))?;
-        Ok(StoreSource {
+        let store = Store::open(options).map_err(|error| ArchiveExportError::Read(error.into()))?;
+        Ok(StoreExport {
             store,
             node: node.to_owned(),
             selector: selector.including_remote(),
@@ -205,8 +209,8 @@ impl StoreSource {
     }
 }
 
-impl ExportSource for StoreSource {
-    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError> {
+impl ExportSource for StoreExport {
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ArchiveExportError> {
         let end = window.end - 1;
         let query = RangeQuery::new(self.selector.clone(), window.start, end, None);
         let mut writer = SampleWriter::new(self.format, &self.node)?;

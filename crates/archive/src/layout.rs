@@ -7,7 +7,7 @@ use std::ops::Range;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pegel_metric::Millis;
-use pegel_sample_file::{SampleDigest, SampleFormat};
+use pegel_sample_file::{SampleDigest, SampleFileFormat};
 use pegel_store::BlockIdentity;
 
 const DAY_MS: Millis = 86_400_000;
@@ -68,7 +68,7 @@ pub(crate) fn export_file(
     node: &str,
     start: Millis,
     digest: SampleDigest,
-    format: SampleFormat,
+    format: SampleFileFormat,
 ) -> String {
     let millis = start.rem_euclid(DAY_MS);
     let (hours, minutes, seconds) = (millis / 3_600_000, millis / 60_000 % 60, millis / 1000 % 60);

@@ -26,6 +26,8 @@ mod settings;
 mod state;
 
 pub use archiver::{ArchiveCounts, Archiver, ArchiverOptions};
-pub use export::{ExportError, ExportRun, ExportSource, ExportTotals, ExportedWindow, StoreSource};
+pub use export::{
+    ArchiveExportError, ExportRun, ExportSource, ExportTotals, ExportedWindow, StoreExport,
+};
 pub use settings::{ArchivePlace, ArchiveSettings};
 pub use state::{STATE_FILE, load_progress};

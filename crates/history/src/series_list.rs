@@ -16,7 +16,7 @@ pub(crate) fn read_series(
     selector: &EngineSelector<'_>,
     bytes_max: usize,
 ) -> Result<(AnswerNotes, Vec<LabelSet>), AnswerError> {
-    let mut list = SeriesLabels {
+    let mut list = ListedLabels {
         selector,
         found: Vec::new(),
         bytes_left: bytes_max,
@@ -32,14 +32,14 @@ pub(crate) fn read_series(
     Ok((notes?, found))
 }
 
-struct SeriesLabels<'a> {
+struct ListedLabels<'a> {
     selector: &'a EngineSelector<'a>,
     found: Vec<LabelSet>,
     bytes_left: usize,
     is_too_large: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for &mut SeriesLabels<'_> {
+impl<'de> DeserializeSeed<'de> for &mut ListedLabels<'_> {
     type Value = ();
 
     fn deserialize<T: Deserializer<'de>>(self, json: T) -> Result<(), T::Error> {
@@ -47,7 +47,7 @@ impl<'de> DeserializeSeed<'de> for &mut SeriesLabels<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for &mut SeriesLabels<'_> {
+impl<'de> Visitor<'de> for &mut ListedLabels<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@
 //! Files of a removed cgroup cannot be read, not even through descriptors that are open. The
 //! figures of a job are those of the last reading: when its last process left, when a step ended,
 //! and at intervals that grow with its age from 25 ms to five seconds. A job that is gone when its
-//! directory is first looked at has no figures, but its id, begin and end are known from the events.
+//! directory is first read has no figures, but its id, begin and end are known from the events.
 
 use std::collections::HashMap;
 use std::fs;

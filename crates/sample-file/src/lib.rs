@@ -23,4 +23,4 @@ mod sample_writer;
 
 pub use digest::SampleDigest;
 pub use parquet_writer::{FILE_BYTES_TARGET, FILE_ROWS_MAX};
-pub use sample_writer::{FinishedFile, SampleFileError, SampleFormat, SampleWriter};
+pub use sample_writer::{FinishedFile, SampleFileError, SampleFileFormat, SampleWriter};

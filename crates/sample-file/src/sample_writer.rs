@@ -8,24 +8,24 @@ use crate::parquet_writer::{FILE_BYTES_TARGET, FILE_ROWS_MAX, ParquetWriter};
 
 /// The format of a file of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SampleFormat {
+pub enum SampleFileFormat {
     Parquet,
     Csv,
 }
 
-impl SampleFormat {
-    pub const ALL: [SampleFormat; 2] = [SampleFormat::Parquet, SampleFormat::Csv];
+impl SampleFileFormat {
+    pub const ALL: [SampleFileFormat; 2] = [SampleFileFormat::Parquet, SampleFileFormat::Csv];
 
     /// Returns the name, which is also the extension of files.
     pub fn as_str(self) -> &'static str {
         match self {
-            SampleFormat::Parquet => "parquet",
-            SampleFormat::Csv => "csv",
+            SampleFileFormat::Parquet => "parquet",
+            SampleFileFormat::Csv => "csv",
         }
     }
 
-    pub fn parse(text: &str) -> Option<SampleFormat> {
-        SampleFormat::ALL
+    pub fn parse(text: &str) -> Option<SampleFileFormat> {
+        SampleFileFormat::ALL
             .into_iter()
             .find(|format| format.as_str() == text)
     }
@@ -63,11 +63,13 @@ enum FormatWriter {
 
 impl SampleWriter {
     /// Begins a file with the samples of a node, whose name a Parquet file carries.
-    pub fn new(format: SampleFormat, node: &str) -> Result<SampleWriter, SampleFileError> {
+    pub fn new(format: SampleFileFormat, node: &str) -> Result<SampleWriter, SampleFileError> {
         Ok(SampleWriter {
             format: match format {
-                SampleFormat::Parquet => FormatWriter::Parquet(Box::new(ParquetWriter::new(node)?)),
-                SampleFormat::Csv => FormatWriter::Csv(CsvWriter::new()),
+                SampleFileFormat::Parquet => {
+                    FormatWriter::Parquet(Box::new(ParquetWriter::new(node)?))
+                }
+                SampleFileFormat::Csv => FormatWriter::Csv(CsvWriter::new()),
             },
             digest: DigestBuilder::new(),
             samples: 0,

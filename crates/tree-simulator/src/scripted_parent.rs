@@ -92,12 +92,12 @@ async fn respond(
 
 struct ScriptedService(mpsc::Sender<ScriptedParent>);
 
-type OutgoingStream = Box<dyn Stream<Item = Result<ParentMessage, Status>> + Send + Unpin>;
-type Opened = Result<tonic::Response<OutgoingStream>, Status>;
+type ScriptedStream = Box<dyn Stream<Item = Result<ParentMessage, Status>> + Send + Unpin>;
+type Opened = Result<tonic::Response<ScriptedStream>, Status>;
 
 impl tonic::server::StreamingService<ChildMessage> for ScriptedService {
     type Response = ParentMessage;
-    type ResponseStream = OutgoingStream;
+    type ResponseStream = ScriptedStream;
     type Future = Pin<Box<dyn Future<Output = Opened> + Send>>;
 
     fn call(&mut self, request: tonic::Request<Streaming<ChildMessage>>) -> Self::Future {
@@ -109,7 +109,7 @@ impl tonic::server::StreamingService<ChildMessage> for ScriptedService {
         let opened = self.0.clone();
         Box::pin(async move {
             let _ = opened.send(stream).await;
-            let queued: OutgoingStream = Box::new(ReceiverStream::new(queued).map(Ok));
+            let queued: ScriptedStream = Box::new(ReceiverStream::new(queued).map(Ok));
             Ok(tonic::Response::new(queued))
         })
     }

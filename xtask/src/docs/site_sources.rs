@@ -51,8 +51,8 @@ fn decisions(root: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Adapts the links of a page: files of the repository are copied beside the pages, and links to
-/// folders and to the table of contents become plain text. Pages have no HTML: what looks like a tag
-/// is a placeholder.
+/// folders and to the table of contents become plain text. Pages have no HTML: what looks like a
+/// tag is a placeholder.
 fn rewrite_links(text: &str, page: &str, root: &Path, pages: &Path) -> Result<String> {
     let dir = page.rfind('/').map_or("", |slash| &page[..=slash]);
     let mut rewritten = String::with_capacity(text.len());

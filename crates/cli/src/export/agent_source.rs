@@ -4,9 +4,9 @@ use std::io::Read;
 use std::ops::Range;
 
 use anyhow::Context;
-use pegel_archive::{ExportError, ExportSource, ExportedWindow};
+use pegel_archive::{ArchiveExportError, ExportSource, ExportedWindow};
 use pegel_metric::Millis;
-use pegel_sample_file::{SampleDigest, SampleFormat};
+use pegel_sample_file::{SampleDigest, SampleFileFormat};
 
 use crate::agent_client::{AgentClient, response_error};
 
@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 256 << 20;
 pub(super) struct AgentSource {
     client: AgentClient,
     patterns: Vec<String>,
-    format: SampleFormat,
+    format: SampleFileFormat,
     node: String,
     range: Option<Range<Millis>>,
 }
@@ -31,7 +31,7 @@ impl AgentSource {
     pub(super) fn new(
         client: AgentClient,
         patterns: &[String],
-        format: SampleFormat,
+        format: SampleFileFormat,
     ) -> anyhow::Result<AgentSource> {
         let status = client.get("/status", &[])?;
         let time = |key: &str| status["store"][key].as_i64();
@@ -96,9 +96,10 @@ fn millis_text(time: Millis) -> String {
 }
 
 impl ExportSource for AgentSource {
-    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ExportError> {
+    fn export(&mut self, window: Range<Millis>) -> Result<ExportedWindow, ArchiveExportError> {
         let answer = self.request(&window);
-        let answer = answer.map_err(|error| ExportError::Read(format!("{error:#}").into()))?;
+        let answer =
+            answer.map_err(|error| ArchiveExportError::Read(format!("{error:#}").into()))?;
         let Some((bytes, samples)) = answer else {
             return Ok(ExportedWindow::TooLarge);
         };

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use pegel_archive::{ExportError, ExportRun, ExportSource, ExportTotals};
+use pegel_archive::{ArchiveExportError, ExportRun, ExportSource, ExportTotals};
 use pegel_metric::quantity::bytes as byte_text;
 use pegel_metric::{Millis, Selector};
-use pegel_sample_file::SampleFormat;
+use pegel_sample_file::SampleFileFormat;
 use pegel_session::storage::{FilePlace, RecordPlace};
 
 use crate::command_error::CommandError;
@@ -68,10 +68,10 @@ enum ExportFormat {
 }
 
 impl ExportFormat {
-    fn of_files(self) -> SampleFormat {
+    fn of_files(self) -> SampleFileFormat {
         match self {
-            ExportFormat::Parquet => SampleFormat::Parquet,
-            ExportFormat::Csv => SampleFormat::Csv,
+            ExportFormat::Parquet => SampleFileFormat::Parquet,
+            ExportFormat::Csv => SampleFileFormat::Csv,
         }
     }
 }
@@ -207,7 +207,7 @@ impl NodeExport {
             output::progress("");
         }
         exported.map_err(|error| match error {
-            ExportError::Read(error) => anyhow::anyhow!("{node}: {error}"),
+            ArchiveExportError::Read(error) => anyhow::anyhow!("{node}: {error}"),
             error => anyhow::anyhow!("{node}: {error}"),
         })
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use pegel_archive::StoreSource;
+use pegel_archive::StoreExport;
 use pegel_metric::Selector;
 
 use super::NodeExport;
@@ -43,7 +43,7 @@ pub(super) fn export(
         copy_dir(&store, &copy.0, DEPTH_MAX)
             .with_context(|| format!("cannot copy {}", store.display()))?;
         let format = export.run.format;
-        let mut source = StoreSource::open(&copy.0, node, selector.clone(), format)
+        let mut source = StoreExport::open(&copy.0, node, selector.clone(), format)
             .with_context(|| format!("cannot open {}", store.display()))?;
         let range = source.range();
         export.export(node, range, &mut source)?;

@@ -30,8 +30,8 @@ const NODES_MAX: usize = 256;
 /// Works on a copy, and changes nothing in DIR. Runs until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ViewArgs {
-    /// Directory of `pegel job --out`, or that of one node in it; or a directory of ts_NODE.db files
-    /// of Dragon's telemetry, or one such file
+    /// Directory of `pegel job --out`, or that of one node in it; or a directory of ts_NODE.db
+    /// files of Dragon's telemetry, or one such file
     #[arg(value_name = "DIR")]
     source: PathBuf,
     /// Directory for the copies [default: /tmp]

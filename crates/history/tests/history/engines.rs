@@ -62,8 +62,8 @@ pub(crate) fn prometheus(data: &TestData) -> Option<PrometheusProcess> {
     Some(process)
 }
 
-/// Debian's VictoriaMetrics.
-pub(crate) struct VictoriaMetrics {
+/// Debian's VictoriaEngine.
+pub(crate) struct VictoriaEngine {
     _process: ChildProcess,
     pub(crate) address: AgentAddress,
     _home: TempDir,
@@ -71,7 +71,7 @@ pub(crate) struct VictoriaMetrics {
 
 /// Starts it with all samples.
 #[track_caller]
-pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaMetrics> {
+pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaEngine> {
     let program = need("victoria-metrics")?;
     let home = TempDir::new();
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -85,14 +85,14 @@ pub(crate) fn victoria_metrics(data: &TestData) -> Option<VictoriaMetrics> {
         .current_dir(home.path());
     let process = ChildProcess::start(&mut command);
     let address = AgentAddress::Tcp(address);
-    eventually("VictoriaMetrics answers", || {
+    eventually("VictoriaEngine answers", || {
         let answer = get(&address, "/health").map_err(|error| error.to_string())?;
         (answer.status == 200).then_some(()).ok_or(process.output())
     });
     write_all(&address, data, "/api/v1/write");
     let flushed = get(&address, "/internal/force_flush").expect("flushed");
     assert_eq!(flushed.status, 200);
-    Some(VictoriaMetrics {
+    Some(VictoriaEngine {
         _process: process,
         address,
         _home: home,

@@ -30,7 +30,7 @@ fn points() -> Vec<(Millis, f64)> {
     (-3i64..).map(|n| n * 86_400_000 + 7).zip(values).collect()
 }
 
-fn write(format: SampleFormat, all: &[(Series, Vec<(Millis, f64)>)]) -> FinishedFile {
+fn write(format: SampleFileFormat, all: &[(Series, Vec<(Millis, f64)>)]) -> FinishedFile {
     let mut writer = SampleWriter::new(format, "n1").expect("a writer");
     for (series, points) in all {
         writer.add(series, points).expect("added");
@@ -44,7 +44,7 @@ fn every_bit_of_times_and_values_reads_back() {
         (series("a", &[]), points()),
         (series("b", &[("k", "v\"\\\n,ü"), ("a", "1")]), points()),
     ];
-    let file = write(SampleFormat::Parquet, &all);
+    let file = write(SampleFileFormat::Parquet, &all);
     let reader = SerializedFileReader::new(bytes_of(&file)).expect("a Parquet file");
     let rows = reader.get_row_iter(None).expect("rows");
     let rows: Vec<_> = rows.map(|row| row.expect("a row")).collect();
@@ -78,16 +78,16 @@ fn bytes_of(file: &FinishedFile) -> bytes::Bytes {
 fn the_same_samples_give_the_same_bytes_and_others_another_digest() {
     let all = [(series("a", &[("x", "1")]), points())];
     let (first, second) = (
-        write(SampleFormat::Parquet, &all),
-        write(SampleFormat::Parquet, &all),
+        write(SampleFileFormat::Parquet, &all),
+        write(SampleFileFormat::Parquet, &all),
     );
     assert_eq!(first.bytes, second.bytes);
     assert_eq!(first.digest, second.digest);
-    assert_eq!(first.digest, write(SampleFormat::Csv, &all).digest);
+    assert_eq!(first.digest, write(SampleFileFormat::Csv, &all).digest);
     let mut other = points();
     other[4].1 = f64::from_bits(other[4].1.to_bits() + 1);
     let other = write(
-        SampleFormat::Parquet,
+        SampleFileFormat::Parquet,
         &[(series("a", &[("x", "1")]), other)],
     );
     assert_ne!(first.digest, other.digest);
@@ -98,7 +98,7 @@ fn row_groups_are_bounded_and_have_the_limits_of_their_columns() {
     let count = 600_000;
     let many: Vec<(Millis, f64)> = (0..count).map(|n| (n, n as f64)).collect();
     let file = write(
-        SampleFormat::Parquet,
+        SampleFileFormat::Parquet,
         &[(series("a", &[]), many.clone()), (series("b", &[]), many)],
     );
     let reader = SerializedFileReader::new(bytes_of(&file)).expect("a Parquet file");
@@ -128,7 +128,7 @@ fn row_groups_are_bounded_and_have_the_limits_of_their_columns() {
 #[test]
 fn csv_quotes_texts_and_keeps_values() {
     let file = write(
-        SampleFormat::Csv,
+        SampleFileFormat::Csv,
         &[(
             series("a", &[("k", "x,\"y")]),
             vec![(5, 0.1), (6, f64::NAN)],
@@ -145,7 +145,7 @@ fn csv_quotes_texts_and_keeps_values() {
 
 #[test]
 fn a_file_that_is_large_enough_is_full() {
-    let mut writer = SampleWriter::new(SampleFormat::Parquet, "n").expect("a writer");
+    let mut writer = SampleWriter::new(SampleFileFormat::Parquet, "n").expect("a writer");
     let many: Vec<(Millis, f64)> = (0..1_000_000).map(|n| (n, 1.0)).collect();
     for round in 0..5 {
         assert!(!writer.is_full(), "{round}");

@@ -3,7 +3,7 @@
 use axum::extract::Extension;
 use axum::http::{HeaderName, Uri};
 use axum::response::IntoResponse;
-use pegel_sample_file::{SampleFormat, SampleWriter};
+use pegel_sample_file::{SampleFileFormat, SampleWriter};
 use pegel_store::{RangeQuery, Store};
 use tokio::sync::oneshot;
 
@@ -38,8 +38,8 @@ pub(super) async fn export(
         // The request may be gone.
         let _ = count_of_file.send(samples);
         let content_type = match format {
-            SampleFormat::Parquet => "application/vnd.apache.parquet",
-            SampleFormat::Csv => "text/csv; charset=utf-8",
+            SampleFileFormat::Parquet => "application/vnd.apache.parquet",
+            SampleFileFormat::Csv => "text/csv; charset=utf-8",
         };
         buffer.finish(content_type, false)
     };
@@ -53,8 +53,8 @@ pub(super) async fn export(
     Ok(response)
 }
 
-fn parse_format(text: &str) -> Result<SampleFormat, ApiError> {
-    SampleFormat::parse(text).ok_or_else(|| {
+fn parse_format(text: &str) -> Result<SampleFileFormat, ApiError> {
+    SampleFileFormat::parse(text).ok_or_else(|| {
         ApiError::bad_request(format!("unknown format format={text}")).hint("parquet or csv")
     })
 }
@@ -62,7 +62,7 @@ fn parse_format(text: &str) -> Result<SampleFormat, ApiError> {
 /// Returns the number of samples.
 fn write_file(
     buffer: &mut ResponseBuffer,
-    format: SampleFormat,
+    format: SampleFileFormat,
     node: &str,
     store: &Store,
     query: &RangeQuery,

@@ -1,7 +1,7 @@
 //! Accepts the connections of children. A peer without valid credentials costs a connection, a
 //! bounded handshake and a few counters: its token is checked before any message is decoded. A
-//! connection has one stream, and ends with it: a peer with credentials occupies no more places than
-//! it has names.
+//! connection has one stream, and ends with it: a peer with credentials occupies no more places
+//! than it has names.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
