@@ -112,8 +112,10 @@ fn a_malformed_answer_is_left_out_as_a_whole() {
 #[test]
 fn the_memory_of_an_answer_is_limited() {
     // A sketch of 1024 buckets has 1 KiB on the wire and 16 KiB in memory.
-    let mut wide = Partial::default();
-    wide.sketch = pegel_reduction::QuantileSketch::decode(&[2; 1024]).expect("a sketch");
+    let mut wide = Partial {
+        sketch: pegel_reduction::QuantileSketch::decode(&[2; 1024]).expect("a sketch"),
+        ..Partial::default()
+    };
     (wide.count, wide.sum, wide.min, wide.max) = (1024, 1.0, 1.0, 1.0);
     assert!(wide.is_consistent());
     let cells = TICKS.map(|_| encode_partial(&wide));
