@@ -12,7 +12,7 @@ use super::{RecordPlace, StorageProblem, StorageProblemKind};
 const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Looks up a variable of an environment.
-pub type EnvironmentLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type CredentialVariables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Credentials for storage of every kind. They are serialized to be kept in a file with mode 0600;
 /// `Debug` only shows which are set.
@@ -47,7 +47,7 @@ impl StorageCredentials {
     /// Reads the variables that the tools of the providers use. The key file that a variable names
     /// is read, because it may be deleted before the record continues after a restart.
     pub fn from_environment(
-        environment: EnvironmentLookup<'_>,
+        environment: CredentialVariables<'_>,
     ) -> Result<StorageCredentials, StorageProblem> {
         let variable = |name: &str| {
             let value = environment(name)?;

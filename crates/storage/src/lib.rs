@@ -27,7 +27,7 @@ mod s3;
 mod server;
 mod token;
 
-pub use credentials::{EnvironmentLookup, StorageCredentials, StorageEndpoints};
+pub use credentials::{CredentialVariables, StorageCredentials, StorageEndpoints};
 pub use file::FileStorage;
 pub use file_place::{CreateOutcome, FilePlace};
 pub use open::{RecordPart, open_storage, put_file, read_parts};

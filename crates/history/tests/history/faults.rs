@@ -1,5 +1,5 @@
-//! Engines that are down, slow, wrong or huge: the store's part is answered in bounded time, and the
-//! answer states what is missing.
+//! Engines that are down, slow, wrong or huge: the store's part is answered in bounded time, and
+//! the answer states what is missing.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
