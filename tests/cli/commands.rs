@@ -658,6 +658,7 @@ fn version_completions_and_manual() {
         "config-init",
         "config-show",
         "doctor",
+        "export",
         "get",
         "grafana",
         "grafana-provision",
