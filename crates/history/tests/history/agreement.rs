@@ -64,7 +64,6 @@ const EXPRESSIONS: &[&str] = &[
     "requests_total > bool 1000 and on (path) rate(requests_total[5m])",
     "label_replace(queue_depth, \"q\", \"$1\", \"queue\", \"(.*)\")",
     "{__name__=~\"queue_.*|sparse\",queue!=\"x\"}",
-    "sum({job=\"node\",__name__!~\".*_bucket\"})",
 ];
 
 /// Expressions that depend on stale markers.
@@ -81,6 +80,7 @@ const STALENESS: &[&str] = &[
     "sum_over_time(count(flapping)[40m:10s])",
     "absent(ended_at_border)",
     "changes(flapping[20m])",
+    "sum({job=\"node\",__name__!~\".*_bucket\"})",
 ];
 
 type Found = BTreeMap<String, Vec<(Millis, f64)>>;
