@@ -306,7 +306,7 @@ impl<'de> Visitor<'de> for OneSample {
         }
         let millis = (seconds * 1_000.0).round();
         // Exact up to 2^53.
-        if !(millis.abs() < 9e15) {
+        if millis.is_nan() || millis.abs() >= 9e15 {
             return Err(Error::custom(format!("the time {seconds} is out of range")));
         }
         Ok((millis as Millis, value))

@@ -77,7 +77,6 @@ impl<'a> EngineSelector<'a> {
             start_timestamp_ms: start,
             end_timestamp_ms: end,
             matchers: matchers.collect(),
-            ..Query::default()
         };
         ReadRequest {
             queries: vec![query],

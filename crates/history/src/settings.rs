@@ -234,8 +234,10 @@ mod tests {
         let mut settings = base();
         settings.external_labels.insert("a.b".into(), "1".into());
         assert_eq!(key(settings), Some("external_labels"));
-        let mut settings = HistorySettings::default();
-        settings.user = Some("u".into());
+        let settings = HistorySettings {
+            user: Some("u".into()),
+            ..HistorySettings::default()
+        };
         assert_eq!(key(settings), Some("url"));
     }
 }
