@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pegel_query::promql::LabelSet;
 
-use crate::piece::{Piece, Span};
+use crate::piece::{HistoryPiece, Span};
 
 /// How long a list of series is valid: one may become shorter when the engine drops samples.
 const LIST_TTL: Duration = Duration::from_secs(300);
@@ -25,7 +25,7 @@ struct CacheKey {
 
 #[derive(Debug, Clone)]
 enum CachedAnswer {
-    Samples(Arc<Piece>),
+    Samples(Arc<HistoryPiece>),
     Labels(Arc<Vec<LabelSet>>, Instant),
 }
 
@@ -60,14 +60,14 @@ impl AnswerCache {
         self.bytes
     }
 
-    pub(crate) fn piece(&mut self, selector: &Arc<str>, span: Span) -> Option<Arc<Piece>> {
+    pub(crate) fn piece(&mut self, selector: &Arc<str>, span: Span) -> Option<Arc<HistoryPiece>> {
         match self.get(selector, span, false)? {
             CachedAnswer::Samples(piece) => Some(piece),
             CachedAnswer::Labels(..) => None,
         }
     }
 
-    pub(crate) fn add_piece(&mut self, selector: &Arc<str>, span: Span, piece: &Arc<Piece>) {
+    pub(crate) fn add_piece(&mut self, selector: &Arc<str>, span: Span, piece: &Arc<HistoryPiece>) {
         let answer = CachedAnswer::Samples(piece.clone());
         self.add(selector, span, answer, piece.bytes);
     }
@@ -145,8 +145,8 @@ impl AnswerCache {
 mod tests {
     use super::*;
 
-    fn piece(bytes: usize) -> Arc<Piece> {
-        Arc::new(Piece {
+    fn piece(bytes: usize) -> Arc<HistoryPiece> {
+        Arc::new(HistoryPiece {
             series: Vec::new(),
             bytes,
             partial: None,

@@ -16,7 +16,7 @@ pub(crate) const LENGTH_MIN: Millis = LENGTHS[0];
 
 /// The samples of one piece.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct HistoryPiece {
     pub series: Vec<HistorySeries>,
     /// Their memory.
     pub bytes: usize,

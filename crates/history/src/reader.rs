@@ -19,7 +19,7 @@ use crate::cache::AnswerCache;
 use crate::client::{EngineClient, EngineRefusal, EngineRequest, EngineResponse, RequestLimit};
 use crate::counters::{HistoryCounters, HistoryStatus};
 use crate::matrix::read_matrix;
-use crate::piece::{LENGTH_MIN, Piece, PieceLength, Span};
+use crate::piece::{HistoryPiece, LENGTH_MIN, PieceLength, Span};
 use crate::remote_read::read_response;
 use crate::selector::EngineSelector;
 use crate::series_list::read_series;
@@ -113,7 +113,7 @@ impl PrometheusHistory {
         end: Millis,
         length: PieceLength,
         bytes_left: usize,
-    ) -> Result<(Arc<Piece>, Span), HistoryProblem> {
+    ) -> Result<(Arc<HistoryPiece>, Span), HistoryProblem> {
         {
             let mut cache = self.cache.lock();
             for length in PieceLength::all() {
@@ -142,7 +142,7 @@ impl PrometheusHistory {
         job: &ReadJob<'_>,
         span: Span,
         bytes_left: usize,
-    ) -> Result<Piece, HistoryProblem> {
+    ) -> Result<HistoryPiece, HistoryProblem> {
         let range = (span.start, span.end - 1);
         let mut builder = AnswerBuilder::new(&job.selector, range, bytes_left);
         let mut partial = None;
@@ -162,7 +162,7 @@ impl PrometheusHistory {
         let (series, bytes) = builder.finish();
         let samples: usize = series.iter().map(|one| one.times.len()).sum();
         self.counters.count_answer(samples as u64);
-        Ok(Piece {
+        Ok(HistoryPiece {
             series,
             bytes,
             partial,
@@ -315,7 +315,7 @@ impl HistoryReader for PrometheusHistory {
         let (start, mut end) = (request.start.max(oldest), request.end.saturating_add(1));
         let mut length = PieceLength::first(end - start);
         let mut bytes_left = job.limit.bytes_max;
-        let mut pieces: Vec<(Arc<Piece>, Span)> = Vec::new();
+        let mut pieces: Vec<(Arc<HistoryPiece>, Span)> = Vec::new();
         while end > start {
             match self.piece_before(&job, end, length, bytes_left) {
                 Ok((piece, _)) if piece.bytes > bytes_left => {
@@ -392,7 +392,7 @@ fn is_unknown_path(refusal: &EngineRefusal) -> bool {
 }
 
 /// Joins the samples of pieces, which are sorted from the newest to the oldest.
-fn joined_pieces(pieces: &[(Arc<Piece>, Span)]) -> Vec<HistorySeries> {
+fn joined_pieces(pieces: &[(Arc<HistoryPiece>, Span)]) -> Vec<HistorySeries> {
     let mut all: HashMap<&LabelSet, HistorySeries> = HashMap::new();
     for (piece, span) in pieces.iter().rev() {
         for series in &piece.series {

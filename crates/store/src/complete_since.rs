@@ -3,8 +3,8 @@
 //! Everything that the store received with a time at or after them can be read. Before them samples
 //! may be missing: they are older than the store itself, or retention dropped the block that held
 //! them, while a block with late samples of the same time may remain. A reader that joins the store
-//! with an engine that keeps samples for longer needs this border: the oldest sample of a class does
-//! not tell it.
+//! with an engine that keeps samples for longer needs this border: the oldest sample of a class
+//! does not tell it.
 //!
 //! The file `complete-since` has one line `MILLIS CLASS` for each class. It is replaced with a
 //! rename, before the files of dropped blocks are removed. A store of an older version has no such

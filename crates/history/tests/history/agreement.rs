@@ -17,7 +17,7 @@ use pegel_query::{
 use pegel_store::{QueryStep, RangeQuery, StepAggregation};
 use pegel_testkit::{AgentAddress, PrometheusProcess, TempDir, get, now_millis};
 
-use crate::data::{TestData, TestStore, history};
+use crate::data::{RetainedStore, TestData, history};
 use crate::engines::{prometheus, victoria_metrics};
 
 /// Expressions whose windows cross the border.
@@ -89,11 +89,11 @@ fn key(labels: &LabelSet) -> String {
     labels.to_string()
 }
 
-fn evaluate(source: &StoreSource, expression: &str, times: QueryTimes) -> Found {
+fn evaluate(source: &StoreSource, expression: &str, times: EvaluationTimes) -> Found {
     let limits = PromqlLimits::default();
     let outcome = match times {
-        QueryTimes::Instant(time) => instant(source, expression, time, &limits),
-        QueryTimes::Range(start, end, step) => {
+        EvaluationTimes::Instant(time) => instant(source, expression, time, &limits),
+        EvaluationTimes::Range(start, end, step) => {
             range(source, expression, (start, end), step, &limits)
         }
     };
@@ -110,19 +110,19 @@ fn evaluate(source: &StoreSource, expression: &str, times: QueryTimes) -> Found 
 }
 
 #[derive(Debug, Clone, Copy)]
-enum QueryTimes {
+enum EvaluationTimes {
     Instant(Millis),
     Range(Millis, Millis, Millis),
 }
 
-impl QueryTimes {
-    fn all(data: &TestData) -> Vec<QueryTimes> {
+impl EvaluationTimes {
+    fn all(data: &TestData) -> Vec<EvaluationTimes> {
         let offsets = [-900_000, -15_000, -1, 0, 1, 15_000, 250_000, 1_200_000];
-        let instants = offsets.map(|offset| QueryTimes::Instant(data.border + offset));
+        let instants = offsets.map(|offset| EvaluationTimes::Instant(data.border + offset));
         let ranges = [
-            QueryTimes::Range(data.start + 300_000, data.now, 37_000),
-            QueryTimes::Range(data.border - 90_000, data.border + 90_000, 5_000),
-            QueryTimes::Range(data.border - 600_003, data.border + 400_007, 11_111),
+            EvaluationTimes::Range(data.start + 300_000, data.now, 37_000),
+            EvaluationTimes::Range(data.border - 90_000, data.border + 90_000, 5_000),
+            EvaluationTimes::Range(data.border - 600_003, data.border + 400_007, 11_111),
         ];
         instants.into_iter().chain(ranges).collect()
     }
@@ -147,17 +147,17 @@ fn assert_equal(expected: &Found, found: &Found, what: &str) {
 }
 
 /// Asks a real Prometheus.
-fn ask(prometheus: &PrometheusProcess, expression: &str, times: QueryTimes) -> Found {
+fn ask(prometheus: &PrometheusProcess, expression: &str, times: EvaluationTimes) -> Found {
     let encoded: String = expression
         .bytes()
         .map(|byte| format!("%{byte:02x}"))
         .collect();
     let seconds = |time: Millis| format!("{}.{:03}", time / 1_000, time % 1_000);
     let path = match times {
-        QueryTimes::Instant(time) => {
+        EvaluationTimes::Instant(time) => {
             format!("/api/v1/query?query={encoded}&time={}", seconds(time))
         }
-        QueryTimes::Range(start, end, step) => format!(
+        EvaluationTimes::Range(start, end, step) => format!(
             "/api/v1/query_range?query={encoded}&start={}&end={}&step={}",
             seconds(start),
             seconds(end),
@@ -192,10 +192,10 @@ fn url(address: &AgentAddress) -> String {
 
 /// Windows of Prometheus 2 include their start: expressions whose windows begin at a sample differ
 /// from Prometheus 3, which this evaluator follows. Times off the samples' grid do not.
-fn is_off_grid(times: QueryTimes) -> bool {
+fn is_off_grid(times: EvaluationTimes) -> bool {
     match times {
-        QueryTimes::Instant(time) => time % 1_000 != 0,
-        QueryTimes::Range(start, _, step) => start % 1_000 != 0 && step % 1_000 != 0,
+        EvaluationTimes::Instant(time) => time % 1_000 != 0,
+        EvaluationTimes::Range(start, _, step) => start % 1_000 != 0 && step % 1_000 != 0,
     }
 }
 
@@ -205,7 +205,7 @@ fn a_query_across_the_border_equals_prometheus_with_everything() {
     let (Some(prometheus), Some(victoria)) = (prometheus(&data), victoria_metrics(&data)) else {
         return;
     };
-    let (all, last) = (TestStore::of_all(&data), TestStore::of_last(&data));
+    let (all, last) = (RetainedStore::of_all(&data), RetainedStore::of_last(&data));
     let mut compared = 0;
     for (engine, api, knows_markers) in [
         (url(&prometheus.address), HistoryApi::Auto, true),
@@ -219,7 +219,7 @@ fn a_query_across_the_border_equals_prometheus_with_everything() {
             .recording(record.clone());
         let staleness = STALENESS.iter().filter(|_| knows_markers);
         for expression in EXPRESSIONS.iter().chain(staleness) {
-            for times in QueryTimes::all(&data) {
+            for times in EvaluationTimes::all(&data) {
                 let what = format!("{expression} {times:?} {engine} {api}");
                 let found = evaluate(&joined, expression, times);
                 let expected = evaluate(&all.source, expression, times);
@@ -237,7 +237,7 @@ fn a_query_across_the_border_equals_prometheus_with_everything() {
     }
     assert!(compared > 100);
     // Without the history the same queries differ: the comparison can fail.
-    let alone = evaluate(&last.source, "queue_depth", QueryTimes::all(&data)[0]);
+    let alone = evaluate(&last.source, "queue_depth", EvaluationTimes::all(&data)[0]);
     assert!(alone.is_empty());
 }
 
@@ -272,7 +272,7 @@ fn stored_points_and_opentsdb_queries_equal_those_of_a_store_with_everything() {
     let Some(prometheus) = prometheus(&data) else {
         return;
     };
-    let (all, last) = (TestStore::of_all(&data), TestStore::of_last(&data));
+    let (all, last) = (RetainedStore::of_all(&data), RetainedStore::of_last(&data));
     let reader = history(&url(&prometheus.address), |_| {});
     let joined = last.source.clone().with_history(reader).stored_series();
     let folds = StepAggregation::ALL.map(Some).into_iter().chain([None]);
@@ -358,7 +358,7 @@ fn series_of_the_history_are_listed_and_other_nodes_are_not() {
     };
     let mut other = TestData::new(data.now);
     other.series.truncate(0);
-    let (all, last) = (TestStore::of_all(&data), TestStore::of_last(&data));
+    let (all, last) = (RetainedStore::of_all(&data), RetainedStore::of_last(&data));
     for address in [&prometheus.address, &victoria.address] {
         let body = get(address, "/api/v1/series?match[]=queue_depth").expect("answered");
         assert_eq!(body.status, 200);
