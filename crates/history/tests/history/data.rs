@@ -195,26 +195,26 @@ impl TestSeries {
 }
 
 /// A store that received all samples when they were new.
-pub(crate) struct SplitStore {
+pub(crate) struct RetainedStore {
     pub(crate) store: Store,
     pub(crate) source: StoreSource,
     _dir: TempDir,
 }
 
-impl SplitStore {
+impl RetainedStore {
     /// Returns a store that keeps everything.
-    pub(crate) fn of_all(data: &TestData) -> SplitStore {
-        SplitStore::new(data, 30 * 24 * 3_600_000)
+    pub(crate) fn of_all(data: &TestData) -> RetainedStore {
+        RetainedStore::new(data, 30 * 24 * 3_600_000)
     }
 
     /// Returns a store that keeps the last hour, from which retention dropped the first.
-    pub(crate) fn of_last(data: &TestData) -> SplitStore {
-        let small = SplitStore::new(data, KEEP);
+    pub(crate) fn of_last(data: &TestData) -> RetainedStore {
+        let small = RetainedStore::new(data, KEEP);
         assert_eq!(small.store.complete_since().of_all(), data.border);
         small
     }
 
-    fn new(data: &TestData, keep: Millis) -> SplitStore {
+    fn new(data: &TestData, keep: Millis) -> RetainedStore {
         let dir = TempDir::new();
         let clock = Arc::new(FakeClock::new(data.start - 1_000));
         let mut options = StoreOptions::new(dir.join("store"));
@@ -249,7 +249,7 @@ impl SplitStore {
             job: JOB.to_owned(),
             instance: INSTANCE.to_owned(),
         };
-        SplitStore {
+        RetainedStore {
             source: StoreSource::new(store.clone(), node, Duration::from_millis(500)),
             store,
             _dir: dir,

@@ -13,16 +13,16 @@ use pegel_query::promql::{PromqlLimits, QueryValue, range};
 use pegel_query::{HistoryMark, HistoryProblemKind, HistoryRecord};
 use pegel_testkit::now_millis;
 
-use crate::data::{SplitStore, TestData, history};
+use crate::data::{RetainedStore, TestData, history};
 
 /// How a server answers one request.
-type FaultyAnswer = dyn Fn(&str, &mut TcpStream) + Send + Sync;
+type ServerAnswer = dyn Fn(&str, &mut TcpStream) + Send + Sync;
 
 /// Starts a server; its thread ends with the test process.
 fn server(respond: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
-    let respond: Arc<FaultyAnswer> = Arc::new(respond);
+    let respond: Arc<ServerAnswer> = Arc::new(respond);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -91,7 +91,7 @@ struct Answered {
 /// Evaluates a range across the border. The store's part must be complete.
 fn ask(url: &str, change: impl FnOnce(&mut HistorySettings)) -> Answered {
     let data = TestData::new(now_millis());
-    let last = SplitStore::of_last(&data);
+    let last = RetainedStore::of_last(&data);
     let reader = history(url, |settings| {
         settings.api = HistoryApi::Query;
         settings.timeout = pegel_config::TimeSpan::seconds(2);
@@ -100,7 +100,7 @@ fn ask(url: &str, change: impl FnOnce(&mut HistorySettings)) -> Answered {
     ask_again(&data, &last, reader)
 }
 
-fn ask_again(data: &TestData, last: &SplitStore, reader: Arc<PrometheusHistory>) -> Answered {
+fn ask_again(data: &TestData, last: &RetainedStore, reader: Arc<PrometheusHistory>) -> Answered {
     let record = Arc::new(HistoryRecord::default());
     let source = { last.source.clone() }
         .with_history(reader.clone())
@@ -165,7 +165,7 @@ fn an_engine_that_is_down_is_reported_and_left_alone_for_a_while() {
     let answered = ask(&url, |_| {});
     assert_marked(&answered, HistoryProblemKind::Unreachable, "refused");
     let data = TestData::new(now_millis());
-    let last = SplitStore::of_last(&data);
+    let last = RetainedStore::of_last(&data);
     let again = ask_again(&data, &last, answered.reader);
     assert_marked(&again, HistoryProblemKind::Busy, "not asked again yet");
     assert_eq!(again.reader.status().requests, 1);

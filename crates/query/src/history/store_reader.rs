@@ -28,7 +28,7 @@ pub struct StoreWithHistory {
     history: HistoryAccess,
 }
 
-type StorePoints = Vec<(Millis, f64)>;
+type StoredPoints = Vec<(Millis, f64)>;
 
 /// A series that only the history has.
 struct OldSeries {
@@ -174,7 +174,7 @@ impl StoreWithHistory {
         step: QueryStep,
         (history, cut): (&mut JoinedHistory, Millis),
         (stored, old): (&[Arc<Series>], BTreeMap<String, OldSeries>),
-    ) -> Result<BTreeMap<String, (Arc<Series>, StorePoints)>, QueryError> {
+    ) -> Result<BTreeMap<String, (Arc<Series>, StoredPoints)>, QueryError> {
         let head = RangeQuery {
             step: None,
             end: query.end.min(cut.saturating_sub(1)),
@@ -256,15 +256,15 @@ impl StoreWithHistory {
         let stored = self.stored(query)?;
         let old = self.only_old(query, &mut history, &stored);
         let old = old.into_iter().map(|(text, one)| {
-            let points: StorePoints = one.samples.points().collect();
+            let points: StoredPoints = one.samples.points().collect();
             (text, (one.series, points))
         });
-        let mut old: BTreeMap<String, (Arc<Series>, StorePoints)> =
+        let mut old: BTreeMap<String, (Arc<Series>, StoredPoints)> =
             old.filter(|(_, (_, points))| !points.is_empty()).collect();
         self.store.query_range(query, &mut |series, points| {
             visit_before(&mut old, series.text(), visit);
             match self.joined_points(&mut history, series, points) {
-                Some(joined) => visit(series, &joined.points().collect::<StorePoints>()),
+                Some(joined) => visit(series, &joined.points().collect::<StoredPoints>()),
                 None => visit(series, points),
             }
         })?;
@@ -285,7 +285,7 @@ impl JoinedColumn {
 
 /// Visits the series that precede a text.
 fn visit_before(
-    sorted: &mut BTreeMap<String, (Arc<Series>, StorePoints)>,
+    sorted: &mut BTreeMap<String, (Arc<Series>, StoredPoints)>,
     text: &str,
     visit: &mut SeriesVisitor<'_>,
 ) {
