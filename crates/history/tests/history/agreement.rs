@@ -53,9 +53,10 @@ const EXPRESSIONS: &[&str] = &[
     "avg_over_time(rate(requests_total[120001ms])[30m:1m])",
     "max_over_time(sum(queue_depth)[1h:90s] offset 10m)",
     "sum_over_time(absent(sparse)[50m:10s])",
-    "topk(2, queue_depth)",
+    "topk(2, avg_over_time(queue_depth[7m]))",
     "bottomk(1, rate(requests_total[10m]))",
-    "topk(1, sum by (queue) (max_over_time(queue_depth[9m])))",
+    // Without topk: equal maxima are chosen in an order that PromQL leaves open.
+    "sum by (queue) (max_over_time(queue_depth[9m]))",
     "histogram_quantile(0.9, rate(latency_seconds_bucket[10m]))",
     "histogram_quantile(0.5, sum by (le) (increase(latency_seconds_bucket[45m])))",
     "absent(sparse)",
