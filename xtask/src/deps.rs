@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use crate::step;
 
-const LICENCES: [&str; 12] = [
+const LICENCES: [&str; 13] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    // Public domain: a dependency of parquet.
+    "CC0-1.0",
     "ISC",
     "MIT",
     "NCSA",
