@@ -525,8 +525,9 @@ fn streams_are_passed_on_and_poll_nodes() {
         };
         assert!(event.contains("node_load1"), "{event}");
         tree._below[1].push(MetricKind::Gauge, &[("node_load1", now(), 77.0)]);
-        let second = stream.until("\n\n");
-        assert!(second.contains("77"), "{second}");
+        // On a busy machine an event of the value before may be on its way.
+        let mut events = (0..20).map(|_| stream.until("\n\n"));
+        assert!(events.any(|event| event.contains("77")), "{path}");
         tree._below[1].push(MetricKind::Gauge, &[("node_load1", now() + 1, 1.0)]);
     }
 }
